@@ -24,7 +24,7 @@ from bioattn.alignments.contact_dataset import SPLIT_NAMES, TRAIN, split_groups
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns
 from bioattn.structures.chain import scorable
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, quoted
 
 MAX_EXPECTED = 1e-3
@@ -44,9 +44,8 @@ class RelatedPair(NamedTuple):
     """Number of aligned residues."""
 
 
-def related_pairs(sequences: Sequence[str], progress: Progress | None = None) -> list[RelatedPair]:
+def related_pairs(sequences: Sequence[str], progress: Progress = SILENT) -> list[RelatedPair]:
     """All pairs of related sequences of one-letter codes, in ascending order."""
-    progress = progress or NoProgress()
     aligner = PairwiseAligner(mode="local")
     aligner.substitution_matrix = substitution_matrices.load("BLOSUM62")
     aligner.open_gap_score, aligner.extend_gap_score = -11, -1

@@ -30,7 +30,7 @@ from bioattn.structures.column_mapping import (
     write_mapping,
 )
 from bioattn.structures.contacts import contacts
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, percentage, quoted
 
 LOGGER = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ def prepare_contacts(
     settings: ContactSettings,
     *,
     mappings: Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> list[ContactAuditRow]:
     """Write the dataset of all pairs that can be used, and beside it the audit; return the audit's rows.
 
@@ -106,7 +106,6 @@ def prepare_contacts(
     table is wrong, no pair can be used, related chains stand on different sides of a
     given split, or a file cannot be written; then nothing is left.
     """
-    progress = progress or NoProgress()
     pairs = read_pairs(table)
     inputs = [table, *(file for pair in pairs for file in (pair.msa, pair.structure, pair.mapping) if file)]
     check_output(output, inputs)
@@ -166,9 +165,8 @@ def _mapping_files(folder: Path, pairs: Sequence[ContactPair], inputs: Sequence[
 
 
 def _read_chains(pairs: Sequence[ContactPair], settings: ContactSettings, progress: Progress) -> list[_Entry]:
-    progress.begin("reading structures", len(pairs))
     entries = []
-    for pair in pairs:
+    for pair in watched(progress, "reading structures", pairs):
         entry = _Entry(pair=pair, chain=None, audit=ContactAuditRow(id=pair.id, status="kept"))
         try:
             entry.chain = read_chain(pair.structure, pair.chain, missing_cb=settings.missing_cb)
@@ -176,8 +174,6 @@ def _read_chains(pairs: Sequence[ContactPair], settings: ContactSettings, progre
         except BioattnError as error:
             _refuse(entry, "structure", str(error))
         entries.append(entry)
-        progress.advance()
-    progress.end()
     return entries
 
 
@@ -198,9 +194,8 @@ def _proteins(
     table: Path, output: Path, entries: Sequence[_Entry], settings: ContactSettings, progress: Progress
 ) -> Iterator[ContactProtein]:
     """Read one alignment after the other; entries get their audit on the way."""
-    progress.begin("mapping structures to alignments", len(entries))
     kept = 0
-    for entry in entries:
+    for entry in watched(progress, "mapping structures to alignments", entries):
         if entry.chain is not None:
             try:
                 protein = _protein(entry, entry.chain, settings)
@@ -209,8 +204,6 @@ def _proteins(
             else:
                 kept += 1
                 yield protein
-        progress.advance()
-    progress.end()
     if not kept:
         _refuse_all(table, output, entries)
 

@@ -20,7 +20,7 @@ from bioattn.formats.a3m import ANNOTATION_RECORDS, write_a3m
 from bioattn.formats.alignment import Alignment, require_proteins
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.io.files import check_output, write_json
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, percentage
 
 LOGGER = logging.getLogger("bioattn")
@@ -117,7 +117,7 @@ def prepare_msa(
     search: SearchSettings | None = None,
     statistics_file: Path | None = None,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[Preparation, AlignmentStatistics]:
     """Prepare the alignment in `source` and write it as A3M, and its statistics if a file is named.
 
@@ -129,7 +129,6 @@ def prepare_msa(
     not there or has no residue, an alignment of DNA, or one that needs more memory than there is; FormatError as
     the readers do.
     """
-    progress = progress or NoProgress()
     inputs = [path for path in (source, database) if path is not None and path != STANDARD_INPUT]
     check_output(output, inputs)
     if not output.name.endswith(OUTPUT_SUFFIXES):
@@ -182,7 +181,7 @@ def prepare_alignment(
     source: str,
     *,
     centred: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> None:
     """Apply the steps that `settings` ask for, in the order of the fields.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
 from bioattn.alignments.weights import TILE_OTHERS, TILE_ROWS, TileCounter, pack_codes, pack_mask
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 
 
 def filter_order(num_residues: NDArray[np.integer]) -> NDArray[np.intp]:
@@ -30,14 +30,13 @@ def non_redundant(
     max_identity: float,
     order: NDArray[np.intp],
     *,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> NDArray[np.intp]:
     """Rows of which no two are more than `max_identity` (0 to 1) identical, ascending; `order[0]` is kept.
 
     residues: (S, R) ASCII letters and gaps. order: rows to choose from, in the order in which they are looked at
     (`filter_order`); the rest is left out. 1 keeps them all, as in hhfilter.
     """
-    progress = progress or NoProgress()
     if max_identity >= 1 or not len(order):
         return np.sort(order)
     codes = msa_codes(residues[order])

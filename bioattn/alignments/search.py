@@ -21,7 +21,7 @@ from bioattn.formats.alignment import Alignment, looks_like_nucleotides, split_i
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.formats.fasta import FastaRecord, read_fasta
 from bioattn.io.files import decompression_errors, open_bytes, read_lines
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.threads import map_in_order
 from bioattn.text import counted
 
@@ -102,7 +102,7 @@ def search_database(
     settings: SearchSettings,
     *,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[Alignment, list[SearchRound]]:
     """Search protein FASTA (plain, gzip or xz) with `query`; returns the alignment and what each iteration found.
 
@@ -114,7 +114,6 @@ def search_database(
     not FASTA.
     """
     hmmer = _import_hmmer()
-    progress = progress or NoProgress()
     alphabet = hmmer.easel.Alphabet.amino()
     sequence = _digital_query(query, hmmer, alphabet)
     builder = hmmer.plan7.Builder(alphabet, architecture="hand", seed=_HMMER_SEED)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.threads import map_in_order
 
 # Shape suffixes: S rows, R columns, W words of 64 columns, P bit planes, N and M the rows of a tile's two sides
@@ -166,7 +166,7 @@ def sequence_weights(
     min_identity: float = WEIGHT_IDENTITY,
     *,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> NDArray[np.float64]:
     """Weight of each row, shape (S,); their sum is Neff.
 
@@ -180,14 +180,13 @@ def count_neighbours(
     min_identity: float = WEIGHT_IDENTITY,
     *,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> NDArray[np.int64]:
     """Count the rows that share at least `min_identity` (0 to 1) of all columns with each row, itself included.
 
     Every pair is looked at once. Memory beyond five eighths of the alignment's size does not grow with the number
     of rows. threads: None takes those granted to the process; the result does not depend on them.
     """
-    progress = progress or NoProgress()
     rows, columns = residues.shape
     max_differences = columns - math.ceil(min_identity * columns - 1e-9)
     states = msa_codes(residues)

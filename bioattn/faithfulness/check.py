@@ -22,7 +22,7 @@ from bioattn.faithfulness.variant_checks import TreatmentVariants, check_variant
 from bioattn.faithfulness.verdict import Verdict, judge
 from bioattn.inference.runner import CheckableRunner, Training
 from bioattn.io.files import sha256_of
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.views.check import SKIPPED_TITLES
 
@@ -101,7 +101,7 @@ def check_model(
     *,
     treatments: Sequence[str] = (),
     settings: CheckSettings | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
     stop: StopRequest | None = None,
 ) -> CheckReport:
     """Run every check that the evidence allows; the others are listed as skipped, each with its reason.
@@ -112,7 +112,7 @@ def check_model(
     Interrupted when `stop` was requested (retrained controls go on from there).
     """
     settings = settings or CheckSettings()
-    progress, stop = progress or NoProgress(), stop or StopRequest()
+    progress, stop = progress, stop or StopRequest()
     model.require_checkable()
     training = model.training(evidence.model_folder)
     table = (

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bioattn.promoters.bootstrap import Estimate
@@ -31,15 +31,8 @@ class Measure:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON content; null for NaN."""
-        return {
-            "name": self.name,
-            "label": self.label,
-            "value": rounded(self.value),
-            "interval": None if self.interval is None else [rounded(end) for end in self.interval],
-            "threshold": self.threshold,
-            "passed": self.passed,
-            "sentence": self.sentence,
-        }
+        ends = None if self.interval is None else [rounded(end) for end in self.interval]
+        return asdict(self) | {"value": rounded(self.value), "interval": ends}
 
 
 class Measures:

@@ -22,7 +22,7 @@ from bioattn.inference.runner import Codes, Floats, Predictor
 from bioattn.interpret.attribution.methods import Mutagenesis, contributions
 from bioattn.interpret.maps.upsampling import bin_sums
 from bioattn.promoters.bootstrap import Statistic
-from bioattn.system.progress import Progress
+from bioattn.system.progress import Progress, watched
 from bioattn.system.signals import StopRequest
 
 
@@ -35,18 +35,13 @@ def mutation_effects(
     """
     mutagenesis = Mutagenesis(predictor)
     effects = []
-    progress.begin("in-silico mutagenesis", len(codes_BL))
-    try:
-        for codes_1L in codes_BL[:, None]:
-            stop.check()
-            values_1TLA = mutagenesis(codes_1L).values_BTLA
-            present_1TL = contributions(values_1TLA, codes_1L)
-            moved_1TL = np.abs(values_1TLA - present_1TL[..., None]).sum(-1) / 3
-            moved_1TL = np.where(codes_1L[:, None] < 4, moved_1TL, 0.0)
-            effects.append(bin_sums(moved_1TL, edges))
-            progress.advance()
-    finally:
-        progress.end()
+    for codes_1L in watched(progress, "in-silico mutagenesis", list(codes_BL[:, None])):
+        stop.check()
+        values_1TLA = mutagenesis(codes_1L).values_BTLA
+        present_1TL = contributions(values_1TLA, codes_1L)
+        moved_1TL = np.abs(values_1TLA - present_1TL[..., None]).sum(-1) / 3
+        moved_1TL = np.where(codes_1L[:, None] < 4, moved_1TL, 0.0)
+        effects.append(bin_sums(moved_1TL, edges))
     return np.concatenate(effects)
 
 

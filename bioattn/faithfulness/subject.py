@@ -19,7 +19,7 @@ from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import CheckableRunner, Codes, Floats, HeldOut, Predictor, WindowSource
 from bioattn.promoters.bootstrap import Estimate, Statistic, estimate
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted
 
@@ -157,7 +157,7 @@ class Subject:
     genes: HeldOut | None
     """Held-out genes with their responses; None without a dataset."""
     settings: CheckSettings
-    progress: Progress = field(default_factory=NoProgress)
+    progress: Progress = field(default=SILENT)
     stop: StopRequest = field(default_factory=StopRequest)
 
     @property

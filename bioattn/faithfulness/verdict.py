@@ -5,7 +5,7 @@ needed explain nothing; maps that follow from position alone, or point elsewhere
 whether maps belong to their treatment.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -33,7 +33,7 @@ class Code(StrEnum):
     FAITHFUL = "faithful"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict, its caveats, and the names of the measures it rests on."""
 
@@ -44,12 +44,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON content."""
-        return {
-            "code": str(self.code),
-            "sentence": self.sentence,
-            "caveats": self.caveats,
-            "rests_on": self.rests_on,
-        }
+        return asdict(self) | {"code": str(self.code)}
 
 
 PREDICTIVE = ("skill", "recorded_skill")
@@ -79,7 +74,7 @@ def judge(measures: Measures) -> Verdict:
     """Derive the verdict from the measures."""
     predictive = _first(measures, PREDICTIVE)
     if predictive is not None and not measures.passed(predictive):
-        return _verdict(Code.NOT_PREDICTIVE, _too_little(measures, predictive), [predictive], [])
+        return Verdict(Code.NOT_PREDICTIVE, _too_little(measures, predictive), [], [predictive])
     rests_on = [] if predictive is None else [predictive]
     caveats = _caveats(measures, predictive)
     used = measures.passed("uniform_retrained")
@@ -88,25 +83,25 @@ def judge(measures: Measures) -> Verdict:
     if used:
         rests_on.append("uniform_retrained")
     if measures.passed("deletion") and measures.passed(OTHER_PROMOTERS) is False:
-        return _verdict(
+        return Verdict(
             Code.POSITION_ONLY,
             ("Attention is used, but the" if used else "The")
             + " maps say where along a promoter the model looks, not at which sequence: deleting what another "
             "promoter's map points at takes away as much.",
-            [*rests_on, "deletion", OTHER_PROMOTERS],
             caveats,
+            [*rests_on, "deletion", OTHER_PROMOTERS],
         )
     failed = [name for name in POINTING if measures.passed(name) is not True]
     rests_on += [name for name in POINTING if name in measures]
     if failed:
-        return _verdict(
+        return Verdict(
             Code.UNFAITHFUL,
             ("Attention is used, but the maps do" if used else "The maps do")
             + " not point at what the predictions depend on: deleting the most attended tenth of a promoter takes "
             f"away {percent(measures.value('deletion'))} of what the model says of it beyond a random tenth, "
             f"{percent(measures.value('deletion_against_mutagenesis'))} of what the right tenth would.",
-            rests_on,
             caveats,
+            rests_on,
         )
     return _specific(measures, used, rests_on, caveats)
 
@@ -136,7 +131,7 @@ def _not_used(measures: Measures, rests_on: list[str], caveats: list[str]) -> Ve
             f"Whether attention is used cannot be told: uniform attention, retrained, {reached}, "
             "which may be chance."
         )
-        return _verdict(Code.UNDECIDED, sentence, rests_on, caveats)
+        return Verdict(Code.UNDECIDED, sentence, caveats, rests_on)
     sentence = (
         f"Attention is not used to any gain: uniform attention, retrained, predicts as well ({reached})."
     )
@@ -146,8 +141,8 @@ def _not_used(measures: Measures, rests_on: list[str], caveats: list[str]) -> Ve
             " As it was trained this model does rely on it, and the maps point at what its own predictions "
             "depend on."
         )
-        return _verdict(Code.NOT_USED, sentence, [*rests_on, *pointing], caveats)
-    return _verdict(Code.NOT_USED, f"{sentence} The maps explain nothing.", rests_on, caveats)
+        return Verdict(Code.NOT_USED, sentence, caveats, [*rests_on, *pointing])
+    return Verdict(Code.NOT_USED, f"{sentence} The maps explain nothing.", caveats, rests_on)
 
 
 def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveats: list[str]) -> Verdict:
@@ -155,7 +150,7 @@ def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveat
     pointing = ", the maps point at what the predictions depend on" if used else ""
     deciding = _first(measures, SPECIFIC)
     if deciding is None:
-        return _verdict(Code.USED if used else Code.FAITHFUL, f"{needed}{pointing}.", rests_on, caveats)
+        return Verdict(Code.USED if used else Code.FAITHFUL, f"{needed}{pointing}.", caveats, rests_on)
     kind = deciding.removeprefix("swapped_")
     cheats = {f"{name}_{kind}": text for name, text in CHEATS.items() if f"{name}_{kind}" in measures}
     names = [deciding, "deletion_of_other_treatments", *cheats]
@@ -181,7 +176,7 @@ def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveat
         sentence = sentence.replace(" and treatment-specific", " and are treatment-specific").replace(
             "but not treatment-specific", "but are not treatment-specific"
         )
-    return _verdict(code, sentence, [*rests_on, *names], caveats)
+    return Verdict(code, sentence, caveats, [*rests_on, *names])
 
 
 def _caveats(measures: Measures, predictive: str | None) -> list[str]:
@@ -211,7 +206,3 @@ def _caveats(measures: Measures, predictive: str | None) -> list[str]:
 
 def _first(measures: Measures, names: tuple[str, ...]) -> str | None:
     return next((name for name in names if measures.passed(name) is not None), None)
-
-
-def _verdict(code: Code, sentence: str, rests_on: list[str], caveats: list[str]) -> Verdict:
-    return Verdict(code=code, sentence=sentence, rests_on=rests_on, caveats=caveats)

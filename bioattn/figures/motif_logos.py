@@ -43,9 +43,7 @@ def information_heights(
     return heights
 
 
-def draw_letters(
-    axis: Axes, heights: NDArray[np.floating], start: float = 0.0, *, alpha: float = 1.0
-) -> PathCollection:
+def draw_letters(axis: Axes, heights: NDArray[np.floating], start: float = 0.0) -> PathCollection:
     """Draw heights (W, 4) of A, C, G, T as stacked letters, position i over [start + i, start + i + 1).
 
     Positive heights are stacked above 0, the largest on top; negative heights hang below 0 upside down, the
@@ -67,7 +65,7 @@ def draw_letters(
                 )
                 colours.append(BASE_COLOURS[BASES[code]])
                 base_line += height
-    letters = PathCollection(outlines, facecolors=colours, linewidths=0, alpha=alpha)
+    letters = PathCollection(outlines, facecolors=colours, linewidths=0)
     axis.add_collection(letters, autolim=False)
     return letters
 

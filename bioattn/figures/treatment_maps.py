@@ -14,7 +14,7 @@ from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.store.reader import AttentionFile, SiteInfo
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 
 ALL_TREATMENTS = "all treatments"
 """The name of the one map of a model whose attention does not depend on the treatment."""
@@ -85,7 +85,7 @@ def read_treatment_maps(
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
     contributions: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> TreatmentMaps:
     """Read maps averaged over `genes` (None = all genes), in blocks.
 
@@ -167,7 +167,7 @@ def _mean(
     genes: Sequence[str] | None,
     treatments: Sequence[str],
     num_samples: int,
-    progress: Progress | None,
+    progress: Progress,
 ) -> NDArray[np.float64]:
     """(H, T, K) means over genes of one site."""
     assert info.key_edges is not None
@@ -179,7 +179,6 @@ def _mean(
     queries = info.dims.index("query") if "query" in info.dims else None
     sizes = dict(zip(info.dims[1:], info.shape[1:], strict=True)) | {"treatment": len(treatments)}
     row_bytes = info.dtype.itemsize * math.prod(sizes.values())
-    progress = progress or NoProgress()
     progress.begin(f"reading {info.name}", number)
     try:
         for block in _blocks(number, max(1, _BLOCK_BYTES // row_bytes)):

@@ -29,7 +29,7 @@ from bioattn.io.cache_folder import cache_folder
 from bioattn.io.files import atomic_output, is_packed, remove_leftover, unreadable
 from bioattn.io.input_watch import unchanged
 from bioattn.io.output_lock import lock_output
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import first_names
 
 MAGIC = b"bioattn-genome 1\n"
@@ -138,7 +138,7 @@ class Genome:
         return self._windows[length]
 
 
-def open_genome(fasta: Path, index: Path | None = None, progress: Progress | None = None) -> Genome:
+def open_genome(fasta: Path, index: Path | None = None, progress: Progress = SILENT) -> Genome:
     """The genome of a FASTA file (plain, gzip, bgzip or xz), indexed first if it is new or has changed.
 
     `index` names the index file; without it one in the cache folder is used.
@@ -161,7 +161,7 @@ def open_genome(fasta: Path, index: Path | None = None, progress: Progress | Non
                 f"{index.parent}: the genome's index cannot be written, the folder is read-only; name another one "
                 "in BIOATTN_CACHE or an index file with --index"
             )
-        build_index(fasta, index, source, progress or NoProgress())
+        build_index(fasta, index, source, progress)
         for path in stale:  # of the same FASTA before it changed; who maps one keeps it until they finish
             remove_leftover(path)
     return Genome(index)

@@ -34,7 +34,7 @@ from bioattn.store.parts import Parts
 from bioattn.store.recorded_folder import FOLDER_JOB, SHARD_FILE, read_shard_file, write_shard_file
 from bioattn.store.schema import AttentionOptions, Block, FileLayout, Samples
 from bioattn.store.shard_record import ShardRecord, is_attention_of, read_shard, settings_digest
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted
@@ -73,7 +73,7 @@ class AttentionWriter:
             yield receiver
             receiver.require_complete()
 
-    def assemble(self, progress: Progress | None = None) -> list[str]:
+    def assemble(self, progress: Progress = SILENT) -> list[str]:
         """Put the inputs together into the file; returns their ids. Those that failed are left out.
 
         Raises: BioattnError when the disk is full or no input is there; FormatError for a damaged part.
@@ -212,7 +212,7 @@ def run_folders(
     shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> FolderSummary:
     """Run every input: into `output` itself or, with `several`, into `output`/NAME each.
 
@@ -224,7 +224,6 @@ def run_folders(
     exist and neither `resume` nor `force` is given, when another run (another shard, too) is writing to `output`,
     and what is wrong with the input when it is the only one; Interrupted.
     """
-    progress = progress or NoProgress()
     path = None if attention is None else attention.path
     check_run_paths(sources, output, several=several, attention=path, model=runner.model_path)
     runner.check(None if attention is None else attention.options)

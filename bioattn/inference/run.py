@@ -22,7 +22,7 @@ from bioattn.io.output_names import partial_folder
 from bioattn.store.parts import Parts, open_parts, require_free_space
 from bioattn.store.schema import PREDICTIONS, SITES, Block, FileLayout, GroupLayout
 from bioattn.store.shard_record import ShardRecord
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted, human_bytes
@@ -153,7 +153,7 @@ def run_work(
     Raises: BioattnError for a full disk or parts of another run; Interrupted on Ctrl-C and SIGTERM, with `resume`
     able to go on.
     """
-    progress = progress or NoProgress()
+    progress = progress or SILENT
     record = None if file is None else work.shard_record(shard, file.job)
     if shard is not None:
         rows = shard.slice(work.source.num_samples, work.batch_size)

@@ -25,7 +25,7 @@ from bioattn.io.hdf5_input import is_hdf5
 from bioattn.io.hdf5_output import hdf5_output
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.reader import AttentionFile, open_attention
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -61,7 +61,7 @@ def export_anndata(
     *,
     treatments: Sequence[str] = (),
     genes: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Written:
     """Write a table of predictions, or a file of attention, as AnnData.
 
@@ -76,7 +76,7 @@ def export_anndata(
     if not output.name.endswith(SUFFIX):
         raise SettingsError(f"--output {output}: end its name in {SUFFIX}")
     require_anndata()
-    maps, progress = maps or MapChoice(), progress or NoProgress()
+    maps, progress = maps or MapChoice(), progress
     if not is_hdf5(path):
         if maps != MapChoice():
             raise BioattnError(
@@ -113,7 +113,7 @@ def _write_predictions(path: Path, output: Path, treatments: Sequence[str], gene
     ]
     settings = {"content": "predictions", "predictions_sha256": sha256_of(path)}
     data = _annotated(chosen.index, chosen.columns, chosen.to_numpy(np.float64), settings)
-    with _maps_of(data, output, 0, NoProgress()):
+    with _maps_of(data, output, 0, SILENT):
         return Written(*chosen.shape, 0)
 
 

@@ -28,7 +28,7 @@ from bioattn.promoters.windows import (
     trim_upstream,
     window_around,
 )
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, first_names
 
 
@@ -117,7 +117,7 @@ def prepare_promoters(
     aliases: Path | None = None,
     index: Path | None = None,
     operons: str | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> list[AuditRow]:
     """Write the promoters of an annotation as `output` (FASTA), with BED and audit table beside it.
 
@@ -130,7 +130,6 @@ def prepare_promoters(
     that the annotation cannot serve (a biotype it does not have, CDS or mRNA from BED) and for an output that
     would replace an input.
     """
-    progress = progress or NoProgress()
     inputs = [path for path in (genome, annotation, aliases, index) if path is not None]
     check_output(output, inputs)
     files = PromoterFiles.beside(output)

@@ -17,7 +17,7 @@ from bioattn.models.running import RunReport
 from bioattn.models.settings import Settings, options_of
 from bioattn.python.opened import Attention, open
 from bioattn.system.device import Device, choose_device, set_threads
-from bioattn.system.progress import NoProgress
+from bioattn.system.progress import SILENT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +127,7 @@ class _Surroundings:
 
     def __init__(self, runner: "Runner") -> None:
         self.loaded = runner
-        self.progress = NoProgress()
+        self.progress = SILENT
         self.stdout = sys.stdout
 
     def device(self, wanted: Device, threads: int | None) -> "torch.device":

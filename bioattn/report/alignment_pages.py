@@ -28,7 +28,7 @@ from bioattn.store.reader import open_attention
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import MIN_SEPARATION, ContactScores, contact_scores, contacts, known_pairs
-from bioattn.system.progress import Progress
+from bioattn.system.progress import Progress, watched
 from bioattn.views.predictions import PredictionScores, read_scores
 
 
@@ -220,18 +220,13 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
     shown, rest = proteins[:MAX_PAGES], proteins[MAX_PAGES:]
     left = BESIDE_BYTES if inputs.attention is not None else ALONE_BYTES
     pages: list[AlignmentPage] = []
-    progress.begin("alignments", len(shown))
-    try:
-        for number, protein in enumerate(shown):
-            page = _page(protein, left // (len(shown) - number))
-            if page.size > left and pages:
-                rest = [*shown[number:], *rest]
-                break
-            pages.append(page)
-            left -= page.size
-            progress.advance()
-    finally:
-        progress.end()
+    for number, protein in enumerate(watched(progress, "alignments", shown)):
+        page = _page(protein, left // (len(shown) - number))
+        if page.size > left and pages:
+            rest = [*shown[number:], *rest]
+            break
+        pages.append(page)
+        left -= page.size
     return pages, [protein.id for protein in rest]
 
 

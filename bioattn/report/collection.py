@@ -31,7 +31,7 @@ from bioattn.report.promoter_browser import PromoterBrowser, collect_browser
 from bioattn.store.kinds import ResultTable
 from bioattn.store.reader import open_attention
 from bioattn.store.training_record import read_training_record
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.views.check import CheckResult, read_check
 from bioattn.views.motif_export import MotifResults, read_motif_export
 from bioattn.views.training_history import TrainingHistory, find_history
@@ -68,7 +68,7 @@ def collect_report(
     title: str | None = None,
     genes: Sequence[str] = (),
     treatments: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Report:
     """Read all inputs and see that they belong together.
 
@@ -78,7 +78,6 @@ def collect_report(
     Raises: BioattnError when two inputs belong to different models or data, or a gene or treatment is not there;
     FormatError when one is damaged.
     """
-    progress = progress or NoProgress()
     dataset = None if inputs.dataset is None else read_dataset(inputs.dataset)
     config, record = _model(inputs.model)
     motifs = None if inputs.motif_export is None else read_motif_export(inputs.motif_export)

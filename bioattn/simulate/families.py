@@ -34,7 +34,7 @@ from bioattn.simulate.potts import (
     sample_family,
 )
 from bioattn.structures.chain import read_chain
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress, watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def read_folds(paths: Sequence[Path]) -> list[tuple[str, NDArray[np.float32]]]:
 
 
 def write_families(
-    folder: Path, simulation: FamilySimulation, *, force: bool = False, progress: Progress | None = None
+    folder: Path, simulation: FamilySimulation, *, force: bool = False, progress: Progress = SILENT
 ) -> int:
     """Simulate and write families one by one; the folder appears whole or not at all. Returns their number.
 
@@ -154,7 +154,7 @@ def write_families(
     """
     check_output_folder(folder, force=force)
     with atomic_folder(folder, _own_names(folder)) as partial:
-        return _write_all(partial, simulation, progress or NoProgress())
+        return _write_all(partial, simulation, progress)
 
 
 def _own_names(folder: Path) -> set[str]:
@@ -175,8 +175,7 @@ def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -
         (folder / name).mkdir()
     rows: list[str] = ["id\tmsa\tstructure\tchain\tgroup\n"]
     settings = []
-    progress.begin("simulating families", simulation.families)
-    for number in range(simulation.families):
+    for number in watched(progress, "simulating families", range(simulation.families)):
         random = np.random.default_rng([simulation.seed, number])
         name = f"simulated{number:06d}"
         group = name
@@ -189,8 +188,6 @@ def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -
         _write_family(folder, name, family)
         rows.append(f"{name}\tmsa/{name}.a3m\tstructure/{name}.pdb\t{CHAIN}\t{group}\n")
         settings.append({"id": name, "group": group, "structure": family.structure, **asdict(chosen)})
-        progress.advance()
-    progress.end()
     with text_output(folder / PAIRS) as file:
         file.writelines(rows)
     write_json(

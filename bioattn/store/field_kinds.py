@@ -92,10 +92,10 @@ def _is_bed(candidate: Candidate) -> bool:
     return len(columns) >= 6 and columns[1].isdecimal() and columns[2].isdecimal()
 
 
-def _problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress | None], list[Problem]]:
+def _problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress], list[Problem]]:
     """The sentences of a validator of datasets, which begin with the path, as problems, and a missing seal."""
 
-    def problems(path: Path, _: Progress | None) -> list[Problem]:
+    def problems(path: Path, _: Progress) -> list[Problem]:
         found = [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
         return found or seal_warnings(path)
 

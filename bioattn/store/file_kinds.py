@@ -167,11 +167,11 @@ def _table_part(path: Path) -> Part:
         return Part(path, _TABLE, table.record)
 
 
-def _validate_attention(path: Path, progress: Progress | None) -> list[Problem]:
+def _validate_attention(path: Path, progress: Progress) -> list[Problem]:
     return [*validate_attention(path, progress), *_shard_problems(path)]
 
 
-def _validate_attribution(path: Path, progress: Progress | None) -> list[Problem]:
+def _validate_attribution(path: Path, progress: Progress) -> list[Problem]:
     return [*validate_attribution(path, progress), *_shard_problems(path)]
 
 
@@ -180,7 +180,7 @@ def _shard_problems(path: Path) -> list[Problem]:
         return list(shard_problems(path, file))
 
 
-def _unfinished(path: Path, progress: Progress | None) -> list[Problem]:
+def _unfinished(path: Path, progress: Progress) -> list[Problem]:
     return [error("", "is unfinished: repeat the command that made it with --resume")]
 
 

@@ -14,7 +14,7 @@ from bioattn.io.output_names import run_record_path
 from bioattn.io.run_record import recorded_digest
 from bioattn.store.kinds import recognise
 from bioattn.store.problems import Problem, Severity, error, warning
-from bioattn.system.progress import Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import shortened
 
 
@@ -40,7 +40,7 @@ def inspect_file(path: Path) -> Description:
     return Description(kind.name, kind.title, kind.describe(path))
 
 
-def validate_file(path: Path, progress: Progress | None = None) -> list[Problem]:
+def validate_file(path: Path, progress: Progress = SILENT) -> list[Problem]:
     """Everything wrong with a file of bioattn, or a folder of its files; all that is stored is read.
 
     A file whose run record (`<name>.run.json`) names another digest gets a warning. Raises: BioattnError when the
@@ -56,7 +56,7 @@ def is_valid(problems: list[Problem]) -> bool:
     return not any(problem.severity is Severity.ERROR for problem in problems)
 
 
-def validate_content(path: Path, progress: Progress | None) -> list[Problem]:
+def validate_content(path: Path, progress: Progress) -> list[Problem]:
     """Everything wrong with the content of a file or folder of any kind."""
     try:
         kind = recognise(path)
@@ -68,7 +68,7 @@ def validate_content(path: Path, progress: Progress | None) -> list[Problem]:
         return [_of_error(path, problem)]
 
 
-def validate_members(members: Iterable[Path], progress: Progress | None) -> list[Problem]:
+def validate_members(members: Iterable[Path], progress: Progress) -> list[Problem]:
     """Everything wrong with the content of files of a folder; places begin with the name of the file."""
     return [
         replace(problem, where=f"{path.name}{'/' if path.is_dir() else ' '}{problem.where}".rstrip(" /"))

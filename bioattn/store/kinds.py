@@ -205,7 +205,7 @@ class FileKind:
     """Whether it is what a family loads a model from."""
     order: int = 0
     """Kinds of smaller numbers are asked first; kinds of one number exclude each other."""
-    validate: Callable[[Path, Progress | None], list[Problem]] | None = None
+    validate: Callable[[Path, Progress], list[Problem]] | None = None
     """All problems of a file. None: a file that can be described is valid."""
     remains: Callable[[Path], str | None] | None = None
     """Of a folder that is of no kind: what is missing from it, if it looks like the rest of one of this kind."""

@@ -19,7 +19,7 @@ from bioattn.store.prediction_table import open_part
 from bioattn.store.recorded_folder import SHARD_FILE, ShardFolder, read_shard_file
 from bioattn.store.result_validation import sample_problems
 from bioattn.store.stored import read_samples, stored_layout
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import stop_on_signals
 from bioattn.text import human_bytes, listed
 
@@ -41,7 +41,7 @@ class MergeSummary:
 
 
 def merge_parts(
-    paths: Sequence[Path], output: Path | TextIO, *, force: bool = False, progress: Progress | None = None
+    paths: Sequence[Path], output: Path | TextIO, *, force: bool = False, progress: Progress = SILENT
 ) -> MergeSummary:
     """Make the whole that one process would have made, byte for byte, of all its parts, in any order.
 
@@ -52,7 +52,6 @@ def merge_parts(
     Raises: BioattnError when a part is missing, given twice, of another model, input, settings or version, or when
     the output cannot be written; FormatError when one is damaged; Interrupted. Nothing is left of the output then.
     """
-    progress = progress or NoProgress()
     parts = complete_set(paths)
     first = parts[0]
     given = [part.path for part in parts]

@@ -26,7 +26,7 @@ from bioattn.io.output_names import partial_folder
 from bioattn.store.schema import Block, FileLayout, Slab
 from bioattn.store.stored import read_block, sample_slabs
 from bioattn.store.writer import ResultWriter, result_writer
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 
 JOB_FILE = "job.json"
 ASSEMBLED = "assembled.h5"
@@ -238,7 +238,7 @@ class Parts:
             yield writer
 
     def assemble(
-        self, *, on_block: Callable[[Block], None] | None = None, progress: Progress | None = None
+        self, *, on_block: Callable[[Block], None] | None = None, progress: Progress = SILENT
     ) -> list[str]:
         """Make the output from the parts, replacing an older one; returns the names of its samples.
 
@@ -301,13 +301,12 @@ def write_whole(
     guard: Callable[[PartFile], AbstractContextManager[None]],
     *,
     on_block: Callable[[Block], None] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> None:
     """Make the finished file at `path` from all its samples; its bytes do not follow from how parts are cut.
 
     guard: entered while a part is read. Raises: OSError when it cannot be written; FormatError for a damaged part.
     """
-    progress = progress or NoProgress()
     number = sum(part.num_samples for part in parts)
     progress.begin("assembling", number)
     try:

@@ -49,7 +49,7 @@ from bioattn.store.stored import (
     stored_inputs,
 )
 from bioattn.store.windows import PROMOTERS, window_problems
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 
 _ROOT_TEXT = ("format", "format_version", "generated_by", "model_sha256")
 _PROMOTER_ROOT_TEXT = ("input_sha256", "task")
@@ -67,18 +67,18 @@ def row_sum_tolerance(dtype: np.dtype[Any]) -> float:
     return 2e-3 if dtype == np.float16 else 1e-4
 
 
-def validate_attention(path: Path, progress: Progress | None = None) -> list[Problem]:
+def validate_attention(path: Path, progress: Progress = SILENT) -> list[Problem]:
     """Everything wrong with an attention file; an empty list when it keeps its contract.
 
     Reads every value once: HDF5's checksums, sums of rows, NaN and infinities are checked beside names, shapes,
     dtypes and dimension scales. A file that cannot be read further is a problem too, never an exception.
     """
-    return _validate(path, FORMAT, progress or NoProgress())
+    return _validate(path, FORMAT, progress)
 
 
-def validate_attribution(path: Path, progress: Progress | None = None) -> list[Problem]:
+def validate_attribution(path: Path, progress: Progress = SILENT) -> list[Problem]:
     """Everything wrong with an attribution file, as `validate_attention`: sums over bases, zeros at N."""
-    return _validate(path, ATTRIBUTION_FORMAT, progress or NoProgress())
+    return _validate(path, ATTRIBUTION_FORMAT, progress)
 
 
 def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]:

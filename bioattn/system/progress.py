@@ -1,6 +1,9 @@
 """How long-running library code tells its caller where it is, without printing anything itself."""
 
-from typing import Protocol
+from collections.abc import Collection, Iterator
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
 
 
 class Progress(Protocol):
@@ -33,3 +36,18 @@ class NoProgress:
 
     def end(self) -> None:
         """Ignore."""
+
+
+SILENT = NoProgress()
+"""For work that nobody watches."""
+
+
+def watched(progress: Progress, description: str, items: Collection[Item]) -> Iterator[Item]:
+    """Give `items` one by one, each a step of a piece of work, which is over when they or the loop end."""
+    progress.begin(description, len(items))
+    try:
+        for item in items:
+            yield item
+            progress.advance()
+    finally:
+        progress.end()

@@ -21,7 +21,7 @@ from bioattn.store.training_record import (
     read_training_record,
     write_training_record,
 )
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import ALONE, Processes
 from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
@@ -69,7 +69,7 @@ def train(
     settings: TrainingSettings,
     *,
     device: torch.device,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
     stop: StopRequest | None = None,
     processes: Processes = ALONE,
 ) -> Results | None:
@@ -103,7 +103,7 @@ def train(
         task = family.task(settings, device)
         job = _job(task)
         processes.require_same_job(job)
-        task.prepare(progress := progress or NoProgress())
+        task.prepare(progress := progress)
         inputs_were_read()
         processes.warn_of_idle(*task.work_per_step)
         LOGGER.info(f"training {task.summary}")

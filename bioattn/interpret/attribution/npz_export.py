@@ -20,7 +20,7 @@ from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile, open_attribution
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 
 ARRAY = "arr_0"
 BLOCK_BYTES = 1 << 24
@@ -33,7 +33,7 @@ def export_attribution(
     treatments: Sequence[str] = (),
     genes: Sequence[str] = (),
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> dict[str, int]:
     """Write the folder `output`; gives the numbers of `genes` and `treatments` written.
 
@@ -43,7 +43,6 @@ def export_attribution(
     Raises: BioattnError for names that the file does not hold, a folder in the way or one that cannot be written;
     SettingsError for a treatment named twice; FormatError when the file is damaged.
     """
-    progress = progress or NoProgress()
     names = ARRAY_FOLDER.check_output(output, [attribution], force=force)
     with open_attribution(attribution) as file:
         require_names("--treatment", treatments, file.treatments, attribution)

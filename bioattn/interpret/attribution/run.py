@@ -27,7 +27,7 @@ from bioattn.store.attribution import (
 )
 from bioattn.store.schema import PREDICTIONS, Block
 from bioattn.store.windows import window_attributes
-from bioattn.system.progress import Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 
@@ -72,7 +72,7 @@ def run_attribution(
     shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[RunSummary, Completeness]:
     """Attribute the predictions of promoters of a FASTA to their bases, for each of `treatments`.
 

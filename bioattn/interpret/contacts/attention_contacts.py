@@ -35,7 +35,7 @@ from bioattn.structures.contacts import (
     known_pairs,
     mean_scores,
 )
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import first_names
 
 ROW_SITES = "msa_row"
@@ -136,7 +136,7 @@ def fit_contacts(
     dataset_path: Path,
     *,
     inverse_strength: float = INVERSE_STRENGTH,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[ContactRegression, FitReport]:
     """Fit on the proteins of the dataset's training split that the attention file holds; judge on the others.
 
@@ -146,19 +146,11 @@ def fit_contacts(
     Raises: BioattnError when no protein of the training split is in the attention file, or one has another length
     there; FormatError when a file is damaged.
     """
-    progress = progress or NoProgress()
     dataset = open_contact_dataset(dataset_path)
     with open_attention(attention_path) as attention:
         names = [(info.name, info.heads) for info in row_sites(attention)]
         fitted, held_out = _proteins_of(attention, dataset)
-        progress.begin("reading attention", len(fitted))
-        try:
-            parts = []
-            for protein in fitted:
-                parts.append(_examples(attention, protein))
-                progress.advance()
-        finally:
-            progress.end()
+        parts = [_examples(attention, protein) for protein in watched(progress, "reading attention", fitted)]
         features_NF = np.concatenate([features for features, _ in parts])
         labels_N = np.concatenate([labels for _, labels in parts])
         del parts
@@ -277,7 +269,7 @@ def export_contacts(
     *,
     regression: ContactRegression | None = None,
     sample: str | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> int:
     """Write the pairs of residues at least 6 apart, likeliest first; returns how many alignments are in the file.
 
@@ -289,7 +281,6 @@ def export_contacts(
     alignments, the sample is not there, or the regression belongs to another model.
     """
     require_contact_name(output)
-    progress = progress or NoProgress()
     as_rr = output.name.endswith(RR_SUFFIX)
     if as_rr and regression is None:
         raise SettingsError(

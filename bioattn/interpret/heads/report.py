@@ -31,7 +31,7 @@ from bioattn.io.files import check_apart, sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import load_runner
 from bioattn.store.training_record import read_training_record
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress, watched
 
 
 class PruningStep(NamedTuple):
@@ -50,21 +50,14 @@ def heads_of(scorer: HeadScorer) -> list[Head]:
     return [(name, head) for name, site in scorer.sites.items() for head in site.heads]
 
 
-def leave_one_out(scorer: SilencingScorer, progress: Progress | None = None) -> dict[Head, HeadFigures]:
+def leave_one_out(scorer: SilencingScorer, progress: Progress = SILENT) -> dict[Head, HeadFigures]:
     """Loss and accuracy without each head, the others as they are."""
-    progress = progress or NoProgress()
-    progress.begin("one head left out", len(heads_of(scorer)))
-    found = {}
-    for head in heads_of(scorer):
-        found[head] = scorer.figures({head})
-        progress.advance()
-    progress.end()
-    return found
+    heads = watched(progress, "one head left out", heads_of(scorer))
+    return {head: scorer.figures({head}) for head in heads}
 
 
-def greedy_pruning(scorer: SilencingScorer, progress: Progress | None = None) -> list[PruningStep]:
+def greedy_pruning(scorer: SilencingScorer, progress: Progress = SILENT) -> list[PruningStep]:
     """Silence the least important head, look again at those left, and so on until each site has one."""
-    progress = progress or NoProgress()
     left = {name: list(site.heads) for name, site in scorer.sites.items()}
     steps = [PruningStep(len(heads_of(scorer)), None, float("nan"), scorer.figures())]
     silenced: set[Head] = set()
@@ -135,7 +128,7 @@ def explain_heads(
     prune_to: int | None = None,
     pruned_model: Path | None = None,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> HeadReport:
     """Score the heads of the model of `model_folder` on a split of a dataset of its family.
 
@@ -145,7 +138,6 @@ def explain_heads(
     Raises: BioattnError for a model without heads, a dataset that does not fit it, a folder in the way;
     SettingsError for one of `prune_to` and `pruned_model` alone, or of a model that cannot lose heads.
     """
-    progress = progress or NoProgress()
     if (prune_to is None) != (pruned_model is None):
         raise SettingsError(
             "--prune-to and --pruned-model go together: how many heads, and the folder to write"

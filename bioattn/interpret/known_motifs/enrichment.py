@@ -36,7 +36,7 @@ from bioattn.interpret.known_motifs.expected_motifs import (
 )
 from bioattn.interpret.known_motifs.position_signals import PositionSignal
 from bioattn.interpret.known_motifs.site_differences import SiteDifferences, site_differences
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 
 LEVEL = 0.05
 RESAMPLES = 1000
@@ -81,7 +81,7 @@ def score_pairs(
     contrasts: Sequence[tuple[str, str]] = (),
     *,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> pd.DataFrame:
     """One row per pair and comparison, columns `COLUMNS`; the module's docstring says what they mean.
 
@@ -100,9 +100,7 @@ def score_pairs(
         ]
     quantities = list(dict.fromkeys(quantity for _, _, quantity in rows))
     entries = list({id(sites): sites for _, sites, _ in rows}.values())
-    scored = site_differences(
-        signal, codes, entries, mixing(quantities, groups, signal.treatments), progress or NoProgress()
-    )
+    scored = site_differences(signal, codes, entries, mixing(quantities, groups, signal.treatments), progress)
     scores = dict(zip(map(id, entries), scored, strict=True))
     measured = [
         _measure(pair, sites, quantity, scores[id(sites)], quantities.index(quantity), seed)

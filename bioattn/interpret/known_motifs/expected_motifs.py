@@ -38,7 +38,7 @@ from bioattn.interpret.known_motifs.site_sets import (
     union,
 )
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, quoted
 
 Direction = Literal["up", "down", "either", "none"]
@@ -180,13 +180,12 @@ def locate(
     num_shuffled: int,
     p_value: float,
     seed: int,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> list[ExpectedSites]:
     """Find the sites of each pair; pairs of one motif share them. codes: (promoters, L); all-N rows are left out.
 
     Raises: BioattnError when a pair names matrices that the database lacks, or needs one and none is given.
     """
-    progress = progress or NoProgress()
     background = base_composition(codes)
     matrices = {motif.name: motif for motif in (database.motifs if database else [])}
     matched = [_matched(pair, match_by, matrices) for pair in pairs]

@@ -25,7 +25,7 @@ from bioattn.io.files import text_output
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile
 from bioattn.store.reader import AttentionFile
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, quoted
 
 LOGGER = logging.getLogger("bioattn")
@@ -98,7 +98,7 @@ def score_known_motifs(
     promoters: Path | None = None,
     treatment_groups: Path | None = None,
     settings: KnownMotifSettings | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> KnownMotifs:
     """Score attention and attribution files at the motifs of a table.
 
@@ -109,7 +109,7 @@ def score_known_motifs(
     Raises: BioattnError for files that do not belong together, FormatError for damaged ones, SettingsError for
     contrasts of unknown conditions.
     """
-    settings, progress = settings or KnownMotifSettings(), progress or NoProgress()
+    settings, progress = settings or KnownMotifSettings(), progress
     pairs = read_expected(expected)
     database = None if motifs is None else read_meme(motifs)
     with ExitStack() as opened:

@@ -46,7 +46,7 @@ from bioattn.models.family import WEIGHTS
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile
 from bioattn.store.windows import genomic_interval
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted
 
@@ -238,7 +238,7 @@ def export_motifs(
     genes: Sequence[str] = (),
     draw_logo: Callable[[Motif, Path], None] | None = None,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> MotifSummary:
     """Write the folder `output` of motifs (`docs/formats/motifs.md`).
 
@@ -251,7 +251,6 @@ def export_motifs(
     library; SettingsError for settings that contradict each other; Interrupted on Ctrl-C and SIGTERM, with nothing
     kept.
     """
-    progress = progress or NoProgress()
     others = {"promoters": promoters, "model": model, "database": database}
     own_names = MOTIF_FOLDER.check_output(output, [*files, *filter(None, others.values())], force=force)
     if not files and model is None:
@@ -367,12 +366,9 @@ def filter_motifs(runner: "FirstLayerRunner", codes_BL: NDArray[np.uint8]) -> li
 
 def _search(sources: Sequence[MotifSource], request: StopRequest, progress: Progress) -> None:
     for source in sources:
-        progress.begin(f"motifs in {source.maps.kind}", len(source.treatments))
-        for treatment in source.treatments:
+        for treatment in watched(progress, f"motifs in {source.maps.kind}", source.treatments):
             request.check()
             source.search(treatment)
-            progress.advance()
-        progress.end()
         source.merge()
 
 
@@ -384,13 +380,10 @@ def _write_use(folder: Path, sources: Sequence[MotifSource], request: StopReques
         file.write("\t".join(EDGE_HEADER) + "\n")
         for source in sources:
             use = source.use()
-            progress.begin(f"use of motifs in {source.maps.kind}", len(source.treatments))
-            for treatment in source.treatments:
+            for treatment in watched(progress, f"use of motifs in {source.maps.kind}", source.treatments):
                 request.check()
                 rows += source.compared(use, treatment)
                 number += write_edges(file, source.edges(use, treatment), source.maps)
-                progress.advance()
-            progress.end()
     write_treatment_table(folder / TREATMENTS, rows)
     return number
 

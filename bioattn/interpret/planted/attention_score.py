@@ -17,7 +17,7 @@ from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.response_metrics import per_treatment
 from bioattn.simulate.truth import PlantedSite, noise_free_responses, read_truth
 from bioattn.store.reader import open_attention
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import table_text
 
 LOGGER = logging.getLogger("bioattn")
@@ -38,7 +38,7 @@ def score_attention_and_predictions(
     sites: Sequence[str] = ("*",),
     value_weighted: bool = False,
     upsampling: Upsampling = Upsampling.GAUSSIAN,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[LocalisationReport, pd.DataFrame | None]:
     """Score an attention file, and with a dataset also the predictions it holds, from files.
 
@@ -82,7 +82,7 @@ def score_attention_file(
     value_weighted: bool = False,
     upsampling: Upsampling = Upsampling.GAUSSIAN,
     genes: Collection[str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> LocalisationReport:
     """Score the attention file `path` against a truth table; the numbers are defined in `localisation`.
 
@@ -92,7 +92,6 @@ def score_attention_file(
 
     Raises: BioattnError when no attention site, promoter or treatment fits; FormatError for a damaged file.
     """
-    progress = progress or NoProgress()
     with open_attention(path) as attention:
         maps = position_maps(attention, sites, value_weighted=value_weighted)
         gene_ids = [str(name) for name in attention.samples.index]

@@ -29,7 +29,7 @@ from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.parts import require_free_space
 from bioattn.store.reader import AttentionFile, open_attention
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted, human_bytes, percentage
 
@@ -60,7 +60,7 @@ def export_tracks(
     genes: Sequence[str] = (),
     chromosome_sizes: Path | None = None,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> TrackSummary:
     """Write the folder `output` of tracks (`docs/formats/tracks.md`) from an attention file over promoters.
 
@@ -72,7 +72,6 @@ def export_tracks(
     disk; SettingsError for settings that contradict each other; Interrupted on Ctrl-C and SIGTERM, with nothing
     kept.
     """
-    progress = progress or NoProgress()
     own_names = TRACK_FOLDER.check_output(
         output, [attention, *([chromosome_sizes] if chromosome_sizes else [])], force=force
     )

@@ -22,14 +22,14 @@ from bioattn.formats.genome import open_genome
 from bioattn.interpret.choices import Overlapping
 from bioattn.io.files import decompression_errors, open_bytes, read_lines
 from bioattn.store.reader import AttentionFile
-from bioattn.system.progress import Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import first_names
 
 LONGEST = 2**32 - 1
 """What bigWig and most programs can count to."""
 
 
-def read_chromosome_lengths(path: Path, progress: Progress | None = None) -> dict[str, int]:
+def read_chromosome_lengths(path: Path, progress: Progress = SILENT) -> dict[str, int]:
     """Read the number of bases of each chromosome, in file order.
 
     path: tab-separated name and length, further columns ignored (`samtools faidx`, UCSC chrom.sizes), `#` starting
@@ -307,7 +307,7 @@ def place_promoters(
     *,
     downstream: int = 0,
     chromosome_sizes: Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> PromoterPlaces:
     """Find the promoters of an attention file on their chromosomes; those without a location are counted only.
 

@@ -55,7 +55,7 @@ def _describe_parameters(path: Path) -> dict[str, Any]:
     return describe_parameters(path)
 
 
-def _validate_parameters(path: Path, progress: Progress | None) -> list[Problem]:
+def _validate_parameters(path: Path, progress: Progress) -> list[Problem]:
     from bioattn.models.evoformer.parameters.export import describe_parameters, validate_parameters
 
     describe_parameters(path)
@@ -82,7 +82,7 @@ def _describe_prediction(folder: Path) -> dict[str, Any]:
     return {**kept, "files": sorted(each.name for each in folder.iterdir() if each.is_file())}
 
 
-def _validate_prediction(folder: Path, progress: Progress | None) -> list[Problem]:
+def _validate_prediction(folder: Path, progress: Progress) -> list[Problem]:
     """Every file of a prediction, and whether they say the same."""
     figures = _describe_prediction(folder)
     problems = validate_members((each for each in folder.iterdir() if each.suffix in _VALIDATED), progress)
@@ -122,7 +122,7 @@ def _describe_predictions(folder: Path) -> dict[str, Any]:
     return {**shard_figures(folder), "predictions": len(names), "alignments": some(names)}
 
 
-def _validate_predictions(folder: Path, progress: Progress | None) -> list[Problem]:
+def _validate_predictions(folder: Path, progress: Progress) -> list[Problem]:
     """Every prediction in a folder, and whether it is the part of a run that it says it is."""
     _describe_predictions(folder)
     members = (each for each in folder.iterdir() if each.is_dir() and _is_prediction(each))

@@ -23,7 +23,7 @@ from bioattn.inference.runner import Head
 from bioattn.models.evoformer.training.losses import sample_losses
 from bioattn.models.evoformer.training.samples import TrainingFamily, load_families
 from bioattn.structures.contacts import distances
-from bioattn.system.progress import Progress
+from bioattn.system.progress import Progress, watched
 
 if TYPE_CHECKING:
     from bioattn.models.evoformer.folder import LoadedEvoformerModel
@@ -63,20 +63,17 @@ class AlignmentHeadScorer:
         Raises: BioattnError when a protein has no two residues in the structure, or the model predicts no
         distances.
         """
-        self._progress.begin("head importance", len(self._families))
         by_protein: dict[Head, list[float]] = {
             (name, head): []
             for name, site in self.sites.items()
             for head in site.heads
             if (name, head) not in silenced
         }
-        for family in self._families:
+        for family in watched(self._progress, "head importance", self._families):
             for name, gradient_H in self._gradients(family, silenced).items():
                 for place, head in enumerate(self.sites[name].heads):
                     if (name, head) in by_protein:
                         by_protein[name, head].append(float(gradient_H[place]))
-            self._progress.advance()
-        self._progress.end()
         return {head: np.array(values) for head, values in by_protein.items()}
 
     def overall(self, by_item: NDArray[np.float64]) -> float:

@@ -27,7 +27,7 @@ from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
-from bioattn.system.progress import Progress
+from bioattn.system.progress import SILENT, Progress
 
 
 class ModelInputs(NamedTuple):
@@ -175,7 +175,7 @@ def prepare_inputs(
     settings: InputSettings,
     *,
     source: str,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> AlignmentInputs:
     """Encode an alignment, choose its columns, and compute what all samples share.
 

@@ -113,7 +113,6 @@ def map_tiled(
     new_output: Callable[[], Tensor],
     *,
     sliced: Sequence[Tensor],
-    whole: Sequence[Tensor] = (),
     parameters: Iterable[nn.Parameter],
 ) -> Tensor:
     """function, some rows of the first axis at a time, into the empty tensor that `new_output` makes.
@@ -124,12 +123,12 @@ def map_tiled(
         output = new_output()
         size = rows_per_tile(sliced[0], elements)
         for rows in tiles(len(output), size):
-            output[rows] = function(rows, *(tensor[rows] for tensor in sliced), *whole)
+            output[rows] = function(rows, *(tensor[rows] for tensor in sliced))
         return output
     if sliced[0].numel() < MIN_RECOMPUTED_ELEMENTS:
-        return function(slice(0, len(sliced[0])), *sliced, *whole)
+        return function(slice(0, len(sliced[0])), *sliced)
     size = rows_per_tile(sliced[0], elements)
-    return _apply(function, size, new_output, sliced, whole, parameters)
+    return _apply(function, size, new_output, sliced, (), parameters)
 
 
 def _apply(

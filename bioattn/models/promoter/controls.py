@@ -29,7 +29,7 @@ from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.store.training_record import read_training_record as read_training_json
-from bioattn.system.progress import Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.output_folder import is_finished
 from bioattn.training.run import train
@@ -150,7 +150,7 @@ class PromoterTraining:
         dataset: Path,
         folder: Path,
         *,
-        progress: Progress | None = None,
+        progress: Progress = SILENT,
         stop: StopRequest | None = None,
     ) -> LoadedPromoterModel:
         """The control `name` (a `Control`), trained on `dataset` unless `folder` holds it; there must be a record.

@@ -33,11 +33,9 @@ def device_diagnoses() -> Iterator[Diagnosis]:
         text = "none: this torch knows it, but macOS offers no such device here"
     else:
         text = "none: it is for Macs with Apple's processors, and this torch is not built for them"
-    yield Diagnosis(
-        topic="device", name="MPS", value=apple, text=text, status=Status.OK if apple else Status.ABSENT
-    )
+    yield Diagnosis("device", "MPS", text, apple, Status.OK if apple else Status.ABSENT)
     chosen = "cuda" if cuda.value else "mps" if apple else "cpu"
-    yield Diagnosis(topic="device", name="--device auto", text=f"takes {chosen}", value=chosen)
+    yield Diagnosis("device", "--device auto", f"takes {chosen}", chosen)
 
 
 def _cuda() -> Diagnosis:
@@ -53,25 +51,14 @@ def _cuda() -> Diagnosis:
     if available:
         return _cuda_that_computes(built_for or "CUDA")
     if built_for is None:
-        here = _NVIDIA_DRIVER.exists() or _AMD_DRIVER.exists()
-        return Diagnosis(
-            topic="device",
-            name="CUDA",
-            value=0,
-            text=f"none: this torch ({torch.__version__}) is a build for the CPU"
-            + (", but there is a GPU driver" if here else ""),
-            status=Status.WARNING if here else Status.ABSENT,
-            advice="install a build of torch for this GPU (pytorch.org/get-started)" if here else "",
-        )
+        text = f"none: this torch ({torch.__version__}) is a build for the CPU"
+        if not (_NVIDIA_DRIVER.exists() or _AMD_DRIVER.exists()):
+            return Diagnosis("device", "CUDA", text, 0, Status.ABSENT)
+        advice = "install a build of torch for this GPU (pytorch.org/get-started)"
+        return Diagnosis("device", "CUDA", f"{text}, but there is a GPU driver", 0, Status.WARNING, advice)
     why, advice = _why_no_gpu(said)
-    return Diagnosis(
-        topic="device",
-        name="CUDA",
-        value=0,
-        text=f"none, although this torch ({torch.__version__}) is built for {built_for}: {why}",
-        status=Status.WARNING,
-        advice=advice,
-    )
+    text = f"none, although this torch ({torch.__version__}) is built for {built_for}: {why}"
+    return Diagnosis("device", "CUDA", text, 0, Status.WARNING, advice)
 
 
 def _cuda_that_computes(built_for: str) -> Diagnosis:
@@ -87,21 +74,12 @@ def _cuda_that_computes(built_for: str) -> Diagnosis:
             if computed != 8:
                 raise RuntimeError(f"eight ones add up to {computed:g}")
         except (RuntimeError, AssertionError) as error:
-            return Diagnosis(
-                topic="device",
-                name="CUDA",
-                value=0,
-                text=f"GPU {number} is there but does not compute ({str(error).splitlines()[0]})",
-                status=Status.ERROR,
-                advice="use a build of torch that supports this GPU and its driver, or give --device cpu",
-            )
+            text = f"GPU {number} is there but does not compute ({str(error).splitlines()[0]})"
+            advice = "use a build of torch that supports this GPU and its driver, or give --device cpu"
+            return Diagnosis("device", "CUDA", text, 0, Status.ERROR, advice)
         described.append(f"{name} ({memory})")
-    return Diagnosis(
-        topic="device",
-        name="CUDA",
-        value=len(described),
-        text=f"{', '.join(described)}; torch is built for {built_for}",
-    )
+    text = f"{', '.join(described)}; torch is built for {built_for}"
+    return Diagnosis("device", "CUDA", text, len(described))
 
 
 def _why_no_gpu(said: str) -> tuple[str, str]:
@@ -129,23 +107,15 @@ def thread_diagnoses() -> Iterator[Diagnosis]:
     cores = granted_cores()
     quota = cgroups.cpu_quota()
     of_quota = "" if quota is None else f", CPU quota {quota:g}"
-    yield Diagnosis(
-        topic="threads",
-        name="cores",
-        value=cores,
-        text=f"{cores} granted of {os.cpu_count() or cores} in the machine{of_quota}",
-    )
+    text = f"{cores} granted of {os.cpu_count() or cores} in the machine{of_quota}"
+    yield Diagnosis("threads", "cores", text, cores)
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         told = os.environ.get(variable)
         if told is not None:
             yield _thread_variable(variable, told, cores)
         elif variable == "OMP_NUM_THREADS":
-            yield Diagnosis(
-                topic="threads",
-                name=variable,
-                text=f"not set: bioattn takes {counted(cores, 'thread')}, or --threads",
-                status=Status.ABSENT,
-            )
+            text = f"not set: bioattn takes {counted(cores, 'thread')}, or --threads"
+            yield Diagnosis("threads", variable, text, status=Status.ABSENT)
 
 
 def _thread_variable(variable: str, told: str, cores: int) -> Diagnosis:
@@ -160,36 +130,24 @@ def _thread_variable(variable: str, told: str, cores: int) -> Diagnosis:
     elif variable == "OMP_NUM_THREADS" and number == 1 and cores > 1:
         text = f"1: bioattn uses one of {cores} cores"
         advice = f"unset {variable}, or give --threads {cores}, unless other work shares the machine"
-    return Diagnosis(
-        topic="threads",
-        name=variable,
-        value=number or None,
-        text=text,
-        status=Status.WARNING if advice else Status.OK,
-        advice=advice,
-    )
+    status = Status.WARNING if advice else Status.OK
+    return Diagnosis("threads", variable, text, number or None, status, advice)
 
 
 def memory_diagnoses() -> Iterator[Diagnosis]:
     """Memory of the machine, the limits on this process, and what is free under all of them."""
     with suppress(OSError, ValueError, AttributeError):
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        yield Diagnosis(topic="memory", name="machine", value=machine, text=human_bytes(machine))
+        yield Diagnosis("memory", "machine", human_bytes(machine), machine)
     limit = cgroups.memory_limit()
     if limit is not None:
-        yield Diagnosis(
-            topic="memory", name="control group", value=limit, text=f"at most {human_bytes(limit)}"
-        )
+        yield Diagnosis("memory", "control group", f"at most {human_bytes(limit)}", limit)
     free = free_memory()
     if free is None:
-        yield Diagnosis(topic="memory", name="free", text="this system does not say", status=Status.ABSENT)
-        return
-    short = free < LEAST_MEMORY
-    yield Diagnosis(
-        topic="memory",
-        name="free",
-        value=free,
-        text=human_bytes(free) + (", too little for most models" if short else ""),
-        status=Status.WARNING if short else Status.OK,
-        advice="ask for more memory, or end what else takes it" if short else "",
-    )
+        yield Diagnosis("memory", "free", "this system does not say", status=Status.ABSENT)
+    elif free < LEAST_MEMORY:
+        text = f"{human_bytes(free)}, too little for most models"
+        advice = "ask for more memory, or end what else takes it"
+        yield Diagnosis("memory", "free", text, free, Status.WARNING, advice)
+    else:
+        yield Diagnosis("memory", "free", human_bytes(free), free)

@@ -16,7 +16,7 @@ class Status(StrEnum):
     """Something that is needed is broken."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """What was found under one name."""
 
@@ -26,8 +26,8 @@ class Diagnosis:
     """What was looked at; no two diagnoses of a topic share it."""
     text: str
     """What was found, for people."""
-    status: Status = Status.OK
     value: str | int | float | bool | None = None
     """The same for programs: a version, a number of bytes or cores, a path; None where there is none."""
+    status: Status = Status.OK
     advice: str = ""
     """What to do about it; always there with a warning or an error."""

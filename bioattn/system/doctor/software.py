@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 
 import bioattn
@@ -73,31 +74,22 @@ LEAST_PYTHON = (3, 11)
 
 def software_diagnoses() -> Iterator[Diagnosis]:
     """bioattn, Python and everything that bioattn needs."""
-    yield Diagnosis(
-        topic="versions",
-        name="bioattn",
-        value=bioattn.__version__,
-        text=f"{bioattn.__version__} in {Path(bioattn.__file__).parent}",
-    )
+    text = f"{bioattn.__version__} in {Path(bioattn.__file__).parent}"
+    yield Diagnosis("versions", "bioattn", text, bioattn.__version__)
     version = platform.python_version()
-    old = sys.version_info < LEAST_PYTHON
-    yield Diagnosis(
-        topic="versions",
-        name="Python",
-        value=version,
-        text=f"{version} ({sys.executable}) on {platform.system()} {platform.machine()}",
-        status=Status.ERROR if old else Status.OK,
-        advice=f"use Python {_dotted(LEAST_PYTHON)} or later" if old else "",
-    )
+    text = f"{version} ({sys.executable}) on {platform.system()} {platform.machine()}"
+    if sys.version_info < LEAST_PYTHON:
+        advice = f"use Python {_dotted(LEAST_PYTHON)} or later"
+        yield Diagnosis("versions", "Python", text, version, Status.ERROR, advice)
+    else:
+        yield Diagnosis("versions", "Python", text, version)
     for library in REQUIRED:
         yield _library_diagnosis("versions", library.distribution, library, Status.ERROR)
     try:
         import h5py
     except (ImportError, OSError):
         return
-    yield Diagnosis(
-        topic="versions", name="HDF5", value=h5py.version.hdf5_version, text=h5py.version.hdf5_version
-    )
+    yield Diagnosis("versions", "HDF5", h5py.version.hdf5_version, h5py.version.hdf5_version)
 
 
 def extra_diagnoses() -> Iterator[Diagnosis]:
@@ -105,13 +97,8 @@ def extra_diagnoses() -> Iterator[Diagnosis]:
     for extra in EXTRAS:
         library = extra.library
         if importlib.util.find_spec(library.module) is None:
-            yield Diagnosis(
-                topic="extras",
-                name=extra.name,
-                text=f"not installed ({library.distribution}): {extra.gives}",
-                status=Status.ABSENT,
-                advice=f"pip install {library.distribution}",
-            )
+            text, advice = f"not installed ({library.distribution})", f"pip install {library.distribution}"
+            yield Diagnosis("extras", extra.name, f"{text}: {extra.gives}", None, Status.ABSENT, advice)
         else:
             yield _library_diagnosis("extras", extra.name, library, Status.WARNING, extra.gives)
 
@@ -125,24 +112,15 @@ def _library_diagnosis(
         importlib.import_module(library.module)
     except Exception as error:  # noqa: BLE001 - a broken installation fails in any way it likes
         lines = str(error).splitlines() or [type(error).__name__]
-        return Diagnosis(
-            topic=topic,
-            name=name,
-            text=f"{library.distribution} cannot be imported ({lines[0]})",
-            status=trouble,
-            advice=f"pip install --force-reinstall {library.distribution}",
-        )
-    old = _is_older(version, library.least)
+        text = f"{library.distribution} cannot be imported ({lines[0]})"
+        advice = f"pip install --force-reinstall {library.distribution}"
+        return Diagnosis(topic, name, text, None, trouble, advice)
     text = version or "of unknown version"
-    return Diagnosis(
-        topic=topic,
-        name=name,
-        value=version,
-        text=(f"{library.distribution} {text}: {gives}" if gives else text)
-        + (f"; {_dotted(library.least)} or later is needed" if old else ""),
-        status=trouble if old else Status.OK,
-        advice=f"pip install --upgrade {library.distribution}" if old else "",
-    )
+    text = f"{library.distribution} {text}: {gives}" if gives else text
+    if not _is_older(version, library.least):
+        return Diagnosis(topic, name, text, version)
+    text += f"; {_dotted(library.least)} or later is needed"
+    return Diagnosis(topic, name, text, version, trouble, f"pip install --upgrade {library.distribution}")
 
 
 def _version(library: Library) -> str | None:
@@ -154,14 +132,9 @@ def _version(library: Library) -> str | None:
 
 def _is_older(version: str | None, least: tuple[int, ...]) -> bool:
     """Whether `version` is below `least`; one that cannot be read is not held against it."""
-    if version is None:
-        return False
-    numbers = []
-    for part in version.split("+")[0].split("."):
-        if not part.isdecimal():
-            break
-        numbers.append(int(part))
-    return bool(numbers) and tuple(numbers) < least
+    parts = takewhile(str.isdecimal, (version or "").split("+")[0].split("."))
+    numbers = tuple(map(int, parts))
+    return bool(numbers) and numbers < least
 
 
 def _dotted(version: tuple[int, ...]) -> str:

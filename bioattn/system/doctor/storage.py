@@ -33,43 +33,24 @@ def storage_diagnoses(folder: Path) -> Iterator[Diagnosis]:
     if problem is None:
         yield lock_diagnosis(folder)
         yield hdf5_diagnosis(folder)
+    advice = "name another folder in BIOATTN_CACHE"
     try:
         cache = cache_folder()
-        yield _folder_diagnosis(
-            "cache", cache, _problem_with_writing(cache), "name another folder in BIOATTN_CACHE"
-        )
+        yield _folder_diagnosis("cache", cache, _problem_with_writing(cache), advice)
     except BioattnError as error:
-        yield Diagnosis(
-            topic="files",
-            name="cache",
-            text=str(error),
-            status=Status.WARNING,
-            advice="name another folder in BIOATTN_CACHE",
-        )
+        yield Diagnosis("files", "cache", str(error), None, Status.WARNING, advice)
     if resource is not None:
         yield handle_diagnosis(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def _folder_diagnosis(name: str, folder: Path, problem: str | None, advice: str) -> Diagnosis:
     if problem is not None:
-        return Diagnosis(
-            topic="files",
-            name=name,
-            value=str(folder),
-            text=f"{folder}: {problem}",
-            status=Status.WARNING,
-            advice=advice,
-        )
+        return Diagnosis("files", name, f"{folder}: {problem}", str(folder), Status.WARNING, advice)
     free = shutil.disk_usage(folder).free
-    full = free < LEAST_SPACE
-    return Diagnosis(
-        topic="files",
-        name=name,
-        value=str(folder),
-        text=f"{folder}: writable, {human_bytes(free)} free{_kind_of(folder)}",
-        status=Status.WARNING if full else Status.OK,
-        advice="make room" if full else "",
-    )
+    text = f"{folder}: writable, {human_bytes(free)} free{_kind_of(folder)}"
+    if free < LEAST_SPACE:
+        return Diagnosis("files", name, text, str(folder), Status.WARNING, "make room")
+    return Diagnosis("files", name, text, str(folder))
 
 
 def _problem_with_writing(folder: Path) -> str | None:
@@ -104,10 +85,8 @@ def lock_diagnosis(folder: Path) -> Diagnosis:
     without = "two runs that write the same output are not kept apart here"
     advice = "start one run per output, or write to a file system with locks (flock)"
     if fcntl is None:
-        return Diagnosis(
-            topic="files", name="locks", value=False, text=f"this system has none: {without}",
-            status=Status.WARNING, advice=advice,
-        )  # fmt: skip
+        text = f"this system has none: {without}"
+        return Diagnosis("files", "locks", text, False, Status.WARNING, advice)
     with (
         tempfile.NamedTemporaryFile(dir=folder, prefix=_PROBE) as first,
         Path(first.name).open("rb") as second,
@@ -120,14 +99,12 @@ def lock_diagnosis(folder: Path) -> Diagnosis:
             try:
                 fcntl.flock(second.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return Diagnosis(topic="files", name="locks", value=True, text="work in this folder")
+                return Diagnosis("files", "locks", "work in this folder", True)
             except OSError as error:
                 text = f"this file system has none ({error.strerror}): {without}"
             else:
                 text = f"are granted twice here: {without}"
-    return Diagnosis(
-        topic="files", name="locks", value=False, text=text, status=Status.WARNING, advice=advice
-    )
+    return Diagnosis("files", "locks", text, False, Status.WARNING, advice)
 
 
 def hdf5_diagnosis(folder: Path) -> Diagnosis:
@@ -135,10 +112,8 @@ def hdf5_diagnosis(folder: Path) -> Diagnosis:
     try:
         import h5py
     except (ImportError, OSError) as error:
-        return Diagnosis(
-            topic="files", name="HDF5", value=False, text=f"not tried: h5py cannot be imported ({error})",
-            status=Status.ERROR, advice="pip install --force-reinstall h5py",
-        )  # fmt: skip
+        text, advice = f"not tried: h5py cannot be imported ({error})", "pip install --force-reinstall h5py"
+        return Diagnosis("files", "HDF5", text, False, Status.ERROR, advice)
     told = os.environ.get("HDF5_USE_FILE_LOCKING")
     with tempfile.TemporaryDirectory(dir=folder, prefix=_PROBE) as inside:
         path = Path(inside) / "probe.h5"
@@ -149,27 +124,16 @@ def hdf5_diagnosis(folder: Path) -> Diagnosis:
                 if file["numbers"][:].sum() != 45 or again["numbers"].shape != (10,):
                     raise OSError("what was read is not what was written")
         except OSError as error:
-            return Diagnosis(
-                topic="files",
-                name="HDF5",
-                value=False,
-                text=f"a file written here cannot be read ({str(error).splitlines()[0]})",
-                status=Status.ERROR,
-                advice=_NO_HDF5_LOCKS,
-            )
+            text = f"a file written here cannot be read ({str(error).splitlines()[0]})"
+            return Diagnosis("files", "HDF5", text, False, Status.ERROR, _NO_HDF5_LOCKS)
     locking = "" if told is None else f"; HDF5_USE_FILE_LOCKING is {told}"
-    return Diagnosis(topic="files", name="HDF5", value=True, text=f"written and read in this folder{locking}")
+    return Diagnosis("files", "HDF5", f"written and read in this folder{locking}", True)
 
 
 def handle_diagnosis(limit: int) -> Diagnosis:
     """Whether `limit` files at once are enough; -1 is no limit."""
-    few = 0 <= limit < LEAST_HANDLES
-    return Diagnosis(
-        topic="files",
-        name="open files",
-        value=limit,
-        text=("no limit" if limit < 0 else f"at most {limit:,} at once")
-        + (", which merges of many parts can reach" if few else ""),
-        status=Status.WARNING if few else Status.OK,
-        advice="ulimit -n 1024" if few else "",
-    )
+    text = "no limit" if limit < 0 else f"at most {limit:,} at once"
+    if not 0 <= limit < LEAST_HANDLES:
+        return Diagnosis("files", "open files", text, limit)
+    text += ", which merges of many parts can reach"
+    return Diagnosis("files", "open files", text, limit, Status.WARNING, "ulimit -n 1024")

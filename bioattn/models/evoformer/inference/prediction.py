@@ -29,7 +29,7 @@ from bioattn.models.evoformer.heads import (
 from bioattn.models.evoformer.inputs import AlignmentInputs, prepare_inputs
 from bioattn.models.evoformer.model import ModelOutputs
 from bioattn.models.evoformer.stacks import EvoformerBlock
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 
 _ROWS_AT_ONCE = 64
@@ -123,7 +123,7 @@ def try_model(model: LoadedEvoformerModel) -> None:
     settings = replace(model.inputs, num_samples=1, num_recycles=min(1, model.inputs.num_recycles))
     inputs = prepare_inputs(alignment, model.config, settings, source=f"{model.path}: the trial")
     states = (Representation.MSA, Representation.PAIR)
-    predict(model, inputs, seed=0, progress=NoProgress(), request=StopRequest(), representations=states)
+    predict(model, inputs, seed=0, progress=SILENT, request=StopRequest(), representations=states)
 
 
 @contextmanager

@@ -24,12 +24,12 @@ from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.store.training_record import Comparison
 from bioattn.structures.contacts import ContactScores, contact_scores, mean_scores
-from bioattn.system.progress import Progress
+from bioattn.system.progress import Progress, watched
 from bioattn.text import counted, duration, markdown_table
 
 
 def predict_contacts(
-    model: EvoformerModel, family: TrainingFamily, settings: InputSettings, *, seed: int = 0
+    model: EvoformerModel, family: TrainingFamily, settings: InputSettings
 ) -> NDArray[np.float32]:
     """Contact probabilities (C, C) of the columns `family.columns`, row 1 as target, the mean over draws."""
     inputs = family.inputs(settings, covariance=bool(model.config.pair_features))
@@ -37,7 +37,7 @@ def predict_contacts(
     total = np.zeros((len(family.columns), len(family.columns)), np.float32)
     for number in range(settings.num_samples):
         with torch.no_grad():
-            logits = model(inputs.sample(seed, number).to(device)).distogram_logits
+            logits = model(inputs.sample(0, number).to(device)).distogram_logits
         assert logits is not None
         total += contact_probabilities(logits).cpu().numpy() / settings.num_samples
     return total
@@ -114,10 +114,9 @@ def evaluate_families(
     progress: Progress,
 ) -> list[FamilyScores]:
     """Score each family with the model, APC mutual information and mean-field DCA."""
-    progress.begin(f"scoring {split} families", len(families))
     began = time.monotonic()
     found = []
-    for family in families:
+    for family in watched(progress, f"scoring {split} families", families):
         scores = {MODEL: score_family(model, family, settings), **coupling_scores(family)}
         found.append(
             FamilyScores(
@@ -128,8 +127,6 @@ def evaluate_families(
                 scores=scores,
             )
         )
-        progress.advance()
-    progress.end()
     if families:
         progress.note(
             f"{split} scored, {counted(len(families), 'family')} by this model and two couplings, in "

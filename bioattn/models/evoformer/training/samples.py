@@ -27,7 +27,7 @@ from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, to_mod
 from bioattn.models.evoformer.training.config import MIN_EXTRA_SHARE, MOSTLY_GAPS, EvoformerTrainingConfig
 from bioattn.simulate.families import simulate_family
 from bioattn.structures.contacts import distances
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 
 _LETTERS = np.frombuffer((RESIDUES + "X-").encode(), np.uint8)
 
@@ -116,13 +116,12 @@ def simulated_protein(seed: int, number: int) -> ContactProtein:
 
 
 def load_families(
-    proteins: Iterable[ContactProtein], total: int, *, covariance: bool, progress: Progress | None = None
+    proteins: Iterable[ContactProtein], total: int, *, covariance: bool, progress: Progress = SILENT
 ) -> list[TrainingFamily]:
     """Families with their weights, and with `covariance` their features, computed.
 
     Raises: BioattnError naming a protein that no pair of columns with known distance is left of.
     """
-    progress = progress or NoProgress()
     families = []
     progress.begin("reading families", total)
     for protein in proteins:

@@ -42,7 +42,7 @@ from bioattn.store.schema import (
 )
 from bioattn.store.shard_record import ShardRecord
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
-from bioattn.system.progress import Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 
@@ -235,7 +235,7 @@ def run_promoters(
     shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> RunSummary:
     """Predict every promoter of a FASTA under `treatments`, and write the attention behind it.
 

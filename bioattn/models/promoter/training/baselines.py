@@ -29,7 +29,7 @@ from bioattn.models.promoter.training.ridge import (
 )
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import SharedAxis, auroc, fit_shared_axis, median, pearson, summarise
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, duration
 
 LOGGER = logging.getLogger("bioattn")
@@ -158,14 +158,13 @@ class BaselineData:
         )
 
 
-def default_baselines(dataset: PromoterDataset, progress: Progress | None = None) -> list[Baseline]:
+def default_baselines(dataset: PromoterDataset, progress: Progress = SILENT) -> list[Baseline]:
     """The set printed after every training: the mean, ridges on k-mers in windows, by distance, of rank 1 and by
     component, and where the window is coding the region + codon ridge.
 
     About 20 s on one core for 3,500 training genes and 170 treatments, nearly all of it for 6-mers. Time and
     memory are bounded by the number of features (2,080 canonical 6-mers), not by the number of treatments.
     """
-    progress = progress or NoProgress()
     data = BaselineData(dataset)
     rows: list[Callable[[BaselineData], Baseline]] = [training_mean]
     if not np.isfinite(data.targets[data.validation]).any():
