@@ -126,6 +126,7 @@ def test_predictions_are_those_of_the_layers(model: Path, folder: Path):
         assert row[2] == ("poor" if float(row[3]) > 0.5 else "rich")
         assert row[5] == "".join("ao"[each] for each in tags)
     assert bioattn("validate", model) == 0
+    assert bioattn("export", "parameters", model, "-o", folder / "published") == 1
     variants = folder / "variants.tsv"
     variants.write_text("sequence\tmutant\ns0\tA1C\n")
     assert bioattn("run", "language", model, folder / "x.fa", "-o", output, "--variants", variants) != 0

@@ -336,6 +336,38 @@ def test_training_goes_on_from_published_weights(case: Case, tmp_path: Path):
     assert bioattn("run", "language", output, fasta, "-o", tmp_path / "t.tsv") == 0
 
 
+@pytest.mark.parametrize("case", ["dnabert", "t5-encoder"], indirect=True)
+def test_fine_tuning_begins_from_published_weights(case: Case, tmp_path: Path):
+    """Words of dnabert overlap: a tag for each word; t5 has no <cls>."""
+    dna = case.loaded.vocabulary.alphabet == "dna"
+    letters, words = ("ACGT", 8) if dna else ("ACDE", 10)
+    sequences = ["".join(np.random.default_rng(n).choice(list(letters), 10)) for n in range(12)]
+    (tmp_path / "x.fa").write_text("".join(f">s{n}\n{each}\n" for n, each in enumerate(sequences)))
+    rows = (f"s{n}\t{each.count('A')}\t{'xy' * (words // 2)}\n" for n, each in enumerate(sequences))
+    (tmp_path / "t.tsv").write_text("id\tnumber\ttags\n" + "".join(rows))
+    alphabet = ("--alphabet", "dna" if dna else "protein", "--split", "record")
+    assert bioattn("prepare", "language", tmp_path / "x.fa", "-o", tmp_path / "x.h5", *alphabet) == 0
+    words_of = (
+        "train",
+        "language",
+        tmp_path / "x.h5",
+        "--from",
+        case.folder,
+        "--targets",
+        tmp_path / "t.tsv",
+    )
+    words_of += ("-o", tmp_path / "m", "--steps", 2, "--lora", 2, "--no-baselines")
+    if not dna:
+        assert bioattn(*words_of) == 2  # it has no <cls>
+        (tmp_path / "mean.toml").write_text('[training]\npool = "mean"\n')
+        words_of += ("--config", tmp_path / "mean.toml")
+    assert bioattn(*words_of) == 0
+    assert bioattn("run", "language", tmp_path / "m", tmp_path / "x.fa", "-o", tmp_path / "y.tsv") == 0
+    header, *lines = (line.split("\t") for line in (tmp_path / "y.tsv").read_text().splitlines())
+    assert header == ["id", "number", "tags"]
+    assert {len(line[2]) for line in lines} == {words}
+
+
 def test_a_published_decoder_writes_sequences(case: Case, tmp_path: Path):
     if case.folder.name != "gpt2":
         pytest.skip("is no decoder")

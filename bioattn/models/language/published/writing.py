@@ -70,6 +70,11 @@ def _published(
     model: LanguageModel, source: Path
 ) -> tuple[dict[str, Any], dict[str, Tensor], PublishedTokens]:
     """`config.json`, arrays and vocabulary of a model in the closest published architecture."""
+    if model.readout is not None:
+        raise BioattnError(
+            f"{source}: was fine-tuned; no architecture that is written here (esm, bert, gpt2, t5) has its "
+            "adapters and output layers: write the model that it was trained from"
+        )
     vocabulary = (
         model.vocabulary if model.vocabulary.published is not None else _with_tokens(model.vocabulary)
     )

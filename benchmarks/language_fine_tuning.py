@@ -1,0 +1,167 @@
+"""Fine-tuned language models on the shared splits, beside linear models and the same network from random weights.
+
+    BIOATTN_SHARED=../shared python benchmarks/language_fine_tuning.py yeast --folder runs --seeds 0 1 2
+
+Rows: `yeast` (200 bp upstream against downstream of genes; pretrained on the chromosomes of its training
+side), `donor` and `acceptor` (splice sites of Arabidopsis; pretrained on slices of Chr1 to Chr3), `gb1-two`,
+`gb1-three` and `gb1-low` (fitness of GB1 at four sites; pretrained on yeast's proteins). Splits, and figures of
+other simple models, are in ../shared/data/splits/README.md. Prints a line for each model and seed: its figures,
+those of the linear model that is best on the validation side, and the 95 % interval of the difference of the first
+ones.
+"""
+
+import argparse
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from planted_rules import run
+
+DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data"
+YEAST = "yeast/R64_genbank.genome.fa.gz"
+PLANT = "arabidopsis/A.thaliana.1pct.fa.gz"
+FLANK = 4
+"""Residues of GB1 on either side of the outermost of the four sites; all others are the same in all variants."""
+
+
+class Benchmark(NamedTuple):
+    """Where a row's sequences are, and what its models are."""
+
+    table: str
+    alphabet: str
+    pretrained_on: str
+    holdout: tuple[str, ...]
+    context: int
+    model: str
+    """Further lines of [model]."""
+
+
+LETTERS = 'shape = "decoder"\nngram = 6\n'
+PLACES = 'shape = "encoder"\npositions = "learned"\n'
+ROWS = {
+    "yeast": Benchmark(
+        "splits/yeast_upstream_downstream.tsv.gz",
+        "dna",
+        YEAST,
+        ("test=BK006938.2,BK006948.2", "validation=BK006941.2,BK006943.2"),
+        202,
+        LETTERS,
+    ),
+    "donor": Benchmark("splits/splice_donor.tsv.gz", "dna", PLANT, ("test=Chr4,Chr5",), 58, PLACES),
+    "acceptor": Benchmark("splits/splice_acceptor.tsv.gz", "dna", PLANT, ("test=Chr4,Chr5",), 58, PLACES),
+    **{
+        f"gb1-{name}": Benchmark(
+            "variants/flip_gb1.tsv.gz", "protein", "yeast/R64_genbank.protein.fa.gz", (), 34, PLACES
+        )
+        for name in ("two", "three", "low")
+    },
+}
+SPLIT_OF_GB1 = {"gb1-two": "two_vs_rest", "gb1-three": "three_vs_rest", "gb1-low": "low_vs_high"}
+
+
+def examples(name: str) -> Iterator[tuple[str, str, str]]:
+    """Sequence, side and target of each row."""
+    lines = gzip.decompress((DATA / ROWS[name].table).read_bytes()).decode().splitlines()
+    header, *rows = (line.split("\t") for line in lines)
+    cells = [dict(zip(header, row, strict=True)) for row in rows]
+    if name in SPLIT_OF_GB1:
+        varied = [
+            place
+            for place, letters in enumerate(zip(*(row["sequence"] for row in cells), strict=True))
+            if len(set(letters)) > 1
+        ]
+        first, last = varied[0] - FLANK, varied[-1] + FLANK + 1
+        for row in cells:
+            if side := row[SPLIT_OF_GB1[name]]:
+                yield row["sequence"][first:last], side, row["target"]
+        return
+    for row in cells:
+        held_out = name != "yeast" and row["chrom"] == "Chr2" and row["split"] == "train"
+        yield row["sequence"], "valid" if held_out else row["split"], row["label"]
+
+
+def settings(path: Path, model: str, training: str) -> Path:
+    """A file of settings."""
+    path.write_text(f"[model]\n{model}[training]\n{training}")
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("row", choices=ROWS)
+    parser.add_argument("--folder", type=Path, required=True, help="where models are kept")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--pools", nargs="+", default=["mean"], help="mean, cls")
+    parser.add_argument("--channels", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--pretraining-steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    given = parser.parse_args()
+    row, folder = ROWS[given.row], given.folder / given.row
+    folder.mkdir(parents=True, exist_ok=True)
+    fasta, table, dataset = folder / "x.fa", folder / "x.tsv", folder / "x.dataset.h5"
+    if not dataset.exists():
+        rows = list(examples(given.row))
+        fasta.write_text("".join(f">s{number}\n{each[0]}\n" for number, each in enumerate(rows)))
+        cells = (f"s{number}\t{side}\t{target}\n" for number, (_, side, target) in enumerate(rows))
+        table.write_text("id\tsplit\tvalue\n" + "".join(cells))
+        split = ("--split-table", table, "--alphabet", row.alphabet, "-q")
+        run("prepare", "language", fasta, "-o", dataset, *split)
+    shape = f"layers = {given.layers}\nchannels = {given.channels}\nnum_heads = 4\n"
+    shape += f"hidden_channels = {2 * given.channels}\ncontext = {row.context}\n{row.model}"
+    for seed in given.seeds:
+        base = folder / f"base{seed}"
+        if not base.exists() and given.pretraining_steps:
+            genome = folder / "genome.dataset.h5"
+            holdouts = [word for each in row.holdout for word in ("--holdout", each)]
+            by = ("--split", "record") if row.alphabet == "dna" else ()
+            if not genome.exists():
+                source = DATA / row.pretrained_on
+                run(
+                    "prepare",
+                    "language",
+                    source,
+                    "-o",
+                    genome,
+                    "--alphabet",
+                    row.alphabet,
+                    *by,
+                    *holdouts,
+                    "-q",
+                )
+            steps = f"steps = {given.pretraining_steps}\nsteps_per_round = 100\nvalidation_windows = 32\n"
+            config = settings(folder / "base.toml", shape, f"{steps}learning_rate = 2e-3\n")
+            words = ("--config", config, "--seed", seed, "--no-baselines", "-q")
+            run("train", "language", genome, "-o", base, *words)
+        for pool in given.pools:
+            for start in ("random", "pretrained") if base.exists() else ("random",):
+                output = folder / f"{start}-{pool}-{seed}"
+                training = f'steps = {given.steps}\nlearning_rate = {given.learning_rate}\npool = "{pool}"\n'
+                model = shape if start == "random" else ""
+                config = settings(folder / "tuned.toml", f"{model}dropout = {given.dropout}\n", training)
+                words = ("--targets", table, "--config", config, "--seed", seed, "--force", "-q")
+                begin = () if start == "random" else ("--from", base)
+                run("train", "language", dataset, "-o", output, *begin, *words)
+                record = json.loads((output / "training.json").read_text())
+                own = [each for each in record["evaluation"] if each["side"] == "test"]
+                figures = {
+                    each["name"]: [f"{value:.3f}" for value in list(each.values())[3:]] for each in own
+                }
+                low, high = record["comparison"]["gain_interval"]
+                best = record["comparison"]["simple_model"]
+                print(
+                    f"{given.row}\tseed {seed}\t{start}, {pool}\t{' '.join(figures['this model'])}\t{best} "
+                    f"{' '.join(figures[best])}\t{low:+.3f} to {high:+.3f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
