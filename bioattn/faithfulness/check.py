@@ -18,9 +18,10 @@ from bioattn.faithfulness.maps import HeadSpread, check_maps, read_maps
 from bioattn.faithfulness.measures import Measure, Measures, rounded
 from bioattn.faithfulness.pointing_checks import Curves, check_pointing
 from bioattn.faithfulness.subject import CheckSettings, Subject, draw_sample, draw_treatments
+from bioattn.faithfulness.token_checks import check_token_windows, judge_tokens
 from bioattn.faithfulness.variant_checks import TreatmentVariants, check_variants
 from bioattn.faithfulness.verdict import Verdict, judge
-from bioattn.inference.runner import CheckableRunner, Training
+from bioattn.inference.runner import CheckableRunner, TokenRunner, Training
 from bioattn.io.files import sha256_of
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
@@ -167,6 +168,46 @@ def check_model(
     )
 
 
+def check_token_model(
+    model: TokenRunner,
+    sequences: Path,
+    dataset: Path | None,
+    *,
+    settings: CheckSettings | None = None,
+    progress: Progress = SILENT,
+    stop: StopRequest | None = None,
+) -> CheckReport:
+    """Check a model that predicts tokens, on `sequences` and, where it is given, held-out windows of `dataset`.
+
+    Raises: BioattnError for too few sequences, or a dataset that does not fit the model.
+    """
+    settings, measures = settings or CheckSettings(), Measures()
+    probe, maps, drawn = check_token_windows(
+        model,
+        sequences,
+        dataset,
+        settings,
+        measures,
+        progress,
+        stop or StopRequest(),
+    )
+    return CheckReport(
+        model_sha256=model.sha256,
+        input_sha256=probe.sha256,
+        settings={
+            **settings.to_json(),
+            "windows": len(probe.ids),
+            "tokens_per_window": probe.tokens_NL.shape[1],
+            "dataset_sha256": None if dataset is None else sha256_of(dataset),
+        },
+        verdict=judge_tokens(measures, held_out=dataset is not None),
+        measures=measures,
+        curves=drawn,
+        heads=[] if maps is None else maps.heads,
+        variants=[],
+    )
+
+
 def _retrained(
     subject: Subject, evidence: Evidence, training: Training, measures: Measures, *, worth_it: bool
 ) -> dict[str, list[CheckableRunner]]:
@@ -200,6 +241,10 @@ def _retrained(
     return found
 
 
+TOKEN_NOTE = (
+    "Skill: share of the bits that word frequencies need. Deletion: share of what replacing all tokens takes.\n"
+    "docs/checks.md says more."
+)
 SKILL_NOTE = (
     "Skill: mean over treatments of Pearson r over genes (binary: 2 · AUROC − 1). Similarity: Spearman over bins. "
     "Deletion:\nshare of what sets a prediction apart from its treatment's mean. docs/checks.md says more."
@@ -219,7 +264,7 @@ def check_text(report: CheckReport) -> str:
             *(cell.rjust(width) for cell, width in zip(row[1:4], widths[1:4], strict=True)),
         ]
         lines.append("  ".join([*cells, row[4]]).rstrip())
-    lines += ["", SKILL_NOTE]
+    lines += ["", SKILL_NOTE if "treatments" in report.settings else TOKEN_NOTE]
     if report.variants:
         lines += ["", "Variants: Spearman over positions with the measured effects, by treatment"]
         lines += [f"  {_variants_line(each)}" for each in report.variants]

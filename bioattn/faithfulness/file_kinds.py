@@ -27,8 +27,11 @@ def _describe(path: Path) -> dict[str, Any]:
                 [measure["name"] for measure in content["measures"] if measure["passed"] is False]
             ),
             "skipped": some([entry["name"] for entry in content["skipped"]]),
-            "promoters": content["settings"]["promoters"],
-            "treatments": content["settings"]["treatments"],
+            **{
+                name: content["settings"][name]
+                for name in ("promoters", "treatments", "windows")
+                if name in content["settings"]
+            },
         }
     except (KeyError, TypeError) as error:
         raise FormatError(

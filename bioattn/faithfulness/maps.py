@@ -62,7 +62,7 @@ def read_maps(predictor: Predictor, codes_BL: Codes) -> AttentionMaps:
     """The maps of all promoters × treatments; memory is one map per pair, and the heads of one batch."""
     edges = key_edges(predictor)
     known_BP = known_bins(codes_BL, edges)
-    collected = _Maps(known_BP, len(predictor.names))
+    collected = MapSums(known_BP, len(predictor.names))
     sites = map_sites(predictor)
     predict(predictor, codes_BL, capture(sites, collected))
     return AttentionMaps(
@@ -73,7 +73,7 @@ def read_maps(predictor: Predictor, codes_BL: Codes) -> AttentionMaps:
     )
 
 
-class _Maps:
+class MapSums:
     """A receiver that adds up maps over sites and heads, batch by batch."""
 
     def __init__(self, known_BP: NDArray[np.bool_], num_treatments: int) -> None:

@@ -9,9 +9,9 @@ expressed as a share of the effect of replacing the whole promoter.
 Shape suffixes: B promoters, T treatments, L bases, A the four bases, P bins; N pairs, R resamples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ def mutation_effects(
 
 FRACTIONS = (0.04, 0.1, 0.2, 0.35, 0.5, 1.0)
 """Shares of the bins that are replaced along the curves."""
+AnyCodes = NDArray[np.integer[Any]]
+"""Letters or tokens."""
 JUDGED = 0.1
 """The share at which maps are compared."""
 STANDING_OUT = 0.5
@@ -86,35 +88,36 @@ def pairs_that_stand_out(predictions_BT: Floats) -> Pairs:
     return Pairs(promoter_N, treatment_N, scale_N)
 
 
+def predictions_of(predictor: Predictor, pairs: Pairs, codes_NL: Codes) -> Floats:
+    """(N,) each sequence under the treatment of its pair, a number among those that `predictor` is asked for."""
+    answer_N = np.empty(len(codes_NL))
+    for treatment in np.unique(pairs.treatment_N):
+        rows = np.flatnonzero(pairs.treatment_N == treatment)
+        answer_N[rows] = predict(predictor.chosen([int(treatment)]), codes_NL[rows])[:, 0]
+    return answer_N
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """Promoters, the background that replaces their bins, and the model that predicts the result."""
+    """Promoters, whose bins background replaces, and the model that predicts the result."""
 
-    predictor: Predictor
-    """Asked for the treatments of the pairs' numbers."""
-    codes_BL: Codes
+    predictions: Callable[[Pairs, Any], Floats]
+    """Of sequences (N, L), each under the treatment of its pair: (N,)."""
+    codes_BL: AnyCodes
     known_BP: NDArray[np.bool_]
     edges: tuple[int, ...]
 
-    def deleted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: Codes) -> Floats:
+    def deleted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: AnyCodes) -> Floats:
         """Predictions (N,) with the bins of largest score, `share` of the known ones, replaced by background."""
         bases_NL = self._bases(pairs, scores_NP, share)
         codes_NL = np.where(bases_NL, background_BL[pairs.promoter_N], self.codes_BL[pairs.promoter_N])
         return self.predictions(pairs, codes_NL)
 
-    def inserted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: Codes) -> Floats:
+    def inserted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: AnyCodes) -> Floats:
         """Predictions (N,) of background with those bins put back."""
         bases_NL = self._bases(pairs, scores_NP, share)
         codes_NL = np.where(bases_NL, self.codes_BL[pairs.promoter_N], background_BL[pairs.promoter_N])
         return self.predictions(pairs, codes_NL)
-
-    def predictions(self, pairs: Pairs, codes_NL: Codes) -> Floats:
-        """(N,) each sequence under the treatment of its pair."""
-        answer_N = np.empty(len(codes_NL))
-        for treatment in np.unique(pairs.treatment_N):
-            rows = np.flatnonzero(pairs.treatment_N == treatment)
-            answer_N[rows] = predict(self.predictor.chosen([int(treatment)]), codes_NL[rows])[:, 0]
-        return answer_N
 
     def _bases(self, pairs: Pairs, scores_NP: Floats, share: float) -> NDArray[np.bool_]:
         """Bases (N, L) of the chosen bins."""
@@ -172,7 +175,7 @@ def measure_effects(
     replacement: Replacement,
     pairs: Pairs,
     scores: dict[str, Floats],
-    backgrounds: Sequence[Codes],
+    backgrounds: Sequence[AnyCodes],
     seed: int,
     *,
     curves: Sequence[str] = (),

@@ -1,6 +1,7 @@
 """Checks whether maps point at bases that predictions depend on: deletion, insertion, mutagenesis."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from bioattn.faithfulness.perturbation import (
     measure_effects,
     mutation_effects,
     pairs_that_stand_out,
+    predictions_of,
 )
 from bioattn.faithfulness.similarity import map_spearman, top_overlap
 from bioattn.faithfulness.subject import ONE_TREATMENT, Subject, predict
@@ -29,7 +31,12 @@ def check_pointing(subject: Subject, maps: AttentionMaps, measures: Measures) ->
     """Add the effects of deleting and inserting attended bins. Returns the curves."""
     settings, codes_BL = subject.settings, subject.sample.codes
     probed = subject.predictor.chosen(subject.probed)
-    replacement = Replacement(predictor=probed, codes_BL=codes_BL, known_BP=maps.known_BP, edges=maps.edges)
+    replacement = Replacement(
+        predictions=partial(predictions_of, probed),
+        codes_BL=codes_BL,
+        known_BP=maps.known_BP,
+        edges=maps.edges,
+    )
     pairs = pairs_that_stand_out(predict(probed, codes_BL))
     if not len(pairs.promoter_N):
         for name in ("deletion", "insertion", "deletion_against_mutagenesis"):
@@ -121,7 +128,7 @@ def _check_against_mutagenesis(
         np.random.default_rng([subject.settings.seed, 6]).permutation(len(subject.sample.ids))[:number]
     )
     effects_RTP = mutation_effects(
-        replacement.predictor,
+        subject.predictor.chosen(subject.probed),
         subject.sample.codes[rows],
         maps.edges,
         progress=subject.progress,

@@ -25,7 +25,13 @@ from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_s
 from bioattn.store.reader import AttentionFile
 from bioattn.text import quoted
 
-_KINDS = {"residue": "residue", "msa_row": "sequence", "extra_msa_row": "sequence"}
+_KINDS = {
+    "residue": "residue",
+    "msa_row": "sequence",
+    "extra_msa_row": "sequence",
+    "token": "token",
+    "source_token": "token",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,8 @@ class HeadGrid:
     key_edges: NDArray[np.int64] | None = None
     """Bin edges in bases, for promoters; None = keys are counted from 1."""
     zero: int | None = None
+    first: int = 1
+    """Number of the first query and key; tokens are counted from 0, which is `<cls>`."""
     corrected: bool = False
     """Whether maps are symmetrised and corrected, so that they have both signs."""
 
@@ -101,7 +109,7 @@ def alignment_head_grid(
 
     Raises: BioattnError for what the file does not hold, and for sites of different keys, or none.
     """
-    sample = only_sample(attention, sample)
+    sample = only_sample(attention, sample, ("alignments", "sequences"))
     chosen = choose_sites(attention, sites)
     require_heads_somewhere(attention, chosen, heads)
     kinds = {_KINDS[info.kind("key")] for info in chosen}
@@ -131,7 +139,12 @@ def alignment_head_grid(
             )
     kind = kinds.pop()
     return HeadGrid(
-        panels=panels, title=sample, query_label=f"query {kind}", key_label=f"key {kind}", corrected=corrected
+        panels=panels,
+        title=sample,
+        query_label=f"query {kind}",
+        key_label=f"key {kind}",
+        first=int(kind != "token"),
+        corrected=corrected,
     )
 
 
@@ -206,12 +219,12 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
                 axis.set_axis_off()
                 continue
             panel = line[column]
-            size = panel.values.shape
+            size, low = panel.values.shape, grid.first - 0.5
             image = axis.imshow(
                 panel.values,
                 cmap=style.DIVERGING if grid.corrected else style.SEQUENTIAL,
                 norm=norm,
-                extent=(0.5, size[1] + 0.5, size[0] + 0.5, 0.5),
+                extent=(low, size[1] + low, size[0] + low, low),
                 aspect="auto",
             )
             style.framed(axis)

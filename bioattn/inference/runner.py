@@ -7,7 +7,7 @@ know no family.
 Shape suffixes: B samples, T tasks (treatments), L letters of a sequence, A letters of the alphabet, M mutants.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -238,7 +238,7 @@ class HeadScorer(Protocol):
 
     @property
     def item(self) -> str:
-        """What importance is told apart by: `treatment` or `protein`."""
+        """What importance is told apart by: `treatment`, `protein` or `window`."""
 
     @property
     def items(self) -> Sequence[str]:
@@ -250,6 +250,9 @@ class HeadScorer(Protocol):
     def overall(self, by_item: Floats) -> float:
         """The mean over all data of an importance by item."""
 
+    def passes(self) -> Iterator[Callable[[], object]]:
+        """Forward passes over the data, of which none holds padding, for whoever listens to the attention."""
+
     def record(self) -> dict[str, Any]:
         """JSON values of what was judged: numbers of items, the loss."""
 
@@ -260,6 +263,15 @@ class SilencingScorer(HeadScorer, Protocol):
 
     def figures(self, silenced: Collection[Head] = ()) -> HeadFigures:
         """Loss and accuracy with some heads silenced."""
+
+
+@runtime_checkable
+class CopyScorer(HeadScorer, Protocol):
+    """One of models that may find what they predict in an earlier copy."""
+
+    def copies(self) -> Iterator[tuple[Callable[[], object], NDArray[np.int64], NDArray[np.int64]]]:
+        """Forward passes over random sequences given twice: the pass, queries, and the key of each query that
+        tells what is to be predicted there."""
 
 
 @runtime_checkable
@@ -367,3 +379,57 @@ class CheckableRunner(ResponseRunner, Protocol):
 
     def training(self, folder: Path) -> Training:
         """How the model in `folder` was trained. Raises: FormatError when its record is damaged."""
+
+
+class TokenProbe(Protocol):
+    """Windows of one length, and what a model predicts of their tokens. N windows, L tokens, W words."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Their names."""
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the file that they are from."""
+
+    @property
+    def held_out(self) -> str:
+        """The side of the split that they are from; empty when that is not known."""
+
+    @property
+    def tokens_NL(self) -> NDArray[np.int64]:  # noqa: N802
+        """What the model reads: a special token, then words."""
+
+    @property
+    def places_M(self) -> NDArray[np.int64]:  # noqa: N802
+        """Places of the words that `log_likelihoods` is of."""
+
+    @property
+    def first_word(self) -> int:
+        """The tokens `first_word`, … are the words, `num_words` of them."""
+
+    @property
+    def num_words(self) -> int:
+        """Words of the vocabulary."""
+
+    @property
+    def hidden(self) -> int | None:
+        """The token that stands for a hidden word; None for a model that knows none."""
+
+    @property
+    def ahead(self) -> int:
+        """How many places before a word the token stands that predicts it: 1, or 0."""
+
+    def log_likelihoods(self) -> Floats:
+        """ln of the probability of the true words, (N, M)."""
+
+    def word_log_likelihoods(self, tokens_NL: NDArray[np.int64], place_N: NDArray[np.int64]) -> Floats:
+        """ln of the probability of every word at one place of each sequence of tokens, (N, W)."""
+
+
+@runtime_checkable
+class TokenRunner(Runner, Protocol):
+    """A runner that predicts tokens from other tokens, and whose attention can be checked."""
+
+    def token_probe(self, path: Path, number: int, seed: int) -> TokenProbe:
+        """`number` windows drawn from a file at most. Raises: BioattnError for what the model cannot read."""

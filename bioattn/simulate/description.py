@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json
@@ -10,6 +10,7 @@ from bioattn.text import counted, some
 
 FAMILIES_FORMAT = "bioattn-simulated-families"
 PROMOTERS_FORMAT = "bioattn-simulated-promoters"
+SEQUENCES_FORMAT = "bioattn-simulated-sequences"
 INDEX = "simulation.json"
 _PROMOTER_FILES = (
     "genome.fa",
@@ -29,32 +30,45 @@ def describe_simulation(path: Path) -> dict[str, Any]:
     index = path / INDEX if path.is_dir() else path
     content = read_json(index)
     try:
-        of_families = content["format"] == FAMILIES_FORMAT
-        figures = _of_families(content) if of_families else _of_promoters(content)
+        figures, files = _KINDS[content["format"]](content)
         if path.is_dir():
-            _require_files(path, _family_files(content) if of_families else _PROMOTER_FILES)
+            _require_files(path, files)
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{index}: is incomplete ({error!r})") from error
     return figures
 
 
-def _of_families(content: Mapping[str, Any]) -> dict[str, Any]:
+_Described: TypeAlias = tuple[dict[str, Any], tuple[str, ...]]
+"""Main figures, and the files of the folder."""
+
+
+def _of_families(content: Mapping[str, Any]) -> _Described:
     families = content["families"]
-    return {
+    figures = {
         "format_version": content["format_version"],
         "seed": content["seed"],
         "families": some([family["id"] for family in families]),
         "groups": len({family["group"] for family in families}),
     }
+    return figures, _family_files(content)
 
 
-def _of_promoters(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+def _of_promoters(content: Mapping[str, Any]) -> _Described:
+    figures = {
         "format_version": content["format_version"],
         "settings": content["settings"],
         "motifs": some(list(content["motifs"])),
         "treatments": some(list(content["treatments"])),
     }
+    return figures, _PROMOTER_FILES
+
+
+def _of_sequences(content: Mapping[str, Any]) -> _Described:
+    figures = {"format_version": content["format_version"], "settings": content["settings"]}
+    return figures, ("sequences.fa", "truth.tsv")
+
+
+_KINDS = {FAMILIES_FORMAT: _of_families, PROMOTERS_FORMAT: _of_promoters, SEQUENCES_FORMAT: _of_sequences}
 
 
 def _family_files(content: Mapping[str, Any]) -> tuple[str, ...]:

@@ -25,7 +25,13 @@ from bioattn.promoters.dataset import PROMOTER_DATASET, read_dataset, validate_d
 from bioattn.promoters.description import describe_bed, describe_dataset, describe_promoters
 from bioattn.promoters.preparation import PromoterFiles
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.simulate.description import FAMILIES_FORMAT, INDEX, PROMOTERS_FORMAT, describe_simulation
+from bioattn.simulate.description import (
+    FAMILIES_FORMAT,
+    INDEX,
+    PROMOTERS_FORMAT,
+    SEQUENCES_FORMAT,
+    describe_simulation,
+)
 from bioattn.store.kinds import (
     Candidate,
     FileKind,
@@ -239,6 +245,7 @@ def field_kinds() -> Sequence[FileKind]:
             multiqc=_statistics_sample,
         ),
         _simulation("simulated-families", "simulated protein families", FAMILIES_FORMAT),
+        _simulation("simulated-sequences", "simulated sequences with repeats", SEQUENCES_FORMAT),
         _simulation("simulated-promoters", "simulated promoters", PROMOTERS_FORMAT),
         FileKind(
             name="promoters",

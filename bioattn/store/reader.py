@@ -218,6 +218,11 @@ class AttentionFile(ResultFile):
         """Whether the samples are alignments."""
         return self.inputs == "alignments"
 
+    @property
+    def over_promoters(self) -> bool:
+        """Whether the samples are promoters, all of one length."""
+        return self.inputs == "promoters"
+
     @cached_property
     def sites(self) -> dict[str, SiteInfo]:
         """The sites by name."""

@@ -1,5 +1,7 @@
 """Deletion, insertion and mutagenesis against plain loops; planted maps that point well, badly and backwards."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from bioattn.faithfulness.perturbation import (
     measure_effects,
     mutation_effects,
     pairs_that_stand_out,
+    predictions_of,
 )
 from bioattn.faithfulness.pointing_checks import check_pointing
 from bioattn.faithfulness.subject import (
@@ -46,7 +49,7 @@ def one_prediction(model, codes_L, treatment):
 def replacement(make_model, codes):
     model = make_model()
     return Replacement(
-        predictor=model.predictor(),
+        predictions=partial(predictions_of, model.predictor()),
         codes_BL=codes,
         known_BP=known_bins(codes, model.config.bin_edges),
         edges=model.config.bin_edges,
@@ -92,7 +95,7 @@ def test_pairs_are_those_farthest_from_the_mean():
 
 
 def test_deletion_and_insertion_by_hand(replacement, codes):
-    edges, model = replacement.edges, replacement.predictor.runner
+    edges, model = replacement.edges, replacement.predictions.args[0].runner
     scores = np.random.default_rng(1).random((3, len(edges) - 1))
     background = np.random.default_rng(2).integers(0, 4, codes.shape, dtype=np.uint8)
     pairs = Pairs(np.array([0, 1, 5]), np.array([2, 0, 2]), np.ones(3))
@@ -126,7 +129,7 @@ def test_effects_are_shares_of_the_whole_and_intervals_draw_promoters():
 
 
 def test_curves_begin_where_deletion_is_judged_and_end_with_everything(replacement, codes):
-    pairs = pairs_that_stand_out(predict(replacement.predictor, codes))
+    pairs = pairs_that_stand_out(predict(replacement.predictions.args[0], codes))
     scores = np.random.default_rng(0).random((len(pairs.promoter_N), 10))
     background = np.random.default_rng(2).integers(0, 4, codes.shape, dtype=np.uint8)
     effects = measure_effects(
@@ -136,8 +139,8 @@ def test_curves_begin_where_deletion_is_judged_and_end_with_everything(replaceme
     for way in ("deletion", "insertion"):
         for name in ("own", "random"):
             np.testing.assert_array_equal(effects.moved[f"{way} {name} 1.0"], effects.moved["everything"])
-    before = predict(replacement.predictor, codes)[pairs.promoter_N, pairs.treatment_N]
-    empty = predict(replacement.predictor, background)[pairs.promoter_N, pairs.treatment_N]
+    before = predict(replacement.predictions.args[0], codes)[pairs.promoter_N, pairs.treatment_N]
+    empty = predict(replacement.predictions.args[0], background)[pairs.promoter_N, pairs.treatment_N]
     np.testing.assert_allclose(effects.moved["everything"], 2 * pairs.scale_N * (before - empty), atol=1e-5)
 
 

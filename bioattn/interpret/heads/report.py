@@ -1,12 +1,13 @@
 """`bioattn explain heads`: tables of what each head matters, the curve of pruning, and a model with fewer heads.
 
-The folder's files are defined in `docs/heads.md`: `heads.tsv`, `treatments.tsv` or `proteins.tsv`, `pruning.tsv`
-(of models that can be run without some heads) and `heads.json`.
+The folder's files are defined in `docs/heads.md`: `heads.tsv`, one of `treatments.tsv`, `proteins.tsv` and
+`windows.tsv`, `pruning.tsv` (of models that can be run without some heads) and `heads.json`.
 """
 
 import csv
 import logging
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from bioattn.inference.runner import (
     with_ability,
 )
 from bioattn.interpret.file_kinds import HEAD_FOLDER, HEADS, PRUNING
+from bioattn.interpret.heads.patterns import FIGURES, head_name, head_patterns
 from bioattn.io.files import check_apart, sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import load_runner
@@ -110,6 +112,8 @@ class HeadReport:
     most: Head
     """The most important head, and the least."""
     least: Head
+    named: Mapping[str, int]
+    """How many heads have each name."""
     whole: HeadFigures | None = None
     """Of a model that can be run without some heads."""
     pruned: HeadFigures | None = None
@@ -164,14 +168,20 @@ def explain_heads(
         "split": split,
         **scorer.record(),
     }
+    patterns = head_patterns(scorer)
+    named = {head: head_name(figures) for head, figures in patterns.items()}
     found = HeadReport(
         sites=len(scorer.sites),
         heads=len(over_all),
         most=max(over_all, key=lambda head: over_all[head]),
         least=min(over_all, key=lambda head: over_all[head]),
+        named={name: number for name, number in sorted(Counter(named.values()).items()) if name},
     )
-    header = ["site", "head", "importance"]
-    rows: list[Cells] = [(*head, over_all[head]) for head in heads_of(scorer)]
+    header = ["site", "head", "importance", "name", *FIGURES]
+    rows: list[Cells] = [
+        (*head, over_all[head], named[head], *(patterns[head][figure] for figure in FIGURES))
+        for head in heads_of(scorer)
+    ]
     steps: list[PruningStep] = []
     if isinstance(scorer, SilencingScorer):
         whole = scorer.figures()

@@ -61,18 +61,23 @@ def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | 
     return mean
 
 
-def only_sample(attention: AttentionFile, sample: str | None) -> str:
-    """The alignment that is meant. Raises: BioattnError when it is not there or could be any of several."""
-    if not attention.over_alignments:
-        raise BioattnError(f"{attention.path}: holds attention over promoters; one over alignments is needed")
+def only_sample(attention: AttentionFile, sample: str | None, over: Sequence[str] = ("alignments",)) -> str:
+    """The alignment, or whatever the file may be over, that is meant.
+
+    Raises: BioattnError when it is not there or could be any of several.
+    """
+    if attention.inputs not in over:
+        raise BioattnError(
+            f"{attention.path}: holds attention over {attention.inputs}; one over {over[0]} is needed"
+        )
     names = [str(name) for name in attention.samples.index]
     if sample is None and len(names) == 1:
         return names[0]
     if sample is None:
         raise BioattnError(
-            f"{attention.path}: holds {len(names):,} alignments; choose with --sample ({quoted(names)})"
+            f"{attention.path}: holds {len(names):,} {attention.inputs}; choose with --sample ({quoted(names)})"
         )
-    require_names("--sample", [sample], names, attention.path, "alignment")
+    require_names("--sample", [sample], names, attention.path, attention.inputs.removesuffix("s"))
     return sample
 
 

@@ -8,7 +8,8 @@ the alignment. Heads of invariant point attention, which are joined with other q
 Shape suffixes: R residues, H heads.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
 from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import Head
+from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.training.losses import sample_losses
 from bioattn.models.evoformer.training.samples import TrainingFamily, load_families
 from bioattn.structures.contacts import distances
@@ -80,17 +82,26 @@ class AlignmentHeadScorer:
         """The mean over proteins."""
         return float(by_item.mean())
 
+    def passes(self) -> Iterator[Callable[[], object]]:
+        """A pass for each protein."""
+        for family in self._families:
+            yield partial(self._model.model, self._inputs(family))
+
     def record(self) -> dict[str, Any]:
         """Number of proteins, and the loss."""
         return {"proteins": len(self.items), "loss": "cross-entropy of the distogram"}
+
+    def _inputs(self, family: TrainingFamily) -> ModelInputs:
+        """The first draw of an alignment."""
+        model = self._model
+        alignment = family.inputs(model.inputs, covariance=bool(model.config.pair_features))
+        return alignment.sample(SEED, 0).to(model.device)
 
     def _gradients(
         self, family: TrainingFamily, silenced: Collection[Head]
     ) -> dict[str, NDArray[np.float64]]:
         """|∂ loss / ∂ mask| for one protein, by site, (H,)."""
-        model = self._model
-        alignment = family.inputs(model.inputs, covariance=bool(model.config.pair_features))
-        inputs = alignment.sample(SEED, 0).to(model.device)
+        model, inputs = self._model, self._inputs(family)
         distances_RR = torch.from_numpy(distances(family.protein.cb[family.columns])).to(model.device)
         if int(torch.isfinite(distances_RR).sum()) < 2:
             raise BioattnError(

@@ -2,18 +2,18 @@
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
 from bioattn.attention.site import AttentionSite
-from bioattn.errors import FormatError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.adapters import base_digest
-from bioattn.models.language.config import FineTuned, LanguageModelConfig
+from bioattn.models.language.config import FineTuned, LanguageModelConfig, Output
 from bioattn.models.language.model import LanguageModel, attention_sites
 from bioattn.models.language.published.architectures import ARCHITECTURES
 from bioattn.models.language.published.reading import published_type, read_published_model
@@ -24,7 +24,14 @@ from bioattn.models.model_folder import (
     write_model_config,
     write_weights,
 )
+from bioattn.promoters.dataset import SPLIT_NAMES
+from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import SPECIAL, PublishedTokens, Vocabulary
+from bioattn.system.progress import Progress
+
+if TYPE_CHECKING:
+    from bioattn.models.language.head_scorer import LanguageHeadScorer
+    from bioattn.models.language.inference.probe import LanguageProbe
 
 VOCABULARY = "vocabulary.json"
 """Of models with a published vocabulary."""
@@ -58,6 +65,38 @@ class LoadedLanguageModel:
     def sites(self) -> dict[str, AttentionSite]:
         """Attention sites by name, in the order in which a pass comes to them."""
         return attention_sites(self.model)
+
+    def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "LanguageHeadScorer":
+        """Judge heads on a split of a sequence dataset. Raises: BioattnError for one that does not fit."""
+        from bioattn.models.language.head_scorer import LanguageHeadScorer
+
+        self._require_output()
+        return LanguageHeadScorer(self, self.dataset(dataset), SPLIT_NAMES.index(split))
+
+    def token_probe(self, path: Path, number: int, seed: int) -> "LanguageProbe":
+        """Windows of a FASTA file or sequence dataset, and what the model predicts of them."""
+        from bioattn.models.language.inference.probe import make_probe
+
+        self._require_output()
+        return make_probe(self, path, number, seed)
+
+    def _require_output(self) -> None:
+        if self.config.form.output is Output.NONE:
+            raise BioattnError(
+                "the model gives no probabilities of tokens, by which its attention could be judged"
+            )
+
+    def dataset(self, path: Path) -> SequenceDataset:
+        """A dataset, its letters read as the tokens of this model. Raises: BioattnError for another alphabet."""
+        found, own = open_sequence_dataset(path), self.vocabulary
+        if found.vocabulary.alphabet is not own.alphabet or (
+            own.published is None and own != found.vocabulary
+        ):
+            raise BioattnError(
+                f"{path}: holds {found.vocabulary.alphabet} in words of {found.vocabulary.word}; the model reads "
+                f"{own.alphabet} in words of {own.word}"
+            )
+        return replace(found, vocabulary=own)
 
 
 def write_language_model(folder: Path, model: LanguageModel) -> None:

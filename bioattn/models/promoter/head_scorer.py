@@ -10,7 +10,8 @@ for a binary task.
 Shape suffixes: B promoters of a batch, G genes, T treatments, L bases, H heads.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,11 @@ class PromoterHeadScorer:
         """The mean over measured cells of a mean per treatment."""
         measured_T = np.isfinite(self._targets_GT).sum(0)
         return float(np.nansum(by_item * measured_T) / measured_T.sum())
+
+    def passes(self) -> Iterator[Callable[[], object]]:
+        """A pass for each batch of promoters."""
+        for codes_BL, _ in self._batches():
+            yield partial(self._answers, codes_BL)
 
     def figures(self, silenced: Collection[Head] = ()) -> HeadFigures:
         """Loss and accuracy with some heads silenced."""

@@ -2,6 +2,7 @@
 
 from dataclasses import MISSING
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,6 +14,9 @@ from bioattn.system.device import Device
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from bioattn.faithfulness.check import CheckReport
 
 
 @command("explain attribution")
@@ -112,14 +116,14 @@ def attribution(
 @command("explain heads")
 def heads(
     reporter: Reporter,
-    model: Path = argument(
-        "MODEL", "Folder of a trained promoter or MSA/pair model.", recorded_file="model.safetensors"
-    ),
-    dataset: Path = argument("DATASET", "Promoter or contact dataset the model was trained on."),
+    model: Path = argument("MODEL", "Folder of a trained model.", recorded_file="model.safetensors"),
+    dataset: Path = argument("DATASET", "Dataset the model was trained on."),
     output: Path = option(
         "Folder of tables to write.", "--output", "-o", default=MISSING, writes=Writes.FOLDER
     ),
-    split: Subset = option("Genes or proteins on which importance is measured.", default=Subset.VALIDATION),
+    split: Subset = option(
+        "Genes, proteins or sequences on which importance is measured.", default=Subset.VALIDATION
+    ),
     prune_to: int | None = option(
         "Keep N heads in all, at least one per site (promoter models).", min=1, metavar="N"
     ),
@@ -133,8 +137,9 @@ def heads(
     """Rank attention heads by their importance for the predictions of a model.
 
     Importance is the mean absolute gradient of the loss with respect to a mask on the head (Michel et al. 2019).
-    For promoter models the command also leaves each head out, and prunes the least important heads one after the
-    other. --prune-to writes a model with the kept heads, which every command takes; heads keep their numbers.
+    Heads are also described: entropy, distance, the neighbours that they attend to, and whether they find the copy
+    of a word (induction). For promoter and language models the command leaves each head out, and prunes the least
+    important ones one after the other. --prune-to writes a model with the kept heads; heads keep their numbers.
 
     bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
     """
@@ -159,6 +164,8 @@ def heads(
         f"{counted(report.heads, 'head')} at {counted(report.sites, 'site')}; most important: head "
         f"{report.most[1]} of {report.most[0]}, least: head {report.least[1]} of {report.least[0]}"
     )
+    if report.named:
+        reporter.say("named: " + ", ".join(f"{number} {name}" for name, number in report.named.items()))
     if report.whole is not None and report.pruned is not None:
         reporter.say(
             f"{prune_to} of {report.heads} heads: accuracy {report.pruned.accuracy:.4f}, with all "
@@ -306,10 +313,10 @@ def check(
     each check.
     """
     from bioattn.errors import SettingsError
-    from bioattn.faithfulness.check import Evidence, check_model, check_text
+    from bioattn.faithfulness.check import Evidence, check_model, check_token_model
     from bioattn.faithfulness.subject import CheckSettings
-    from bioattn.inference.runner import CheckableRunner, with_ability
-    from bioattn.io.files import check_apart, write_json
+    from bioattn.inference.runner import CheckableRunner, TokenRunner, with_ability
+    from bioattn.io.files import check_apart
     from bioattn.models.family import load_runner
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.signals import stop_on_signals
@@ -325,7 +332,26 @@ def check(
     set_threads(threads)
     chosen = choose_device(device)
     deed = "have their attention checked"
-    loaded = with_ability(load_runner(model, chosen), CheckableRunner, deed)
+    runner = load_runner(model, chosen)
+    settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)
+    if isinstance(runner, TokenRunner):
+        for name, given in (
+            ("--controls", controls),
+            ("--other-model", other_model),
+            ("--variants", variants),
+            ("--treatment", treatment),
+        ):
+            if given:
+                raise SettingsError(
+                    f"{name} is for promoter models; models of the family {runner.family} have none"
+                )
+        reporter.say(f"running on {describe_device(chosen)}")
+        with stop_on_signals() as stop:
+            report = check_token_model(
+                runner, promoters, dataset, settings=settings, progress=reporter.progress(), stop=stop
+            )
+        return _checked(output, report, str(chosen))
+    loaded = with_ability(runner, CheckableRunner, deed)
     evidence = Evidence(
         model_folder=model,
         dataset=dataset,
@@ -336,7 +362,6 @@ def check(
         ],
         variants=variants,
     )
-    settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)
     reporter.say(f"running on {describe_device(chosen)}")
     with stop_on_signals() as stop:
         report = check_model(
@@ -348,6 +373,14 @@ def check(
             progress=reporter.progress(),
             stop=stop,
         )
+    return _checked(output, report, str(chosen))
+
+
+def _checked(output: Path, report: "CheckReport", device: str) -> Record:
+    """Print and write a check."""
+    from bioattn.faithfulness.check import check_text
+    from bioattn.io.files import write_json
+
     typer.echo(check_text(report), nl=False)
     write_json(output, report.to_json())
-    return Record(f"wrote {output}", device=str(chosen), verdict=str(report.verdict.code))
+    return Record(f"wrote {output}", device=device, verdict=str(report.verdict.code))

@@ -176,7 +176,7 @@ def heatmap(
 @figure_command("plot heads")
 def heads(
     reporter: Reporter,
-    attention: Path = argument("ATTENTION", "Attention HDF5 over promoters or alignments."),
+    attention: Path = argument("ATTENTION", "Attention HDF5."),
     genes: tuple[str, ...] = option(
         "Promoters: genes to average, or a file with one id per line; can be repeated [default: all].",
         default=(),
@@ -185,7 +185,7 @@ def heads(
     treatment: tuple[str, ...] = option(
         "Promoters: a treatment to draw; can be repeated [default: all].", default=(), metavar="NAME"
     ),
-    sample: str | None = option("Alignments: which one [default: the only one].", metavar="ID"),
+    sample: str | None = option("Alignments and sequences: which one [default: the only one].", metavar="ID"),
     sites: tuple[str, ...] = option(
         "Attention sites; can be repeated [default: those with positions; for alignments '*.msa_row'].",
         default=(),
@@ -201,7 +201,7 @@ def heads(
     ),
     width: float = options.width(180),
 ) -> "Figure":
-    """Draw the attention of every head: of a promoter by treatment, of an alignment layer by layer.
+    """Draw the attention of every head: of a promoter by treatment, of an alignment or sequence layer by layer.
 
     The number in brackets is the mean effective number of bins or keys of a row (2 to the power of its entropy): 1
     for a head that attends to one position, all of them for a uniform head.
@@ -215,10 +215,10 @@ def heads(
 
     kept = parse_heads(heads)
     with open_attention(attention) as file:
-        if file.over_alignments:
+        if not file.over_promoters:
             if genes or treatment or upstream is not None:
                 raise BioattnError(
-                    f"{attention}: holds alignments; choose with --sample, --sites and --heads"
+                    f"{attention}: holds {file.inputs}; choose with --sample, --sites and --heads"
                 )
             grid = alignment_head_grid(file, sample, sites=sites or None, heads=kept, corrected=corrected)
         else:

@@ -8,6 +8,7 @@ import typer
 from bioattn.choices import Task
 from bioattn.interpret.choices import ScoredGenes, Upsampling
 from bioattn.models.settings import Writes, argument, option
+from bioattn.sequences.choices import Alphabet
 from bioattn.simulate.choices import Difficulty
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
@@ -148,6 +149,45 @@ def msa(
     return Record(
         f"wrote {output}: {families:,} famil{'y' if families == 1 else 'ies'} with planted contacts",
         f"next: bioattn prepare contacts {output / 'PAIRS.tsv'} -o simulated.dataset.h5",
+    )
+
+
+@command("simulate language")
+def language(
+    reporter: Reporter,
+    output: Path = options.FOLDER,
+    sequences: int = option("Sequences.", default=20_000, min=1),
+    alphabet: Alphabet = option("What the sequences are.", default=Alphabet.PROTEIN),
+    length: int = option("Bases, codons or residues of a sequence.", default=24, min=4),
+    motif: int = option("Longest motif, in bases, codons or residues.", default=11, min=2),
+    copies: int = option("Most copies of the motif; the fewest are 2.", default=2, min=2),
+    cue: int = option("Words that are nowhere but in the copies, and announce one.", default=1, min=1),
+    seed: int = options.SEED,
+    force: bool = options.FORCE,
+) -> Record:
+    """Make sequences in which a motif of each comes again, to see whether a model copies in context.
+
+    Writes sequences.fa, truth.tsv and simulation.json into the folder OUTPUT; the same options and seed give the
+    same bytes. All else is drawn at random, so that nothing but later copies can be predicted:
+    bioattn prepare language OUTPUT/sequences.fa --alphabet protein --split record
+    """
+    from bioattn.simulate.language import RepeatSimulation, write_repeats
+    from bioattn.text import counted
+
+    simulation = RepeatSimulation(
+        alphabet=alphabet,
+        sequences=sequences,
+        length=length,
+        motif=motif,
+        copies=copies,
+        cue=cue,
+        seed=seed,
+    )
+    write_repeats(output, simulation, force=force)
+    return Record(
+        f"wrote {output}: {counted(sequences, 'sequence')} with a motif of up to {motif} words and its copies",
+        f"next: bioattn prepare language {output / 'sequences.fa'} --alphabet {alphabet} --split record "
+        "-o simulated.dataset.h5",
     )
 
 

@@ -82,12 +82,23 @@ class Windows:
 
     def spread(self, number: int) -> list[NDArray[np.int64]]:
         """Tokens of `number` windows at most, evenly spread over all; always the same ones."""
+        return [self.window(*place) for place in self.places(number)]
+
+    def places(self, number: int) -> list[tuple[int, int]]:
+        """The segments and first letters of these windows."""
         places = []
         for segment in self.segments.tolist():
             length = int(self.dataset.segments.end[segment] - self.dataset.segments.start[segment])
             places += [(segment, first) for first in range(0, length, self.letters)]
         chosen = np.unique(np.linspace(0, len(places) - 1, min(number, len(places))).round().astype(int))
-        return [self.window(*places[place]) for place in chosen.tolist()]
+        return [places[place] for place in chosen.tolist()]
+
+    def name(self, segment: int, first: int) -> str:
+        """A window as `record:start-end`, letters of the record from 1."""
+        segments = self.dataset.segments
+        start = int(segments.start[segment]) + first
+        end = min(start + self.letters, int(segments.end[segment]))
+        return f"{self.dataset.ids[segments.record[segment]]}:{start + 1}-{end}"
 
     def window(self, segment: int, first: int) -> NDArray[np.int64]:
         """Tokens of the window that begins at letter `first` of a segment."""

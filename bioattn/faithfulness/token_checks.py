@@ -1,0 +1,408 @@
+"""The checks of models that predict tokens: what they lose with other weights, and with attended tokens replaced.
+
+As for promoter models, each question presupposes the one before: does the model predict more than how often words
+are, does it use its attention, does that depend on the sequence, and does it point at what a prediction rests on?
+
+Shape suffixes: N windows, L tokens, M predicted places, W words, H heads, Q queries, K keys, R resamples.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.attention.capture import Substitution, capture, substitute
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.errors import BioattnError
+from bioattn.faithfulness import thresholds
+from bioattn.faithfulness.gain_and_shape import OtherPromoters
+from bioattn.faithfulness.maps import AttentionMaps, MapSums
+from bioattn.faithfulness.measures import Measures, percent
+from bioattn.faithfulness.perturbation import (
+    JUDGED,
+    STANDING_OUT,
+    Effects,
+    Pairs,
+    Replacement,
+    measure_effects,
+)
+from bioattn.faithfulness.pointing_checks import Curves, curves
+from bioattn.faithfulness.subject import RESAMPLES, CheckSettings
+from bioattn.faithfulness.verdict import Code, Verdict
+from bioattn.inference.finite import finite_results, require_finite
+from bioattn.inference.runner import Floats, TokenProbe, TokenRunner
+from bioattn.promoters.bootstrap import Estimate, Statistic, estimate
+from bioattn.system.progress import Progress
+from bioattn.system.signals import StopRequest
+from bioattn.text import counted
+
+MIN_WINDOWS = 20
+CANDIDATES = 8
+"""Places of a window of which the most surprising prediction is explained."""
+Tokens = NDArray[np.int64]
+
+
+class UniformTokens:
+    """Uniform weights over the tokens that a query may attend to."""
+
+    def __init__(self, *, causal: bool) -> None:
+        """causal: no token behind the query."""
+        self._causal = causal
+
+    def __call__(self, _site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
+        """Uniform weights (B, H, Q, K)."""
+        visible_QK = torch.ones_like(weights[0, 0])
+        if self._causal:
+            visible_QK = visible_QK.tril()
+        return (visible_QK / visible_QK.sum(-1, keepdim=True)).to(weights).expand_as(weights)
+
+
+class _Rows:
+    """A receiver of the weights of one query of each window."""
+
+    def __init__(self, query_N: Tokens, known_NL: NDArray[np.bool_]) -> None:
+        self.sums = MapSums(known_NL, 1)
+        self._query_N = torch.from_numpy(query_N)
+        self._done: dict[str, int] = {}
+
+    def receive(
+        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
+    ) -> None:
+        """Add the weights (B, H, Q, K) of one site and batch."""
+        first = self._done.get(site.name, 0)
+        self._done[site.name] = first + len(weights)
+        rows = torch.arange(len(weights), device=weights.device)
+        query = self._query_N[first : first + len(weights)].to(weights.device)
+        self.sums.receive(site, weights[rows, :, query][:, :, None], None)
+
+
+def check_token_windows(
+    model: TokenRunner,
+    sequences: Path,
+    dataset: Path | None,
+    settings: CheckSettings,
+    measures: Measures,
+    progress: Progress,
+    stop: StopRequest,
+) -> tuple[TokenProbe, AttentionMaps | None, Curves]:
+    """Add all measures. Returns the windows, the maps of the explained predictions, and curves of deletion.
+
+    dataset: its held-out windows say how much is predicted, and lost with other weights; None: `sequences` do.
+
+    Raises: BioattnError for too few windows, or predictions that are not finite.
+    """
+    probe = model.token_probe(sequences, settings.samples, settings.seed)
+    judged = probe if dataset is None else model.token_probe(dataset, settings.samples, settings.seed)
+    for path, each in ((sequences, probe), (dataset, judged)):
+        if len(each.ids) < MIN_WINDOWS:
+            raise BioattnError(
+                f"{path}: gives {counted(len(each.ids), 'window')} of known letters; the checks need "
+                f"{MIN_WINDOWS} or more to say anything"
+            )
+    with finite_results("explain check", model.path):
+        _check_weights(model, judged, settings, measures)
+        if measures.passed("skill") is False:
+            return probe, None, {}
+        return probe, *_check_pointing(model, probe, settings, measures, progress, stop)
+
+
+def _frequencies(probe: TokenProbe) -> Floats:
+    """ln of how often each word is in the windows, none never."""
+    words = probe.tokens_NL[:, 1:].ravel() - probe.first_word
+    counts_W = np.bincount(words, minlength=probe.num_words) + 1.0
+    frequency_W: Floats = np.log(counts_W / counts_W.sum())
+    return frequency_W
+
+
+def _check_weights(
+    model: TokenRunner, probe: TokenProbe, settings: CheckSettings, measures: Measures
+) -> None:
+    """Add the skill, and what of it uniform weights and other windows' maps leave."""
+    words_NM = probe.tokens_NL[:, probe.places_M] - probe.first_word
+    plain_N = _frequencies(probe)[words_NM].sum(1)
+
+    def total(substitution: Substitution | None) -> Floats:
+        if substitution is None:
+            likely_NM = probe.log_likelihoods()
+        else:
+            with substitute(["*"], substitution):
+                likely_NM = probe.log_likelihoods()
+        require_finite(likely_NM, "predictions")
+        total_N: Floats = likely_NM.sum(1)
+        return total_N
+
+    own_N = total(None)
+
+    def over_windows(above_N: Floats, below_N: Floats) -> Estimate:
+        return estimate(_ratio(above_N, below_N), len(probe.ids), RESAMPLES, settings.seed)
+
+    skill = over_windows(own_N - plain_N, -plain_N)
+    bits = [-float(each.mean()) / probe.places_M.size / np.log(2) for each in (own_N, plain_N)]
+    measures.add(
+        "skill",
+        "share of the bits of word frequencies saved",
+        skill,
+        f"On {counted(len(probe.ids), f'{probe.held_out} window'.strip())} the model needs "
+        f"{bits[0]:.3f} bits per token, the frequencies of words alone {bits[1]:.3f}.",
+        least=thresholds.TOKEN_SKILL,
+    )
+    for name, label, least, substitution, what in (
+        (
+            "uniform_weights",
+            "skill lost with uniform weights",
+            thresholds.USED,
+            UniformTokens(causal=probe.ahead > 0),
+            "made to attend to all visible tokens alike",
+        ),
+        (
+            "other_sequences_maps",
+            "skill lost with another sequence's maps",
+            thresholds.SWAPPED,
+            OtherPromoters(),
+            "given the maps of another sequence",
+        ),
+    ):
+        if not measures.passed("skill"):
+            measures.skip(name, "the model predicts too little to have anything to lose")
+            continue
+        lost = over_windows(own_N - total(substitution), own_N - plain_N)
+        measures.add(
+            name,
+            label,
+            lost,
+            f"Without retraining, {what}, the model loses {_of_it(lost.value)} of what it knows beyond word "
+            "frequencies.",
+            least=least,
+        )
+
+
+def _check_pointing(
+    model: TokenRunner,
+    probe: TokenProbe,
+    settings: CheckSettings,
+    measures: Measures,
+    progress: Progress,
+    stop: StopRequest,
+) -> tuple[AttentionMaps, Curves]:
+    """Add the effects of replacing the tokens that a prediction attends to. Of each window one prediction is
+    explained, of its later half where that is all the model sees."""
+    number, length = probe.tokens_NL.shape
+    random = np.random.default_rng([settings.seed, 1])
+    place_N, word_N, deviation_N = _explained(probe, random)
+    query_N, place_L = place_N - probe.ahead, np.arange(length)
+    # What stands at the query itself reaches the prediction without attention.
+    known_NL = (place_L > 0) & (place_L != query_N[:, None])
+    if probe.ahead:
+        known_NL &= place_L < place_N[:, None]
+    rows = _Rows(query_N, (place_L <= query_N[:, None]) if probe.ahead else np.ones_like(known_NL))
+    sites = [name for name, site in model.sites.items() if site.axis("query") is not None]
+    with capture(sites, rows):
+        probe.word_log_likelihoods(probe.tokens_NL, place_N)
+    maps = AttentionMaps(
+        mean_BTP=rows.sums.mean_BTP / np.float32(len(sites)),
+        known_BP=known_NL,
+        edges=tuple(range(length + 1)),
+        heads=rows.sums.spreads(),
+    )
+    entropy = float(np.mean([head.entropy for head in maps.heads]))
+    measures.add(
+        "entropy",
+        "entropy of the maps (1 = uniform)",
+        entropy,
+        f"Maps have {entropy:.2f} of the entropy of a uniform one, mean over heads.",
+    )
+
+    def answers(pairs: Pairs, tokens_NL: Tokens) -> Floats:
+        own_N = pairs.promoter_N
+        likely_NW = probe.word_log_likelihoods(tokens_NL, place_N[own_N])
+        require_finite(likely_NW, "predictions")
+        answer_N: Floats = likely_NW[np.arange(len(own_N)), word_N[own_N]]
+        return answer_N
+
+    replacement = Replacement(
+        predictions=answers, codes_BL=probe.tokens_NL, known_BP=known_NL, edges=maps.edges
+    )
+    chosen_N = np.sort(np.argsort(-deviation_N, kind="stable")[: max(1, round(STANDING_OUT * number))])
+    pairs = Pairs(chosen_N, np.zeros_like(chosen_N), np.ones(len(chosen_N)))
+    backgrounds = _backgrounds(probe, known_NL, settings)
+    map_NL = maps.mean_BTP[:, 0].astype(np.float64)
+
+    def effects_of(own: Pairs, scores: dict[str, Floats], drawn: Sequence[str] = ()) -> Effects:
+        return measure_effects(
+            replacement,
+            own,
+            scores,
+            backgrounds,
+            settings.seed,
+            curves=drawn,
+            progress=progress,
+            stop=stop,
+        )
+
+    scores = {"own": map_NL[chosen_N], "other": _other_maps(map_NL, place_N)[chosen_N]}
+    effects = effects_of(pairs, scores, ["own"])
+
+    def over_windows(statistic: Statistic) -> Estimate:
+        return estimate(statistic, number, RESAMPLES, settings.seed)
+
+    measures.add(
+        "deletion",
+        "deletion: most attended tenth, beyond a random tenth",
+        over_windows(effects.share_gained("own", "random", number)),
+        f"Replacing the most attended tenth of the tokens takes away {percent(effects.value('own'))} of what "
+        f"replacing all would take from a prediction, a random tenth {percent(effects.value('random'))}.",
+        least=thresholds.POINTED,
+    )
+    measures.add(
+        "deletion_of_other_sequences",
+        "deletion: own map, beyond another sequence's",
+        over_windows(effects.share_gained("own", "other", number)),
+        f"Where another sequence is attended to most, replacing takes away {percent(effects.value('other'))}.",
+        least=thresholds.OWN_MAP,
+    )
+    own = pairs.kept(random.permutation(len(chosen_N)) < settings.mutated)
+    single_NL = _single_effects(answers, own, probe.tokens_NL, backgrounds[0], known_NL)
+    found = effects_of(own, {"own": map_NL[own.promoter_N], "mutagenesis": single_NL})
+    share = over_windows(found.recovered("own", "mutagenesis", "random", number))
+    measures.add(
+        "deletion_against_mutagenesis",
+        "deletion: what maps find of what replacing tokens one by one finds",
+        share,
+        "Of what the tenth chosen by replacing tokens one by one takes away beyond a random tenth "
+        f"({percent(found.value('mutagenesis') - found.value('random'))}), the most attended tenth takes away "
+        f"{percent(share.value)}.",
+        least=thresholds.FOUND,
+    )
+    return maps, curves(effects)
+
+
+def _explained(probe: TokenProbe, random: np.random.Generator) -> tuple[Tokens, Tokens, Floats]:
+    """Of each window the place whose prediction differs most from word frequencies among `CANDIDATES`, the
+    likeliest word there, and ln of how much likelier it is than usual, (N,) each."""
+    number, length = probe.tokens_NL.shape
+    frequency_W = _frequencies(probe)
+    best = np.zeros((3, number))
+    best[2] = -np.inf
+    for place_N in random.integers(length // 2 if probe.ahead else 1, length, size=(CANDIDATES, number)):
+        likely_NW = probe.word_log_likelihoods(probe.tokens_NL, place_N)
+        word_N = likely_NW.argmax(1)
+        deviation_N = likely_NW.max(1) - frequency_W[word_N]
+        best = np.where(deviation_N > best[2], [place_N, word_N, deviation_N], best)
+    return best[0].astype(np.int64), best[1].astype(np.int64), best[2]
+
+
+def _backgrounds(probe: TokenProbe, known_NL: NDArray[np.bool_], settings: CheckSettings) -> list[Tokens]:
+    """What replaces tokens: the hidden one, or several draws of the window's own words in another order."""
+    if probe.hidden is not None:
+        return [np.where(known_NL, probe.hidden, probe.tokens_NL)]
+    found = []
+    for draw in range(settings.backgrounds):
+        shuffled = probe.tokens_NL.copy()
+        np.random.default_rng([settings.seed, 4, draw]).permuted(shuffled[:, 1:], axis=1, out=shuffled[:, 1:])
+        found.append(shuffled)
+    return found
+
+
+def _other_maps(map_NL: Floats, place_N: Tokens) -> Floats:
+    """The map of the next window, moved so that the explained places lie on each other."""
+    moved = np.zeros_like(map_NL)
+    for row, place in enumerate(place_N):
+        other = (row + 1) % len(place_N)
+        moved[row] = np.roll(map_NL[other], place - place_N[other])
+    return moved
+
+
+def _single_effects(
+    answers: Callable[[Pairs, Tokens], Floats],
+    pairs: Pairs,
+    tokens_NL: Tokens,
+    background_NL: Tokens,
+    known_NL: NDArray[np.bool_],
+) -> Floats:
+    """What replacing each token alone takes from a prediction, (pairs, L)."""
+    effects = np.zeros((len(pairs.promoter_N), tokens_NL.shape[1]))
+    before = answers(pairs, tokens_NL[pairs.promoter_N])
+    for row, window in enumerate(pairs.promoter_N.tolist()):
+        places = np.flatnonzero(known_NL[window])
+        copies = np.tile(tokens_NL[window], (len(places), 1))
+        copies[np.arange(len(places)), places] = background_NL[window, places]
+        own = Pairs(np.full(len(places), window), np.zeros(len(places), np.int64), np.ones(len(places)))
+        effects[row, places] = before[row] - answers(own, copies)
+    return effects
+
+
+def _of_it(share: float) -> str:
+    """A share of a loss, which may be larger than what there was to lose."""
+    return "all" if share >= 1 else percent(share)
+
+
+def _ratio(above_N: Floats, below_N: Floats) -> Statistic:
+    def ratio(weights_RN: Floats) -> Floats:
+        below_R = weights_RN @ below_N
+        ratio_R: Floats = np.divide(
+            weights_RN @ above_N, below_R, out=np.full_like(below_R, np.nan), where=below_R > 0
+        )
+        return ratio_R
+
+    return ratio
+
+
+def judge_tokens(measures: Measures, *, held_out: bool) -> Verdict:
+    """The verdict on a model of tokens."""
+    caveats = [
+        "Whether a model that was trained without attention would predict as well was not tested.",
+        "Maps are means over layers and heads of what the predicting token attends to; a single head may be "
+        "better or worse (explain heads).",
+    ]
+    if not held_out:
+        caveats.append("Whether the model was trained on these sequences is not known (no --dataset).")
+
+    def verdict(code: Code, sentence: str, *names: str) -> Verdict:
+        return Verdict(code=code, sentence=sentence, caveats=caveats, rests_on=["skill", *names])
+
+    if not measures.passed("skill"):
+        return verdict(
+            Code.NOT_PREDICTIVE,
+            "The model predicts no better, or hardly better, than how often words are: its attention explains "
+            "nothing.",
+        )
+    if not measures.passed("uniform_weights"):
+        return verdict(
+            Code.NOT_USED,
+            "Attention is not used to any gain: with uniform weights the model predicts as well. The maps explain "
+            "nothing.",
+            "uniform_weights",
+        )
+    rests = ["uniform_weights", "other_sequences_maps", "deletion", "deletion_of_other_sequences"]
+    if not measures.passed("other_sequences_maps"):
+        return verdict(
+            Code.POSITION_ONLY,
+            "Attention is used, but the maps of another sequence do as well: they say how far from a token the "
+            "model looks, not at which tokens.",
+            *rests[:2],
+        )
+    lost = f"uniform weights cost {_of_it(measures.value('uniform_weights'))} of what it knows"
+    if measures.passed("deletion") and not measures.passed("deletion_of_other_sequences"):
+        return verdict(
+            Code.POSITION_ONLY,
+            f"Attention is used ({lost}), but the mean maps say how far from a token the model looks, not at "
+            "which tokens: replacing what another sequence's map points at takes away as much.",
+            *rests,
+        )
+    rests.append("deletion_against_mutagenesis")
+    if not all(measures.passed(name) for name in rests):
+        return verdict(
+            Code.UNFAITHFUL,
+            f"Attention is used ({lost}), but the mean maps do not point at what a prediction rests on: replacing "
+            f"the most attended {percent(JUDGED)} of the tokens takes away "
+            f"{percent(measures.value('deletion_against_mutagenesis'))} of what the right ones would.",
+            *rests,
+        )
+    return verdict(
+        Code.FAITHFUL,
+        f"Attention is used ({lost}), depends on the sequence, and points at what the predictions rest on.",
+        *rests,
+    )

@@ -1,0 +1,154 @@
+"""Windows of one length, and what a model predicts of them: what `explain check` asks a language model.
+
+Shape suffixes: N windows, L tokens, M predicted places, W words.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.io.files import sha256_of
+from bioattn.models.language.config import LanguageTrainingConfig, Shape
+from bioattn.models.language.inference.source import read_letters
+from bioattn.models.language.training.windows import Windows
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
+from bioattn.sequences.sequence_dataset import SEQUENCE_DATASET, open_sequence_dataset
+from bioattn.sequences.vocabulary import CLS, EOS, MASK, SPECIAL, UNKNOWN
+from bioattn.store.kinds import Candidate
+
+if TYPE_CHECKING:
+    from bioattn.models.language.folder import LoadedLanguageModel
+
+LONGEST, SHORTEST = 256, 8
+"""Most and least words of a window."""
+ENOUGH, SHORTENED = 40, 32
+"""Windows that there should be, for which they are shortened to so many words."""
+BATCH_TOKENS = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageProbe:
+    """A `bioattn.inference.runner.TokenProbe`: windows `<cls>`, words, all of one length."""
+
+    loaded: "LoadedLanguageModel"
+    ids: list[str]
+    sha256: str
+    held_out: str
+    tokens_NL: NDArray[np.int64]
+    places_M: NDArray[np.int64]
+
+    @property
+    def first_word(self) -> int:
+        """Token of the first word."""
+        return len(SPECIAL)
+
+    @property
+    def num_words(self) -> int:
+        """Words of the vocabulary."""
+        return len(self.loaded.vocabulary.tokens) - len(SPECIAL)
+
+    @property
+    def hidden(self) -> int | None:
+        """`<mask>`; None for a decoder, which never saw it."""
+        return MASK if self.loaded.config.shape is Shape.ENCODER else None
+
+    @property
+    def ahead(self) -> int:
+        """1 where the token before a place predicts it, 0 where that at the place itself does."""
+        return int(self.hidden is None)
+
+    def log_likelihoods(self) -> NDArray[np.float64]:
+        """ln of the probability of the true words at `places_M`, (N, M), an encoder's hidden all at once."""
+        tokens_NL = self.tokens_NL.copy()
+        if self.hidden is not None:
+            tokens_NL[:, self.places_M] = self.hidden
+        rows = torch.from_numpy(self.places_M - self.ahead).to(self.loaded.device)
+        found = []
+        with torch.inference_mode():
+            for part, own in self._batches(tokens_NL):
+                logits = self.loaded.model.logits(self.loaded.model.hidden(part)[:, rows]).float()
+                wanted = torch.from_numpy(self.tokens_NL[own][:, self.places_M]).to(self.loaded.device)
+                likely = logits.log_softmax(-1).gather(-1, wanted[..., None]).squeeze(-1)
+                found.append(likely.double().cpu().numpy())
+        return np.concatenate(found)
+
+    def word_log_likelihoods(
+        self, tokens_NL: NDArray[np.int64], place_N: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """ln of the probability of every word at one place of each sequence, (N, W)."""
+        tokens_NL = tokens_NL.copy()
+        if self.hidden is not None:
+            tokens_NL[np.arange(len(place_N)), place_N] = self.hidden
+        found = []
+        with torch.inference_mode():
+            for part, own in self._batches(tokens_NL):
+                rows = torch.from_numpy(place_N[own] - self.ahead).to(self.loaded.device)
+                chosen = self.loaded.model.hidden(part)[torch.arange(len(rows), device=rows.device), rows]
+                words = slice(self.first_word, self.first_word + self.num_words)
+                logits = self.loaded.model.logits(chosen).float()[:, words]
+                found.append(logits.log_softmax(-1).double().cpu().numpy())
+        return np.concatenate(found)
+
+    def _batches(self, tokens_NL: NDArray[np.int64]) -> Iterator[tuple[torch.Tensor, slice]]:
+        """At least two at a time, so that each has another beside it to swap maps with."""
+        size = max(2, BATCH_TOKENS // tokens_NL.shape[1])
+        firsts = list(range(0, max(1, len(tokens_NL) - 1), size))
+        for first, end in zip(firsts, [*firsts[1:], len(tokens_NL)], strict=True):
+            yield torch.from_numpy(tokens_NL[first:end]).to(self.loaded.device), slice(first, end)
+
+
+def make_probe(loaded: "LoadedLanguageModel", path: Path, number: int, seed: int) -> LanguageProbe:
+    """`number` windows drawn from a FASTA file, or from the test side (or else validation) of a sequence dataset.
+
+    Windows are as long as half of the sequences at least; shorter sequences and windows with unknown letters are
+    left out.
+
+    Raises: BioattnError for an encoder-decoder, another alphabet, or too few windows.
+    """
+    if loaded.config.shape is Shape.ENCODER_DECODER:
+        raise BioattnError("the attention of an encoder-decoder cannot be checked; encoders and decoders can")
+    held_out, pieces = "", []
+    if Candidate(path).hdf5_format == SEQUENCE_DATASET.format:
+        dataset = open_sequence_dataset(path)
+        if dataset.vocabulary != loaded.vocabulary:
+            raise BioattnError(f"{path}: holds tokens of another alphabet or length than the model reads")
+        side = TEST if len(dataset.segments_in(TEST)) else VALIDATION
+        windows = Windows(dataset, loaded.config, dataset.segments_in(side))
+        held_out = SPLIT_NAMES[side]
+        for place in windows.places(4 * number) if len(windows.segments) else []:
+            tokens = windows.window(*place)
+            pieces.append((windows.name(*place), tokens[1 : -1 if tokens[-1] == EOS else None]))
+    else:
+        for name, letters in read_letters(path, loaded.vocabulary):
+            pieces.append((name, loaded.vocabulary.words(letters, f"{path}: {name}")))
+    lengths = sorted((len(words) for _, words in pieces), reverse=True)
+    usual = lengths[(len(lengths) - 1) // 2] if lengths else 0
+    length = min(LONGEST, loaded.config.context - 2, usual, max(SHORTENED, sum(lengths) // ENOUGH))
+    found = [
+        (f"{name}:{first + 1}", words[first : first + length])
+        for name, words in (pieces if length >= SHORTEST else [])
+        for first in range(0, len(words) - length + 1, length)
+        if not (words[first : first + length] == UNKNOWN).any()
+    ]
+    random = np.random.default_rng([seed, 0])
+    chosen = np.sort(random.permutation(len(found))[:number])
+    words_NL = np.array([found[row][1] for row in chosen], np.int64).reshape(len(chosen), length)
+    places = np.arange(1, length + 1)
+    if loaded.config.shape is Shape.ENCODER:
+        places = np.sort(
+            random.permutation(places)[: max(1, round(LanguageTrainingConfig().masked * length))]
+        )
+    return LanguageProbe(
+        loaded=loaded,
+        ids=[found[row][0] for row in chosen],
+        sha256=sha256_of(path),
+        held_out=held_out,
+        tokens_NL=np.pad(words_NL, ((0, 0), (1, 0)), constant_values=CLS),
+        places_M=places,
+    )
