@@ -42,6 +42,8 @@ SEEN = 16
 SKIPPED = 24
 """Positions at the start of a test sequence that have too few bases before them."""
 BLOCK = 1_000
+LONGEST_TABLE = 11
+"""Orders below this one are counted in a table, others among the words that occur."""
 STRENGTHS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, np.inf)
 FRAME_STRENGTH = 16.0
 
@@ -61,13 +63,17 @@ def followers(training: list[np.ndarray], asked: Sequence[np.ndarray], order: in
     contexts = np.concatenate([words_before(codes, order) for codes in training])
     bases = np.concatenate(training).astype(np.int64)
     known = (contexts >= 0) & (bases < 4)
-    values, counts = np.unique(contexts[known] * 4 + bases[known], return_counts=True)
-    found = []
-    for codes in asked:
-        wanted = words_before(codes, order)[:, None] * 4 + np.arange(4)
-        place = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
-        found.append(np.where(values[place] == wanted, counts[place], 0).astype(np.float64))
-    return found
+    words = contexts[known] * 4 + bases[known]
+    wanted = [words_before(codes, order)[:, None] * 4 + np.arange(4) for codes in asked]
+    if order < LONGEST_TABLE:
+        table = np.append(np.bincount(words, minlength=4 ** (order + 1)), 0)
+        return [table[np.maximum(each, -1)].astype(np.float64) for each in wanted]
+    values, counts = np.unique(words, return_counts=True)
+    places = [np.minimum(np.searchsorted(values, each), len(values) - 1) for each in wanted]
+    return [
+        np.where(values[place] == each, counts[place], 0).astype(np.float64)
+        for place, each in zip(places, wanted, strict=True)
+    ]
 
 
 def bits(probability: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -147,6 +147,8 @@ def _closest(config: LanguageModelConfig, *, bias: bool) -> tuple[str, str]:
     learned = config.positions is PositionEncoding.LEARNED
     if config.ngram > 1 or config.period:
         return "", "embeds n-grams or phases beside tokens"
+    if config.alphabet is Alphabet.ALIGNMENT:
+        return "", "has logits for each column of its alignment"
     if form.buckets:
         fits = form.norm is Norm.RMS and (form.gated, form.activation) in _PROJECTIONS
         fits = (
