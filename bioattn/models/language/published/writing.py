@@ -37,7 +37,8 @@ _ACTIVATIONS = {Activation.GELU: "gelu", Activation.GELU_TANH: "gelu_new", Activ
 def export_language_model(source: Path, output: Path, *, published: bool, force: bool) -> int:
     """Write a published model as a folder of bioattn, or one of bioattn as a Hugging Face folder.
 
-    published: whether `source` is a published one. Returns how many numbers were written.
+    published: whether `source` is a published one. Adapters are merged into the weights they belong to, and a
+    readout of targets is left out. Returns how many numbers were written.
 
     Raises: as `load_language_model`; BioattnError when no published architecture can hold the model, or the output
     exists and `force` is not given, or holds other files.
@@ -47,6 +48,7 @@ def export_language_model(source: Path, output: Path, *, published: bool, force:
         raise BioattnError(
             f"{output}: exists already; choose another --output, or --force to replace a model"
         )
+    model.fine_tune(None)
     # Before the folder is made, so that a model that cannot be written leaves nothing.
     parts = None if published else _published(model, source)
     with atomic_folder(output, model_files() | set(VOCABULARIES)) as folder:
@@ -145,6 +147,8 @@ def _closest(config: LanguageModelConfig, *, bias: bool) -> tuple[str, str]:
     """The architecture that can hold a model, or why none can. bias: whether the output layer has one."""
     form, decoder = config.form, config.shape is Shape.DECODER
     learned = config.positions is PositionEncoding.LEARNED
+    if config.alphabet is Alphabet.ALIGNMENT:
+        return "", "adds the profile of an alignment to its logits"
     if config.ngram > 1 or config.period:
         return "", "embeds n-grams or phases beside tokens"
     if config.alphabet is Alphabet.ALIGNMENT:
