@@ -16,7 +16,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from bioattn.attention.site import AttentionSite, Contribution, Tile
+from bioattn.attention.site import AttentionSite, Contribution, MapTiles, Tile
 
 
 class AttentionReceiver(Protocol):
@@ -63,6 +63,7 @@ class Listener:
     gradients: bool = False
     substitution: Substitution | None = None
     values: ValueReceiver | None = None
+    tiles: MapTiles | None = None
 
 
 _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("attention_listeners", default=())
@@ -75,14 +76,20 @@ def capture(
     *,
     value_weighted: bool = False,
     gradients: bool = False,
+    tiles: MapTiles | None = None,
 ) -> Iterator[None]:
     """Send the weights of every site whose name matches one of the shell patterns `sites` to `receiver`.
 
     Outputs stay those of the fused path to 1e-5. Captures nest; the innermost that matches a site gets it.
-    gradients: leave the weights in the graph, for a loss that speaks of them.
+    gradients: leave the weights in the graph, for a loss that speaks of them. tiles: sites with the axes sample,
+    head, query and key hand over the maps of a single sample in tiles, so that no map need fit into memory.
     """
     listener = Listener(
-        patterns=tuple(sites), receiver=receiver, value_weighted=value_weighted, gradients=gradients
+        patterns=tuple(sites),
+        receiver=receiver,
+        value_weighted=value_weighted,
+        gradients=gradients,
+        tiles=tiles,
     )
     with _listening(listener):
         yield

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from bioattn.attention.capture import hand_over, listener_for, substituted
 from bioattn.attention.cpu.backward import attend_and_learn_on_cpu
 from bioattn.attention.cpu.tiles import attend_on_cpu
+from bioattn.attention.map_tiles import attend_in_tiles
 from bioattn.attention.score import DotScore, FusedForm, Score
 from bioattn.attention.site import AttentionSite, Tile
 
@@ -51,18 +52,24 @@ def attend(
     key is the null key: it takes part, and its weights are not handed on.
     tile: which slice of the site's outer axis this call attends; the listener is told.
     """
+    listener = listener_for(site)
+    if listener is not None and listener.tiles is not None:
+        assert site is not None
+        form = score.fused_form(query, key)
+        if form is not None and form.bias is None and query.shape[0] == 1:
+            return attend_in_tiles(form, value, mask, bias, causal=causal, site=site, tiles=listener.tiles)
     if causal:
         if (
             mask is None
             and bias is None
             and isinstance(score, DotScore)
             and query.shape[-2] == key.shape[-2]
-            and listener_for(site) is None
+            and listener is None
         ):
             return _fused_kernel(score.fused_form(query, key), value, None, causal=True)
         earlier = _earlier(query, key, null_key=site is not None and site.null_key)
         mask = earlier if mask is None else mask & earlier
-    if listener_for(site) is not None:
+    if listener is not None:
         assert site is not None
         weights, attended = _attend_and_keep(query, key, value, score, mask, bias)
         others = substituted(site, weights, tile)

@@ -48,6 +48,18 @@ class Tile(NamedTuple):
     """0-based; the tile ends where its weights do."""
     total: int
     """Length of the whole axis."""
+    head: int | None = None
+    """Of a tile of queries that holds one head alone, the number of that head; None = all heads."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapTiles:
+    """How the maps of one sample are wanted that are too large to be whole: some queries of one head at a time."""
+
+    heads: tuple[int, ...] | None = None
+    """Numbers of the heads, in the order in which they are wanted; None = all."""
+    queries_first: bool = False
+    """Whether all heads of some queries come before the next queries, not all queries before the next head."""
 
 
 class Contribution(StrEnum):

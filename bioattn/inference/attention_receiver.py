@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.attention.site import AttentionSite, Tile
+from bioattn.attention.site import AttentionSite, MapTiles, Tile
 from bioattn.choices import matching_sites
 from bioattn.errors import BioattnError
 from bioattn.inference.finite import require_finite
@@ -69,7 +69,10 @@ class BatchReceiver:
 
 
 class SampleReceiver:
-    """An `AttentionReceiver` that writes the weights of the sample that was appended last to `writer`."""
+    """An `AttentionReceiver` that writes the weights of the sample that was appended last to `writer`.
+
+    Tiles of one head's queries come in the order of `map_tiles`.
+    """
 
     def __init__(
         self,
@@ -98,9 +101,10 @@ class SampleReceiver:
             raise RuntimeError(f"site {site.name} was heard twice")
         state, stream = self._open[site.name]
         for arrays in state.take(weights, value_weighted, tile):
-            for name, values in arrays.items():
-                require_finite(values, f"{name} of {site.name}")
-            stream.write(arrays)
+            if tile is not None and tile.head is not None:
+                stream.write_rows(arrays)
+            else:
+                stream.write(arrays)
         if state.complete:
             if not stream.complete:
                 raise RuntimeError(f"site {site.name} ended early: other lengths were expected")
@@ -139,6 +143,9 @@ class _SiteState:
     def take(self, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None) -> Iterator[Arrays]:
         """Note the next tile; yields what can be written."""
         dims = self._site.dims
+        if tile is not None and tile.head is not None:
+            yield from self._take_queries(weights, value_weighted, tile)
+            return
         tile = tile or Tile(dims[0], 0, len(weights))
         if tile.axis not in dims:
             raise RuntimeError(f"site {self._site.name} has no axis {tile.axis!r}")
@@ -167,11 +174,25 @@ class _SiteState:
         if self._reduce.over_rows:
             self._add_rows(tensors, tile.start if rows_alone else 0)
             if self.complete:
-                yield self._arranged(
-                    self._reduced_rows(), [dim for dim in dims if dim != dims[self._row or 0]]
-                )
+                yield self._arranged(self._reduced(), [dim for dim in dims if dim != dims[self._row or 0]])
         else:
             yield self._arranged(tensors, list(dims))
+
+    def _take_queries(self, weights: Tensor, value_weighted: Tensor | None, tile: Tile) -> Iterator[Arrays]:
+        """Some queries of one head (1, 1, R, K), in stored order; of a reduction over heads all heads in turn."""
+        tensors = {schema.WEIGHTS: weights[0, 0]}
+        if value_weighted is not None:
+            tensors[schema.VALUE_WEIGHTED] = value_weighted[0, 0]
+        heads = self._layout.attributes["heads"]
+        assert isinstance(heads, tuple)
+        self._next += len(tensors[schema.WEIGHTS])
+        self.complete = self._next == len(heads) * tile.total
+        if self._reduce.over_heads:
+            self._add(tensors)
+            if tile.head != heads[-1]:
+                return
+            tensors = self._reduced()
+        yield self._arranged(tensors, [schema.QUERY, schema.KEY])
 
     def _chosen_heads(self, weights: Tensor) -> Tensor:
         if self._places is None:
@@ -185,21 +206,26 @@ class _SiteState:
         number = tensors[schema.WEIGHTS].shape[self._row]
         kept = range(number) if self._mask is None else np.flatnonzero(self._mask[start : start + number])
         for place in kept:
-            self._summed += 1
-            for name, tensor in tensors.items():
-                row = tensor.select(self._row, int(place))
-                if name not in self._totals:
-                    self._totals[name] = row.clone()
-                elif self._reduce is Reduction.MEAN_ROWS:
-                    self._totals[name] += row
-                else:
-                    torch.maximum(self._totals[name], row, out=self._totals[name])
+            self._add({name: tensor.select(self._row, int(place)) for name, tensor in tensors.items()})
 
-    def _reduced_rows(self) -> dict[str, Tensor]:
+    def _add(self, tensors: Mapping[str, Tensor]) -> None:
+        """Add one more row or head to those that are reduced over."""
+        self._summed += 1
+        for name, tensor in tensors.items():
+            if name not in self._totals:
+                self._totals[name] = tensor.clone()
+            elif self._reduce in (Reduction.MEAN_ROWS, Reduction.MEAN_HEADS):
+                self._totals[name] += tensor
+            else:
+                torch.maximum(self._totals[name], tensor, out=self._totals[name])
+
+    def _reduced(self) -> dict[str, Tensor]:
+        """Mean or maximum of what was added."""
         totals, self._totals = self._totals, {}
-        if self._reduce is Reduction.MAX_ROWS:
+        number, self._summed = self._summed, 0
+        if self._reduce in (Reduction.MAX_ROWS, Reduction.MAX_HEADS):
             return totals
-        return {name: total / self._summed for name, total in totals.items()}
+        return {name: total.div_(number) for name, total in totals.items()}
 
     def _arranged(self, tensors: dict[str, Tensor], dims: list[str]) -> Arrays:
         """Heads reduced over, the largest chosen, axes in stored order."""
@@ -219,10 +245,19 @@ class _SiteState:
             dims[-1] = schema.RANK
         arrays = {}
         for array in self._layout.arrays:
-            order = [dim for dim in (schema.SAMPLE,) if dim in dims] + list(array.dims)
+            order = [dim for dim in (schema.SAMPLE, *array.dims) if dim in dims]
             tensor = tensors[array.name].permute([dims.index(dim) for dim in order])
-            arrays[array.name] = tensor.to(_TORCH_TYPES[array.dtype]).contiguous().cpu().numpy()
+            tensor = tensor.to(_TORCH_TYPES[array.dtype]).contiguous().cpu()
+            # A sum is quicker than a look at each value; that of large finite ones can overflow, too.
+            if not self._whole and not tensor.sum().isfinite():
+                require_finite(tensor, f"{array.name} of {self._site.name}")
+            arrays[array.name] = tensor.numpy()
         return arrays
+
+
+def map_tiles(options: schema.AttentionOptions) -> MapTiles:
+    """The order of tiles in which the weights of one sample can be written under `options` as they come."""
+    return MapTiles(options.heads, queries_first=options.reduce.over_heads)
 
 
 def choose_sites(

@@ -22,6 +22,7 @@ from bioattn.io.output_names import partial_folder
 from bioattn.store.parts import Parts, open_parts, require_free_space
 from bioattn.store.schema import PREDICTIONS, SITES, Block, FileLayout, GroupLayout
 from bioattn.store.shard_record import ShardRecord
+from bioattn.store.writer import ResultWriter
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest, stop_on_signals
@@ -49,6 +50,9 @@ class Work:
     that is in it."""
     compute: Callable[[Any], Block]
     """Gets the batches of the source."""
+    stream: Callable[[Any, ResultWriter], None] | None = None
+    """Computes a batch of one sample instead, and writes it while it does: results that are too large for a
+    block."""
     model: Path | None = None
     """For messages."""
     lengths: Sequence[Mapping[str, int]] = ()
@@ -175,7 +179,9 @@ def run_work(
             results.finish()
         return RunSummary(num_samples=number, sites={})
     layout = replace(file.layout, shard=record)
-    parts = Parts(file.output, layout, number, file.part_samples)
+    # What is streamed has its final form, so that the only part becomes the file.
+    alone = number == 1 and work.stream is not None and results is None
+    parts = Parts(file.output, layout, number, file.part_samples, several=not alone)
     size = layout.stored_bytes(number, work.lengths)
     with opened_parts(
         parts,
@@ -183,6 +189,7 @@ def run_work(
         size,
         f"{file.about} of {counted(number, work.noun)}{file.of_each} takes",
         file.smaller,
+        copies=1 if alone else 2,
         resume=resume,
         force=force,
     ):
@@ -273,7 +280,11 @@ def _write_parts(work: Work, parts: Parts, progress: Progress, request: StopRequ
                 for _ in range(expected):
                     request.check()
                     batch = _next(batches, work)
-                    writer.append(work.block(batch, parts.layout))
+                    if work.stream is None:
+                        writer.append(work.block(batch, parts.layout))
+                    else:
+                        with finite_results(f"{work.noun} {batch.samples.ids[0]!r}", work.model):
+                            work.stream(batch, writer)
                     progress.advance(len(batch.samples))
     finally:
         progress.end()

@@ -4,6 +4,7 @@ The bytes follow from the samples alone, not from how they were cut into blocks:
 some megabytes at a time, in steps that end with whole chunks.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ class SampleArrays:
         """lengths: of the sample, by column; coordinates: of its ragged axes, by their kind."""
         self._check = check
         self._next = 0
+        self._rows: dict[str, _Rows] = {}
         scales = {
             axis.name: _write_axis(group, axis, schema.axis_length(axis, lengths), coordinates.get(axis.kind))
             for axis in layout.axes
@@ -55,6 +57,7 @@ class SampleArrays:
             )
             _label(dataset, array, scales, ())
             self._datasets[array.name] = dataset
+            self._rows[array.name] = _Rows(dataset)
             self._length = shape[0]
 
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -73,15 +76,77 @@ class SampleArrays:
             self._next += min(step, number - first)
         self._check()
 
+    def write_rows(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Write the next rows (rows, last axis) in C order, whole chunks at a time.
+
+        Raises: RuntimeError when there are too many.
+        """
+        for name, rows in self._rows.items():
+            rows.write(arrays[name])
+        self._check()
+
     @property
     def complete(self) -> bool:
-        """Whether all slices were written with `write`."""
-        return self._next == self._length
+        """Whether all slices or rows were written."""
+        return self._next == self._length or all(rows.complete for rows in self._rows.values())
 
     def put(self, name: str, index: tuple[int | slice, ...], values: NDArray[Any]) -> None:
         """Write the values at the next index (in C order) of one array."""
         self._datasets[name][index] = values
         self._check()
+
+
+class _Rows:
+    """The rows of an array over (head, query, last axis), or without heads, written when they fill a chunk."""
+
+    def __init__(self, dataset: h5py.Dataset) -> None:
+        self._dataset = dataset
+        self._shape: tuple[int, ...] = dataset.shape
+        self._chunk: tuple[int, ...] = dataset.chunks
+        self._pending: list[NDArray[Any]] = []
+        self._waiting = self._written = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether all were written."""
+        return self._written == math.prod(self._shape[:-1])
+
+    def write(self, rows: NDArray[Any]) -> None:
+        """Add (rows, last axis)."""
+        while len(rows):
+            wanted = self._in_chunk() - self._waiting
+            if wanted <= 0:
+                raise RuntimeError(f"{self._dataset.name} got more rows than {self._dataset.shape} holds")
+            piece, rows = rows[:wanted], rows[wanted:]
+            if len(piece) == wanted:
+                self._put(np.concatenate([*self._pending, piece]) if self._pending else piece)
+            else:
+                self._pending.append(piece.copy())
+                self._waiting += len(piece)
+
+    def _in_chunk(self) -> int:
+        """Rows from the next one on that are in the same chunk: whole maps of some heads, or some rows of one."""
+        *outer, length, _ = self._shape
+        *outer_part, part, _ = self._chunk
+        if part < length:
+            place = self._written % length
+            return min(part - place % part, length - place)
+        per_chunk = outer_part[-1] * length if outer else length
+        total = math.prod(outer) * length
+        return min(per_chunk - self._written % per_chunk, total - self._written)
+
+    def _put(self, rows: NDArray[Any]) -> None:
+        *outer, length, width = self._shape
+        place, within = divmod(self._written, length)
+        if not outer:
+            self._dataset[within : within + len(rows)] = rows
+        elif len(rows) < length:
+            self._dataset[place, within : within + len(rows)] = rows
+        else:
+            maps = rows.reshape(-1, length, width)
+            self._dataset[place : place + len(maps)] = maps
+        self._written += len(rows)
+        self._pending, self._waiting = [], 0
 
 
 class ResultWriter:

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from bioattn.attention.capture import capture
-from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.attention.capture import AttentionReceiver, capture
+from bioattn.attention.site import MapTiles
+from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites, map_tiles
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.models.language.config import Shape
 from bioattn.models.language.inference.source import TokenSource, read_tokens
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.sequences.vocabulary import CLS
 from bioattn.store.schema import AttentionOptions, Block, Column, FileLayout, site_layout
+from bioattn.store.writer import ResultWriter
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 
@@ -47,28 +49,46 @@ def write_attention(
     source = read_tokens(sequences, loaded.vocabulary, loaded.config.context)
     names = choose_sites(loaded.sites, options.sites)
     lengths = source.lengths
-    layouts = tuple(site_layout(loaded.sites[name], options, lengths=lengths) for name in names)
+    # Before they are reduced the maps of a layer are whole, unless they are streamed.
+    largest = sum(4 * loaded.sites[name].num_heads for name in names) * source.longest**2
+    streamed = batch_size in (None, 1) and largest > BATCH_BYTES
     if batch_size is None:
-        longest = {TOKENS: source.longest, SOURCE_TOKENS: source.longest}
-        largest = sum(layout.bytes_of_sample(longest) for layout in layouts)
         batch_size = max(1, min(64, BATCH_BYTES // largest))
+    per_sample = True if streamed else None
+    layouts = tuple(
+        site_layout(loaded.sites[name], options, lengths=lengths, per_sample=per_sample) for name in names
+    )
     receiver = BatchReceiver(options)
 
-    def compute(batch: TokenSource) -> Block:
+    def attend(batch: TokenSource, receiver: AttentionReceiver, tiles: MapTiles | None = None) -> None:
         tokens_BL = batch.padded().to(loaded.device)
         source_BS = tokens_BL if loaded.config.shape is Shape.ENCODER_DECODER else None
         if source_BS is not None and not loaded.vocabulary.begins:
             # T5's decoder begins with a token that its encoder does not see, and ends one before it.
             tokens_BL = F.pad(source_BS, (1, -1), value=CLS)
-        with torch.inference_mode(), capture(names, receiver, value_weighted=options.value_weighted):
+        with (
+            torch.inference_mode(),
+            capture(names, receiver, value_weighted=options.value_weighted, tiles=tiles),
+        ):
             loaded.model.hidden(tokens_BL, source_BS)
+
+    def compute(batch: TokenSource) -> Block:
+        attend(batch, receiver)
         return Block(batch.samples, receiver.take())
+
+    def stream(batch: TokenSource, writer: ResultWriter) -> None:
+        """Each tile of a map is written before the next one is computed."""
+        writer.append(Block(batch.samples, {}))
+        receiver = SampleReceiver(writer, [loaded.sites[name] for name in names], layouts)
+        attend(batch, receiver, map_tiles(options))
+        receiver.require_complete()
 
     work = Work(
         source=source,
         noun="sequence",
         batch_size=batch_size,
         compute=compute,
+        stream=stream if streamed else None,
         model=loaded.path,
         lengths=lengths,
     )
