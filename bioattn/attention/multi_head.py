@@ -5,7 +5,7 @@ Shape suffixes: Q queries, K keys, L positions, H heads, D channels of a head, C
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -24,6 +24,10 @@ class KeysAndValues:
 
     keys: Tensor | None = None
     values: Tensor | None = None
+    _room: list[Tensor] = field(default_factory=list)
+    """What keys and values are the beginning of."""
+    _joined: tuple[Tensor, Tensor] | None = None
+    """Weights and biases of the layers that make queries, keys and values."""
 
     @property
     def length(self) -> int:
@@ -33,9 +37,31 @@ class KeysAndValues:
     def extended(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add further positions; returns all."""
         if self.keys is not None and self.values is not None:
-            keys, values = torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
+            first, length = self.length, self.length + keys.shape[-2]
+            held = self.keys, self.values
+            if keys.requires_grad:
+                keys, values = (torch.cat(each, dim=-2) for each in zip(held, (keys, values), strict=True))
+            else:
+                if not self._room or self._room[0].shape[-2] < length:
+                    # Twice as much each time, so that most steps copy nothing that was there.
+                    self._room = [
+                        torch.cat([each, each.new_empty(*each.shape[:-2], length, each.shape[-1])], dim=-2)
+                        for each in held
+                    ]
+                for room, new in zip(self._room, (keys, values), strict=True):
+                    room[..., first:length, :] = new
+                keys, values = (room[..., :length, :] for room in self._room)
         self.keys, self.values = keys, values
         return keys, values
+
+    def projected(self, layers: Sequence[nn.Linear], inputs: Tensor) -> list[Tensor]:
+        """What each of the layers of self-attention makes of inputs, in one product; their weights do not change
+        while this is kept."""
+        if self._joined is None:
+            first = layers[0].weight
+            biases = [first.new_zeros(len(each.weight)) if each.bias is None else each.bias for each in layers]
+            self._joined = torch.cat([each.weight for each in layers]), torch.cat(biases)
+        return list(F.linear(inputs, *self._joined).chunk(len(layers), dim=-1))
 
 
 class MultiHeadAttention(nn.Module):
@@ -112,10 +138,14 @@ class MultiHeadAttention(nn.Module):
         mask: bool, broadcastable to (..., H, Q, K), True = may be attended. bias: likewise, added to logits.
         causal: as `attend` has it. cache: what was read before; queries, keys and values follow it.
         """
-        query_HQD = self._split_heads(self.project_query(query))
+        first = 0 if cache is None else cache.length
+        layers = self.project_query, self.project_key, self.project_value
+        flat: Sequence[Tensor] = ()
+        if cache is not None and query is key is value and not torch.is_grad_enabled():
+            flat = cache.projected(layers, query)
+        query_HQD = self._split_heads(flat[0] if flat else self.project_query(query))
         if self.uniform:
             query_HQD = torch.zeros_like(query_HQD)
-        first = 0 if cache is None else cache.length
         if self.rotary:
             query_HQD = rotated(query_HQD, first=first, frequencies=self.frequencies)
         if key is None or value is None:
@@ -124,7 +154,7 @@ class MultiHeadAttention(nn.Module):
             assert cache.values is not None
             key_HKD, value_HKD = cache.keys, cache.values
         else:
-            key_HKD, value_HKD = self.projected(key, value, first=first)
+            key_HKD, value_HKD = self.projected(key, value, first=first, flat=flat[1:])
             if cache is not None:
                 key_HKD, value_HKD = cache.extended(key_HKD, value_HKD)
         if self.sink_key_HD is not None:
@@ -149,12 +179,16 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.project_output(self._join_heads(attended_HQD))
         return output
 
-    def projected(self, key: Tensor, value: Tensor, *, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Keys and values (..., H, K, D) of the heads; first: number of the first key's position."""
-        key_HKD = self._split_heads(self.project_key(key))
+    def projected(
+        self, key: Tensor, value: Tensor, *, first: int = 0, flat: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, Tensor]:
+        """Keys and values (..., H, K, D) of the heads; first: number of the first key's position; flat: what the
+        layers made of both, where that is known."""
+        flat_key, flat_value = flat or (self.project_key(key), self.project_value(value))
+        key_HKD = self._split_heads(flat_key)
         if self.rotary:
             key_HKD = rotated(key_HKD, first=first, frequencies=self.frequencies)
-        return key_HKD, self._split_heads(self.project_value(value))
+        return key_HKD, self._split_heads(flat_value)
 
     def _split_heads(self, flat: Tensor) -> Tensor:
         """(..., N, H·D) → (..., H, N, D)."""

@@ -59,16 +59,13 @@ def attend(
         if form is not None and form.bias is None and query.shape[0] == 1:
             return attend_in_tiles(form, value, mask, bias, causal=causal, site=site, tiles=listener.tiles)
     if causal:
-        if (
-            mask is None
-            and bias is None
-            and isinstance(score, DotScore)
-            and query.shape[-2] == key.shape[-2]
-            and listener is None
-        ):
-            return _fused_kernel(score.fused_form(query, key), value, None, causal=True)
-        earlier = _earlier(query, key, null_key=site is not None and site.null_key)
-        mask = earlier if mask is None else mask & earlier
+        queries, keys = query.shape[-2], key.shape[-2]
+        plain = mask is None and bias is None and listener is None and isinstance(score, DotScore)
+        if plain and (queries == keys or queries == 1):
+            return _fused_kernel(score.fused_form(query, key), value, None, causal=queries > 1)
+        if queries > 1:  # a single one is the last position: no key is behind it
+            earlier = _earlier(query, key, null_key=site is not None and site.null_key)
+            mask = earlier if mask is None else mask & earlier
     if listener is not None:
         assert site is not None
         weights, attended = _attend_and_keep(query, key, value, score, mask, bias)
@@ -188,7 +185,9 @@ def _attend_fused(
 
 def _fused_kernel(form: FusedForm, value: Tensor, offset: Tensor | None, *, causal: bool = False) -> Tensor:
     """torch's kernel; causal: for as many queries as keys, and without an offset."""
-    batch = torch.broadcast_shapes(form.query.shape[:-2], form.key.shape[:-2], value.shape[:-2])
+    batch = form.query.shape[:-2]
+    if not batch == form.key.shape[:-2] == value.shape[:-2]:
+        batch = torch.broadcast_shapes(batch, form.key.shape[:-2], value.shape[:-2])
     if offset is not None:
         offset = offset.expand(*batch, form.query.shape[-2], form.key.shape[-2])
     # torch's kernels want exactly (batch, head, position, channel): fold further leading axes into one.

@@ -84,7 +84,7 @@ class Block(nn.Module):
         self.widen = nn.Linear(channels, hidden)
         self.gate = nn.Linear(channels, hidden) if config.form.gated else None
         self.narrow = nn.Linear(hidden, channels)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
 
     def forward(
         self,
@@ -150,7 +150,7 @@ class LanguageModel(nn.Module):
         num_words = len(self.vocabulary.tokens) - len(SPECIAL)
         self.preceding = PrecedingTokens(config, num_words) if config.ngram > 1 or config.period else None
         self.normalise_embedded = _norm(config) if form.embedding_norm else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
         self.relative = nn.ModuleDict(
             {
                 stack: RelativePositions(

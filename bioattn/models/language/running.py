@@ -92,6 +92,9 @@ class LanguageGeneration(Settings):
     output: Path = output_option("FASTA to write.", Writes.FILE)
     number: int = option("Sequences.", "--number", "-n", default=10, min=1)
     prompt: str = option("Letters that each begins with.", default="")
+    examples: Path | None = option(
+        "FASTA of sequences that are read before each (few-shot).", "--prompt-file", metavar="FASTA"
+    )
     length: int | None = option("Most tokens of a sequence [default: what the model reads at once].", min=1)
     temperature: float = option("0 for the likeliest token each time; 1 as trained.", default=1.0, min=0)
     top_p: float = option(
@@ -180,6 +183,8 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
     from bioattn.formats.fasta import FastaRecord, write_fasta
     from bioattn.models.language.config import Shape
     from bioattn.models.language.inference.generation import generate as drawn
+    from bioattn.models.language.inference.source import read_tokens
+    from bioattn.sequences.vocabulary import UNKNOWN
 
     loaded = _loaded(settings.model, settings.device, settings.threads, running)
     if loaded.config.shape is not Shape.DECODER:
@@ -198,12 +203,25 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
         raise SettingsError(
             "--prompt: this model has no token that begins a sequence; give the first letters"
         )
-    room = loaded.config.context - vocabulary.begins
+    if len(words) and (words == UNKNOWN).all():
+        raise SettingsError(f"--prompt {settings.prompt}: holds no letter that the model knows")
+    examples = []
+    if settings.examples is not None:
+        if not vocabulary.begins:
+            raise SettingsError(f"--prompt-file: {settings.model} has no token that begins a sequence")
+        examples = list(read_tokens(settings.examples, vocabulary, loaded.config.context).tokens)
+    shown = sum(map(len, examples))
+    room = loaded.config.context - vocabulary.begins - shown
+    if room < 1:
+        raise SettingsError(
+            f"--prompt-file: its sequences are {shown:,} tokens long; the model reads "
+            f"{loaded.config.context:,} at once: give fewer or shorter ones"
+        )
     length = room if settings.length is None else settings.length
     if not len(words) < length <= room:
         raise SettingsError(
             f"--length {length}: give more than the {len(words)} tokens of --prompt and at most {room}, which the "
-            "model reads at once"
+            f"model reads at once{' behind --prompt-file' if shown else ''}"
         )
     if not 0 < settings.top_p <= 1:
         raise SettingsError(f"--top-p {settings.top_p:g}: give a share above 0 and up to 1")
@@ -217,6 +235,7 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
         temperature=settings.temperature,
         top_p=settings.top_p,
         seed=settings.seed,
+        examples=examples,
     ):
         records.append(FastaRecord(f"generated_{len(records) + 1}", "", vocabulary.text(tokens)))
         running.progress.advance(1)

@@ -3,7 +3,7 @@
 Shape suffixes: B sequences, L tokens, V tokens of the vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from torch import Tensor
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.model import Cache
 from bioattn.sequences.vocabulary import EOS
+
+AT_ONCE = 16
+"""Sequences that are drawn together."""
 
 
 def generate(
@@ -24,46 +27,51 @@ def generate(
     temperature: float,
     top_p: float,
     seed: int,
+    examples: Sequence[NDArray[np.int64]] = (),
 ) -> Iterator[NDArray[np.int64]]:
     """Sequences that begin with the tokens `prompt` (with `<cls>`), without `<cls>` and `<eos>`.
 
     length: most tokens of a sequence, prompt included. temperature: 0 for the likeliest token each time. top_p:
     tokens are drawn from the smallest set that holds this much of the probability (Holtzman et al. 2020).
+    examples: framed sequences that are read before the prompt.
     """
     generator = torch.Generator().manual_seed(seed)
-    each = 16
-    for first in range(0, number, each):
-        rows = min(each, number - first)
-        tokens_BL = torch.from_numpy(np.tile(prompt, (rows, 1))).to(loaded.device)
-        yield from _batch(loaded, tokens_BL, length, temperature, top_p, generator)
+    read = np.concatenate([*examples, prompt])
+    first = len(read) - len(prompt) + int(loaded.vocabulary.begins)
+    for done in range(0, number, AT_ONCE):
+        tokens_BL = torch.from_numpy(np.tile(read, (min(AT_ONCE, number - done), 1))).to(loaded.device)
+        new = first + length - len(read)
+        made_BL = _continued(loaded, tokens_BL, new, temperature, top_p, generator)
+        for tokens in made_BL[:, first:].cpu().numpy():
+            ends = np.flatnonzero(tokens == EOS)
+            yield tokens[: ends[0]] if len(ends) else tokens
 
 
-def _batch(
+def _continued(
     loaded: LoadedLanguageModel,
     tokens_BL: Tensor,
-    length: int,
+    new: int,
     temperature: float,
     top_p: float,
     generator: torch.Generator,
-) -> Iterator[NDArray[np.int64]]:
-    cache, new_BL = Cache(), tokens_BL
+) -> Tensor:
+    """The tokens and up to `new` more, fewer when all sequences have ended."""
+    model, cache, last_BL = loaded.model, Cache(), tokens_BL
+    made = [tokens_BL]
     ended_B = torch.zeros(len(tokens_BL), dtype=torch.bool, device=tokens_BL.device)
-    never_V = torch.ones(loaded.model.num_tokens, dtype=torch.bool)
-    never_V[torch.from_numpy(loaded.vocabulary.written)] = False
-    never_V = never_V.to(tokens_BL.device)
+    never_V = torch.ones(model.num_tokens, dtype=torch.bool, device=tokens_BL.device)
+    never_V[torch.from_numpy(loaded.vocabulary.written).to(never_V.device)] = False
     with torch.inference_mode():
-        while tokens_BL.shape[1] <= length and not bool(ended_B.all()):
-            last = torch.tensor(tokens_BL.shape[1] - 1)
-            logits_BV = loaded.model.logits(loaded.model.hidden(new_BL, cache=cache)[:, -1], last).float()
-            logits_BV[:, never_V] = -torch.inf
-            chosen_B = _drawn(logits_BV, temperature, top_p, generator)
-            chosen_B = torch.where(ended_B, EOS, chosen_B)
-            ended_B |= chosen_B == EOS
-            new_BL = chosen_B[:, None]
-            tokens_BL = torch.cat([tokens_BL, new_BL], dim=1)
-    for tokens in tokens_BL[:, int(loaded.vocabulary.begins) :].cpu().numpy():
-        ends = np.flatnonzero(tokens == EOS)
-        yield tokens[: ends[0]] if len(ends) else tokens
+        for _ in range(new):
+            hidden_BC = model.hidden(last_BL, cache=cache)[:, -1]
+            logits_BV = model.logits(hidden_BC, torch.tensor(cache.length - 1)).float()
+            chosen_B = _drawn(logits_BV.masked_fill_(never_V, -torch.inf), temperature, top_p, generator)
+            last_BL = chosen_B.masked_fill_(ended_B, EOS)[:, None]
+            made.append(last_BL)
+            ended_B |= last_BL[:, 0] == EOS
+            if bool(ended_B.all()):
+                break
+        return torch.cat(made, dim=1)
 
 
 def _drawn(logits_BV: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:
@@ -71,6 +79,8 @@ def _drawn(logits_BV: Tensor, temperature: float, top_p: float, generator: torch
     if temperature == 0:
         return logits_BV.argmax(-1)
     probability_BV = (logits_BV / temperature).softmax(-1).cpu()
+    if top_p == 1:
+        return torch.multinomial(probability_BV, 1, generator=generator).squeeze(-1).to(logits_BV.device)
     ordered_BV, place_BV = probability_BV.sort(dim=-1, descending=True, stable=True)
     before_BV = ordered_BV.cumsum(-1) - ordered_BV
     ordered_BV = ordered_BV.masked_fill(before_BV >= top_p, 0.0)
