@@ -59,8 +59,11 @@ class KeysAndValues:
         while this is kept."""
         if self._joined is None:
             first = layers[0].weight
-            biases = [first.new_zeros(len(each.weight)) if each.bias is None else each.bias for each in layers]
-            self._joined = torch.cat([each.weight for each in layers]), torch.cat(biases)
+            biases: list[Tensor] = [
+                first.new_zeros(len(each.weight)) if each.bias is None else each.bias for each in layers
+            ]
+            weights: list[Tensor] = [each.weight for each in layers]
+            self._joined = torch.cat(weights), torch.cat(biases)
         return list(F.linear(inputs, *self._joined).chunk(len(layers), dim=-1))
 
 

@@ -60,8 +60,8 @@ def attend(
             return attend_in_tiles(form, value, mask, bias, causal=causal, site=site, tiles=listener.tiles)
     if causal:
         queries, keys = query.shape[-2], key.shape[-2]
-        plain = mask is None and bias is None and listener is None and isinstance(score, DotScore)
-        if plain and (queries == keys or queries == 1):
+        plain = mask is None and bias is None and listener is None
+        if plain and isinstance(score, DotScore) and (queries == keys or queries == 1):
             return _fused_kernel(score.fused_form(query, key), value, None, causal=queries > 1)
         if queries > 1:  # a single one is the last position: no key is behind it
             earlier = _earlier(query, key, null_key=site is not None and site.null_key)

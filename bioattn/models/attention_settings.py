@@ -70,9 +70,18 @@ class ExportAttention(Settings):
         "float16 halves the size, but netCDF programs (and xarray's default engine) cannot read it.",
         default=WeightType.FLOAT32,
     )
-    reduce: Reduction = option("Mean or maximum over the heads instead of each.", default=Reduction.NONE)
+    reduce: Reduction = option(
+        "Mean or maximum over heads instead of each, or the largest of each query.",
+        default=Reduction.NONE,
+    )
     value_weighted: bool = option(
         "Also write the weights times the norm of the value that they multiply.", default=False
+    )
+    top_k: int = option("Keys kept of each query with --reduce top-k.", default=16, min=1)
+    window: int | None = option(
+        "Language models: most tokens read at once; longer sequences are read in windows that overlap by half "
+        "[default: the model's context].",
+        min=8,
     )
     phases: int = option(
         "Average over N windows a fraction of a bin apart: N times finer bins, time and size.",
@@ -97,6 +106,7 @@ class ExportAttention(Settings):
             heads=parse_heads(self.heads),
             dtype=self.dtype,
             reduce=self.reduce,
+            top_k=self.top_k,
             value_weighted=self.value_weighted,
             phases=self.phases,
         )

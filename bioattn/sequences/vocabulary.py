@@ -120,7 +120,7 @@ class Vocabulary:
         """Whether sequences are read with `<cls>` before them."""
         return self.published is None or self.published.begins
 
-    def framed(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
+    def framed(self, words: NDArray[np.integer]) -> NDArray[np.int64]:
         """A sequence as models read it: its words between `<cls>` and `<eos>`, where the vocabulary has them."""
         ends = self.published is None or self.published.ends
         return np.concatenate([[CLS] * self.begins, words, [EOS] * ends]).astype(np.int64)

@@ -44,7 +44,7 @@ class Readout(nn.Module):
         return hidden_BLC.gather(1, last_B11.expand(-1, 1, hidden_BLC.shape[-1]))[:, 0]
 
 
-def is_word(tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+def is_word(tokens: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Which tokens are words, known or not."""
     return ~np.isin(tokens, (PAD, CLS, EOS, MASK))
 

@@ -75,6 +75,11 @@ class LanguageRun(Settings):
         "Table of substitutions (columns sequence and mutant, such as H24C) to score instead of whole sequences."
     )
     embeddings: Path | None = option("Also write embeddings here as HDF5.", writes=Writes.FILE)
+    window: int | None = option(
+        "Most tokens read at once; longer sequences are read in windows that overlap by half "
+        "[default: the model's context].",
+        min=8,
+    )
     pool: Pool = option("What becomes a sequence's embedding.", default=Pool.MEAN)
     device: Device = device_option()
     threads: int | None = threads_option()
@@ -140,10 +145,10 @@ def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
 def run(settings: LanguageRun, running: Running) -> RunReport:
     """Write scores and, where asked for, embeddings."""
     from bioattn.io.files import text_output
-    from bioattn.models.language.config import Output
+    from bioattn.models.language.config import Output, Shape
     from bioattn.models.language.inference.embedding_file import write_embeddings
     from bioattn.models.language.inference.scoring import pooled
-    from bioattn.models.language.inference.source import read_tokens
+    from bioattn.models.language.inference.source import read_tokens, say_windows, tokens_at_once
 
     if settings.embeddings is not None and settings.output.resolve() == settings.embeddings.resolve():
         raise SettingsError("--output and --embeddings name the same file")
@@ -153,13 +158,16 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
             f"--variants: {settings.model} was fine-tuned, and says no longer how likely sequences are; give the "
             "model that it was trained from"
         )
-    source = read_tokens(settings.sequences, loaded.vocabulary, loaded.config.context)
+    most = tokens_at_once(loaded.config, settings.window)
+    whole = loaded.model.readout is not None
+    source = read_tokens(settings.sequences, loaded.vocabulary, most, whole=whole)
+    say_windows(source, most, causal=loaded.config.shape is not Shape.ENCODER)
     to_stdout = str(settings.output) == "-"
     with ExitStack() as outputs:
         text: TextIO = (
             running.stdout if to_stdout else cast(TextIO, outputs.enter_context(text_output(settings.output)))
         )
-        for line in _table(loaded, source, settings, running.progress):
+        for line in _table(loaded, source, settings, most, running.progress):
             text.write(line)
     if loaded.config.form.output is Output.NONE:
         running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
@@ -168,8 +176,8 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     table = "scores" if loaded.model.readout is None else "predictions"
     sentences = [f"wrote {path}: {table} of {what}" for path in written]
     if settings.embeddings is not None:
-        batches = [part.padded() for part in source.batches(_batch_size(source.longest))]
-        values = pooled(loaded, batches, settings.pool)
+        batches = source.batches(_batch_size(min(source.longest, most)))
+        values = pooled(loaded, batches, settings.pool, most)
         write_embeddings(settings.embeddings, list(source.ids), values, loaded.sha256, settings.pool)
         written.append(settings.embeddings)
         sentences.append(
@@ -260,6 +268,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         settings.sequences,
         settings.output,
         settings.options(),
+        window=settings.window,
         batch_size=settings.batch_size,
         shard=None if settings.shard is None else parse_shard(settings.shard),
         resume=settings.resume,
@@ -285,7 +294,11 @@ def _loaded(folder: Path, device: Device, threads: int | None, running: Running)
 
 
 def _table(
-    loaded: "LoadedLanguageModel", source: "TokenSource", settings: LanguageRun, progress: Progress
+    loaded: "LoadedLanguageModel",
+    source: "TokenSource",
+    settings: LanguageRun,
+    most: int,
+    progress: Progress,
 ) -> Iterator[str]:
     """The lines of the table: scores of variants where there are some, else of sequences."""
     import numpy as np
@@ -311,7 +324,7 @@ def _table(
         variants = read_variants(settings.variants, sequences)
         progress.begin("variants", len(variants))
         yield "sequence\tmutant\tscore\n"
-        scores = variant_scores(loaded, source, sequences, variants)
+        scores = variant_scores(loaded, source, sequences, variants, most)
         for variant, value in zip(variants, scores, strict=True):
             yield f"{variant.sequence}\t{variant.mutant}\t{value:.7g}\n"
             progress.advance(1)
@@ -326,7 +339,7 @@ def _table(
         progress.begin("sequences", source.num_samples)
         yield "id\twords\tlog_likelihood\tbits_per_word\tperplexity\n"
         for name, tokens in zip(source.ids, source.tokens, strict=True):
-            scored = score(loaded, tokens)
+            scored = score(loaded, tokens, most)
             nats = -scored.log_likelihood / scored.words
             yield (
                 f"{name}\t{scored.words}\t{scored.log_likelihood:.7g}\t{nats / math.log(2):.7g}\t"

@@ -71,7 +71,7 @@ def run(settings: PromoterRun, running: Running) -> RunReport:
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write attention. Raises: as `run_promoters`, and for the settings."""
-    settings.refuse(("targets",), "promoter models")
+    settings.refuse(("targets", "window"), "promoter models")
     if settings.dtype is WeightType.FLOAT16:
         running.warn("float16: h5py and h5netcdf read it, netCDF4 and programs built on it do not")
     return _run(settings, None, settings.output, settings.options(), running)

@@ -284,7 +284,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     from bioattn.sequences.pairs import Pair
     from bioattn.system.shard import parse_shard
 
-    settings.refuse(ONLY_PROMOTERS, "translation models")
+    settings.refuse((*ONLY_PROMOTERS, "window"), "translation models")
     loaded = _loaded(settings.model, settings.device, settings.threads, running)
     if settings.targets is not None:
         source = read_given(settings.sequences, settings.targets, loaded.model)

@@ -173,7 +173,6 @@ def test_only_decoders_write_new_sequences(model: Path, folder: Path, capsys: py
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (">long\n" + "ACGT" * 20, "long: is 80 tokens long; the model reads 38 at once"),
         (">odd\nACGE\n", "odd, position 4: 'E' is not a DNA letter"),
         (">none\n", "none: has no sequence"),
     ],

@@ -1,5 +1,6 @@
 """`export attention` of language models: every layer and head, a few sequences at a time."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,16 +12,19 @@ from bioattn.attention.site import MapTiles
 from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites, map_tiles
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.models.language.config import Shape
-from bioattn.models.language.inference.source import TokenSource, read_tokens
+from bioattn.models.language.inference.source import FIRST_WORD, TokenSource, read_tokens, tokens_at_once
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.sequences.vocabulary import CLS
 from bioattn.store.schema import AttentionOptions, Block, Column, FileLayout, site_layout
 from bioattn.store.writer import ResultWriter
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
+from bioattn.text import counted
 
 if TYPE_CHECKING:
     from bioattn.models.language.folder import LoadedLanguageModel
+
+LOGGER = logging.getLogger("bioattn")
 
 SEQUENCES = "sequences"
 """What files over sequences say of their inputs."""
@@ -34,6 +38,7 @@ def write_attention(
     output: Path,
     options: AttentionOptions,
     *,
+    window: int | None = None,
     batch_size: int | None = None,
     shard: Shard | None = None,
     resume: bool = False,
@@ -42,11 +47,20 @@ def write_attention(
 ) -> RunSummary:
     """Write the maps that `<cls>`, the words and `<eos>` of each sequence have of each other.
 
-    The decoder of an encoder-decoder reads the same sequence as its encoder.
+    The decoder of an encoder-decoder reads the same sequence as its encoder. window: tokens that are read at once,
+    None = the model's context; of a longer sequence each window is a sample (`TokenSource.in_windows`).
 
     Raises: as `read_tokens` and `run_work`; BioattnError for sites or heads that the model lacks.
     """
-    source = read_tokens(sequences, loaded.vocabulary, loaded.config.context)
+    most = tokens_at_once(loaded.config, window)
+    source = read_tokens(sequences, loaded.vocabulary, most)
+    if source.longest > most:
+        number = sum(len(tokens) > most for tokens in source.tokens)
+        LOGGER.info(
+            f"{counted(number, 'sequence')} of {source.num_samples:,} with more than {most:,} tokens: each window "
+            "of so many, half of which the next one also reads, is a sample of its own (--window)"
+        )
+        source = source.in_windows(most, loaded.vocabulary)
     names = choose_sites(loaded.sites, options.sites)
     lengths = source.lengths
     # Before they are reduced the maps of a layer are whole, unless they are streamed.
@@ -103,6 +117,8 @@ def write_attention(
         "reduce": str(options.reduce),
         "value_weighted": options.value_weighted,
         "batch_size": batch_size,
+        "top_k": options.top_k,
+        "window": most,
         "device": loaded.device.type,
     }
     layout = FileLayout(
@@ -112,6 +128,7 @@ def write_attention(
         columns=(
             Column(TOKENS, "int32", "tokens: <cls>, the words, <eos>"),
             Column(SOURCE_TOKENS, "int32", "tokens that an encoder read for the decoder"),
+            Column(FIRST_WORD, "int64", "word of the sequence that is the first one read, from 0"),
         ),
         groups=layouts,
     )

@@ -27,7 +27,7 @@ def generate(
     temperature: float,
     top_p: float,
     seed: int,
-    examples: Sequence[NDArray[np.int64]] = (),
+    examples: Sequence[NDArray[np.integer]] = (),
 ) -> Iterator[NDArray[np.int64]]:
     """Sequences that begin with the tokens `prompt` (with `<cls>`), without `<cls>` and `<eos>`.
 

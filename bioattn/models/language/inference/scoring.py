@@ -3,7 +3,7 @@
 Shape suffixes: B sequences, L tokens, M masked copies, C channels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bioattn.models.language.config import Shape
 from bioattn.models.language.folder import LoadedLanguageModel
+from bioattn.models.language.inference.source import TokenSource, Window, windows
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.readout import is_word, mean_of_words
 from bioattn.sequences.vocabulary import MASK
@@ -32,17 +33,32 @@ class Score:
     (encoder, Salazar et al. 2020)."""
 
 
-def log_likelihoods(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+def log_likelihoods(
+    loaded: LoadedLanguageModel, tokens: NDArray[np.integer], most: int | None = None
+) -> NDArray[np.float64]:
     """ln of the probability of each token of `<cls> … <eos>` behind `<cls>`; `<eos>` is NaN in an encoder.
 
     Of a published decoder that reads no `<cls>` the first word has none and is left out.
 
     Of rows of an alignment the gaps are given: they are NaN, and the probability is one of residues alone.
-    An encoder-decoder reads the whole sequence, and its decoder's predictions are scored.
+    An encoder-decoder reads the whole sequence, and its decoder's predictions are scored. most: tokens that are
+    read at once, None = the model's context; longer sequences are read in `windows`.
     """
+    causal = loaded.config.shape is not Shape.ENCODER
+    found: list[NDArray[np.float64]] = []
+    for window in windows(tokens, most or loaded.config.context, loaded.vocabulary, causal=causal):
+        likely = np.full(len(window.tokens), np.nan)
+        own = _log_likelihoods(loaded, window)
+        likely[len(likely) - len(own) :] = own
+        found.append(likely[window.kept] if found else own[: window.kept.stop - len(likely) + len(own)])
+    return np.concatenate(found)
+
+
+def _log_likelihoods(loaded: LoadedLanguageModel, window: Window) -> NDArray[np.float64]:
+    tokens = window.tokens
     with torch.inference_mode():
         if loaded.config.shape is Shape.ENCODER:
-            return _masked_log_likelihoods(loaded.model, tokens, loaded.device)
+            return _masked_log_likelihoods(loaded.model, tokens, window.kept, loaded.device)
         both = loaded.config.shape is Shape.ENCODER_DECODER
         source_1S = torch.from_numpy(tokens[None]).to(loaded.device) if both else None
         if both:
@@ -53,11 +69,12 @@ def log_likelihoods(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> N
 
 
 def _masked_log_likelihoods(
-    model: LanguageModel, tokens: NDArray[np.int64], device: torch.device
+    model: LanguageModel, tokens: NDArray[np.int64], kept: slice, device: torch.device
 ) -> NDArray[np.float64]:
-    """Each word masked in turn (pseudo-log-likelihood)."""
+    """Each word among `kept` masked in turn (pseudo-log-likelihood)."""
     found = np.full(len(tokens) - 1, np.nan)
     places = 1 + np.flatnonzero(is_word(tokens[1:]))
+    places = places[(places >= kept.start) & (places < kept.stop)]
     each = max(1, MASKED_AT_ONCE // len(tokens))
     for first in range(0, len(places), each):
         own = torch.from_numpy(places[first : first + each]).to(device)
@@ -82,10 +99,11 @@ def _likely(model: LanguageModel, logits_NV: Tensor, wanted_N: Tensor) -> NDArra
     return found
 
 
-def score(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> Score:
-    """The score of one sequence; `<eos>` does not count."""
-    found = log_likelihoods(loaded, tokens)
-    words = found[is_word(tokens[-len(found) :]) & (tokens[-len(found) :] != loaded.vocabulary.gap)]
+def score(loaded: LoadedLanguageModel, tokens: NDArray[np.integer], most: int | None = None) -> Score:
+    """The score of one sequence; `<eos>` does not count. most: as `log_likelihoods` takes it."""
+    found = log_likelihoods(loaded, tokens, most)
+    own = tokens[-len(found) :]
+    words = found[is_word(own) & (own != loaded.vocabulary.gap)]
     return Score(len(words), float(words.sum()))
 
 
@@ -103,11 +121,30 @@ POOLS: dict[str, Pool] = {"mean": mean_of_words, "cls": lambda channels_BLC, _: 
 """How the channels (B, L, C) of tokens (B, L) become those of sequences (B, C)."""
 
 
-def pooled(loaded: LoadedLanguageModel, batches: Sequence[Tensor], pool: str) -> NDArray[np.float32]:
-    """Embeddings (sequences, C) of batches of tokens."""
-    return np.concatenate(
-        [
-            POOLS[pool](embeddings(loaded, batch), batch.to(loaded.device)).float().cpu().numpy()
-            for batch in batches
-        ]
-    )
+def pooled(
+    loaded: LoadedLanguageModel, batches: Iterable[TokenSource], pool: str, most: int
+) -> NDArray[np.float32]:
+    """Embeddings (sequences, C). most: tokens that are read at once.
+
+    Of a sequence in windows, each word counts once in the mean, and `<cls>` is the mean over windows.
+    """
+    rows: list[Tensor] = []
+    for batch in batches:
+        if batch.longest <= most:
+            tokens_BL = batch.padded().to(loaded.device)
+            rows += POOLS[pool](embeddings(loaded, tokens_BL), tokens_BL).float().cpu().unbind()
+        else:
+            rows += [_pooled_windows(loaded, tokens, pool, most) for tokens in batch.tokens]
+    return torch.stack(rows).numpy()
+
+
+def _pooled_windows(loaded: LoadedLanguageModel, tokens: NDArray[np.integer], pool: str, most: int) -> Tensor:
+    total_C, number = torch.zeros(loaded.config.channels), 0
+    causal = loaded.config.shape is Shape.DECODER
+    for window in windows(tokens, most, loaded.vocabulary, causal=causal):
+        channels_LC = embeddings(loaded, torch.from_numpy(window.tokens)[None])[0].float().cpu()
+        places = np.arange(len(window.tokens))[window.kept]
+        taken = [0] if pool == "cls" else places[is_word(window.tokens[places])]
+        total_C += channels_LC[taken].sum(0)
+        number += len(taken)
+    return total_C / number

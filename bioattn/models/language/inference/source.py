@@ -1,32 +1,81 @@
 """A FASTA file as the tokens that a model reads: a `bioattn.inference.runner.Source`."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.errors import FormatError
+from bioattn.attention.choices import PositionEncoding
+from bioattn.errors import FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
 from bioattn.io.files import sha256_of
+from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.preparation import aligned_rows
-from bioattn.sequences.vocabulary import PAD, Vocabulary
+from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary
 from bioattn.store.schema import Samples
+from bioattn.text import counted
+
+LOGGER = logging.getLogger("bioattn")
+
+
+FIRST_WORD = "first_word"
+"""Column of the sample table: where a window begins in its sequence."""
+_PIECE = 1 << 20
+"""Words that are tokenized at a time."""
+
+
+class Window(NamedTuple):
+    """What a model reads at once of a longer sequence."""
+
+    tokens: NDArray[np.int64]
+    """`<cls>`, some words, and `<eos>` where the sequence ends, as in training."""
+    first: int
+    """Number of its first word in the sequence."""
+    kept: slice
+    """The tokens whose values are taken from this window."""
+
+
+def windows(
+    tokens: NDArray[np.integer], most: int, vocabulary: Vocabulary, *, causal: bool
+) -> Iterator[Window]:
+    """Windows of at most `most` tokens, each half a window behind the one before; one for a short sequence.
+
+    Each of the framed `tokens` is kept in one window: in the one where it lies farthest from an edge or, for
+    causal attention, where most tokens come before it, which is at least half a window.
+    """
+    tokens = tokens.astype(np.int64)
+    head = int(vocabulary.begins)
+    body = tokens[head:]
+    room = min(most - head, len(body))
+    starts = [*range(0, len(body) - room, max(1, room // 2)), len(body) - room]
+    kept = 0
+    for start, following in zip(starts, [*starts[1:], len(body)], strict=True):
+        end = start + room
+        next_kept = (following + end) // 2 if following < len(body) and not causal else end
+        first = kept - start + head if kept else 0
+        read = np.concatenate([tokens[:head], body[start:end]])
+        yield Window(read, start, slice(first, next_kept - start + head))
+        kept = next_kept
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """Sequences, each `<cls>`, its words, `<eos>`."""
+    """Sequences, each `<cls>`, its words, `<eos>`, or windows of them."""
 
     path: Path
     sha256: str
     ids: Sequence[str]
-    tokens: Sequence[NDArray[np.int64]]
+    tokens: Sequence[NDArray[np.integer]]
+    first_words: Sequence[int]
+    """Where each begins in its sequence."""
 
     @property
     def num_samples(self) -> int:
@@ -37,7 +86,8 @@ class TokenSource:
     def samples(self) -> Samples:
         """Names and lengths."""
         lengths = np.array([len(each) for each in self.tokens], dtype=np.int32)
-        return Samples({"id": list(self.ids), TOKENS: lengths, SOURCE_TOKENS: lengths})
+        first = np.array(self.first_words, dtype=np.int64)
+        return Samples({"id": list(self.ids), TOKENS: lengths, SOURCE_TOKENS: lengths, FIRST_WORD: first})
 
     @property
     def lengths(self) -> list[dict[str, int]]:
@@ -58,7 +108,18 @@ class TokenSource:
 
     def part(self, rows: slice) -> "TokenSource":
         """Some of them."""
-        return replace(self, ids=self.ids[rows], tokens=self.tokens[rows])
+        return replace(self, ids=self.ids[rows], tokens=self.tokens[rows], first_words=self.first_words[rows])
+
+    def in_windows(self, most: int, vocabulary: Vocabulary) -> "TokenSource":
+        """The same in windows of at most `most` tokens, named after their words: `chr1:0-254`, half-open."""
+        ids, tokens, first_words = [], [], []
+        for name, whole in zip(self.ids, self.tokens, strict=True):
+            for window in windows(whole, most, vocabulary, causal=False):
+                last = window.first + int(np.count_nonzero(~np.isin(window.tokens, (CLS, EOS))))
+                ids.append(name if len(whole) <= most else f"{name}:{window.first}-{last}")
+                tokens.append(window.tokens)
+                first_words.append(window.first)
+        return replace(self, ids=ids, tokens=tokens, first_words=first_words)
 
     def batches(self, size: int) -> Iterator["TokenSource"]:
         """Some after the other."""
@@ -77,11 +138,40 @@ def read_letters(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]
         yield record.name, record.sequence.removesuffix("*") if protein else record.sequence
 
 
-def read_tokens(path: Path, vocabulary: Vocabulary, context: int) -> TokenSource:
-    """Read the sequences of a FASTA file.
+def tokens_at_once(config: LanguageModelConfig, wanted: int | None) -> int:
+    """Tokens that a model reads at once: its context, unless others are `wanted`.
 
-    Raises: FormatError naming a record that is empty, holds other characters or broken codons, or has more tokens
-    than the model reads at once.
+    Raises: SettingsError for more than a model has learned positions for, and for parts of an alignment.
+    """
+    if wanted is None:
+        return config.context
+    if wanted != config.context and config.alphabet is Alphabet.ALIGNMENT:
+        raise SettingsError(f"--window {wanted}: models of an alignment read whole rows; leave it out")
+    if wanted > config.context and config.positions is PositionEncoding.LEARNED:
+        raise SettingsError(
+            f"--window {wanted}: the model has learned positions for {config.context:,} tokens; give at most these"
+        )
+    return wanted
+
+
+def say_windows(source: TokenSource, most: int, *, causal: bool) -> None:
+    """Log how sequences of more than `most` tokens are read, if there are any."""
+    number = sum(len(tokens) > most for tokens in source.tokens)
+    if number:
+        taken = "has the most tokens before it" if causal else "lies farthest from an edge"
+        LOGGER.info(
+            f"{counted(number, 'sequence')} of {source.num_samples:,} with more than {most:,} tokens: read in "
+            f"windows that overlap by half (--window); what is said of a token is of the window where it {taken}"
+        )
+
+
+def read_tokens(path: Path, vocabulary: Vocabulary, context: int, *, whole: bool = False) -> TokenSource:
+    """Read the sequences of a FASTA file, or the rows of an alignment, which have `context` tokens.
+
+    whole: whether sequences are not to be cut into windows.
+
+    Raises: FormatError naming a record that is empty, holds other characters or broken codons, has another number
+    of columns or, with `whole`, more tokens than `context`.
     """
     ids, tokens = [], []
     for name, sequence in read_letters(path, vocabulary):
@@ -89,16 +179,23 @@ def read_tokens(path: Path, vocabulary: Vocabulary, context: int) -> TokenSource
         if not sequence:
             raise FormatError(f"{where}: has no sequence")
         ids.append(name)
-        tokens.append(
-            framed_tokens(vocabulary.words(sequence, where), len(sequence), vocabulary, context, where)
-        )
-    return TokenSource(path, sha256_of(path), ids, tokens)
+        words = _words(sequence, vocabulary, where)
+        framed = framed_tokens(words, len(sequence), vocabulary, context, where, whole=whole)
+        tokens.append(framed.astype(np.int32))
+    return TokenSource(path, sha256_of(path), ids, tokens, [0] * len(ids))
 
 
 def framed_tokens(
-    words: NDArray[np.int64], num_letters: int, vocabulary: Vocabulary, context: int, where: str
+    words: NDArray[np.integer],
+    num_letters: int,
+    vocabulary: Vocabulary,
+    context: int,
+    where: str,
+    *,
+    whole: bool = True,
 ) -> NDArray[np.int64]:
-    """The words of a sequence as a model reads them. where: for messages. Raises: as `read_tokens`."""
+    """The words of a sequence as a model reads them. where: for messages. whole and what is raised: as
+    `read_tokens`."""
     if vocabulary.alphabet is Alphabet.CODON and num_letters % vocabulary.word:
         raise FormatError(f"{where}: {num_letters:,} bases are not whole codons")
     if not len(words):
@@ -109,9 +206,19 @@ def framed_tokens(
         raise FormatError(
             f"{where}: has {len(words):,} columns; the model's alignment has {room:,}: align the row to it"
         )
-    if len(words) > room:
+    if whole and len(words) > room:
         raise FormatError(
             f"{where}: is {len(words):,} tokens long; the model reads {room:,} at once: cut it into "
             "pieces of at most so many, or train with a larger context"
         )
     return framed
+
+
+def _words(sequence: str, vocabulary: Vocabulary, where: str) -> NDArray[np.integer]:
+    """Tokens of a sequence; of a long one piece by piece, as whole arrays of 8 bytes a letter would take room."""
+    step = _PIECE * vocabulary.word
+    if vocabulary.published is not None or len(sequence) <= step:
+        return vocabulary.words(sequence, where)
+    codes = vocabulary.encode(sequence, where)
+    pieces = (codes[first : first + step] for first in range(0, len(codes), step))
+    return np.concatenate([vocabulary.tokenize(piece).astype(np.int32) for piece in pieces])

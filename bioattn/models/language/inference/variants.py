@@ -75,12 +75,18 @@ def _substitutions(where: str, text: str, name: str, sequence: str) -> Iterator[
 
 
 def variant_scores(
-    loaded: LoadedLanguageModel, source: TokenSource, sequences: Mapping[str, str], variants: list[Variant]
+    loaded: LoadedLanguageModel,
+    source: TokenSource,
+    sequences: Mapping[str, str],
+    variants: list[Variant],
+    most: int | None = None,
 ) -> Iterator[float]:
     """ln of how much likelier each mutant is; above 0: the model prefers it.
 
     Encoder: all words that differ are masked at once, and ln of the probabilities of new and old ones compared
     (masked marginals, Meier et al. 2021). Decoder: the difference of the log-likelihoods of both sequences.
+    most: tokens that are read at once, None = the model's context; of a longer sequence an encoder reads the
+    window with the substitutions in its middle, and a decoder `windows`.
     """
     tokens_of = dict(zip(source.ids, source.tokens, strict=True))
     is_encoder = loaded.config.shape is Shape.ENCODER
@@ -89,15 +95,15 @@ def variant_scores(
         old = tokens_of[variant.sequence]
         new = _mutated(loaded.vocabulary, old, sequences[variant.sequence], variant, is_encoder=is_encoder)
         if is_encoder:
-            yield _masked_marginal(loaded, old, new)
+            yield _masked_marginal(loaded, old, new, variant, most or loaded.config.context)
             continue
         if variant.sequence not in known:
-            known[variant.sequence] = score(loaded, old).log_likelihood
-        yield score(loaded, new).log_likelihood - known[variant.sequence]
+            known[variant.sequence] = score(loaded, old, most).log_likelihood
+        yield score(loaded, new, most).log_likelihood - known[variant.sequence]
 
 
 def _mutated(
-    vocabulary: Vocabulary, tokens: NDArray[np.int64], sequence: str, variant: Variant, *, is_encoder: bool
+    vocabulary: Vocabulary, tokens: NDArray[np.integer], sequence: str, variant: Variant, *, is_encoder: bool
 ) -> NDArray[np.int64]:
     letters = list(sequence)
     for place, letter in variant.letters.items():
@@ -111,8 +117,26 @@ def _mutated(
     return new
 
 
-def _masked_marginal(loaded: LoadedLanguageModel, old: NDArray[np.int64], new: NDArray[np.int64]) -> float:
+def _masked_marginal(
+    loaded: LoadedLanguageModel,
+    old: NDArray[np.integer],
+    new: NDArray[np.integer],
+    variant: Variant,
+    most: int,
+) -> float:
     places = np.flatnonzero(old != new)
+    head = int(loaded.vocabulary.begins)
+    if len(old) > most and len(places):
+        # The window with all substitutions in its middle.
+        room = most - head
+        if places[-1] - places[0] >= room:
+            raise BioattnError(
+                f"{variant.sequence} {variant.mutant}: its substitutions lie further apart than the {room:,} "
+                "tokens that the model reads at once"
+            )
+        first = int(np.clip((places[0] + places[-1] + 1 - room) // 2, head, len(old) - room))
+        old, new = (np.concatenate([each[:head], each[first : first + room]]) for each in (old, new))
+        places = np.flatnonzero(old != new)
     hidden = old.copy()
     hidden[places] = MASK
     with torch.inference_mode():
