@@ -147,8 +147,6 @@ def _closest(config: LanguageModelConfig, *, bias: bool) -> tuple[str, str]:
     """The architecture that can hold a model, or why none can. bias: whether the output layer has one."""
     form, decoder = config.form, config.shape is Shape.DECODER
     learned = config.positions is PositionEncoding.LEARNED
-    if config.alphabet is Alphabet.ALIGNMENT:
-        return "", "adds the profile of an alignment to its logits"
     if config.ngram > 1 or config.period:
         return "", "embeds n-grams or phases beside tokens"
     if config.alphabet is Alphabet.ALIGNMENT:
