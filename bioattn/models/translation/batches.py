@@ -112,10 +112,15 @@ class PairSource:
             yield self.part(slice(first, first + size))
 
 
-def read_sources(path: Path, vocabulary: PairVocabulary) -> dict[str, Tokens]:
-    """Tokens of the records of a FASTA file, by name. Raises: FormatError as `PairVocabulary.tokenize`."""
+def read_sources(path: Path, vocabulary: PairVocabulary, *, empty: bool = False) -> dict[str, Tokens]:
+    """Tokens of the records of a FASTA file, by name; empty: a record may have no sequence, as an output may.
+
+    Raises: FormatError as `PairVocabulary.tokenize`.
+    """
     return {
-        record.name: vocabulary.tokenize(record.sequence, f"{path}: {record.name}")
+        record.name: np.zeros(0, np.int64)
+        if empty and not record.sequence
+        else vocabulary.tokenize(record.sequence, f"{path}: {record.name}")
         for record in read_fasta(path)
     }
 
@@ -126,7 +131,7 @@ def read_given(sources: Path, targets: Path, model: Translator) -> PairSource:
     Raises: FormatError as `read_sources`; BioattnError for an output without a source.
     """
     known = read_sources(sources, model.source)
-    given = read_sources(targets, model.target)
+    given = read_sources(targets, model.target, empty=True)
     source_of = {name: name if name in known else name.rpartition("/")[0] for name in given}
     lacking = next((name for name, own in source_of.items() if own not in known), None)
     if lacking is not None:

@@ -119,7 +119,7 @@ def test_attention_names_tokens_and_finds_the_alignment(folder):
     common = ("export", "attention", folder / "model", folder / "new.fa")
     assert bioattn(*common, "-o", output) == 0
     assert bioattn("validate", output, folder / "model", folder / "x.dataset.h5") == 0
-    (folder / "given.fa").write_text(">a\nGTTG\n>a/2\nC\n")
+    (folder / "given.fa").write_text(">a\nGTTG\n>a/2\nC\n>b\n")
     assert bioattn(*common, "--targets", folder / "given.fa", "-o", folder / "given.h5") == 0
     with open_attention(output) as attention:
         weights_HQK = attention.weights("translation.source", sample="a")
@@ -129,6 +129,7 @@ def test_attention_names_tokens_and_finds_the_alignment(folder):
         assert attention.sample_list("source_words", "a") == ["<cls>", *"ACGTTGCAAC", "<eos>"]
     with open_attention(folder / "given.h5") as attention:
         assert attention.weights("translation.source", sample="a/2").shape == (1, 2, 12)
+        assert attention.weights("translation.source", sample="b").shape == (1, 1, 9)
 
 
 def test_an_alignment_is_drawn_with_its_tokens(folder):
