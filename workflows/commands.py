@@ -366,6 +366,20 @@ COMMANDS = (
         ("genome", "protein", "language model", "training"),
         (
             replace(DATASET, about="Dataset of bioattn/preparelanguage", source=("preparelanguage.dataset",)),
+            Input(
+                "start",
+                "Model folder to go on from or to fine-tune, or a published one; `[]` for none",
+                option="--from",
+                optional=True,
+                folder=True,
+            ),
+            Input(
+                "targets",
+                "Table of what to predict, to fine-tune; `[]` for none",
+                option="--targets",
+                pattern="*.{tsv,csv}",
+                optional=True,
+            ),
             replace(CONFIG, source=("settings/language-tiny.toml",)),
         ),
         (
@@ -756,6 +770,21 @@ COMMANDS = (
         (),
         (Output("simulation", ".simulated", "Inputs and their truth", holds=SIMULATION),),
         test_options="--genes 20 --length 100",
+    ),
+    Command(
+        "simulate language",
+        "Make sequences in which a motif comes again, to see whether a model copies in context",
+        ("simulation", "language model", "attention"),
+        (),
+        (
+            Output(
+                "sequences",
+                ".sequences",
+                "Sequences and where their motifs stand",
+                holds=("sequences.fa", "truth.tsv", "simulation.json"),
+            ),
+        ),
+        test_options="--sequences 20",
     ),
     Command(
         "simulate translation",

@@ -57,6 +57,10 @@ class RepeatSimulation:
     seed: int
 
     def __post_init__(self) -> None:
+        if self.alphabet not in WORDS:
+            raise SettingsError(
+                f"--alphabet {self.alphabet}: sequences of {', '.join(WORDS)} can be simulated"
+            )
         room = (self.length - self.cue) // 2
         if not self.cue < self.motif <= room:
             raise SettingsError(

@@ -55,6 +55,10 @@ def test_the_same_bytes_and_more_sequences(tmp_path):
     ("options", "sentence"),
     [
         (("--motif", "12"), "--motif 12: give more than --cue (1) and at most 11"),
+        (
+            ("--alphabet", "alignment"),
+            "--alphabet alignment: sequences of dna, codon, protein can be simulated",
+        ),
         (("--length", "60"), "no sequence was found in which no 1 words come twice"),
     ],
 )

@@ -8,6 +8,8 @@ process BIOATTN_TRAINLANGUAGE {
 
     input:
     tuple val(meta), path(dataset)
+    path start
+    path targets
     path config
 
     output:
@@ -21,12 +23,16 @@ process BIOATTN_TRAINLANGUAGE {
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
+    def start_option = start ? "--from ${start}" : ''
+    def targets_option = targets ? "--targets ${targets}" : ''
     def config_option = config ? "--config ${config}" : ''
     """
     bioattn train language \\
         ${dataset} \\
         --output ${prefix}.model \\
         --threads ${task.cpus} \\
+        ${start_option} \\
+        ${targets_option} \\
         ${config_option} \\
         ${args}
     """
