@@ -1,12 +1,14 @@
-"""Contacts from attention: row maps, symmetrised and corrected, weighed by a regression fitted on a few proteins.
+"""Contacts from attention: maps, symmetrised and corrected, weighed by a regression fitted on a few proteins.
 
-Every head of row attention gives a map (R, R), the mean over the alignment's rows. Maps are symmetrised and lose
+Every head of row attention gives a map (R, R), the mean over the alignment's rows; every head of a language model
+of proteins that of a sequence, without special tokens. Maps are symmetrised and lose
 what a residue shares with all others (average product correction); a logistic regression with an L1 penalty says
 how much each head tells of contacts (Rao et al. 2021, Transformer protein language models are unsupervised
 structure learners; Rao et al. 2021, MSA Transformer). The correction's means leave the diagonal out (Dunn et al.
 2008), unlike those of Rao et al.'s code: what a residue gives itself tells of no contact.
 
-Shape suffixes: R residues (the match columns that the model saw), F features (heads of all sites), N pairs.
+Shape suffixes: R residues (of alignments the match columns that the model saw), F features (heads of all sites),
+N pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,6 +54,19 @@ class HeadMap(NamedTuple):
     """Symmetric, corrected; the diagonal is 0."""
 
 
+class Protein(NamedTuple):
+    """What the places of a sample's maps are."""
+
+    letters: str
+    """R residues."""
+    columns: NDArray[np.int64]
+    """(R,): their match columns, or places in the sequence, from 0."""
+    num_columns: int
+    """Columns of the whole alignment, or residues of the sequence."""
+    tokens: NDArray[np.int64] | slice
+    """Where they stand in the maps."""
+
+
 class FitReport(NamedTuple):
     """What a regression reaches; means over proteins, NaN without any."""
 
@@ -63,40 +78,61 @@ class FitReport(NamedTuple):
 
 
 def head_maps(attention: AttentionFile, sample: str) -> Iterator[HeadMap]:
-    """The corrected map of every head of row attention over the clustered MSA, one in memory at a time.
-
-    Raises: BioattnError when the file has none, or not the mean over rows.
-    """
-    for info in row_sites(attention):
+    """The corrected map (R, R) of every head of `contact_sites`, one in memory at a time. Raises: as that."""
+    for info in contact_sites(attention):
+        tokens = read_protein(attention, sample).tokens
         for head in info.heads:
             weights = attention.weights(info.name, sample=sample, head=head)
             map_RR = (
                 weights.mean(axis=0, dtype=np.float64) if "row" in info.dims else weights.astype(np.float64)
             )
+            map_RR = map_RR[tokens][:, tokens]
             yield HeadMap(info.name, head, average_product_correction(map_RR + map_RR.T))
 
 
-def row_sites(attention: AttentionFile) -> list[SiteInfo]:
-    """The sites of row attention over the clustered MSA.
+def read_protein(attention: AttentionFile, name: str) -> Protein:
+    """The residues of a sample. Raises: BioattnError when the file does not hold it."""
+    if attention.over_alignments:
+        columns = attention.columns(name)
+        num_columns = int(attention.samples["alignment_columns"][name])
+        return Protein(str(attention.samples["query"][name]), columns, num_columns, slice(None))
+    query = str(attention.samples["query"].get(name, ""))
+    letters = query.replace("-", "")
+    tokens = np.array([place for place, letter in enumerate(query) if letter != "-"], dtype=np.int64)
+    return Protein(letters, np.arange(len(letters)), len(letters), tokens)
 
-    Raises: BioattnError when there is none, or maps that are not the mean over rows.
+
+def contact_sites(attention: AttentionFile) -> list[SiteInfo]:
+    """The sites of row attention over the clustered MSA, or of a language model's encoder, else decoder.
+
+    Raises: BioattnError when there is none, the file's tokens are not the residues of whole proteins, or maps are
+    reduced over heads, keys or otherwise than by the mean over rows.
     """
-    if not attention.over_alignments:
-        raise BioattnError(f"{attention.path}: holds attention over promoters; contacts come from alignments")
-    stack = [
-        info
-        for info in attention.sites.values()
-        if info.name.split(".")[-1] == ROW_SITES and not info.name.startswith("extra_msa.")
-    ]
-    if not stack:
+    if not attention.over_alignments and "query" not in attention.samples:
         raise BioattnError(
-            f"{attention.path}: holds no row attention; write it with --sites 'evoformer.*.{ROW_SITES}'"
+            f"{attention.path}: holds {attention.inputs} without a residue for each token; contacts come "
+            "from alignments, and from language models of proteins that read each whole (no windows, no DNA)"
         )
+    sites = attention.sites.values()
+    if attention.over_alignments:
+        what, wanted = "row attention", f"evoformer.*.{ROW_SITES}"
+        needed = "mean-rows (or none), see [attention] of `run evoformer --config`"
+        stack = [
+            info
+            for info in sites
+            if info.name.split(".")[-1] == ROW_SITES and not info.name.startswith("extra_msa.")
+        ]
+    else:
+        what, wanted, needed = "self-attention", "language.encoder.*", "all heads and keys, without --reduce"
+        stack = [info for info in sites if info.name.startswith("language.encoder.")] or [
+            info for info in sites if info.name.startswith("language.decoder.")
+        ]
+    if not stack:
+        raise BioattnError(f"{attention.path}: holds no {what}; write it with --sites '{wanted}'")
     for info in stack:
         if info.reduce not in (Reduction.MEAN_ROWS, Reduction.NONE):
             raise BioattnError(
-                f"{attention.path}: site {info.name} was reduced with {info.reduce}; contacts need "
-                "mean-rows (or none), see [attention] of `run evoformer --config`"
+                f"{attention.path}: site {info.name} was reduced with {info.reduce}; contacts need {needed}"
             )
     return stack
 
@@ -104,12 +140,12 @@ def row_sites(attention: AttentionFile) -> list[SiteInfo]:
 def predict_contacts(
     attention: AttentionFile, sample: str, regression: ContactRegression
 ) -> NDArray[np.float64]:
-    """Contact probabilities (R, R) of one alignment, symmetric; the diagonal means nothing.
+    """Contact probabilities (R, R) of one protein, symmetric; the diagonal means nothing.
 
     Raises: BioattnError when the sample is not in the file, or the regression belongs to another model or heads.
     """
     _require_same_heads(attention, regression)
-    length = int(attention.samples["length"].get(sample, 0))
+    length = len(read_protein(attention, sample).letters)
     logits_RR = np.full((length, length), regression.intercept)
     for site, head, map_RR in head_maps(attention, sample):
         weight = regression.weights[site][attention.sites[site].heads.index(head)]
@@ -121,12 +157,12 @@ def predict_contacts(
 def mean_map(attention: AttentionFile, sample: str) -> NDArray[np.float64]:
     """Mean of the corrected maps of all heads (R, R): what attention says of contacts when nobody tells it of any.
 
-    Raises: BioattnError when the sample or row attention is not in the file.
+    Raises: BioattnError when the sample or `contact_sites` are not in the file.
     """
-    length = int(attention.samples["length"].get(sample, 0))
-    total_RR, number = np.zeros((length, length)), 0
+    total_RR: NDArray[np.float64] = np.zeros(())
+    number = 0
     for _, _, map_RR in head_maps(attention, sample):
-        total_RR += map_RR
+        total_RR = total_RR + map_RR
         number += 1
     return total_RR / number
 
@@ -148,7 +184,7 @@ def fit_contacts(
     """
     dataset = open_contact_dataset(dataset_path)
     with open_attention(attention_path) as attention:
-        names = [(info.name, info.heads) for info in row_sites(attention)]
+        names = [(info.name, info.heads) for info in contact_sites(attention)]
         fitted, held_out = _proteins_of(attention, dataset)
         parts = [_examples(attention, protein) for protein in watched(progress, "reading attention", fitted)]
         features_NF = np.concatenate([features for features, _ in parts])
@@ -203,14 +239,14 @@ def _proteins_of(
 
 def _require_same_alignment(attention: AttentionFile, protein: ContactProtein, dataset: Path) -> None:
     """The columns that the model saw must be columns of the dataset's alignment, with the same target residues."""
-    sample = attention.samples.loc[protein.id]
-    letters = "".join(letter if letter in RESIDUES else "X" for letter in str(sample["query"]))
-    seen = attention.columns(protein.id)
-    same_width = sample["alignment_columns"] == protein.num_columns > seen.max()
+    written, seen, num_columns, _ = read_protein(attention, protein.id)
+    letters = "".join(letter if letter in RESIDUES else "X" for letter in written)
+    same_width = num_columns == protein.num_columns > seen.max()
     if not same_width or letters != letters_of(protein.aatype[seen]):
         raise BioattnError(
-            f"{attention.path}: {protein.id!r} has {sample['alignment_columns']:,} columns there, "
-            f"{protein.num_columns:,} in {dataset}, or another target row; both must come from the same alignment"
+            f"{attention.path}: {protein.id!r} has {num_columns:,} columns there, "
+            f"{protein.num_columns:,} in {dataset}, or another target row; both must come from the same "
+            "alignment or sequence"
         )
 
 
@@ -218,7 +254,7 @@ def _examples(
     attention: AttentionFile, protein: ContactProtein
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Features (N, F) and labels (N,) of the pairs that are judged."""
-    seen = attention.columns(protein.id)
+    seen = read_protein(attention, protein.id).columns
     apart = np.triu(known_pairs(protein.cb))[np.ix_(seen, seen)]
     pairs = np.nonzero(apart)
     features = [map_RR[pairs].astype(np.float32) for _, _, map_RR in head_maps(attention, protein.id)]
@@ -231,7 +267,9 @@ def _scores(
     return mean_scores(
         [
             contact_scores(
-                predict_contacts(attention, protein.id, regression), protein.cb, attention.columns(protein.id)
+                predict_contacts(attention, protein.id, regression),
+                protein.cb,
+                read_protein(attention, protein.id).columns,
             )
             for protein in proteins
         ]
@@ -245,10 +283,10 @@ def _require_same_heads(attention: AttentionFile, regression: ContactRegression)
             f"{attention.path}: its attention is of another model than the regression was fitted on; fit one on "
             "attention of this model with --fit"
         )
-    heads = {info.name: len(info.heads) for info in row_sites(attention)}
+    heads = {info.name: len(info.heads) for info in contact_sites(attention)}
     if heads != {site: len(weights) for site, weights in regression.weights.items()}:
         raise BioattnError(
-            f"{attention.path}: holds other sites or heads of row attention than the regression was fitted on "
+            f"{attention.path}: holds other sites or heads of attention than the regression was fitted on "
             f"({len(heads)} sites, the regression {len(regression.weights)}); write the same --sites and --heads"
         )
 
@@ -271,14 +309,15 @@ def export_contacts(
     sample: str | None = None,
     progress: Progress = SILENT,
 ) -> int:
-    """Write the pairs of residues at least 6 apart, likeliest first; returns how many alignments are in the file.
+    """Write the pairs of residues at least 6 apart, likeliest first; returns how many proteins are in the file.
 
-    output: CASP RR (one alignment) by its name `.rr`, else a table: sample, column_i, column_j (match columns of
-    the alignment from 1), letter_i, letter_j and probability, or score without a regression: the mean corrected
-    map of all heads, which ranks pairs but is no probability. sample: one alignment; None = all.
+    output: CASP RR (one protein) by its name `.rr`, else a table: sample, column_i, column_j (match columns of the
+    alignment, or residues of the sequence, from 1), letter_i, letter_j and probability, or score without a
+    regression: the mean corrected map of all heads, which ranks pairs but is no probability. sample: one protein;
+    None = all.
 
     Raises: SettingsError for another name or for RR without a regression; BioattnError when RR is asked of several
-    alignments, the sample is not there, or the regression belongs to another model.
+    proteins, the sample is not there, or the regression belongs to another model; as `contact_sites`.
     """
     require_contact_name(output)
     as_rr = output.name.endswith(RR_SUFFIX)
@@ -287,20 +326,21 @@ def export_contacts(
             f"--output {output}: RR holds probabilities, which need --regression; without one write .tsv"
         )
     with open_attention(attention_path) as attention:
+        contact_sites(attention)
         names = _samples(attention, sample)
         if as_rr and len(names) > 1:
             raise BioattnError(
-                f"--output {output}: RR holds one alignment and {attention_path} has {len(names):,}; choose one "
-                f"with --sample ({first_names(names)}) or write .tsv"
+                f"--output {output}: RR holds one {_noun(attention)} and {attention_path} has {len(names):,}; "
+                f"choose one with --sample ({first_names(names)}) or write .tsv"
             )
-        progress.begin("alignments", len(names))
+        progress.begin("proteins", len(names))
         try:
             if as_rr:
                 assert regression is not None
-                columns = attention.columns(names[0])
+                residues, columns, num_columns, _ = read_protein(attention, names[0])
                 # The model sees every column in which the target has a residue.
-                letters = np.full(int(attention.samples["alignment_columns"][names[0]]), "-")
-                letters[columns] = list(str(attention.samples["query"][names[0]]))
+                letters = np.full(num_columns, "-")
+                letters[columns] = list(residues)
                 write_rr(
                     output,
                     "".join(letters),
@@ -308,7 +348,7 @@ def export_contacts(
                     target=names[0],
                     method=[
                         f"bioattn {__version__}",
-                        "logistic regression on row attention, symmetrised, average product correction",
+                        "logistic regression on attention, symmetrised, average product correction",
                     ],
                     columns=columns,
                 )
@@ -329,12 +369,16 @@ def _samples(attention: AttentionFile, sample: str | None) -> list[str]:
     known = [str(name) for name in attention.samples.index]
     if sample is None:
         return known
-    require_names("--sample", [sample], known, attention.path, "alignment")
+    require_names("--sample", [sample], known, attention.path, _noun(attention))
     return [sample]
 
 
+def _noun(attention: AttentionFile) -> str:
+    return attention.inputs.removesuffix("s")
+
+
 def _lines(attention: AttentionFile, name: str, regression: ContactRegression | None) -> Iterator[str]:
-    columns = attention.columns(name)
+    letters, columns, _, _ = read_protein(attention, name)
     if regression is None:
         map_RR = mean_map(attention, name)
         first, second = np.triu_indices(len(columns), k=1)
@@ -345,7 +389,6 @@ def _lines(attention: AttentionFile, name: str, regression: ContactRegression | 
     else:
         map_RR = predict_contacts(attention, name, regression)
         first, second = ranked_pairs(map_RR, columns)
-    query = str(attention.samples["query"][name])
     for i, j in zip(first.tolist(), second.tolist(), strict=True):
-        places = f"{columns[i] + 1}\t{columns[j] + 1}\t{query[i]}\t{query[j]}"
+        places = f"{columns[i] + 1}\t{columns[j] + 1}\t{letters[i]}\t{letters[j]}"
         yield f"{name}\t{places}\t{map_RR[i, j]:.6g}\n"

@@ -256,7 +256,9 @@ def anndata(
 @command("export contacts")
 def contacts(
     reporter: Reporter,
-    attention: Path = argument("ATTENTION", "Attention HDF5 of `run evoformer --attention`."),
+    attention: Path = argument(
+        "ATTENTION", "Attention HDF5 of alignments, or of a language model's proteins (`export attention`)."
+    ),
     output: Path = options.OUTPUT,
     regression: Path | None = option("Regression made with --fit.", metavar="JSON"),
     fit: Path | None = option(
@@ -264,16 +266,16 @@ def contacts(
         metavar="DATASET",
         recorded="dataset",
     ),
-    sample: str | None = option("Only the alignment of this id [default: all; .rr holds one]."),
+    sample: str | None = option("Only the protein of this id [default: all; .rr holds one]."),
     inverse_strength: float | None = option(
         "With --fit: smaller uses fewer heads (C of the L1 penalty) [default: 0.15].", min=1e-6
     ),
 ) -> Record:
-    """Compute contacts from the row attention of a model.
+    """Compute contacts from a model's attention among the residues of alignments or proteins.
 
-    The map of each head is averaged over rows, symmetrised and APC-corrected; a logistic regression weighs the
-    heads. First fit the regression on a handful of proteins with known structure, then use it on attention of the
-    same model:
+    The map of each head is averaged over an alignment's rows, symmetrised and APC-corrected; a logistic
+    regression weighs the heads. First fit the regression on a handful of proteins with known structure, then use
+    it on attention of the same model:
 
     bioattn export contacts train.attention.h5 --fit X.dataset.h5 -o heads.json
 

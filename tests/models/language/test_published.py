@@ -193,9 +193,11 @@ def test_commands_take_the_folder(case: Case, tmp_path: Path):
     rows = [line.split("\t") for line in table.read_text().splitlines()[1:]]
     embeddings = dict(zip(*read_embeddings(vectors), strict=True))
     with open_attention(maps) as attention, torch.no_grad():
-        for row, tokens in zip(rows, source.tokens, strict=True):
+        for row, tokens, sequence in zip(rows, source.tokens, sequences_of(case), strict=True):
             ids = torch.from_numpy(vocabulary.order[tokens])[None]
             words = slice(int(vocabulary.begins), len(tokens) - 1)
+            if vocabulary.alphabet == "protein":
+                assert attention.samples["query"][row[0]][words] == sequence
             assert int(row[1]) == words.stop - words.start
             more = {"decoder_input_ids": F.pad(ids, (1, -1))} if shape == "encoder-decoder" else {}
             expected = case.theirs(input_ids=ids, **more, output_attentions=True)
@@ -217,6 +219,8 @@ def test_commands_take_the_folder(case: Case, tmp_path: Path):
             else:
                 likely = expected_likelihoods(case, ids, expected.logits[0].log_softmax(-1))
                 assert float(row[2]) == pytest.approx(likely, rel=1e-4)
+    # Words of several bases have no contacts.
+    assert bioattn("export", "contacts", maps, "-o", tmp_path / "c.tsv") == (vocabulary.alphabet == "dna")
 
 
 def expected_likelihoods(case: Case, ids: torch.Tensor, likely_LV: torch.Tensor) -> float:

@@ -12,10 +12,16 @@ from bioattn.attention.site import MapTiles
 from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites, map_tiles
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.models.language.config import Shape
-from bioattn.models.language.inference.source import FIRST_WORD, TokenSource, read_tokens, tokens_at_once
+from bioattn.models.language.inference.source import (
+    FIRST_WORD,
+    RESIDUES,
+    TokenSource,
+    read_tokens,
+    tokens_at_once,
+)
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.sequences.vocabulary import CLS
-from bioattn.store.schema import AttentionOptions, Block, Column, FileLayout, site_layout
+from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, site_layout
 from bioattn.store.writer import ResultWriter
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
@@ -52,6 +58,7 @@ def write_attention(
 
     Raises: as `read_tokens` and `run_work`; BioattnError for sites or heads that the model lacks.
     """
+    names = choose_sites(loaded.sites, options.sites)
     most = tokens_at_once(loaded.config, window)
     source = read_tokens(sequences, loaded.vocabulary, most)
     if source.longest > most:
@@ -61,7 +68,9 @@ def write_attention(
             "of so many, half of which the next one also reads, is a sample of its own (--window)"
         )
         source = source.in_windows(most, loaded.vocabulary)
-    names = choose_sites(loaded.sites, options.sites)
+    elif loaded.vocabulary.begins or any("encoder" in name for name in names):
+        # T5's decoder reads other tokens at these places.
+        source = source.with_residues(loaded.vocabulary)
     lengths = source.lengths
     # Before they are reduced the maps of a layer are whole, unless they are streamed.
     largest = sum(4 * loaded.sites[name].num_heads for name in names) * source.longest**2
@@ -129,6 +138,11 @@ def write_attention(
             Column(TOKENS, "int32", "tokens: <cls>, the words, <eos>"),
             Column(SOURCE_TOKENS, "int32", "tokens that an encoder read for the decoder"),
             Column(FIRST_WORD, "int64", "word of the sequence that is the first one read, from 0"),
+            *(
+                []
+                if source.residues is None
+                else [Column(RESIDUES, TEXT, "residues of the tokens, - for special ones", lengths=TOKENS)]
+            ),
         ),
         groups=layouts,
     )

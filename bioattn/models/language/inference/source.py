@@ -28,6 +28,8 @@ LOGGER = logging.getLogger("bioattn")
 
 FIRST_WORD = "first_word"
 """Column of the sample table: where a window begins in its sequence."""
+RESIDUES = "query"
+"""Column of the sample table: one letter a token, `-` for special ones."""
 _PIECE = 1 << 20
 """Words that are tokenized at a time."""
 
@@ -76,6 +78,8 @@ class TokenSource:
     tokens: Sequence[NDArray[np.integer]]
     first_words: Sequence[int]
     """Where each begins in its sequence."""
+    residues: Sequence[str] | None = None
+    """What `with_residues` adds."""
 
     @property
     def num_samples(self) -> int:
@@ -87,7 +91,10 @@ class TokenSource:
         """Names and lengths."""
         lengths = np.array([len(each) for each in self.tokens], dtype=np.int32)
         first = np.array(self.first_words, dtype=np.int64)
-        return Samples({"id": list(self.ids), TOKENS: lengths, SOURCE_TOKENS: lengths, FIRST_WORD: first})
+        known = {} if self.residues is None else {RESIDUES: list(self.residues)}
+        return Samples(
+            {"id": list(self.ids), TOKENS: lengths, SOURCE_TOKENS: lengths, FIRST_WORD: first, **known}
+        )
 
     @property
     def lengths(self) -> list[dict[str, int]]:
@@ -108,7 +115,22 @@ class TokenSource:
 
     def part(self, rows: slice) -> "TokenSource":
         """Some of them."""
-        return replace(self, ids=self.ids[rows], tokens=self.tokens[rows], first_words=self.first_words[rows])
+        return replace(
+            self,
+            ids=self.ids[rows],
+            tokens=self.tokens[rows],
+            first_words=self.first_words[rows],
+            residues=None if self.residues is None else self.residues[rows],
+        )
+
+    def with_residues(self, vocabulary: Vocabulary) -> "TokenSource":
+        """The same with the residues of the tokens, unless these are no proteins or a token is no single one."""
+        if vocabulary.alphabet is not Alphabet.PROTEIN:
+            return self
+        letters = [vocabulary.text(np.array([token])) or "-" for token in range(len(vocabulary.tokens))]
+        found = ["".join(letters[token] for token in tokens.tolist()) for tokens in self.tokens]
+        single = all(len(each) == len(tokens) for each, tokens in zip(found, self.tokens, strict=True))
+        return replace(self, residues=found) if single else self
 
     def in_windows(self, most: int, vocabulary: Vocabulary) -> "TokenSource":
         """The same in windows of at most `most` tokens, named after their words: `chr1:0-254`, half-open."""
