@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from Bio.Data import CodonTable
+from Bio.Data.CodonTable import TranslationError
 from Bio.Seq import translate
 from numpy.typing import NDArray
 
@@ -162,7 +163,10 @@ def _problem(both: tuple[str, str], settings: PairSettings) -> str:
         if alphabet is PairAlphabet.CODON:
             if len(text) % 3:
                 return f"{len(text):,} bases are not whole codons"
-            residues = translate(text, table=settings.genetic_code)
+            try:
+                residues = translate(text, table=settings.genetic_code)
+            except TranslationError as error:
+                return f"{error}; codons of DNA are needed"
             if "*" in residues[:-1]:
                 return f"stop codon {residues.index('*') + 1:,} of {len(residues):,} codons"
             encoded.append(residues.removesuffix("*"))

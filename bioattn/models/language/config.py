@@ -136,7 +136,9 @@ class LanguageModelConfig:
     def __post_init__(self) -> None:
         sizes = ("kmer", "layers", "channels", "num_heads", "hidden_channels", "sentinels", "ngram")
         require(self, sizes, lambda value: value >= 1, "be at least 1")
-        require(self, ("context",), lambda value: value >= 8, "be at least 8")
+        require(
+            self, ("context",), lambda value: 8 <= value <= 1_000_000, "be at least 8, and at most 1,000,000"
+        )
         require(self, ("dropout",), lambda value: 0 <= value < 1, "lie in [0, 1)")
         require(self, ("period",), lambda value: value >= 0, "not be negative")
         if self.ngram > 1 and self.shape is not Shape.DECODER:

@@ -54,7 +54,7 @@ class LanguagePreparation(Settings):
         "TSV/CSV with the columns gene (or the first) and split (train, validation, test), instead of --split."
     )
     genetic_code: int = option("NCBI genetic code, to find related genes (codon).", default=1)
-    seed: int = option("Seed of the split.", default=0)
+    seed: int = option("Seed of the split.", default=0, min=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +101,13 @@ class LanguageGeneration(Settings):
         "FASTA of sequences that are read before each (few-shot).", "--prompt-file", metavar="FASTA"
     )
     length: int | None = option("Most tokens of a sequence [default: what the model reads at once].", min=1)
-    temperature: float = option("0 for the likeliest token each time; 1 as trained.", default=1.0, min=0)
+    temperature: float = option(
+        "0 for the likeliest token each time; 1 as trained.", default=1.0, min=0, max=1000
+    )
     top_p: float = option(
         "Draw from the likeliest tokens that hold this much probability.", default=1.0, min=0
     )
-    seed: int = option("Seed of the draws.", default=0)
+    seed: int = option("Seed of the draws.", default=0, min=0)
     device: Device = device_option()
     threads: int | None = threads_option()
 

@@ -81,7 +81,7 @@ class TranslationPreparation(Settings):
         "pairs that are not in it are left out."
     )
     genetic_code: int = option("NCBI genetic code of coding sequences.", default=1)
-    seed: int = option("Seed of the split.", default=0)
+    seed: int = option("Seed of the split.", default=0, min=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +121,12 @@ class TranslationRun(Settings):
     output: Path = output_option("Table or FASTA to write.", Writes.STREAM)
     targets: Path | None = option("Given outputs to score: FASTA with the names of SOURCES.")
     beam: int = option(
-        "Outputs that are followed at once; 1: the likeliest token each time.", default=1, min=1
+        "Outputs that are followed at once; 1: the likeliest token each time.", default=1, min=1, max=1000
     )
     number: int = option("Outputs to write of a beam.", "--number", "-n", default=1, min=1)
     length_penalty: float = option("0: order outputs by likelihood alone.", default=0.6, min=0)
     samples: int = option("Draw so many outputs instead.", default=0, min=0)
-    temperature: float = option("Of draws: 1 as trained.", default=1.0, min=0)
+    temperature: float = option("Of draws: 1 as trained.", default=1.0, min=0, max=1000)
     top_p: float = option(
         "Draw from the likeliest tokens that hold this much probability.", default=1.0, min=0
     )
@@ -138,7 +138,7 @@ class TranslationRun(Settings):
     length: int | None = option(
         "Most tokens of an output [default: 4 for each of the source, and 10].", min=1
     )
-    seed: int = option("Seed of the draws.", default=0)
+    seed: int = option("Seed of the draws.", default=0, min=0)
     device: Device = device_option()
     threads: int | None = threads_option()
 

@@ -168,6 +168,11 @@ def test_only_decoders_write_new_sequences(model: Path, folder: Path, capsys: py
     made = [record.sequence for record in read_fasta(output)]
     assert len(made) == 5
     assert all(each == (UNIT * 6)[: len(each)] and len(each) > 12 for each in made)
+    assert bioattn(*words[:-1], 1e-30, "--length", 24) == 0
+    assert [record.sequence for record in read_fasta(output)] == made
+    for wrong in (("--temperature", "inf"), ("--seed", -1)):
+        assert bioattn(*words, *wrong) == 2
+        assert f"invalid value for '{wrong[0]}'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,31 @@ def test_wrong_tables_are_named(tmp_path: Path, rows: str, said: str, capsys: py
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize("letter", ["", "N"])
+def test_what_cannot_be_judged_ends_in_no_comparison(tmp_path: Path, letter: str, capsys):
+    """One test sequence has no rank correlation; of sequences of N alone nothing is learned."""
+    (tmp_path / "x.fa").write_text(
+        "".join(f">s{n}\n{letter * 9 or 'ACGTACGT' + 'ACGT'[n]}\n" for n in range(4))
+    )
+    sides = ("train", "train", "validation", "test")
+    (tmp_path / "sides.tsv").write_text(
+        "gene\tsplit\n" + "".join(f"s{n}\t{s}\n" for n, s in enumerate(sides))
+    )
+    (tmp_path / "t.tsv").write_text("id\ty\n" + "".join(f"s{n}\t{n}\n" for n in range(4)))
+    dataset, model = tmp_path / "x.dataset.h5", tmp_path / "m"
+    split = ("--split-table", tmp_path / "sides.tsv")
+    assert bioattn("prepare", "language", tmp_path / "x.fa", "-o", dataset, *split) == 0
+    words = ("train", "language", dataset, "-o", model, "--layers", 1, "--channels", 12, "--steps", 2)
+    if letter:
+        assert bioattn(*words) == 1
+        assert "no training sequence has a letter that is certain" in capsys.readouterr().err
+        assert not model.exists()
+        return
+    assert bioattn(*words, "--targets", tmp_path / "t.tsv") == 0
+    assert json.loads((model / "training.json").read_text())["comparison"] is None
+    assert "Warning" not in capsys.readouterr().err
+
+
 def test_options_that_need_a_table(folder: Path, capsys: pytest.CaptureFixture[str]):
     words = ("train", "language", folder / "x.dataset.h5", "-o", folder / "none", "--lora", 2)
     assert bioattn(*words) == 2

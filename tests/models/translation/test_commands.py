@@ -253,6 +253,7 @@ def write_pairs(folder, source, target):
         (">a\nMK\n", ">a\nATGAAAAAA\n", "a (3 codons before the stop, but 2 residues)"),
         (">a\nMK\n", ">a\n", "a (0 codons before the stop, but 2 residues)"),
         (">a\nM1\n", ">a\nATGAAA\n", "the protein has 1"),
+        (">a\nMK\n", ">a\nPVCAAA\n", "a (Codon 'PVC' is invalid; codons of DNA are needed)"),
     ],
 )
 def test_bad_pairs_are_named(tmp_path, source, target, said, capsys):

@@ -76,7 +76,7 @@ def _continued(
 
 def _drawn(logits_BV: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:
     """One token of each row; drawn on the CPU, so that every device draws the same."""
-    if temperature == 0:
+    if temperature < 1e-6:  # as 0; logits divided by less would overflow
         return logits_BV.argmax(-1)
     probability_BV = (logits_BV / temperature).softmax(-1).cpu()
     if top_p == 1:

@@ -52,7 +52,10 @@ def read_variants(path: Path, sequences: Mapping[str, str]) -> list[Variant]:
         name = cells[table.header.index(SEQUENCE)] if named else only
         if name not in sequences:
             raise not_there(f"{path}:{line}: sequence", name, "the FASTA", "sequence", sequences)
-        letters = dict(_substitutions(f"{path}:{line}", cells[mutant], name, sequences[name]))
+        substitutions = list(_substitutions(f"{path}:{line}", cells[mutant], name, sequences[name]))
+        letters = dict(substitutions)
+        if len(letters) < len(substitutions):
+            raise FormatError(f"{path}:{line}: the mutant {cells[mutant]!r} names a position twice")
         variants.append(Variant(name, cells[mutant], letters))
     return variants
 

@@ -125,6 +125,8 @@ class FineTuningResults:
         figures = {next(iter(row.figures)) for row in own}
         ours = [next(iter(row.figures.values())) for row in own if row.name == MODEL_ROW]
         theirs = [next(iter(row.figures.values())) for row in own if chosen.get(row.target) == row.name]
+        if not np.isfinite([*ours, *theirs]).all():  # of too few sequences no rank correlation is known
+            return None
         return Comparison(
             f"{side} sequences",
             figures.pop() if len(figures) == 1 else "mean figure",
@@ -312,7 +314,13 @@ class FineTuningTask(LanguageTask):
             )
             for place, wanted in enumerate(self.wanted)
         ]
-        low, high = np.nanpercentile(np.nanmean(gains, axis=0), [2.5, 97.5])
+        gains_WR = np.array(gains)
+        gains_WR = gains_WR[
+            :, ~np.isnan(gains_WR).all(axis=0)
+        ]  # few sequences: some resamples have no figure
+        if not gains_WR.size:
+            return FineTuningResults(rows)
+        low, high = np.percentile(np.nanmean(gains_WR, axis=0), [2.5, 97.5])
         return FineTuningResults(rows, (float(low), float(high)))
 
     def _simple(

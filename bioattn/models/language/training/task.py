@@ -113,6 +113,12 @@ class LanguageTask(Task):
             raise BioattnError(
                 f"{self.settings.dataset}: has no sequence for training; prepare another split"
             )
+        unknown = len(self.dataset.vocabulary.letters)
+        if all((self.dataset.segment(number) >= unknown).all() for number in self.windows[TRAIN].segments):
+            raise BioattnError(
+                f"{self.settings.dataset}: no training sequence has a letter that is certain (N and X are not); "
+                "prepare other sequences"
+            )
         self.num_words = len(self.dataset.vocabulary.tokens) - len(SPECIAL)
         self.validation = self._exercises(VALIDATION, training.validation_windows)
         torch.manual_seed(training.seed)
@@ -174,7 +180,7 @@ class LanguageTask(Task):
         """This process's windows of a step."""
         training = self.training
         whole = self._drawn(step.number)
-        targets = int((whole.targets_BL != IGNORED).sum())
+        targets = max(1, int((whole.targets_BL != IGNORED).sum()))
         own = shard.slice(training.batch_size)
         torch.manual_seed(training.seed * 1_000_003 + step.number)
         if own.start < own.stop:
@@ -280,7 +286,7 @@ class LanguageTask(Task):
             return []
         windows = self.windows[side].spread(number)
         generator = np.random.default_rng([self.training.seed, side])
-        return [
+        made = [
             exercise(
                 windows[first : first + VALIDATION_BATCH],
                 self.config,
@@ -290,6 +296,8 @@ class LanguageTask(Task):
             )
             for first in range(0, len(windows), VALIDATION_BATCH)
         ]
+        # Of sequences without a certain letter nothing can be asked.
+        return made if any((each.targets_BL != IGNORED).any() for each in made) else []
 
     def write(self, folder: Path) -> Sequence[str]:
         """Write weights and config."""

@@ -145,7 +145,7 @@ def _allowed(
 
 def _drawn(kept_BV: Tensor, search: Search, generator: torch.Generator) -> list[int]:
     """One token of each row; drawn on the CPU, so that every device draws the same."""
-    if search.temperature == 0:
+    if search.temperature < 1e-6:  # as 0; logits divided by less would overflow
         return [int(each) for each in kept_BV.argmax(-1)]
     ordered_BV, place_BV = (
         (kept_BV / search.temperature).softmax(-1).sort(dim=-1, descending=True, stable=True)
