@@ -237,9 +237,9 @@ class _SiteState:
         if self._reduce is Reduction.TOP_K:
             limit = self._layout.attributes["top_k"]
             assert isinstance(limit, int)
-            largest, index = torch.topk(
-                tensors[schema.WEIGHTS], min(limit, tensors[schema.WEIGHTS].shape[-1]), dim=-1
-            )
+            # Stable: of keys with the weight 0 those behind the end of a shorter sample come last.
+            ordered, places = tensors[schema.WEIGHTS].sort(dim=-1, descending=True, stable=True)
+            largest, index = ordered[..., :limit], places[..., :limit]
             tensors = {name: x.gather(-1, index) for name, x in tensors.items()}
             tensors |= {schema.WEIGHTS: largest, schema.KEY_INDEX: index}
             dims[-1] = schema.RANK

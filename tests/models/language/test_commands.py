@@ -124,6 +124,11 @@ def test_every_map_is_exported(model: Path, folder: Path):
                 assert np.allclose(weights_HQK.sum(-1), 1, atol=1e-5)
                 if ".decoder." in name:
                     assert (np.triu(weights_HQK, 1) == 0).all()
+    # Short next to long: no key behind the end of the shorter sequence is kept.
+    (folder / "unequal.fa").write_text(">short\nACGTAC\n>long\nACGTACGTACGTACGTACGT\n")
+    words = ("-o", output, "--reduce", "top-k", "--top-k", 6)
+    assert bioattn("export", "attention", model, folder / "unequal.fa", *words) == 0
+    assert bioattn("validate", output) == 0
 
 
 def test_shards_are_merged_to_the_bytes_of_the_whole(model: Path, folder: Path):

@@ -123,7 +123,7 @@ def test_variants_of_long_sequences_are_scored_in_the_window_around_them(folder,
     )
     assert bioattn("run", "language", *words, folder / "v.tsv") == 1
     assert "lie further apart than the 23 tokens" in capsys.readouterr().err
-    (folder / "v.tsv").write_text(f"mutant\n{LONG[1]}2A:{LONG[1]}2C\n")
+    (folder / "v.tsv").write_text(f"sequence\tmutant\nlong\t{LONG[1]}2A:{LONG[1]}2C\n")
     assert bioattn("run", "language", *words, folder / "v.tsv") == 1
     assert "v.tsv:2: the mutant" in (said := capsys.readouterr().err)
     assert "names a position twice" in said
