@@ -37,18 +37,16 @@ _ACTIVATIONS = {Activation.GELU: "gelu", Activation.GELU_TANH: "gelu_new", Activ
 def export_language_model(source: Path, output: Path, *, published: bool, force: bool) -> int:
     """Write a published model as a folder of bioattn, or one of bioattn as a Hugging Face folder.
 
-    published: whether `source` is a published one. Adapters are merged into the weights they belong to, and a
-    readout of targets is left out. Returns how many numbers were written.
+    published: whether `source` is a published one. Returns how many numbers were written.
 
-    Raises: as `load_language_model`; BioattnError when no published architecture can hold the model, or the output
-    exists and `force` is not given, or holds other files.
+    Raises: as `load_language_model`; BioattnError when the model was fine-tuned, no published architecture can
+    hold it, or the output exists and `force` is not given, or holds other files.
     """
     model = load_language_model(source, torch.device("cpu")).model
     if output.exists() and not (force and (output / WEIGHTS).is_file()):
         raise BioattnError(
             f"{output}: exists already; choose another --output, or --force to replace a model"
         )
-    model.fine_tune(None)
     # Before the folder is made, so that a model that cannot be written leaves nothing.
     parts = None if published else _published(model, source)
     with atomic_folder(output, model_files() | set(VOCABULARIES)) as folder:
