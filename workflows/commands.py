@@ -49,6 +49,8 @@ class Input:
     """Whether an optional file belongs to a sample; otherwise it is one for all, in a channel of its own."""
     of_shards: int = 1
     """For tests: `source` is run in so many shards."""
+    of_model: str = ""
+    """For tests: `source` is run with this `module.output` as its model."""
     folder: bool = False
     file: str = ""
     """The file in a folder that the command is given."""
@@ -690,7 +692,11 @@ COMMANDS = (
         replace(STRUCTURE, option="--truth", about="Structure of the protein; `[]` for none", optional=True),
         sample="simulated",
     ),
-    plot("alignment", "Draw decoder steps against source tokens", ATTENTION),
+    plot(
+        "alignment",
+        "Draw decoder steps against source tokens",
+        replace(ATTENTION, of_model="trainlanguage.model"),
+    ),
     plot("distogram", "Draw expected distances and how unsure they are", PREDICTION, sample="simulated"),
     plot("heads", "Draw the attention of every head", ATTENTION),
     plot("heatmap", "Draw attention of all treatments by position", ATTENTION),

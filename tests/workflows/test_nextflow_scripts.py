@@ -66,15 +66,19 @@ class Tasks:
         command = BY_MODULE[name.removeprefix("bioattn/")]
         given: dict[str, Any] = {"meta": {"id": command.sample}} | ({"shard": ""} if command.sharded else {})
         for each in command.inputs:
-            found = [path for source in each.source for path in self._source(source, each.of_shards)]
+            found = [path for source in each.source for path in self._source(source, each)]
             given[each.name] = found[0] if len(found) == 1 else found
         return given
 
-    def _source(self, source, shards):
+    def _source(self, source, taken):
         module, _, emit = source.partition(".")
         if module not in BY_MODULE:
             return [ROOT / "data" / source]
+        shards = taken.of_shards
         parts = [{"shard": f"{n}/{shards}"} for n in range(shards, 0, -1)] if shards > 1 else [{}]
+        if taken.of_model:
+            model, _, output = taken.of_model.partition(".")
+            parts = [{**part, "model": self.one(f"bioattn/{model}", output)} for part in parts]
         return [self.one(f"bioattn/{module}", emit, **part) for part in parts]
 
     def _run(self, module, block, given, work):
