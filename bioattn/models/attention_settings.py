@@ -77,7 +77,7 @@ class ExportAttention(Settings):
     value_weighted: bool = option(
         "Also write the weights times the norm of the value that they multiply.", default=False
     )
-    top_k: int = option("Keys kept of each query with --reduce top-k.", default=16, min=1)
+    top_k: int | None = option("Keys kept of each query with --reduce top-k [default: 16].", min=1)
     window: int | None = option(
         "Language models: most tokens read at once; longer sequences are read in windows that overlap by half "
         "[default: the model's context].",
@@ -97,16 +97,18 @@ class ExportAttention(Settings):
     force: bool = force_option(DROP_PARTS_HELP)
 
     def options(self) -> "AttentionOptions":
-        """What of the attention is written. Raises: SettingsError for heads that cannot be."""
+        """What of the attention is written. Raises: SettingsError for heads or --top-k that cannot be."""
         from bioattn.choices import parse_heads
         from bioattn.store.schema import AttentionOptions
 
+        if self.top_k is not None and self.reduce is not Reduction.TOP_K:
+            raise SettingsError("--top-k is for --reduce top-k; say that too, or leave it out")
         return AttentionOptions(
             sites=self.sites or ("*",),
             heads=parse_heads(self.heads),
             dtype=self.dtype,
             reduce=self.reduce,
-            top_k=self.top_k,
+            top_k=16 if self.top_k is None else self.top_k,
             value_weighted=self.value_weighted,
             phases=self.phases,
         )

@@ -37,6 +37,14 @@ class Encoder(StrEnum):
     """Convolutions, over whose map the decoder looks (Show, Attend and Tell, Xu et al. 2015)."""
 
 
+UNUSED = {
+    Architecture.RECURRENT: {"score", "input_feeding"},
+    Architecture.RECURRENT_ATTENTION: set[str](),
+    Architecture.TRANSFORMER: {"cell", "encoder", "score", "input_feeding", "kernel"},
+}
+"""Settings that an architecture has no use for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslationModelConfig:
     """Architecture of a translation model."""
@@ -86,8 +94,6 @@ class TranslationModelConfig:
             )
         if not self.kernel % 2:
             raise SettingsError(f"kernel is {self.kernel}; an odd number is needed")
-        if self.architecture is Architecture.RECURRENT and self.input_feeding:
-            raise SettingsError("input_feeding is for architectures that attend to the source")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

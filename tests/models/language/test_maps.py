@@ -81,3 +81,11 @@ def test_the_only_part_becomes_the_file(folder, monkeypatch):
             assert np.allclose(one.weights(site, sample="a"), whole.weights(site, sample="a"), atol=1e-6)
     with h5py.File(folder / "one.h5") as file:
         assert all(file[f"sites/{site}/s0000000/weights"].fletcher32 for site in file["sites"])
+
+
+def test_keys_to_keep_need_their_reduction(folder, capsys):
+    output = folder / "none.h5"
+    words = ("export", "attention", folder / "model", folder / "two.fa", "-o", output, "--top-k", 3)
+    assert bioattn(*words) == 2
+    assert "--top-k is for --reduce top-k" in capsys.readouterr().err
+    assert not output.exists()

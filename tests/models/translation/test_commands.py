@@ -269,6 +269,19 @@ def test_bad_pairs_are_named(tmp_path, source, target, said, capsys):
     assert not (tmp_path / "x.dataset.h5").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--architecture", "transformer", "--cell", "lstm"), "cell is not for architecture = transformer"),
+        (("--architecture", "recurrent", "--score", "dot"), "score is not for architecture = recurrent"),
+    ],
+)
+def test_a_setting_without_use_is_refused(folder, tmp_path, options, said, capsys):
+    assert bioattn("train", "translation", folder / "x.dataset.h5", "-o", tmp_path / "m", *options) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()
+
+
 def test_a_table_of_characters_becomes_a_dataset(tmp_path):
     rows = "".join(f"r{n}\t{'abc'[n % 3]}{n}\t{n}\n" for n in range(40))
     (tmp_path / "pairs.tsv").write_text(f"id\tsource\ttarget\n{rows}")

@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.translation.batches import IGNORED, Batch, batch_of
-from bioattn.models.translation.config import TranslationModelConfig, TranslationTrainingConfig
+from bioattn.models.translation.config import UNUSED, TranslationModelConfig, TranslationTrainingConfig
 from bioattn.models.translation.family import TranslationTraining
 from bioattn.models.translation.folder import write_translator
 from bioattn.models.translation.model import Translator
@@ -64,9 +64,10 @@ class TranslationTask(Task):
             "target_characters": target.characters,
             "longest_source": max(len(pair.source) for pair in self.pairs[TRAIN]),
         }
-        self.config = build(
-            TranslationModelConfig, {**settings.merged("model"), **chosen}, settings.source("model")
-        )
+        given = settings.merged("model")
+        self.config = build(TranslationModelConfig, {**given, **chosen}, settings.source("model"))
+        for each in sorted(UNUSED[self.config.architecture] & given.keys()):
+            raise SettingsError(f"{each} is not for architecture = {self.config.architecture}; leave it out")
         self.digest = {
             "dataset": sha256_of(settings.dataset),
             "model": asdict(self.config),
