@@ -29,7 +29,6 @@ from bioattn.io.files import read_json, remove_leftover, unwritable
 from bioattn.io.hdf5_input import open_hdf5
 from bioattn.io.output_lock import reserve_output
 from bioattn.io.output_names import partial_folder
-from bioattn.store.choices import Reduction
 from bioattn.store.parts import Parts
 from bioattn.store.recorded_folder import FOLDER_JOB, SHARD_FILE, read_shard_file, write_shard_file
 from bioattn.store.schema import AttentionOptions, Block, FileLayout, Samples
@@ -131,11 +130,7 @@ def attention_job(sites: Mapping[str, AttentionSite], options: AttentionOptions)
     return {
         "format": "bioattn-attention-parts",
         "generated_by": f"bioattn {__version__}",
-        "sites": choose_sites(sites, options.sites),
-        "heads": None if options.heads is None else list(options.heads),
-        "dtype": str(options.dtype),
-        "reduce": str(options.reduce),
-        "top_k": options.top_k if options.reduce is Reduction.TOP_K else None,
+        **options.job(choose_sites(sites, options.sites)),
         "may_fail": True,
     }
 

@@ -146,7 +146,7 @@ def run_work(
     shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> RunSummary:
     """Compute all samples, or those of a shard, and hand the blocks to `file` and `results`.
 
@@ -157,7 +157,6 @@ def run_work(
     Raises: BioattnError for a full disk or parts of another run; Interrupted on Ctrl-C and SIGTERM, with `resume`
     able to go on.
     """
-    progress = progress or SILENT
     record = None if file is None else work.shard_record(shard, file.job)
     if shard is not None:
         rows = shard.slice(work.source.num_samples, work.batch_size)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +25,21 @@ DEFAULT_SHARE = 0.1
 MIN_CHROMOSOMES = 5
 """With fewer chromosomes than this the split is by homology unless --split says otherwise."""
 
-UNITS = {"homology": "group of related promoters", "block": "block of a chromosome"}
-"""What a split keeps on one side, in messages."""
-
 TREATMENT_KEY = "treatment"
 """In a holdout, `treatment:NAME` names treatments; any other key is a column of the treatment table."""
+
+
+class SplitWords(NamedTuple):
+    """What messages call what is split."""
+
+    noun: str
+    inputs: str
+    """All of them, in the input."""
+    by_name: str
+    """The split that takes names."""
+
+
+GENES = SplitWords("gene", "promoters", "chromosome")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,17 +168,19 @@ def parse_side(text: str, where: str) -> int:
     return names[text.lower()]
 
 
-def split_by_table(genes: Sequence[str], sides: Mapping[str, int]) -> NDArray[np.uint8]:
+def split_by_table(
+    genes: Sequence[str], sides: Mapping[str, int], words: SplitWords = GENES
+) -> NDArray[np.uint8]:
     """Side of each gene as a table says; it may hold others. Raises: BioattnError naming genes that it lacks."""
     absent = [gene for gene in genes if gene not in sides]
     if absent:
         raise BioattnError(
-            f"--split-table: {len(absent):,} of {counted(len(genes), 'gene')} are not in the table: "
-            f"{quoted(absent)}; add them, or leave them out of the promoters"
+            f"--split-table: {len(absent):,} of {counted(len(genes), words.noun)} are not in the table: "
+            f"{quoted(absent)}; add them, or leave them out of the {words.inputs}"
         )
     split = np.array([sides[gene] for gene in genes], dtype=np.uint8)
     if not (split == TRAIN).any():
-        raise BioattnError("--split-table: no gene is left for training")
+        raise BioattnError(f"--split-table: no {words.noun} is left for training")
     return split
 
 
@@ -221,7 +234,11 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
 
 
 def split_by_group(
-    groups: NDArray[np.int64], holdouts: Sequence[Holdout], seed: int, name: str
+    groups: NDArray[np.int64],
+    holdouts: Sequence[Holdout],
+    seed: int,
+    name: str,
+    words: SplitWords = GENES,
 ) -> NDArray[np.uint8]:
     """Side of each gene, groups whole; a group of its own for every gene gives a random split.
 
@@ -232,10 +249,10 @@ def split_by_group(
     """
     shares = {TEST: DEFAULT_SHARE, VALIDATION: DEFAULT_SHARE}
     for holdout in holdouts:
-        shares[holdout.side] = _fraction(holdout, name)
+        shares[holdout.side] = _fraction(holdout, name, words)
     if sum(shares.values()) >= 1:
         raise SettingsError(
-            f"--holdout: {sum(shares.values()):g} of the genes held out leaves none for training"
+            f"--holdout: {sum(shares.values()):g} of the {words.noun}s held out leaves none for training"
         )
     sizes = np.bincount(groups)
     side_of = np.full(len(sizes), TRAIN, dtype=np.uint8)
@@ -248,11 +265,12 @@ def split_by_group(
                 side_of[group] = side
                 got += int(sizes[group])
         if wanted and not got:
+            units = {"homology": f"group of related {words.inputs}", "block": "block of a chromosome"}
             raise BioattnError(
-                f"--split {name}: no {UNITS.get(name, 'gene')} fits into {SPLIT_NAMES[side]} ({wanted:,} of "
-                f"{len(groups):,} genes; the smallest has {sizes.min():,}, the largest {sizes.max():,}); "
-                f"{'give a smaller --block-size' if name == 'block' else 'split by chromosome'}, or hold out a "
-                "larger fraction"
+                f"--split {name}: no {units.get(name, words.noun)} fits into {SPLIT_NAMES[side]} ({wanted:,} of "
+                f"{len(groups):,} {words.noun}s; the smallest has {sizes.min():,}, the largest {sizes.max():,}); "
+                f"{'give a smaller --block-size' if name == 'block' else f'split by {words.by_name}'}, or hold "
+                "out a larger fraction"
             )
     return side_of[groups]
 
@@ -342,14 +360,14 @@ def _chromosomes_near(
     return chosen
 
 
-def _fraction(holdout: Holdout, name: str) -> float:
+def _fraction(holdout: Holdout, name: str, words: SplitWords) -> float:
     try:
         share = float(holdout.text or "0")
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
         raise SettingsError(
-            f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.text}: with --split {name} a fraction of the genes "
-            "is needed, such as test=0.1; names need --split chromosome"
+            f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.text}: with --split {name} a fraction of the "
+            f"{words.noun}s is needed, such as test=0.1; names need --split {words.by_name}"
         )
     return share

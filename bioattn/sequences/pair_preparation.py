@@ -17,15 +17,17 @@ from bioattn.formats.fasta import read_fasta
 from bioattn.formats.tables import open_table
 from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import sha256_of, text_output
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
-from bioattn.promoters.homology import Links, group_labels, protein_links
-from bioattn.promoters.splits import parse_holdouts, read_split_table, split_by_group, split_by_table
+from bioattn.promoters.dataset import SPLIT_NAMES
+from bioattn.promoters.homology import Links, protein_links
+from bioattn.promoters.splits import SplitWords, parse_holdouts, read_split_table, split_by_table
 from bioattn.sequences.choices import Alphabet, PairAlphabet, SequenceSplit
 from bioattn.sequences.pairs import Pair, PairDataset, PairVocabulary, write_pair_dataset
-from bioattn.sequences.preparation import related_links, split_by_record
+from bioattn.sequences.preparation import related_across, related_links, split_by_homology, split_by_record
 from bioattn.text import counted, percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
+
+PAIRS = SplitWords("pair", "pairs", "record")
 RELATED_K, RELATED_COMMON, RELATED_CAP = 6, 3, 60
 """Proteins that share three residue 6-mers are related; 6-mers of more than 60 proteins do not count."""
 
@@ -103,7 +105,7 @@ def prepare_pairs(files: Sequence[Path], output: Path, settings: PairSettings) -
     ]
     links = _links([texts[name] for name in kept], settings)
     split, description = _split(kept, pairs, sides, links, settings)
-    leakage = [] if links is None else _leakage(split, links)
+    leakage = [] if links is None else related_across(split, links, "pairs")
     for each in leakage:
         LOGGER.info(
             f"{each['side']} against {each['against']}: {percentage(each['related'], 1)} of "
@@ -213,37 +215,10 @@ def _split(
 ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The side of each pair, and how it was chosen."""
     if sides is not None:
-        return split_by_table(kept, sides), {"by": "table"}
+        return split_by_table(kept, sides, PAIRS), {"by": "table"}
     holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
     if links is None or settings.split is SequenceSplit.RECORD:
         lengths = np.array([len(pair.source) for pair in pairs], dtype=np.int64)
         return split_by_record(kept, lengths, holdouts, settings.seed), {"by": "record"}
-    groups = group_labels(len(kept), [(links.first, links.second)])
-    description = {
-        "by": "homology",
-        "groups": int(groups.max()) + 1,
-        "largest_group": int(np.bincount(groups).max()),
-    }
-    LOGGER.info(
-        f"homology: {description['groups']:,} groups of related pairs, the largest of "
-        f"{description['largest_group']:,}"
-    )
-    return split_by_group(groups, holdouts, settings.seed, "homology"), description
-
-
-def _leakage(split: NDArray[np.uint8], links: Links) -> list[dict[str, Any]]:
-    """How many pairs of a held-out side are related to one of another."""
-    found = []
-    for here, there in ((VALIDATION, TRAIN), (TEST, TRAIN), (TEST, VALIDATION)):
-        number = int((split == here).sum())
-        if number and (split == there).any():
-            linked = np.unique(links.first[(split[links.first] == here) & (split[links.second] == there)])
-            found.append(
-                {
-                    "side": SPLIT_NAMES[here],
-                    "against": SPLIT_NAMES[there],
-                    "pairs": number,
-                    "related": round(len(linked) / number, 6),
-                }
-            )
-    return found
+    split, found = split_by_homology(len(kept), links, holdouts, settings.seed, PAIRS)
+    return split, {"by": "homology", **found}

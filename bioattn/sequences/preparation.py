@@ -28,6 +28,7 @@ from bioattn.promoters.homology import Links, group_labels, promoter_links, prot
 from bioattn.promoters.splits import (
     MIN_CHROMOSOMES,
     Holdout,
+    SplitWords,
     parse_holdouts,
     read_split_table,
     split_by_group,
@@ -36,7 +37,7 @@ from bioattn.promoters.splits import (
 from bioattn.sequences.choices import Alphabet, SequenceSplit
 from bioattn.sequences.sequence_dataset import Segments, write_sequence_dataset
 from bioattn.sequences.vocabulary import CODON_LENGTH, GAP, MAX_KMER, RESIDUES, Vocabulary
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, percentage
 
 LOGGER = logging.getLogger("bioattn")
@@ -48,6 +49,7 @@ MAX_HOMOLOGY_LETTERS = 100_000_000
 LEAKAGE_WINDOW = 1_000
 """Letters of the pieces of chromosomes whose likeness is measured."""
 SHARES = {VALIDATION: 0.1, TEST: 0.1}
+RECORDS = SplitWords("record", "records", "record")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +104,13 @@ class _Record:
 
 
 def prepare_sequences(
-    files: Sequence[Path], output: Path, settings: SequenceSettings, progress: Progress | None = None
+    files: Sequence[Path], output: Path, settings: SequenceSettings, progress: Progress = SILENT
 ) -> PreparedSequences:
     """Write the dataset `output` and, beside it, an audit of every record.
 
     Raises: FormatError naming file, record and position of what is no letter of the alphabet; BioattnError when no
     record can be used, or a split cannot be made.
     """
-    progress = progress or NoProgress()
     twice = next((path for place, path in enumerate(files) if path in files[:place]), None)
     if twice is not None:
         raise SettingsError(f"{twice} is given twice")
@@ -238,7 +239,7 @@ def _split(
     everything = np.arange(len(kept)), np.zeros(len(kept), np.int64), lengths
     names = [each.name for each in kept]
     if settings.split_table is not None:
-        sides = split_by_table(names, read_split_table(settings.split_table))
+        sides = split_by_table(names, read_split_table(settings.split_table), RECORDS)
         return Segments(*everything, sides), {"by": "table"}
     usual = SequenceSplit.RECORD if settings.alphabet is Alphabet.ALIGNMENT else _usual_split(lengths)
     kind = settings.split or usual
@@ -256,16 +257,24 @@ def _split(
                 f"{MAX_HOMOLOGY_LETTERS:,}); give --split record, or --split-table"
             )
         links = related_links(sequences.whole(), settings.alphabet, settings.genetic_code)
-        groups = group_labels(len(kept), [(links.first, links.second)])
-        description |= {"groups": int(groups.max()) + 1, "largest_group": int(np.bincount(groups).max())}
-        LOGGER.info(
-            f"homology: {description['groups']:,} groups of related records, the largest of "
-            f"{description['largest_group']:,}"
-        )
-        sides = split_by_group(groups, holdouts, settings.seed, "homology")
+        sides, found = split_by_homology(len(kept), links, holdouts, settings.seed, RECORDS)
+        description |= found
     else:
         sides = split_by_record(names, lengths, holdouts, settings.seed)
     return Segments(*everything, sides), description
+
+
+def split_by_homology(
+    number: int, links: Links, holdouts: Sequence[Holdout], seed: int, words: SplitWords
+) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    """The side of each of `number` sequences, related ones together, and the groups."""
+    groups = group_labels(number, [(links.first, links.second)])
+    largest = int(np.bincount(groups).max())
+    LOGGER.info(
+        f"homology: {groups.max() + 1:,} groups of related {words.inputs}, the largest of {largest:,}"
+    )
+    found = {"groups": int(groups.max()) + 1, "largest_group": largest}
+    return split_by_group(groups, holdouts, seed, "homology", words), found
 
 
 def _usual_split(lengths: NDArray[np.int64]) -> SequenceSplit:
@@ -367,7 +376,11 @@ def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> li
         pieces += [codes[first : first + step] for first in range(0, length, step)]
         sides += [int(segments.split[number])] * (len(pieces) - len(sides))
     links = related_links(pieces, vocabulary.alphabet, genetic_code)
-    side = np.array(sides)
+    return related_across(np.array(sides), links, "pieces")
+
+
+def related_across(side: NDArray[np.uint8], links: Links, noun: str) -> list[dict[str, Any]]:
+    """How many sequences of a held-out side are related to one of another. noun: what they are called."""
     found = []
     for here, there in ((VALIDATION, TRAIN), (TEST, TRAIN), (TEST, VALIDATION)):
         number = int((side == here).sum())
@@ -377,7 +390,7 @@ def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> li
                 {
                     "side": SPLIT_NAMES[here],
                     "against": SPLIT_NAMES[there],
-                    "pieces": number,
+                    noun: number,
                     "related": round(len(related) / number, 6),
                 }
             )

@@ -98,7 +98,7 @@ def _is_bed(candidate: Candidate) -> bool:
     return len(columns) >= 6 and columns[1].isdecimal() and columns[2].isdecimal()
 
 
-def _problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress], list[Problem]]:
+def dataset_problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress], list[Problem]]:
     """The sentences of a validator of datasets, which begin with the path, as problems, and a missing seal."""
 
     def problems(path: Path, _: Progress) -> list[Problem]:
@@ -201,7 +201,7 @@ def field_kinds() -> Sequence[FileKind]:
             describe=describe_dataset,
             read=read_dataset,
             report=shown_as("dataset", describe_dataset),
-            validate=_problems(validate_dataset),
+            validate=dataset_problems(validate_dataset),
             multiqc=_dataset_sample,
         ),
         FileKind(
@@ -211,7 +211,7 @@ def field_kinds() -> Sequence[FileKind]:
             describe=describe_contact_dataset,
             read=open_contact_dataset,
             report=shown_as("contact_dataset", describe_contact_dataset),
-            validate=_problems(validate_contact_dataset),
+            validate=dataset_problems(validate_contact_dataset),
         ),
         FileKind(
             name="contacts",

@@ -6,7 +6,7 @@ arrays per sample (`GroupLayout.per_sample`), where padding would waste more tha
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -94,6 +94,10 @@ class AttentionOptions:
             raise SettingsError(f"heads {list(self.heads)}: give at least one head, each once")
         if self.top_k < 1:
             raise SettingsError(f"top-k needs at least one key, {self.top_k} were asked for")
+
+    def job(self, sites: Sequence[str]) -> dict[str, Any]:
+        """All that they decide of a file with these sites, as JSON values: parts of a file must agree on it."""
+        return {**asdict(self), "sites": list(sites)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,11 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path):
         ({"alphabet": Alphabet.CODON, "genetic_code": 99}, SettingsError, "NCBI has no such table"),
         ({"split": SequenceSplit.POSITION, "holdouts": ("test=g1",)}, SettingsError, "names are for"),
         (
+            {"split": SequenceSplit.HOMOLOGY, "holdouts": ("test=g1",)},
+            SettingsError,
+            "a fraction of the records is needed, such as test=0.1; names need --split record",
+        ),
+        (
             {"split": SequenceSplit.POSITION, "holdouts": ("test=0.6", "validation=0.6")},
             SettingsError,
             "1.2 of the letters held out leaves none",

@@ -13,17 +13,14 @@ from bioattn.sequences.sequence_dataset import (
     open_sequence_dataset,
     validate_sequence_dataset,
 )
+from bioattn.store.field_kinds import dataset_problems
 from bioattn.store.kinds import FileKind, hdf5
-from bioattn.store.problems import Problem, error
+from bioattn.store.problems import Problem
 
 
 def _describe_embeddings(path: Path) -> dict[str, Any]:
     ids, values = read_embeddings(path)
     return {"sequences": len(ids), "channels": int(values.shape[1])}
-
-
-def _validate_dataset(path: Path) -> list[Problem]:
-    return [error("", problem.removeprefix(f"{path}: ")) for problem in validate_sequence_dataset(path)]
 
 
 def _validate_embeddings(path: Path) -> list[Problem]:
@@ -41,7 +38,7 @@ def file_kinds() -> Sequence[FileKind]:
             matches=hdf5(SEQUENCE_DATASET.format),
             describe=describe_sequence_dataset,
             read=open_sequence_dataset,
-            validate=lambda path, _: _validate_dataset(path),
+            validate=dataset_problems(validate_sequence_dataset),
         ),
         FileKind(
             name="embeddings",

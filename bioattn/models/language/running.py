@@ -155,11 +155,8 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     if settings.embeddings is not None and settings.output.resolve() == settings.embeddings.resolve():
         raise SettingsError("--output and --embeddings name the same file")
     loaded = _loaded(settings.model, settings.device, settings.threads, running)
-    if settings.variants is not None and loaded.model.readout is not None:
-        raise SettingsError(
-            f"--variants: {settings.model} was fine-tuned, and says no longer how likely sequences are; give the "
-            "model that it was trained from"
-        )
+    if settings.variants is not None:
+        _require_likelihoods(loaded, settings.model)
     most = tokens_at_once(loaded.config, settings.window)
     whole = loaded.model.readout is not None
     source = read_tokens(settings.sequences, loaded.vocabulary, most, whole=whole)
@@ -202,6 +199,7 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
             f"{settings.model}: is an {loaded.config.shape}; sequences are drawn from a decoder "
             "(`bioattn train language --shape decoder`)"
         )
+    _require_likelihoods(loaded, settings.model)
     vocabulary = loaded.vocabulary
     words = vocabulary.words(settings.prompt, "--prompt")
     if vocabulary.published is None and len(settings.prompt) % vocabulary.word:
@@ -293,6 +291,14 @@ def _loaded(folder: Path, device: Device, threads: int | None, running: Running)
 
     chosen = running.device(device, threads)
     return running.loaded or load_language_model(folder, chosen)
+
+
+def _require_likelihoods(loaded: "LoadedLanguageModel", folder: Path) -> None:
+    if loaded.model.readout is not None:
+        raise SettingsError(
+            f"{folder}: was fine-tuned, and says no longer how likely sequences are; give the model that it was "
+            "trained from"
+        )
 
 
 def _table(

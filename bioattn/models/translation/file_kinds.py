@@ -15,12 +15,8 @@ from bioattn.sequences.pairs import (
     validate_pair_dataset,
 )
 from bioattn.simulate.description import INDEX
+from bioattn.store.field_kinds import dataset_problems
 from bioattn.store.kinds import FileKind, hdf5, json_object
-from bioattn.store.problems import Problem, error
-
-
-def _validate(path: Path) -> list[Problem]:
-    return [error("", problem.removeprefix(f"{path}: ")) for problem in validate_pair_dataset(path)]
 
 
 def _describe_simulation(path: Path) -> dict[str, Any]:
@@ -38,7 +34,7 @@ def file_kinds() -> Sequence[FileKind]:
             matches=hdf5(PAIR_DATASET.format),
             describe=describe_pair_dataset,
             read=open_pair_dataset,
-            validate=lambda path, _: _validate(path),
+            validate=dataset_problems(validate_pair_dataset),
         ),
         FileKind(
             name="simulated-pairs",

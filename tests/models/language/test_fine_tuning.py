@@ -130,6 +130,9 @@ def test_predictions_are_those_of_the_layers(model: Path, folder: Path):
     variants = folder / "variants.tsv"
     variants.write_text("sequence\tmutant\ns0\tA1C\n")
     assert bioattn("run", "language", model, folder / "x.fa", "-o", output, "--variants", variants) != 0
+    if "encoder" not in model.name:
+        assert bioattn("generate", "language", model, "-o", folder / "new.fa") == 2
+        assert not (folder / "new.fa").exists()
 
 
 def test_adapters_add_a_product_and_leave_the_weights_alone(folder: Path, tmp_path: Path, capsys):

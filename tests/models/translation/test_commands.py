@@ -155,6 +155,16 @@ def test_shards_are_merged_to_the_bytes_of_the_whole(folder):
     assert (folder / "joined.h5").read_bytes() == (folder / "whole.h5").read_bytes()
 
 
+def test_shards_that_keep_other_numbers_of_keys_are_not_merged(folder, capsys):
+    common = ("export", "attention", folder / "model", folder / "new.fa", "--reduce", "top-k")
+    parts = [folder / f"top{number}.h5" for number in (1, 2)]
+    for number, part in enumerate(parts, start=1):
+        assert bioattn(*common, "--top-k", number, "-o", part, "--shard", f"{number}/2") == 0
+    assert bioattn("merge", *parts, "-o", folder / "top.h5") == 1
+    assert "top_k" in capsys.readouterr().err
+    assert not (folder / "top.h5").exists()
+
+
 @pytest.fixture(scope="module")
 def codon_model(tmp_path_factory):
     """An untrained model from proteins to codons."""

@@ -23,7 +23,7 @@ from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.sequences.vocabulary import CLS
 from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, site_layout
 from bioattn.store.writer import ResultWriter
-from bioattn.system.progress import Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 
@@ -49,7 +49,7 @@ def write_attention(
     shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> RunSummary:
     """Write the maps that `<cls>`, the words and `<eos>` of each sequence have of each other.
 
@@ -120,13 +120,8 @@ def write_attention(
         "format": "bioattn-attention-parts",
         "model": loaded.sha256,
         "sequences": source.sha256,
-        "sites": names,
-        "heads": None if options.heads is None else list(options.heads),
-        "dtype": str(options.dtype),
-        "reduce": str(options.reduce),
-        "value_weighted": options.value_weighted,
+        **options.job(names),
         "batch_size": batch_size,
-        "top_k": options.top_k,
         "window": most,
         "device": loaded.device.type,
     }

@@ -30,6 +30,8 @@ class Variant(NamedTuple):
     """As written."""
     letters: Mapping[int, str]
     """By position from 0, the new letter."""
+    where: str
+    """File and line, for messages."""
 
 
 def read_variants(path: Path, sequences: Mapping[str, str]) -> list[Variant]:
@@ -56,7 +58,7 @@ def read_variants(path: Path, sequences: Mapping[str, str]) -> list[Variant]:
         letters = dict(substitutions)
         if len(letters) < len(substitutions):
             raise FormatError(f"{path}:{line}: the mutant {cells[mutant]!r} names a position twice")
-        variants.append(Variant(name, cells[mutant], letters))
+        variants.append(Variant(name, cells[mutant], letters, f"{path}:{line}"))
     return variants
 
 
@@ -111,7 +113,7 @@ def _mutated(
     letters = list(sequence)
     for place, letter in variant.letters.items():
         letters[place] = letter
-    where = f"{variant.sequence} {variant.mutant}"
+    where = f"{variant.where}: {variant.sequence} {variant.mutant}"
     new = vocabulary.framed(vocabulary.words("".join(letters), where))
     if is_encoder and len(new) != len(tokens):
         raise BioattnError(
@@ -134,7 +136,7 @@ def _masked_marginal(
         room = most - head
         if places[-1] - places[0] >= room:
             raise BioattnError(
-                f"{variant.sequence} {variant.mutant}: its substitutions lie further apart than the {room:,} "
+                f"{variant.where}: {variant.mutant}: its substitutions lie further apart than the {room:,} "
                 "tokens that the model reads at once"
             )
         first = int(np.clip((places[0] + places[-1] + 1 - room) // 2, head, len(old) - room))

@@ -35,6 +35,7 @@ from bioattn.sequences.vocabulary import SPECIAL
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
+from bioattn.text import markdown_table
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
 from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
 
@@ -324,9 +325,8 @@ class LanguageTask(Task):
             f"`{record['dataset']['file']}` ({self.dataset.letters_in(TRAIN):,} letters)"
             + ("." if self.start is None else f", from the weights of `{record['from']['folder']}`."),
         ]
-        for header, *rows in results.tables():
-            lines += ["", f"| {' | '.join(header)} |", f"| {' | '.join('---' for _ in header)} |"]
-            lines += [f"| {' | '.join(row)} |" for row in rows]
+        for rows in results.tables():
+            lines += ["", *markdown_table(rows)]
         return lines
 
     def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:

@@ -277,12 +277,7 @@ def run_promoters(
             job={
                 "format": "bioattn-attention-parts",
                 **job,
-                "heads": None if options.heads is None else list(options.heads),
-                "dtype": str(options.dtype),
-                "reduce": str(options.reduce),
-                "value_weighted": options.value_weighted,
-                "top_k": options.top_k,
-                "phases": options.phases,
+                **options.job(job["sites"]),
                 "part_samples": samples,
             },
             part_samples=samples,

@@ -11,7 +11,7 @@ from bioattn.models.translation.batches import SOURCE_TEXT, TARGET_TEXT, PairSou
 from bioattn.models.translation.folder import LoadedTranslator
 from bioattn.models.translation.model import SOURCE_TOKENS, TARGET_TOKENS
 from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, ListColumn, site_layout
-from bioattn.system.progress import Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 
 PAIRS = "pairs"
@@ -30,7 +30,7 @@ def write_attention(
     shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> RunSummary:
     """Write the maps of the pairs of `source`, with the words of both sides.
 
@@ -64,11 +64,7 @@ def write_attention(
         "model": loaded.sha256,
         "sources": source.sha256,
         "targets": [[int(token) for token in pair.target] for pair in source.pairs],
-        "sites": names,
-        "heads": None if options.heads is None else list(options.heads),
-        "dtype": str(options.dtype),
-        "reduce": str(options.reduce),
-        "value_weighted": options.value_weighted,
+        **options.job(names),
         "batch_size": batch_size,
         "device": loaded.device.type,
     }

@@ -25,6 +25,7 @@ from bioattn.sequences.pairs import Pair, open_pair_dataset
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
+from bioattn.text import markdown_table
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
 from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
 
@@ -211,9 +212,8 @@ class TranslationTask(Task):
             f"{config.longest_source:,} tokens. Trained by bioattn on `{record['dataset']['file']}` "
             f"({len(self.pairs[TRAIN]):,} pairs).",
         ]
-        for header, *rows in results.tables():
-            lines += ["", f"| {' | '.join(header)} |", f"| {' | '.join('---' for _ in header)} |"]
-            lines += [f"| {' | '.join(row)} |" for row in rows]
+        for rows in results.tables():
+            lines += ["", *markdown_table(rows)]
         return lines
 
     def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
