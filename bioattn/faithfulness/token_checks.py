@@ -7,6 +7,7 @@ Shape suffixes: N windows, L tokens, M predicted places, W words, H heads, Q que
 """
 
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from bioattn.faithfulness.verdict import Code, Verdict
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import Floats, TokenProbe, TokenRunner
 from bioattn.promoters.bootstrap import Estimate, Statistic, estimate
+from bioattn.sequences.vocabulary import SPECIAL
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted
@@ -46,37 +48,69 @@ Tokens = NDArray[np.int64]
 
 
 class UniformTokens:
-    """Uniform weights over the tokens that a query may attend to."""
+    """Uniform weights over the tokens that a query may attend to; for one pass over all sequences, in order."""
 
-    def __init__(self, *, causal: bool) -> None:
-        """causal: no token behind the query."""
-        self._causal = causal
+    def __init__(self, probe: TokenProbe) -> None:
+        self._causal = probe.causal
+        self._known_NL = torch.from_numpy(probe.known_NL)
+        self._done: dict[str, int] = {}
 
-    def __call__(self, _site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
+    def __call__(self, site: AttentionSite, weights: Tensor, tile: Tile | None) -> Tensor:
         """Uniform weights (B, H, Q, K)."""
-        visible_QK = torch.ones_like(weights[0, 0])
-        if self._causal:
-            visible_QK = visible_QK.tril()
-        return (visible_QK / visible_QK.sum(-1, keepdim=True)).to(weights).expand_as(weights)
+        visible_BHQK = self._visible(site, weights, tile)
+        return visible_BHQK / visible_BHQK.sum(-1, keepdim=True)
+
+    def _visible(self, site: AttentionSite, weights: Tensor, tile: Tile | None) -> Tensor:
+        """1 for the tokens that may be attended to, else 0, (B, H, Q, K)."""
+        first = self._done.get(site.name, 0)
+        if _is_last(weights, tile):
+            self._done[site.name] = first + len(weights)
+        visible_BHQK = self._known_NL[first : first + len(weights), None, None].to(weights).expand_as(weights)
+        return visible_BHQK.tril() if self._causal else visible_BHQK
+
+
+class ShuffledTokens(UniformTokens):
+    """The weights of each query and head in random order among the tokens that may be attended to."""
+
+    def __init__(self, probe: TokenProbe, seed: int) -> None:
+        super().__init__(probe)
+        self._random = np.random.default_rng([seed, 5])
+
+    def __call__(self, site: AttentionSite, weights: Tensor, tile: Tile | None) -> Tensor:
+        """Shuffled weights (B, H, Q, K); padding, which stands last, keeps its own."""
+        visible_BHQK = self._visible(site, weights, tile)
+        drawn = torch.from_numpy(self._random.random(weights.shape)).to(weights.device)
+        return weights.gather(-1, (drawn - visible_BHQK).argsort(-1))
 
 
 class _Rows:
-    """A receiver of the weights of one query of each window."""
+    """A receiver of the weights of one query of each sequence."""
 
     def __init__(self, query_N: Tokens, known_NL: NDArray[np.bool_]) -> None:
         self.sums = MapSums(known_NL, 1)
         self._query_N = torch.from_numpy(query_N)
         self._done: dict[str, int] = {}
+        self._tiles: dict[str, Tensor] = {}
 
     def receive(
-        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
+        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
-        """Add the weights (B, H, Q, K) of one site and batch."""
+        """Add the weights (B, H, Q, K) of one site and batch, or tiles of its queries."""
         first = self._done.get(site.name, 0)
-        self._done[site.name] = first + len(weights)
-        rows = torch.arange(len(weights), device=weights.device)
-        query = self._query_N[first : first + len(weights)].to(weights.device)
-        self.sums.receive(site, weights[rows, :, query][:, :, None], None)
+        query = self._query_N[first : first + len(weights)].to(weights.device) - (tile.start if tile else 0)
+        rows, queries = torch.arange(len(weights), device=weights.device), weights.shape[2]
+        here = ((query >= 0) & (query < queries))[:, None, None]
+        own = weights[rows, :, query.clamp(0, queries - 1)] * here + self._tiles.pop(site.name, 0)
+        if _is_last(weights, tile):
+            self._done[site.name] = first + len(weights)
+            self.sums.receive(site, own[:, :, None], None)
+        else:
+            self._tiles[site.name] = own
+
+
+def _is_last(weights: Tensor, tile: Tile | None) -> bool:
+    """Whether weights (B, H, Q, K) are the last of their batch."""
+    return tile is None or tile.start + weights.shape[-2] == tile.total
 
 
 def check_token_windows(
@@ -99,7 +133,7 @@ def check_token_windows(
     for path, each in ((sequences, probe), (dataset, judged)):
         if len(each.ids) < MIN_WINDOWS:
             raise BioattnError(
-                f"{path}: gives {counted(len(each.ids), 'window')} of known letters; the checks need "
+                f"{path}: gives {counted(len(each.ids), _noun(each))} of known letters; the checks need "
                 f"{MIN_WINDOWS} or more to say anything"
             )
     with finite_results("explain check", model.path):
@@ -110,9 +144,9 @@ def check_token_windows(
 
 
 def _frequencies(probe: TokenProbe) -> Floats:
-    """ln of how often each word is in the windows, none never."""
-    words = probe.tokens_NL[:, 1:].ravel() - probe.first_word
-    counts_W = np.bincount(words, minlength=probe.num_words) + 1.0
+    """ln of how often each word is among those that are predicted, none never."""
+    words_NM = probe.words_NM
+    counts_W = np.bincount(words_NM[words_NM >= 0], minlength=probe.num_words) + 1.0
     frequency_W: Floats = np.log(counts_W / counts_W.sum())
     return frequency_W
 
@@ -120,15 +154,15 @@ def _frequencies(probe: TokenProbe) -> Floats:
 def _check_weights(
     model: TokenRunner, probe: TokenProbe, settings: CheckSettings, measures: Measures
 ) -> None:
-    """Add the skill, and what of it uniform weights and other windows' maps leave."""
-    words_NM = probe.tokens_NL[:, probe.places_M] - probe.first_word
-    plain_N = _frequencies(probe)[words_NM].sum(1)
+    """Add the skill, and what of it uniform and shuffled weights, or other sequences' maps, leave."""
+    there_NM = probe.words_NM >= 0
+    plain_N = np.where(there_NM, _frequencies(probe)[probe.words_NM], 0.0).sum(1)
 
     def total(substitution: Substitution | None) -> Floats:
         if substitution is None:
             likely_NM = probe.log_likelihoods()
         else:
-            with substitute(["*"], substitution):
+            with substitute(probe.sites, substitution):
                 likely_NM = probe.log_likelihoods()
         require_finite(likely_NM, "predictions")
         total_N: Floats = likely_NM.sum(1)
@@ -140,30 +174,41 @@ def _check_weights(
         return estimate(_ratio(above_N, below_N), len(probe.ids), RESAMPLES, settings.seed)
 
     skill = over_windows(own_N - plain_N, -plain_N)
-    bits = [-float(each.mean()) / probe.places_M.size / np.log(2) for each in (own_N, plain_N)]
+    bits = [-float(each.mean()) * len(plain_N) / there_NM.sum() / np.log(2) for each in (own_N, plain_N)]
     measures.add(
         "skill",
         "share of the bits of word frequencies saved",
         skill,
-        f"On {counted(len(probe.ids), f'{probe.held_out} window'.strip())} the model needs "
+        f"On {counted(len(probe.ids), f'{probe.held_out} {_noun(probe)}'.strip())} the model needs "
         f"{bits[0]:.3f} bits per token, the frequencies of words alone {bits[1]:.3f}.",
         least=thresholds.TOKEN_SKILL,
     )
-    for name, label, least, substitution, what in (
+    other: tuple[str, str, Substitution, str] = (
         (
-            "uniform_weights",
-            "skill lost with uniform weights",
-            thresholds.USED,
-            UniformTokens(causal=probe.ahead > 0),
-            "made to attend to all visible tokens alike",
-        ),
-        (
+            "shuffled_weights",
+            "shuffled weights",
+            ShuffledTokens(probe, settings.seed),
+            "given its weights in random order",
+        )
+        if probe.aligns
+        else (
             "other_sequences_maps",
-            "skill lost with another sequence's maps",
-            thresholds.SWAPPED,
+            "another sequence's maps",
             OtherPromoters(),
             "given the maps of another sequence",
+        )
+    )
+    for (name, label, substitution, what), least in (
+        (
+            (
+                "uniform_weights",
+                "uniform weights",
+                UniformTokens(probe),
+                "made to attend to all visible tokens alike",
+            ),
+            thresholds.USED,
         ),
+        (other, thresholds.SWAPPED),
     ):
         if not measures.passed("skill"):
             measures.skip(name, "the model predicts too little to have anything to lose")
@@ -171,7 +216,7 @@ def _check_weights(
         lost = over_windows(own_N - total(substitution), own_N - plain_N)
         measures.add(
             name,
-            label,
+            f"skill lost with {label}",
             lost,
             f"Without retraining, {what}, the model loses {_of_it(lost.value)} of what it knows beyond word "
             "frequencies.",
@@ -192,15 +237,15 @@ def _check_pointing(
     number, length = probe.tokens_NL.shape
     random = np.random.default_rng([settings.seed, 1])
     place_N, word_N, deviation_N = _explained(probe, random)
-    query_N, place_L = place_N - probe.ahead, np.arange(length)
-    # What stands at the query itself reaches the prediction without attention.
-    known_NL = (place_L > 0) & (place_L != query_N[:, None])
-    if probe.ahead:
-        known_NL &= place_L < place_N[:, None]
-    rows = _Rows(query_N, (place_L <= query_N[:, None]) if probe.ahead else np.ones_like(known_NL))
-    sites = [name for name, site in model.sites.items() if site.axis("query") is not None]
+    query_N, known_NL = probe.queries(place_N), probe.exchangeable(place_N)
+    rows = _Rows(query_N, (np.arange(length) <= query_N[:, None]) if probe.causal else probe.known_NL)
+    sites = [
+        name
+        for name, site in model.sites.items()
+        if site.axis("query") is not None and any(fnmatchcase(name, each) for each in probe.sites)
+    ]
     with capture(sites, rows):
-        probe.word_log_likelihoods(probe.tokens_NL, place_N)
+        probe.word_log_likelihoods(probe.tokens_NL, np.arange(number), place_N)
     maps = AttentionMaps(
         mean_BTP=rows.sums.mean_BTP / np.float32(len(sites)),
         known_BP=known_NL,
@@ -217,7 +262,7 @@ def _check_pointing(
 
     def answers(pairs: Pairs, tokens_NL: Tokens) -> Floats:
         own_N = pairs.promoter_N
-        likely_NW = probe.word_log_likelihoods(tokens_NL, place_N[own_N])
+        likely_NW = probe.word_log_likelihoods(tokens_NL, own_N, place_N[own_N])
         require_finite(likely_NW, "predictions")
         answer_N: Floats = likely_NW[np.arange(len(own_N)), word_N[own_N]]
         return answer_N
@@ -242,7 +287,9 @@ def _check_pointing(
             stop=stop,
         )
 
-    scores = {"own": map_NL[chosen_N], "other": _other_maps(map_NL, place_N)[chosen_N]}
+    scores = {"own": map_NL[chosen_N]}
+    if not probe.aligns:
+        scores["other"] = _other_maps(map_NL, place_N)[chosen_N]
     effects = effects_of(pairs, scores, ["own"])
 
     def over_windows(statistic: Statistic) -> Estimate:
@@ -256,13 +303,14 @@ def _check_pointing(
         f"replacing all would take from a prediction, a random tenth {percent(effects.value('random'))}.",
         least=thresholds.POINTED,
     )
-    measures.add(
-        "deletion_of_other_sequences",
-        "deletion: own map, beyond another sequence's",
-        over_windows(effects.share_gained("own", "other", number)),
-        f"Where another sequence is attended to most, replacing takes away {percent(effects.value('other'))}.",
-        least=thresholds.OWN_MAP,
-    )
+    if not probe.aligns:
+        measures.add(
+            "deletion_of_other_sequences",
+            "deletion: own map, beyond another sequence's",
+            over_windows(effects.share_gained("own", "other", number)),
+            f"Where another sequence is attended to most, replacing takes away {percent(effects.value('other'))}.",
+            least=thresholds.OWN_MAP,
+        )
     own = pairs.kept(random.permutation(len(chosen_N)) < settings.mutated)
     single_NL = _single_effects(answers, own, probe.tokens_NL, backgrounds[0], known_NL)
     found = effects_of(own, {"own": map_NL[own.promoter_N], "mutagenesis": single_NL})
@@ -282,12 +330,13 @@ def _check_pointing(
 def _explained(probe: TokenProbe, random: np.random.Generator) -> tuple[Tokens, Tokens, Floats]:
     """Of each window the place whose prediction differs most from word frequencies among `CANDIDATES`, the
     likeliest word there, and ln of how much likelier it is than usual, (N,) each."""
-    number, length = probe.tokens_NL.shape
+    number = len(probe.ids)
     frequency_W = _frequencies(probe)
     best = np.zeros((3, number))
     best[2] = -np.inf
-    for place_N in random.integers(length // 2 if probe.ahead else 1, length, size=(CANDIDATES, number)):
-        likely_NW = probe.word_log_likelihoods(probe.tokens_NL, place_N)
+    for _ in range(CANDIDATES):
+        place_N = probe.draw_places(random)
+        likely_NW = probe.word_log_likelihoods(probe.tokens_NL, np.arange(number), place_N)
         word_N = likely_NW.argmax(1)
         deviation_N = likely_NW.max(1) - frequency_W[word_N]
         best = np.where(deviation_N > best[2], [place_N, word_N, deviation_N], best)
@@ -295,13 +344,14 @@ def _explained(probe: TokenProbe, random: np.random.Generator) -> tuple[Tokens, 
 
 
 def _backgrounds(probe: TokenProbe, known_NL: NDArray[np.bool_], settings: CheckSettings) -> list[Tokens]:
-    """What replaces tokens: the hidden one, or several draws of the window's own words in another order."""
+    """What replaces tokens: the hidden one, or several draws of the sequence's own words in another order."""
     if probe.hidden is not None:
         return [np.where(known_NL, probe.hidden, probe.tokens_NL)]
     found = []
     for draw in range(settings.backgrounds):
-        shuffled = probe.tokens_NL.copy()
-        np.random.default_rng([settings.seed, 4, draw]).permuted(shuffled[:, 1:], axis=1, out=shuffled[:, 1:])
+        shuffled, random = probe.tokens_NL.copy(), np.random.default_rng([settings.seed, 4, draw])
+        for tokens in shuffled:
+            tokens[tokens >= len(SPECIAL)] = random.permutation(tokens[tokens >= len(SPECIAL)])
         found.append(shuffled)
     return found
 
@@ -334,6 +384,10 @@ def _single_effects(
     return effects
 
 
+def _noun(probe: TokenProbe) -> str:
+    return "pair" if probe.aligns else "window"
+
+
 def _of_it(share: float) -> str:
     """A share of a loss, which may be larger than what there was to lose."""
     return "all" if share >= 1 else percent(share)
@@ -351,7 +405,7 @@ def _ratio(above_N: Floats, below_N: Floats) -> Statistic:
 
 
 def judge_tokens(measures: Measures, *, held_out: bool) -> Verdict:
-    """The verdict on a model of tokens."""
+    """The verdict on a model of tokens; held_out: whether the sequences were not trained on."""
     caveats = [
         "Whether a model that was trained without attention would predict as well was not tested.",
         "Maps are means over layers and heads of what the predicting token attends to; a single head may be "
@@ -369,15 +423,18 @@ def judge_tokens(measures: Measures, *, held_out: bool) -> Verdict:
             "The model predicts no better, or hardly better, than how often words are: its attention explains "
             "nothing.",
         )
-    if not measures.passed("uniform_weights"):
-        return verdict(
-            Code.NOT_USED,
-            "Attention is not used to any gain: with uniform weights the model predicts as well. The maps explain "
-            "nothing.",
-            "uniform_weights",
-        )
-    rests = ["uniform_weights", "other_sequences_maps", "deletion", "deletion_of_other_sequences"]
-    if not measures.passed("other_sequences_maps"):
+    rests = [each for each in ("uniform_weights", "shuffled_weights") if each in measures]
+    for name in rests:
+        if not measures.passed(name):
+            return verdict(
+                Code.NOT_USED,
+                f"Attention is not used to any gain: with {name.replace('_', ' ')} the model predicts as well. "
+                "The maps explain nothing.",
+                name,
+            )
+    aligns = "shuffled_weights" in measures
+    rests += ["deletion"] if aligns else ["other_sequences_maps", "deletion", "deletion_of_other_sequences"]
+    if not aligns and not measures.passed("other_sequences_maps"):
         return verdict(
             Code.POSITION_ONLY,
             "Attention is used, but the maps of another sequence do as well: they say how far from a token the "
@@ -385,7 +442,7 @@ def judge_tokens(measures: Measures, *, held_out: bool) -> Verdict:
             *rests[:2],
         )
     lost = f"uniform weights cost {_of_it(measures.value('uniform_weights'))} of what it knows"
-    if measures.passed("deletion") and not measures.passed("deletion_of_other_sequences"):
+    if not aligns and measures.passed("deletion") and not measures.passed("deletion_of_other_sequences"):
         return verdict(
             Code.POSITION_ONLY,
             f"Attention is used ({lost}), but the mean maps say how far from a token the model looks, not at "
@@ -403,6 +460,7 @@ def judge_tokens(measures: Measures, *, held_out: bool) -> Verdict:
         )
     return verdict(
         Code.FAITHFUL,
-        f"Attention is used ({lost}), depends on the sequence, and points at what the predictions rest on.",
+        f"Attention is used ({lost}){'' if aligns else ', depends on the sequence,'} and points at what the "
+        "predictions rest on.",
         *rests,
     )

@@ -382,7 +382,8 @@ class CheckableRunner(ResponseRunner, Protocol):
 
 
 class TokenProbe(Protocol):
-    """Windows of one length, and what a model predicts of their tokens. N windows, L tokens, W words."""
+    """Sequences of tokens, and what a model that attends to them predicts. N sequences, L tokens, M predicted
+    words, W words of the vocabulary."""
 
     @property
     def ids(self) -> Sequence[str]:
@@ -397,16 +398,20 @@ class TokenProbe(Protocol):
         """The side of the split that they are from; empty when that is not known."""
 
     @property
+    def sites(self) -> Sequence[str]:
+        """Patterns of the sites at which predictions attend to these tokens."""
+
+    @property
     def tokens_NL(self) -> NDArray[np.int64]:  # noqa: N802
-        """What the model reads: a special token, then words."""
+        """What is attended to: special tokens, words, padding."""
 
     @property
-    def places_M(self) -> NDArray[np.int64]:  # noqa: N802
-        """Places of the words that `log_likelihoods` is of."""
+    def known_NL(self) -> NDArray[np.bool_]:  # noqa: N802
+        """False for padding."""
 
     @property
-    def first_word(self) -> int:
-        """The tokens `first_word`, … are the words, `num_words` of them."""
+    def words_NM(self) -> NDArray[np.int64]:  # noqa: N802
+        """The true words that `log_likelihoods` is of, from 0; -1 for none."""
 
     @property
     def num_words(self) -> int:
@@ -417,14 +422,30 @@ class TokenProbe(Protocol):
         """The token that stands for a hidden word; None for a model that knows none."""
 
     @property
-    def ahead(self) -> int:
-        """How many places before a word the token stands that predicts it: 1, or 0."""
+    def causal(self) -> bool:
+        """Whether no token behind that which predicts is attended to."""
+
+    @property
+    def aligns(self) -> bool:
+        """Whether predictions are of another sequence than the tokens: maps are then alignments, each for its own
+        two sequences, which no other two can take over."""
+
+    def draw_places(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """A place (N,) of each sequence whose word may be explained."""
+
+    def queries(self, place_N: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The query (N,) that predicts the word at a place."""
+
+    def exchangeable(self, place_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Words (N, L) that reach the prediction at a place by attention alone."""
 
     def log_likelihoods(self) -> Floats:
-        """ln of the probability of the true words, (N, M)."""
+        """ln of the probability of the true words, (N, M); 0 for none."""
 
-    def word_log_likelihoods(self, tokens_NL: NDArray[np.int64], place_N: NDArray[np.int64]) -> Floats:
-        """ln of the probability of every word at one place of each sequence of tokens, (N, W)."""
+    def word_log_likelihoods(
+        self, tokens_NL: NDArray[np.int64], row_N: NDArray[np.int64], place_N: NDArray[np.int64]
+    ) -> Floats:
+        """ln of the probability of every word at one place, (N, W), with other tokens in the sequences `row_N`."""
 
 
 @runtime_checkable
@@ -432,4 +453,4 @@ class TokenRunner(Runner, Protocol):
     """A runner that predicts tokens from other tokens, and whose attention can be checked."""
 
     def token_probe(self, path: Path, number: int, seed: int) -> TokenProbe:
-        """`number` windows drawn from a file at most. Raises: BioattnError for what the model cannot read."""
+        """`number` sequences drawn from a file at most. Raises: BioattnError for what the model cannot read."""

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
@@ -21,6 +21,9 @@ from bioattn.models.model_folder import (
 )
 from bioattn.models.translation.config import TranslationModelConfig
 from bioattn.models.translation.model import Translator, attention_sites
+
+if TYPE_CHECKING:
+    from bioattn.models.translation.inference.probe import TranslationProbe
 
 MODEL_TYPE = "translation"
 
@@ -47,6 +50,12 @@ class LoadedTranslator:
     def sites(self) -> dict[str, AttentionSite]:
         """Attention sites by name, in the order in which a pass comes to them."""
         return attention_sites(self.model)
+
+    def token_probe(self, path: Path, number: int, seed: int) -> "TranslationProbe":
+        """Held-out pairs of a dataset, and what the model predicts of their targets."""
+        from bioattn.models.translation.inference.probe import make_probe
+
+        return make_probe(self, path, number, seed)
 
 
 def write_translator(folder: Path, model: Translator) -> None:

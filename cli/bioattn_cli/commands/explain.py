@@ -309,8 +309,9 @@ def check(
     Prints a verdict in plain words with its measures, and writes both as JSON. With MODEL and PROMOTERS alone it
     tests whether predictions depend on the attended positions (deletion, insertion, in-silico mutagenesis), on
     whose map is used, and on training (random weights). --dataset adds the accuracy on held-out genes, --controls
-    whether attention was needed at all, --variants whether maps predict what mutations do. docs/checks.md explains
-    each check.
+    whether attention was needed at all, --variants whether maps predict what mutations do. Instead of promoters,
+    language models take other sequences, and translation models a dataset of pairs. docs/checks.md explains each
+    check.
     """
     from bioattn.errors import SettingsError
     from bioattn.faithfulness.check import Evidence, check_model, check_token_model

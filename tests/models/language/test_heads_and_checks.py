@@ -242,7 +242,7 @@ def test_weights_of_a_probe_are_those_of_the_model(folder):
     loaded = LoadedLanguageModel(model=LanguageModel(config).eval(), device=torch.device("cpu"), sha256="")
     probe = make_probe(loaded, folder / "repeats.fa", 5, 0)
     places = np.array([3, 9, 28, 1, 7])
-    found = probe.word_log_likelihoods(probe.tokens_NL, places)
+    found = probe.word_log_likelihoods(probe.tokens_NL, np.arange(5), places)
     whole = probe.log_likelihoods()
     for row, place in enumerate(places):
         tokens = torch.from_numpy(probe.tokens_NL[[row]])

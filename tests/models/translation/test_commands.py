@@ -145,6 +145,44 @@ def test_an_alignment_is_drawn_with_its_tokens(folder):
     assert bioattn("plot", "alignment", output, "--sample", "c", "-o", folder / "c.svg") == 1
 
 
+def test_attention_that_is_needed_passes_its_check(folder, capsys):
+    check = folder / "check.json"
+    assert bioattn("explain", "check", folder / "model", folder / "x.dataset.h5", "-o", check) == 0
+    found = json.loads(check.read_text())
+    assert found["verdict"]["code"] == "faithful"
+    assert found["verdict"]["sentence"] in capsys.readouterr().out
+    measures = {each["name"]: each for each in found["measures"]}
+    assert measures["skill"]["value"] > 0.9
+    assert measures["shuffled_weights"]["value"] > 0.5
+    assert measures["deletion"]["interval"][0] > 0.15
+    assert bioattn("report", folder / "model", check, "-o", folder / "report.html") == 0
+    assert found["verdict"]["sentence"] in (folder / "report.html").read_text()
+    assert bioattn("export", "multiqc", folder / "model", check, "-o", folder / "multiqc") == 0
+    assert any("faithful" in each.read_text() for each in (folder / "multiqc").iterdir())
+
+
+@pytest.mark.parametrize("extra", [(), ("--input-feeding",)])
+def test_attention_without_use_is_called_so(folder, tmp_path, capsys, extra):
+    """Targets that follow from their own prefix, whatever the source is."""
+    random = np.random.default_rng(0)
+    rows = "".join(
+        f"r{n}\t{''.join(random.choice(list('xyz'), 8))}\t{('abc' * 4)[n % 3 : n % 3 + 8]}\n"
+        for n in range(200)
+    )
+    (tmp_path / "pairs.tsv").write_text(f"id\tsource\ttarget\n{rows}")
+    alphabets = ("--source-alphabet", "characters", "--target-alphabet", "characters")
+    dataset, model = tmp_path / "x.dataset.h5", tmp_path / "model"
+    assert bioattn("prepare", "translation", tmp_path / "pairs.tsv", *alphabets, "-o", dataset) == 0
+    words = ("--config", folder / "settings.toml", "--steps", 40, *extra)
+    assert bioattn("train", "translation", dataset, "-o", model, *words) == 0
+    assert bioattn("explain", "check", model, dataset, "-o", tmp_path / "check.json") == 0
+    assert "Attention is not used to any gain" in capsys.readouterr().out
+    words = ("--architecture", "recurrent", "--steps", 1, "--force")
+    assert bioattn("train", "translation", dataset, "-o", tmp_path / "vector", *words) == 0
+    assert bioattn("explain", "check", tmp_path / "vector", dataset, "-o", tmp_path / "check.json") == 1
+    assert "it has no attention that could be checked" in capsys.readouterr().err
+
+
 def test_shards_are_merged_to_the_bytes_of_the_whole(folder):
     common = ("export", "attention", folder / "model", folder / "new.fa", "--batch-size", 1)
     assert bioattn(*common, "-o", folder / "whole.h5") == 0

@@ -43,10 +43,18 @@ class LanguageProbe:
     tokens_NL: NDArray[np.int64]
     places_M: NDArray[np.int64]
 
+    sites = ("*",)
+    aligns = False
+
     @property
-    def first_word(self) -> int:
-        """Token of the first word."""
-        return len(SPECIAL)
+    def known_NL(self) -> NDArray[np.bool_]:  # noqa: N802
+        """Windows hold no padding."""
+        return np.ones_like(self.tokens_NL, np.bool_)
+
+    @property
+    def words_NM(self) -> NDArray[np.int64]:  # noqa: N802
+        """The words at `places_M`, from 0."""
+        return self.tokens_NL[:, self.places_M] - len(SPECIAL)
 
     @property
     def num_words(self) -> int:
@@ -59,16 +67,31 @@ class LanguageProbe:
         return MASK if self.loaded.config.shape is Shape.ENCODER else None
 
     @property
-    def ahead(self) -> int:
-        """1 where the token before a place predicts it, 0 where that at the place itself does."""
-        return int(self.hidden is None)
+    def causal(self) -> bool:
+        """Of a decoder, in which the token before a place predicts it; else that at the place does."""
+        return self.hidden is None
+
+    def draw_places(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """Of a decoder in the later half, where it has seen something."""
+        number, length = self.tokens_NL.shape
+        return np.asarray(random.integers(length // 2 if self.causal else 1, length, size=number))
+
+    def queries(self, place_N: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place before of a decoder, else the place."""
+        return place_N - int(self.causal)
+
+    def exchangeable(self, place_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """All words that are seen but that at the query, which needs no attention."""
+        place_L = np.arange(self.tokens_NL.shape[1])
+        known_NL = (place_L > 0) & (place_L != self.queries(place_N)[:, None])
+        return np.asarray(known_NL & (place_L < place_N[:, None]) if self.causal else known_NL)
 
     def log_likelihoods(self) -> NDArray[np.float64]:
         """ln of the probability of the true words at `places_M`, (N, M), an encoder's hidden all at once."""
         tokens_NL = self.tokens_NL.copy()
         if self.hidden is not None:
             tokens_NL[:, self.places_M] = self.hidden
-        rows = torch.from_numpy(self.places_M - self.ahead).to(self.loaded.device)
+        rows = torch.from_numpy(self.queries(self.places_M)).to(self.loaded.device)
         found = []
         with torch.inference_mode():
             for part, own in self._batches(tokens_NL):
@@ -79,7 +102,7 @@ class LanguageProbe:
         return np.concatenate(found)
 
     def word_log_likelihoods(
-        self, tokens_NL: NDArray[np.int64], place_N: NDArray[np.int64]
+        self, tokens_NL: NDArray[np.int64], _row_N: NDArray[np.int64], place_N: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """ln of the probability of every word at one place of each sequence, (N, W)."""
         tokens_NL = tokens_NL.copy()
@@ -88,9 +111,9 @@ class LanguageProbe:
         found = []
         with torch.inference_mode():
             for part, own in self._batches(tokens_NL):
-                rows = torch.from_numpy(place_N[own] - self.ahead).to(self.loaded.device)
+                rows = torch.from_numpy(self.queries(place_N[own])).to(self.loaded.device)
                 chosen = self.loaded.model.hidden(part)[torch.arange(len(rows), device=rows.device), rows]
-                words = slice(self.first_word, self.first_word + self.num_words)
+                words = slice(len(SPECIAL), len(SPECIAL) + self.num_words)
                 logits = self.loaded.model.logits(chosen).float()[:, words]
                 found.append(logits.log_softmax(-1).double().cpu().numpy())
         return np.concatenate(found)

@@ -1,0 +1,133 @@
+"""Held-out pairs, and what a model predicts of their targets: what `explain check` asks a translation model.
+
+Shape suffixes: N pairs, L source tokens, M target words, W words of the target's vocabulary.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.io.files import sha256_of
+from bioattn.models.translation.batches import batch_of, padded, with_ends
+from bioattn.models.translation.config import Architecture
+from bioattn.models.translation.folder import LoadedTranslator
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
+from bioattn.sequences.pairs import Pair, open_pair_dataset
+from bioattn.sequences.vocabulary import PAD, SPECIAL, UNKNOWN
+
+LONGEST = 256
+"""Most words of either side: every word of some sources is replaced in turn, and the target read again."""
+BATCH_TOKENS = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationProbe:
+    """A `bioattn.inference.runner.TokenProbe`: sources, and words given the true ones before."""
+
+    loaded: LoadedTranslator
+    ids: list[str]
+    sha256: str
+    held_out: str
+    pairs: list[Pair]
+    tokens_NL: NDArray[np.int64]
+    words_NM: NDArray[np.int64]
+
+    sites = ("translation.source*",)
+    hidden = None
+    causal = False
+    aligns = True
+
+    @property
+    def known_NL(self) -> NDArray[np.bool_]:  # noqa: N802
+        """Where a source has a token."""
+        return np.asarray(self.tokens_NL != PAD)
+
+    @property
+    def num_words(self) -> int:
+        """Words of the target's vocabulary."""
+        return len(self.loaded.model.target.tokens) - len(SPECIAL)
+
+    def draw_places(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """Any word of a target."""
+        return random.integers(0, [len(pair.target) for pair in self.pairs])
+
+    def queries(self, place_N: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The step that writes a word has its number."""
+        return place_N
+
+    def exchangeable(self, _place_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """All words of a source."""
+        return np.asarray(self.tokens_NL >= len(SPECIAL))
+
+    def log_likelihoods(self) -> NDArray[np.float64]:
+        """ln of the probability of the true words, (N, M)."""
+        rows_N = np.arange(len(self.pairs))
+        found = [
+            likely_BMW.take_along_dim(torch.from_numpy(self.words_NM[own, :, None]).clamp(min=0), -1)[..., 0]
+            for own, likely_BMW in self._likely(self.tokens_NL, rows_N, self.words_NM.shape[1])
+        ]
+        return np.where(self.words_NM >= 0, torch.cat(found).numpy(), 0.0)
+
+    def word_log_likelihoods(
+        self, tokens_NL: NDArray[np.int64], row_N: NDArray[np.int64], place_N: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """ln of the probability of every word at one place of the targets of `row_N`, (N, W)."""
+        found = [
+            likely_BMW[torch.arange(len(likely_BMW)), torch.from_numpy(place_N[own])]
+            for own, likely_BMW in self._likely(tokens_NL, row_N, int(place_N.max()) + 1)
+        ]
+        return torch.cat(found).numpy()
+
+    def _likely(
+        self, tokens_NL: NDArray[np.int64], row_N: NDArray[np.int64], steps: int
+    ) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Batches, and ln of the probabilities (B, steps, W) of words."""
+        device, size = self.loaded.device, max(1, BATCH_TOKENS // tokens_NL.shape[1])
+        for first in range(0, len(tokens_NL), size):
+            own = slice(first, first + size)
+            prefix_BT = batch_of([self.pairs[row] for row in row_N[own]]).prefix_BT[:, :steps]
+            prefix_BT = torch.nn.functional.pad(prefix_BT, (0, steps - prefix_BT.shape[1]), value=PAD)
+            with torch.inference_mode():
+                logits = self.loaded.model(torch.from_numpy(tokens_NL[own]).to(device), prefix_BT.to(device))
+            yield own, logits[..., len(SPECIAL) :].double().log_softmax(-1).cpu()
+
+
+def make_probe(loaded: LoadedTranslator, path: Path, number: int, seed: int) -> TranslationProbe:
+    """`number` pairs of at most `LONGEST` words, drawn from the test side (or else validation) of a dataset.
+
+    Raises: FormatError for what is no such dataset; BioattnError for a model without attention, or
+    another alphabet.
+    """
+    if loaded.config.architecture is Architecture.RECURRENT:
+        raise BioattnError("the model knows sources by one vector: it has no attention that could be checked")
+    dataset, model = open_pair_dataset(path), loaded.model
+    if (dataset.source, dataset.target) != (model.source, model.target):
+        raise BioattnError(
+            f"{path}: is from {dataset.source.alphabet} to {dataset.target.alphabet}, the model from "
+            f"{model.source.alphabet} to {model.target.alphabet}, or of other characters"
+        )
+    side = TEST if (dataset.split == TEST).any() else VALIDATION
+    rows = [
+        row
+        for row in np.flatnonzero(dataset.split == side).tolist()
+        if max(map(len, dataset.pairs[row])) <= LONGEST
+    ]
+    chosen = np.sort(np.random.default_rng([seed, 0]).permutation(len(rows))[:number])
+    pairs = [dataset.pairs[rows[place]] for place in chosen.tolist()]
+    words = [np.where(pair.target == UNKNOWN, -1, pair.target - len(SPECIAL)) for pair in pairs]
+    return TranslationProbe(
+        loaded=loaded,
+        ids=[dataset.ids[rows[place]] for place in chosen.tolist()],
+        sha256=sha256_of(path),
+        held_out=SPLIT_NAMES[side],
+        pairs=pairs,
+        tokens_NL=padded(
+            [with_ends(pair.source) for pair in pairs] or [with_ends(np.zeros(0, np.int64))], PAD
+        ).numpy(),
+        words_NM=padded(words or [np.zeros(1, np.int64)], -1).numpy(),
+    )
