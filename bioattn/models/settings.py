@@ -1,14 +1,11 @@
 """The settings of a family's command: a dataclass whose fields are its command line and the TOML of --config.
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class TrainToy(Settings):
+    class TrainToy(TrainingCommand):         (`Settings` with the options of every training)
         \"\"\"Train a toy model.\"\"\"           (what --help says of the command)
 
         dataset: Path = argument("DATASET", "What the model learns from.")
-        output: Path = option("Model folder to write.", "--output", "-o")
         channels: int | None = option("Width of the model [default: 8].", table="model", min=1)
-        config: Path | None = config_option()
-        model: Mapping[str, Any] = table()
 
 Here `--channels 16` and `channels = 16` in the table [model] of --config say the same; the option wins. A caller
 from Python fills the same dataclass: `TrainToy(dataset=…, output=…, model={"channels": 16})`.
@@ -252,7 +249,9 @@ def with_config_file(settings: S) -> S:
 
 def _metadata(kind: type[Settings]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for each in fields(kind):
+    inherited = {each.name for base in kind.__bases__ for each in fields(base)}
+    # A command's own settings first, as its help shows them.
+    for each in sorted(fields(kind), key=lambda each: each.name in inherited):
         _require_metadata(kind, each)
         found[each.name] = each.metadata[_KEY]
     return found

@@ -25,6 +25,7 @@ from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import ALONE, Processes
 from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
+from bioattn.training.settings import TrainingCommand
 from bioattn.training.state import STATE_FILE, Job, plain_job, require_finished_by
 from bioattn.training.task import Results, Task
 from bioattn.training.trainer import Outcome, Trainer, TrainingEvents
@@ -41,32 +42,9 @@ class TrainableFamily(Protocol):
         """What is trained by these settings. Raises: SettingsError when they contradict each other or the data."""
 
 
-class TrainingSettings(Protocol):
-    """What the settings of every `train` command have."""
-
-    @property
-    def output(self) -> Path:
-        """The model folder to write."""
-
-    @property
-    def resume(self) -> bool:
-        """Whether to go on from what an interrupted run saved."""
-
-    @property
-    def force(self) -> bool:
-        """Whether to replace a model folder that is there."""
-
-    @property
-    def log_dir(self) -> Path | None:
-        """Folder of TensorBoard events, if any."""
-
-    def input_paths(self) -> dict[str, Path]:
-        """Files and folders that are read, by setting."""
-
-
 def train(
     family: TrainableFamily,
-    settings: TrainingSettings,
+    settings: TrainingCommand,
     *,
     device: torch.device,
     progress: Progress = SILENT,

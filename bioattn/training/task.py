@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from bioattn.store.training_record import Comparison
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
+from bioattn.training.settings import UpdateConfig
 
 
 def make_optimizer(
@@ -214,6 +215,25 @@ class Task(ABC):
     """How many parts a step can be divided into, and the setting that says so: more processes would be idle."""
     summary: str
     """What is trained on what, for a message."""
+
+    def update_as(self, training: UpdateConfig, *, betas: tuple[float, float] = (0.9, 0.999)) -> None:
+        """Update weights in one stage, as these settings say. betas: as `Optimisation` has them."""
+        self.stages = [
+            Stage(
+                steps=training.steps,
+                steps_per_round=training.steps_per_round,
+                learning_rate=training.learning_rate,
+                warmup_fraction=training.warmup_fraction,
+            )
+        ]
+        self.optimisation = Optimisation(
+            weight_decay=training.weight_decay,
+            betas=betas,
+            gradient_clip=training.gradient_clip,
+            average_decay=training.average_decay,
+            patience=training.patience,
+        )
+        self.work_per_step = ("batch_size", training.batch_size)
 
     @abstractmethod
     def prepare(self, progress: Progress) -> None:

@@ -3,28 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bioattn.models.evoformer import running as runs
 from bioattn.models.evoformer.running import EvoformerRun
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
-    Writes,
     argument,
-    config_option,
-    device_option,
-    force_option,
-    log_dir_option,
     option,
-    output_option,
-    resume_option,
-    seed_option,
-    table,
-    threads_option,
 )
-from bioattn.system.device import Device
-from bioattn.system.precision import Precision
+from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvoformerTrainingSettings(Settings):
+class EvoformerTrainingSettings(TrainingCommand):
     """Train an MSA/pair model on distances, contacts and masked residues.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
@@ -47,7 +36,6 @@ class EvoformerTrainingSettings(Settings):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare contacts`.")
-    output: Path = output_option("Model folder to write.", Writes.FOLDER)
     steps: int | None = option("Updates on the dataset's families [default: 2000].", table="training", min=0)
     simulated_steps: int | None = option(
         "Updates on simulated families alone, before [default: 0].", table="training", min=0
@@ -63,19 +51,6 @@ class EvoformerTrainingSettings(Settings):
         key="uniform_msa_attention",
     )
     exclude: tuple[str, ...] = option("Leave out a protein; can be repeated.", default=(), metavar="ID")
-    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
-    config: Path | None = config_option()
-    seed: int | None = seed_option(table="training")
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    log_dir: Path | None = log_dir_option()
-    resume: bool = resume_option()
-    force: bool = force_option()
-    model: Mapping[str, Any] = table()
-    """Fields of `EvoformerConfig`, over those of `SMALL_MODEL`; with `initial_model` only pair features can be
-    added."""
-    training: Mapping[str, Any] = table()
-    """Fields of `EvoformerTrainingConfig`."""
 
 
 class EvoformerFamily:

@@ -8,7 +8,7 @@ from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import require
 from bioattn.sequences.choices import Alphabet
-from bioattn.system.precision import Precision
+from bioattn.training.settings import UpdateConfig
 
 
 class Shape(StrEnum):
@@ -171,41 +171,6 @@ class LanguageModelConfig:
         if self.form == Form():
             del fields["form"]
         return fields
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateConfig:
-    """How weights are updated, in pretraining and in fine-tuning."""
-
-    seed: int = 0
-    """Decides first weights, order, strands, masks and dropout."""
-    steps: int = 2000
-    """Updates of the weights."""
-    steps_per_round: int = 200
-    """Updates after which the model is validated and saved."""
-    batch_size: int = 16
-    """Windows or sequences of an update, over all processes."""
-    learning_rate: float = 1e-3
-    """Peak rate of AdamW."""
-    weight_decay: float = 0.1
-    """On matrices, not on biases, norms and embeddings."""
-    warmup_fraction: float = 0.05
-    """Share of all steps in which the rate rises from zero; then it falls along a cosine."""
-    average_decay: float = 0.99
-    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
-    gradient_clip: float = 1.0
-    """Largest norm of the gradient."""
-    patience: int = 10
-    """Rounds without improvement before training stops."""
-    precision: Precision = Precision.FP32
-    """fp32 or bf16 (autocast)."""
-
-    def __post_init__(self) -> None:
-        counts = ("steps", "steps_per_round", "batch_size", "patience")
-        require(self, counts, lambda value: value >= 1, "be at least 1")
-        require(self, ("learning_rate", "gradient_clip"), lambda value: value > 0, "be above 0")
-        require(self, ("warmup_fraction", "average_decay"), lambda value: 0 <= value < 1, "lie in [0, 1)")
-        require(self, ("weight_decay",), lambda value: value >= 0, "not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

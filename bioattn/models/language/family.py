@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import SettingsError
@@ -14,21 +14,10 @@ from bioattn.models.language.running import LanguageGeneration, LanguagePreparat
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
-    Writes,
     argument,
-    config_option,
-    device_option,
-    force_option,
-    log_dir_option,
     option,
-    output_option,
-    resume_option,
-    seed_option,
-    table,
-    threads_option,
 )
-from bioattn.system.device import Device
-from bioattn.system.precision import Precision
+from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageTrainingSettings(Settings):
+class LanguageTrainingSettings(TrainingCommand):
     """Train a language model on sequences: an encoder, a decoder, or an encoder with a decoder.
 
     An encoder restores masked tokens, a decoder predicts the next one, and an encoder with a decoder restores
@@ -53,7 +42,6 @@ class LanguageTrainingSettings(Settings):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare language`.")
-    output: Path = output_option("Model folder to write.", Writes.FOLDER)
     start: Path | None = option(
         "Model folder whose weights training goes on from; its architecture is kept.",
         "--from",
@@ -83,19 +71,7 @@ class LanguageTrainingSettings(Settings):
     steps: int | None = option(
         "Updates of the weights [default: 2000; with --targets 600].", table="training", min=1
     )
-    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
-    config: Path | None = config_option()
     baselines: bool = option("Count short contexts on the same split, to compare with.", default=True)
-    seed: int | None = seed_option(table="training")
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    log_dir: Path | None = log_dir_option()
-    resume: bool = resume_option()
-    force: bool = force_option()
-    model: Mapping[str, Any] = table()
-    """Fields of `LanguageModelConfig` (not `alphabet` and `kmer`, which the dataset gives)."""
-    training: Mapping[str, Any] = table()
-    """Fields of `LanguageTrainingConfig`, with --targets of `FineTuningConfig`."""
 
 
 class LanguageFamily:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.models.attention_settings import ExportAttention
@@ -13,22 +13,11 @@ from bioattn.models.promoter.running import PromoterRun
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
-    Writes,
     argument,
-    config_option,
-    device_option,
-    force_option,
-    log_dir_option,
     option,
-    output_option,
-    resume_option,
-    seed_option,
-    table,
-    threads_option,
     toml_key,
 )
-from bioattn.system.device import Device
-from bioattn.system.precision import Precision
+from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +31,7 @@ TREATMENTS = "treatments.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromoterTrainingSettings(Settings):
+class PromoterTrainingSettings(TrainingCommand):
     """Train a model that predicts every promoter's response to every treatment.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
@@ -54,7 +43,6 @@ class PromoterTrainingSettings(Settings):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")
-    output: Path = output_option("Model folder to write.", Writes.FOLDER)
     conditioning: Conditioning | None = option(
         "How treatment meets sequence [default: cross].", table="model"
     )
@@ -85,24 +73,12 @@ class PromoterTrainingSettings(Settings):
     epochs: int | None = option(
         "Passes over the training promoters at most [default: 40].", table="training", min=1
     )
-    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
-    config: Path | None = config_option()
     baselines: bool = option("Fit simple models on the same split, to compare with.", default=True)
     keep_best: bool = option(
         "Write the best of the simple models as the model folder where it is better on validation genes than the "
         "trained one.",
         default=False,
     )
-    seed: int | None = seed_option(table="training")
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    log_dir: Path | None = log_dir_option()
-    resume: bool = resume_option()
-    force: bool = force_option()
-    model: Mapping[str, Any] = table()
-    """Fields of `PromoterModelConfig` (not `length`, which the dataset gives)."""
-    training: Mapping[str, Any] = table()
-    """Fields of `TrainingConfig`."""
     treatment_columns: tuple[str, ...] = toml_key("a list of column names", default=())
     """Features used by the features encoder; empty: every column that varies."""
 

@@ -7,7 +7,7 @@ from bioattn.attention.choices import AttentionScore
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import require
 from bioattn.sequences.choices import PairAlphabet
-from bioattn.system.precision import Precision
+from bioattn.training.settings import UpdateConfig
 
 
 class Architecture(StrEnum):
@@ -97,41 +97,24 @@ class TranslationModelConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranslationTrainingConfig:
-    """How a translation model is trained, with the true prefix given at every step (teacher forcing)."""
+class TranslationTrainingConfig(UpdateConfig):
+    """How a translation model is trained, with the true prefix given at every step (teacher forcing).
 
-    seed: int = 0
-    """Decides first weights, batches and dropout."""
-    steps: int = 2000
-    """Updates of the weights."""
-    steps_per_round: int = 200
-    """Updates after which the model is validated and saved."""
-    batch_size: int = 16
-    """Pairs of an update, over all processes; pairs of like length stand together."""
-    longest: int = 1000
-    """Pairs with more tokens on either side are not trained on."""
-    grow_every: int = 0
-    """Updates after which sources may be one token longer, from one token on (a curriculum); 0: all at once."""
+    A batch holds pairs of like length.
+    """
+
     learning_rate: float = 2e-3
     """Peak rate of AdamW."""
     weight_decay: float = 0.01
     """On matrices, not on biases and norms."""
-    warmup_fraction: float = 0.05
-    """Share of all steps in which the rate rises from zero; then it falls along a cosine."""
-    average_decay: float = 0.99
-    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
-    gradient_clip: float = 1.0
-    """Largest norm of the gradient."""
-    patience: int = 10
-    """Rounds without improvement before training stops."""
+    longest: int = 1000
+    """Pairs with more tokens on either side are not trained on."""
+    grow_every: int = 0
+    """Updates after which sources may be one token longer, from one token on (a curriculum); 0: all at once."""
     validation_pairs: int = 128
     """Pairs of the validation side that every round predicts, spread evenly."""
-    precision: Precision = Precision.FP32
-    """fp32 or bf16 (autocast)."""
 
     def __post_init__(self) -> None:
-        counts = ("steps", "steps_per_round", "batch_size", "longest", "patience", "validation_pairs")
-        require(self, counts, lambda value: value >= 1, "be at least 1")
-        require(self, ("learning_rate", "gradient_clip"), lambda value: value > 0, "be above 0")
-        require(self, ("warmup_fraction", "average_decay"), lambda value: 0 <= value < 1, "lie in [0, 1)")
-        require(self, ("weight_decay", "grow_every"), lambda value: value >= 0, "not be negative")
+        UpdateConfig.__post_init__(self)
+        require(self, ("longest", "validation_pairs"), lambda value: value >= 1, "be at least 1")
+        require(self, ("grow_every",), lambda value: value >= 0, "not be negative")

@@ -3,31 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bioattn.attention.choices import AttentionScore
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
-    Writes,
     argument,
-    config_option,
-    device_option,
-    force_option,
-    log_dir_option,
     option,
-    output_option,
-    resume_option,
-    seed_option,
-    table,
-    threads_option,
 )
 from bioattn.models.translation import running as runs
 from bioattn.models.translation.config import Architecture, Cell, Encoder
 from bioattn.models.translation.running import TranslationPreparation, TranslationRun, TranslationSimulation
-from bioattn.system.device import Device
-from bioattn.system.precision import Precision
+from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranslationTraining(Settings):
+class TranslationTraining(TrainingCommand):
     """Train a translation model on pairs of sequences, with the true prefix given at every step.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
@@ -48,7 +37,6 @@ class TranslationTraining(Settings):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare translation`.")
-    output: Path = output_option("Model folder to write.", Writes.FOLDER)
     architecture: Architecture | None = option(
         "What the model is [default: recurrent-attention].", table="model"
     )
@@ -67,18 +55,6 @@ class TranslationTraining(Settings):
     )
     channels: int | None = option("Channels of a token [default: 128].", table="model", min=1)
     steps: int | None = option("Updates of the weights [default: 2000].", table="training", min=1)
-    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
-    config: Path | None = config_option()
-    seed: int | None = seed_option(table="training")
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    log_dir: Path | None = log_dir_option()
-    resume: bool = resume_option()
-    force: bool = force_option()
-    model: Mapping[str, Any] = table()
-    """Fields of `TranslationModelConfig` (not alphabets, which the dataset gives)."""
-    training: Mapping[str, Any] = table()
-    """Fields of `TranslationTrainingConfig`."""
 
 
 class TranslationFamily:

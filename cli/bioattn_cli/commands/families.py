@@ -68,12 +68,10 @@ def settings_command(words: str, kind: type[Settings], execute: Callable[[Report
         return execute(reporter, kind(**values))
 
     hints = typing.get_type_hints(kind)
+    by_name = {each.name: each for each in fields(kind)}
     own = [
-        inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=each, annotation=hints[each.name]
-        )
-        for each in fields(kind)
-        if each.name in options_of(kind)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=by_name[name], annotation=hints[name])
+        for name in options_of(kind)
     ]
     reporter = inspect.Parameter("reporter", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     run.__signature__ = inspect.Signature([reporter, *own])  # type: ignore[attr-defined]

@@ -14,37 +14,25 @@ from bioattn.models.settings import (
     Settings,
     Writes,
     argument,
-    config_option,
     device_option,
     force_option,
-    log_dir_option,
     option,
     output_option,
     resume_option,
     seed_option,
     shard_option,
-    table,
     threads_option,
 )
 from bioattn.system.device import Device
+from bioattn.training.settings import TrainingCommand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToyTraining(Settings):
+class ToyTraining(TrainingCommand):
     """Train a toy model on the sequences of a FASTA file."""
 
     sequences: Path = argument("FASTA", "Sequences; each base is to be called new or seen before.")
-    output: Path = output_option("Model folder to write.", Writes.FOLDER)
     steps: int | None = option("Updates of each stage [default: 4].", table="training", min=1)
-    config: Path | None = config_option()
-    seed: int | None = seed_option(table="training")
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    log_dir: Path | None = log_dir_option()
-    resume: bool = resume_option()
-    force: bool = force_option()
-    model: Mapping[str, Any] = table()
-    training: Mapping[str, Any] = table()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

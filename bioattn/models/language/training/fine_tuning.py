@@ -28,7 +28,7 @@ from bioattn.models.language.training.simple_predictors import (
     token_features,
 )
 from bioattn.models.language.training.targets import Wanted, read_targets, records_of, wanted_of
-from bioattn.models.language.training.task import LanguageTask
+from bioattn.models.language.training.task import BETAS, LanguageTask
 from bioattn.models.language.training.windows import padded
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.response_metrics import auroc, average_precision, r_squared, spearman
@@ -209,7 +209,7 @@ class FineTuningTask(LanguageTask):
                 alpha=training.alpha,
             )
         )
-        self._schedule()
+        self.update_as(training, betas=BETAS)
         names = {MAIN_FIGURE[each.target.kind, each.target.width == 2] for each in self.wanted}
         self.metric = names.pop() if len(names) == 1 else "mean figure"
         learning = sum(p.numel() for p in self.model.parameters() if p.requires_grad)

@@ -21,7 +21,6 @@ from bioattn.models.language.config import (
     LanguageModelConfig,
     LanguageTrainingConfig,
     Shape,
-    UpdateConfig,
 )
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import VOCABULARY, load_language_model, write_language_model
@@ -37,7 +36,8 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import markdown_table
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
+from bioattn.training.settings import UpdateConfig
+from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
 
 BETAS = (0.9, 0.98)
 """Coefficients of AdamW's running averages of the gradient and its square."""
@@ -125,7 +125,7 @@ class LanguageTask(Task):
         torch.manual_seed(training.seed)
         self.model = self._first_model()
         self.profile = self._profile() if self.config.alphabet is Alphabet.ALIGNMENT else None
-        self._schedule()
+        self.update_as(training, betas=BETAS)
         self.summary = (
             f"{self.config.shape} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
             f"{self.dataset.letters_in(TRAIN):,} letters"
@@ -138,26 +138,6 @@ class LanguageTask(Task):
             self.start.model.fine_tune(None)
             model.load_state_dict(self.start.model.state_dict())
         return model
-
-    def _schedule(self) -> None:
-        """How weights are updated."""
-        training = self.training
-        self.stages = [
-            Stage(
-                steps=training.steps,
-                steps_per_round=training.steps_per_round,
-                learning_rate=training.learning_rate,
-                warmup_fraction=training.warmup_fraction,
-            )
-        ]
-        self.optimisation = Optimisation(
-            weight_decay=training.weight_decay,
-            betas=BETAS,
-            gradient_clip=training.gradient_clip,
-            average_decay=training.average_decay,
-            patience=training.patience,
-        )
-        self.work_per_step = ("batch_size", training.batch_size)
 
     def _profile(self) -> Profile:
         """That of the training rows; they are drawn as often as it weighs them."""

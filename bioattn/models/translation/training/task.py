@@ -27,7 +27,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import markdown_table
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
+from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
 
 POOL = 8
 """A batch is drawn from so many times its pairs, ordered by length, so that little of it is padding."""
@@ -86,21 +86,7 @@ class TranslationTask(Task):
         self.validation = self._batches(VALIDATION, training.validation_pairs)
         torch.manual_seed(training.seed)
         self.model = Translator(self.config).to(self.device)
-        self.stages = [
-            Stage(
-                steps=training.steps,
-                steps_per_round=training.steps_per_round,
-                learning_rate=training.learning_rate,
-                warmup_fraction=training.warmup_fraction,
-            )
-        ]
-        self.optimisation = Optimisation(
-            weight_decay=training.weight_decay,
-            gradient_clip=training.gradient_clip,
-            average_decay=training.average_decay,
-            patience=training.patience,
-        )
-        self.work_per_step = ("batch_size", training.batch_size)
+        self.update_as(training)
         weights = sum(p.numel() for p in self.model.parameters())
         left_out = len(self.dataset.side(TRAIN)) - len(self.pairs[TRAIN])
         self.summary = (

@@ -1,0 +1,78 @@
+"""The settings that all trainings share: options of the command, and how weights are updated. No torch here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bioattn.io.config_file import require
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    config_option,
+    device_option,
+    force_option,
+    log_dir_option,
+    option,
+    output_option,
+    resume_option,
+    seed_option,
+    table,
+    threads_option,
+)
+from bioattn.system.device import Device
+from bioattn.system.precision import Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingCommand(Settings):
+    """The options of every `train` command; a family adds its own."""
+
+    output: Path = output_option("Model folder to write.", Writes.FOLDER)
+    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
+    config: Path | None = config_option()
+    seed: int | None = seed_option(table="training")
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    log_dir: Path | None = log_dir_option()
+    resume: bool = resume_option()
+    force: bool = force_option()
+    model: Mapping[str, Any] = table()
+    """Settings of the model's shape."""
+    training: Mapping[str, Any] = table()
+    """Settings of the training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateConfig:
+    """How weights are updated in rounds of equal steps; a family adds its own settings and has other defaults."""
+
+    seed: int = 0
+    """Decides first weights, batches and dropout."""
+    steps: int = 2000
+    """Updates of the weights."""
+    steps_per_round: int = 200
+    """Updates after which the model is validated and saved."""
+    batch_size: int = 16
+    """Samples of an update, over all processes."""
+    learning_rate: float = 1e-3
+    """Peak rate of AdamW."""
+    weight_decay: float = 0.1
+    """On matrices, not on biases, norms and embeddings."""
+    warmup_fraction: float = 0.05
+    """Share of all steps in which the rate rises from zero; then it falls along a cosine."""
+    average_decay: float = 0.99
+    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
+    gradient_clip: float = 1.0
+    """Largest norm of the gradient."""
+    patience: int = 10
+    """Rounds without improvement before training stops."""
+    precision: Precision = Precision.FP32
+    """fp32 or bf16 (autocast)."""
+
+    def __post_init__(self) -> None:
+        counts = ("steps", "steps_per_round", "batch_size", "patience")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        require(self, ("learning_rate", "gradient_clip"), lambda value: value > 0, "be above 0")
+        require(self, ("warmup_fraction", "average_decay"), lambda value: 0 <= value < 1, "lie in [0, 1)")
+        require(self, ("weight_decay",), lambda value: value >= 0, "not be negative")
