@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
 from bioattn.models.evoformer.config import EvoformerConfig, StructureModuleConfig
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
@@ -31,12 +32,13 @@ TABLES = {
         "training": LanguageTrainingConfig,
         "fine-tuning": FineTuningConfig,
     },
+    "diffusion.md": {"model": DiffusionModelConfig, "training": DiffusionTrainingConfig},
     "translation.md": {"model": TranslationModelConfig, "training": TranslationTrainingConfig},
 }
 """By page, the tables it has."""
 NOT_A_SETTING = {
     *("length", "alphabet", "form", "source_alphabet", "target_alphabet"),
-    *("source_characters", "target_characters", "longest_source"),
+    *("source_characters", "target_characters", "longest_source", "treatments"),
 }
 """The dataset decides it, or published weights."""
 

@@ -132,6 +132,7 @@ LANGUAGE = replace(MODEL, about="Model folder of bioattn/trainlanguage", source=
 TRANSLATION = replace(
     MODEL, about="Model folder of bioattn/traintranslation", source=("traintranslation.model",)
 )
+DIFFUSION = replace(MODEL, about="Model folder of bioattn/traindiffusion", source=("traindiffusion.model",))
 EVOFORMER = Input(
     "model",
     "Model folder, AlphaFold parameters (.npz) or OpenFold state dict (.pt)",
@@ -470,6 +471,35 @@ COMMANDS = (
         label="low",
         gpu=True,
         threads=True,
+    ),
+    Command(
+        "train diffusion",
+        "Train a model that writes promoters for chosen treatments",
+        ("promoter", "design", "diffusion", "training"),
+        (DATASET, replace(CONFIG, source=("settings/diffusion-tiny.toml",))),
+        (
+            Output(
+                "model",
+                ".model",
+                "Model folder: weights, settings, metrics and model card",
+                holds=MODEL_FILES,
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--steps 10",
+    ),
+    Command(
+        "generate promoters",
+        "Write new promoters for chosen treatments",
+        ("promoter", "design", "diffusion"),
+        (DIFFUSION,),
+        (Output("designs", ".designs.fa", "Designs; descriptions say what was asked for"),),
+        label="low",
+        gpu=True,
+        threads=True,
+        test_options="--number 2 --steps 4",
     ),
     Command(
         "run translation",

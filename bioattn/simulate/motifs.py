@@ -48,6 +48,31 @@ class MarkovBackground:
             state = (state * BASES + base) % contexts
         return np.ascontiguousarray(codes[run_in:].T)
 
+    @classmethod
+    def fitted(cls, codes_GL: NDArray[np.uint8], order: int) -> "MarkovBackground":
+        """The chain of some sequences, each word of order + 1 bases counted once more than it occurs.
+
+        codes_GL: A=0 C=1 G=2 T=3; words with another code are left out.
+        """
+        words = _words(codes_GL, order + 1)
+        counts = np.bincount(words[words >= 0], minlength=BASES ** (order + 1)).reshape(-1, BASES) + 1.0
+        rows = counts / counts.sum(1, keepdims=True)
+        return cls(name=f"order {order}", order=order, transitions=tuple(map(tuple, rows.tolist())))
+
+    def nats(self, codes_GL: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """-ln of the probability of each base given those before it, (sequences, length - order); NaN at words
+        with an unknown base."""
+        words = _words(codes_GL, self.order + 1)
+        nats = -np.log(np.array(self.transitions).ravel())[np.maximum(words, 0)]
+        return np.where(words >= 0, nats, np.nan)
+
+
+def _words(codes_GL: NDArray[np.uint8], width: int) -> NDArray[np.int64]:
+    """The word of `width` bases at each place as a number, the first base highest; -1 with an unknown base."""
+    windows = np.lib.stride_tricks.sliding_window_view(codes_GL, width, axis=1)
+    words = windows.astype(np.int64) @ BASES ** np.arange(width - 1, -1, -1)
+    return np.where((windows < BASES).all(-1), words, -1)
+
 
 UNIFORM = MarkovBackground(name="uniform", order=0, transitions=((0.25, 0.25, 0.25, 0.25),))
 

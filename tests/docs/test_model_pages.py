@@ -24,7 +24,9 @@ EVOFORMER = ROOT / "bioattn" / "models" / "evoformer"
 REPRESENTATIONS = ("single", "pair", "msa", "msa_first_row", "structure")
 
 
-@pytest.mark.parametrize("page", ["promoter", "evoformer-training", "evoformer", "language", "translation"])
+@pytest.mark.parametrize(
+    "page", ["promoter", "evoformer-training", "evoformer", "language", "translation", "diffusion"]
+)
 def test_the_tables_are_those_of_the_code(settings_tables, page):
     text = page_text(f"models/{page}")
     assert text == settings_tables.with_tables(f"{page}.md", text), "run: python docs/settings_tables.py"

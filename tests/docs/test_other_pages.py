@@ -109,7 +109,7 @@ def test_every_sharded_command_is_listed():
 
     page = page_text("sharding")
     table = page[page.index("| command |") : page.index("Give every part")]
-    assert sharded(program(), ()) == set(re.findall(r"`((?:run|export|explain) \w+)", table))
+    assert sharded(program(), ()) == set(re.findall(r"`((?:run|generate|export|explain) \w+)", table))
 
 
 def test_every_plot_and_its_picture_is_there():

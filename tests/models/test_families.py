@@ -160,10 +160,12 @@ def test_a_model_folder_names_its_family(tmp_path, added):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy_gone"}))
     with pytest.raises(
         FormatError,
-        match=r"type 'toy_gone'; known are evoformer, language, promoter, translation, toy_here \(",
+        match=r"type 'toy_gone'; known are diffusion, evoformer, language, promoter, translation, toy_here \(",
     ):
         family_of(tmp_path)
-    with pytest.raises(BioattnError, match="known are evoformer, language, promoter, translation, toy_here"):
+    with pytest.raises(
+        BioattnError, match="known are diffusion, evoformer, language, promoter, translation, toy_here"
+    ):
         family("toy_gone")
     with pytest.raises(BioattnError, match="promoter models cannot fly; models that can: none"):
         ability(family("promoter"), "fly")
@@ -176,7 +178,9 @@ def test_a_model_folder_is_no_family(tmp_path, capsys):
     """The family.py in it would say so."""
     (tmp_path / "family.py").write_text("print('this ran')")
     (tmp_path / "config.json").write_text(json.dumps({"format": "bioattn-model", "model_type": "toy_mine"}))
-    with pytest.raises(FormatError, match="type 'toy_mine'; known are evoformer, language, promoter"):
+    with pytest.raises(
+        FormatError, match="type 'toy_mine'; known are diffusion, evoformer, language, promoter"
+    ):
         family_of(tmp_path)
     assert main(["inspect", str(tmp_path)]) == 1
     assert "this ran" not in capsys.readouterr().out

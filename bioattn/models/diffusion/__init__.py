@@ -1,0 +1,1 @@
+"""Diffusion models: promoters for chosen treatments."""

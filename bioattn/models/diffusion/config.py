@@ -1,0 +1,113 @@
+"""The settings of a diffusion model and of its training; nothing here imports torch."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bioattn.errors import SettingsError
+from bioattn.io.config_file import require
+from bioattn.system.precision import Precision
+
+
+class Noise(StrEnum):
+    """How bases are made unknown, step by step."""
+
+    MASKED = "masked"
+    """A base is hidden, with a probability that rises to 1 (absorbing noise, Austin et al. 2021)."""
+    GAUSSIAN = "gaussian"
+    """Normal noise is added to the one-hot code of a base (Ho et al. 2020, Song et al. 2021)."""
+
+
+class Condition(StrEnum):
+    """How treatments reach the network."""
+
+    ADAGN = "adagn"
+    """They scale and shift normalised channels (adaptive group norm, Dhariwal & Nichol 2021)."""
+    CROSS = "cross"
+    """Positions attend to a token for each treatment and to a rest token (Rombach et al. 2022)."""
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffusionModelConfig:
+    """Architecture of a diffusion model."""
+
+    length: int
+    """Bases of a promoter; the dataset decides it."""
+    treatments: tuple[str, ...]
+    """Names of the treatments; the dataset decides them."""
+    noise: Noise = Noise.MASKED
+    """masked or gaussian."""
+    condition: Condition = Condition.BOTH
+    """adagn, cross or both: how treatments reach the network; time always comes by adaptive group norm."""
+    levels: int = 2
+    """Levels of a response: 2 is off and on; of more the lowest is off, the highest on."""
+    channels: int = 64
+    """Channels at full resolution; each stage further down has half as many more."""
+    stages: int = 3
+    """Resolutions of the U-Net; each has half the positions of the one before."""
+    blocks: int = 1
+    """Residual blocks of a stage, on the way down and on the way up."""
+    kernel: int = 5
+    """Positions that a convolution covers."""
+    num_heads: int = 2
+    """Heads of the cross-attention."""
+    head_channels: int = 16
+    """Channels of a head."""
+    dropout: float = 0.0
+    """Dropout inside residual blocks."""
+
+    def __post_init__(self) -> None:
+        counts = ("length", "channels", "stages", "blocks", "kernel", "num_heads", "head_channels")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        require(self, ("levels",), lambda value: value >= 2, "be at least 2")
+        require(self, ("dropout",), lambda value: 0 <= value < 1, "lie in [0, 1)")
+        if self.channels % 16:
+            raise SettingsError(f"channels is {self.channels}; a multiple of 16 is needed")
+        if not self.kernel % 2:
+            raise SettingsError(f"kernel is {self.kernel}; an odd number is needed")
+        if not self.treatments:
+            raise SettingsError("there is no treatment")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffusionTrainingConfig:
+    """How a diffusion model is trained."""
+
+    seed: int = 0
+    """Decides first weights, batches, noise and which treatments are left out."""
+    steps: int = 4000
+    """Updates of the weights."""
+    steps_per_round: int = 250
+    """Updates after which the model is validated and saved."""
+    batch_size: int = 64
+    """Promoters of an update, over all processes."""
+    threshold: float = 0.0
+    """With two levels, responses above it are on (not for a binary dataset)."""
+    drop_treatment: float = 0.1
+    """Chance that a treatment is given as unknown."""
+    drop_all: float = 0.1
+    """Chance that all are, which is what guidance compares with."""
+    learning_rate: float = 2e-3
+    """Peak rate of AdamW."""
+    weight_decay: float = 0.01
+    """On matrices and filters, not on biases and norms."""
+    warmup_fraction: float = 0.05
+    """Share of all steps in which the rate rises from zero; then it falls along a cosine."""
+    average_decay: float = 0.998
+    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
+    gradient_clip: float = 1.0
+    """Largest norm of the gradient."""
+    patience: int = 8
+    """Rounds without improvement before training stops."""
+    validation_promoters: int = 256
+    """Promoters of the validation side that every round predicts."""
+    precision: Precision = Precision.FP32
+    """fp32 or bf16 (autocast)."""
+
+    def __post_init__(self) -> None:
+        counts = ("steps", "steps_per_round", "batch_size", "patience", "validation_promoters")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        require(self, ("learning_rate", "gradient_clip"), lambda value: value > 0, "be above 0")
+        shares = ("warmup_fraction", "average_decay", "drop_treatment", "drop_all")
+        require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
+        require(self, ("weight_decay",), lambda value: value >= 0, "not be negative")

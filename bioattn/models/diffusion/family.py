@@ -1,0 +1,109 @@
+"""The family of diffusion models: its commands' settings, and the way to its training and its models."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bioattn.models.diffusion import running as runs
+from bioattn.models.diffusion.config import Condition, Noise
+from bioattn.models.diffusion.running import PromoterGeneration
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    config_option,
+    device_option,
+    force_option,
+    log_dir_option,
+    option,
+    output_option,
+    resume_option,
+    seed_option,
+    table,
+    threads_option,
+)
+from bioattn.system.device import Device
+from bioattn.system.precision import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+    from bioattn.models.diffusion.folder import LoadedDenoiser
+    from bioattn.store.kinds import FileKind
+    from bioattn.training.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffusionTraining(Settings):
+    """Train a model that writes promoters for chosen treatments.
+
+    The model learns to restore noised promoters, given the treatments that they respond to. Settings come from the
+    defaults, then --config (tables [model] and [training], every field of which docs/models/diffusion.md
+    explains), then the options here. Prints bits per base on held-out promoters. Ctrl-C or SIGTERM finishes
+    the step and saves; --resume continues, to the same weights as an uninterrupted run.
+    """
+
+    dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")
+    output: Path = output_option("Model folder to write.", Writes.FOLDER)
+    noise: Noise | None = option("How bases are made unknown [default: masked].", table="model")
+    condition: Condition | None = option("How treatments reach the network [default: both].", table="model")
+    levels: int | None = option(
+        "Levels of a response: 2 is off and on; more are equal shares of the training promoters [default: 2].",
+        table="model",
+        min=2,
+    )
+    threshold: float | None = option(
+        "With two levels, responses above it are on [default: 0].", table="training"
+    )
+    channels: int | None = option("Channels at full resolution [default: 64].", table="model", min=1)
+    steps: int | None = option("Updates of the weights [default: 4000].", table="training", min=1)
+    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
+    config: Path | None = config_option()
+    seed: int | None = seed_option(table="training")
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    log_dir: Path | None = log_dir_option()
+    resume: bool = resume_option()
+    force: bool = force_option()
+    model: Mapping[str, Any] = table()
+    """Fields of `DiffusionModelConfig` (not length and treatments, which the dataset gives)."""
+    training: Mapping[str, Any] = table()
+    """Fields of `DiffusionTrainingConfig`."""
+
+
+class DiffusionFamily:
+    """Diffusion models of promoters."""
+
+    name = "diffusion"
+    title = "promoters written for chosen treatments, with where each treatment wrote"
+    settings: Mapping[str, type[Settings]] = {"train": DiffusionTraining, "generate": PromoterGeneration}
+    nouns: Mapping[str, str] = {"generate": "promoters"}
+    table = ""
+    files: Sequence[str] = ()
+
+    def load(self, folder: Path, device: "torch.device") -> "LoadedDenoiser":
+        """A trained diffusion model."""
+        from bioattn.models.diffusion.folder import load_denoiser
+
+        return load_denoiser(folder, device)
+
+    def file_kinds(self) -> "Sequence[FileKind]":
+        """The kinds of files that these models own."""
+        from bioattn.models.diffusion.file_kinds import file_kinds
+
+        return file_kinds()
+
+    def task(self, settings: DiffusionTraining, device: "torch.device") -> "Task":
+        """What `train diffusion` trains."""
+        from bioattn.models.diffusion.training.task import DiffusionTask
+
+        return DiffusionTask(settings, device)
+
+    def generate(self, settings: PromoterGeneration, running: Running) -> RunReport:
+        """Carry out `generate promoters`."""
+        return runs.generate(settings, running)
+
+
+FAMILY = DiffusionFamily()

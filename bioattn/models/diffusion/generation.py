@@ -1,0 +1,243 @@
+"""`bioattn generate promoters`: designs in batches, streamed to FASTA, resumable and in shards."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+from urllib.parse import quote, unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.attention.capture import capture
+from bioattn.attention.site import Axis
+from bioattn.choices import not_there
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.fasta import FastaRecord, format_record, read_fasta
+from bioattn.formats.nucleotides import decode, encode
+from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
+from bioattn.io.files import read_lines
+from bioattn.models.diffusion.config import DiffusionModelConfig
+from bioattn.models.diffusion.folder import LoadedDenoiser
+from bioattn.models.diffusion.model import BASES, HIDDEN, OFF, STEP, UNKNOWN
+from bioattn.models.diffusion.sampling import Wanted, designs
+from bioattn.store.schema import Array, AttentionOptions, Block, FileLayout, GroupLayout, Samples, site_layout
+from bioattn.system.progress import SILENT, Progress
+from bioattn.system.shard import Shard
+
+BATCH = 64
+"""Designs that are computed together."""
+PART = 1024
+"""Designs that a killed run loses at most."""
+DESIGNS = "designs"
+
+
+@dataclass(frozen=True, slots=True)
+class DesignNumbers:
+    """Which designs: a `bioattn.inference.runner.Source` that reads nothing."""
+
+    numbers: range
+    """From 0."""
+    path: Path
+    sha256: str = ""
+
+    @property
+    def num_samples(self) -> int:
+        """Designs."""
+        return len(self.numbers)
+
+    @property
+    def samples(self) -> Samples:
+        """Their names."""
+        return Samples({"id": [f"design_{number + 1}" for number in self.numbers]})
+
+    def part(self, rows: slice) -> "DesignNumbers":
+        """Some of them."""
+        return replace(self, numbers=self.numbers[rows])
+
+    def batches(self, size: int) -> Iterator["DesignNumbers"]:
+        """Some after the other."""
+        for first in range(0, len(self.numbers), size):
+            yield self.part(slice(first, first + size))
+
+
+class DesignWriter:
+    """Takes blocks of designs in order and writes them as FASTA, and their steps to another one."""
+
+    def __init__(self, file: TextIO, description: str, trajectory: TextIO | None) -> None:
+        self.file, self.description, self.trajectory = file, description, trajectory
+
+    def write(self, block: Block) -> None:
+        """The next designs."""
+        steps_BSL = block.arrays[DESIGNS]["values"]
+        for name, steps_SL in zip(block.samples.ids, steps_BSL, strict=True):
+            self.file.write(format_record(name, self.description, decode(steps_SL[-1])))
+            if self.trajectory is not None:
+                for number, codes_L in enumerate(steps_SL, start=1):
+                    self.trajectory.write(format_record(f"{name}/{number}", "", decode(codes_L)))
+
+    def finish(self) -> None:
+        """All are written."""
+
+
+def write_designs(
+    loaded: LoadedDenoiser,
+    wanted: Wanted,
+    number: int,
+    seed: int,
+    description: str,
+    output: Path,
+    file: TextIO,
+    *,
+    attention: Path | None = None,
+    trajectory: TextIO | None = None,
+    shard: Shard | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = SILENT,
+) -> RunSummary:
+    """Write `number` designs to `file`, their attention to HDF5 and their steps to `trajectory`.
+
+    output: where the designs will stand; beside it an interrupted run leaves its parts. A batch follows from the
+    seed and the number of its first design, so that shards and resumed runs write what one run does.
+
+    Raises: as `run_work`.
+    """
+    model = loaded.model.of_length(len(wanted.kept))
+    steps = wanted.steps_taken
+    names = choose_sites(model.sites, ["*"], without="adagn alone") if attention is not None else []
+    options = AttentionOptions()
+    shown = steps if trajectory is not None else 1
+    bases = Axis("position", size=len(wanted.kept))
+    held = GroupLayout(
+        path=DESIGNS,
+        axes=(Axis(STEP, size=shown), bases),
+        arrays=(Array("values", "uint8", (STEP, "position"), "A C G T N as 0 to 4, after each step"),),
+    )
+    layouts = [site_layout(model.sites[name], options, sizes={STEP: steps}) for name in names]
+    receiver = BatchReceiver(options)
+
+    def compute(batch: DesignNumbers) -> Block:
+        rng = np.random.default_rng([seed, batch.numbers[0]])
+        with capture(names, receiver):
+            walk = list(designs(model, wanted, len(batch.numbers), rng))
+        codes_BSL = np.stack(walk[-shown:], 1)
+        return Block(batch.samples, {DESIGNS: {"values": codes_BSL}, **receiver.take()})
+
+    result = attention or output.with_name(f"{output.name}.designs.h5")
+    job = {
+        "format": "bioattn-designs-parts",
+        "model": loaded.sha256,
+        "description": description,
+        "kept": decode(wanted.kept),
+        "number": number,
+        "sites": names,
+        "shown": shown,
+        "device": loaded.device.type,
+    }
+    kept = ResultFile(
+        output=result,
+        layout=FileLayout(
+            inputs=DESIGNS,
+            model_sha256=loaded.sha256,
+            attributes={"designs": description},
+            groups=(*layouts, held),
+        ),
+        job=job,
+        part_samples=PART,
+        about="designs" if attention is None else "attention",
+        of_each="",
+        smaller="ask for fewer designs or --steps",
+    )
+    work = Work(
+        source=DesignNumbers(range(number), output),
+        noun="design",
+        batch_size=BATCH,
+        compute=compute,
+        model=loaded.path,
+    )
+    writer = DesignWriter(file, description, trajectory)
+    summary = run_work(work, writer, kept, shard=shard, resume=resume, force=force, progress=progress)
+    if attention is None:
+        result.unlink()
+    return summary
+
+
+def wanted_levels(config: DiffusionModelConfig, on: Sequence[str], off: Sequence[str]) -> tuple[int, ...]:
+    """Levels of all treatments. Raises: BioattnError for one that the model does not know, or in both lists."""
+    for option, names in (("--treatment", on), ("--not", off)):
+        for name in names:
+            if name not in config.treatments:
+                raise not_there(option, name, "the model", "treatment", config.treatments)
+    both = sorted({*on} & {*off})
+    if both:
+        raise SettingsError(
+            f"--treatment {both[0]} and --not {both[0]} contradict each other; give one of them"
+        )
+    return tuple(
+        OFF + config.levels - 1 if name in on else OFF if name in off else UNKNOWN
+        for name in config.treatments
+    )
+
+
+def describe(on: Sequence[str], off: Sequence[str], **asked: object) -> str:
+    """What designs were asked for, for their description: treatments, then `name=value` each.
+
+    >>> describe(["heat shock"], [], guidance=2.0, seed=1)
+    'treatment=heat%20shock not= guidance=2.0 seed=1'
+    """
+    lists = {"treatment": on, "not": off}
+    words = [f"{name}={','.join(quote(each, safe='') for each in names)}" for name, names in lists.items()]
+    return " ".join([*words, *(f"{name}={value}" for name, value in asked.items())])
+
+
+def asked_for(description: str) -> tuple[list[str], list[str], Mapping[str, str]]:
+    """What `describe` wrote: treatments on and off, and the rest."""
+    words = dict(word.split("=", 1) for word in description.split() if "=" in word)
+    on, off = (
+        [unquote(each) for each in words.pop(name, "").split(",") if each] for name in ("treatment", "not")
+    )
+    return on, off, words
+
+
+def read_kept(fasta: Path, parts: Path, length: int) -> NDArray[np.uint8]:
+    """The bases that stay: those of the only record of `fasta` in the intervals of the BED file `parts`.
+
+    Raises: FormatError for several records, another length, an interval outside or of another record, or an N in
+    one; BioattnError when nothing stays or nothing is left to design.
+    """
+    records: list[FastaRecord] = list(read_fasta(fasta))
+    if len(records) != 1:
+        raise FormatError(
+            f"{fasta}: holds {len(records):,} records; one promoter is needed, whose parts stay"
+        )
+    record = records[0]
+    codes = encode(record.sequence, f"{fasta}: {record.name}")
+    if len(codes) != length:
+        raise FormatError(
+            f"{fasta}: {record.name} has {len(codes):,} bases, designs have {length:,}; give --length or another "
+            "promoter"
+        )
+    kept = np.full(length, HIDDEN, np.uint8)
+    for number, line in read_lines(parts):
+        words = line.split()
+        if not words or words[0] in ("track", "browser") or line.startswith("#"):
+            continue
+        start, end = (int(word) if word.isdigit() else -1 for word in (*words[1:3], "", "")[:2])
+        if words[0] != record.name or not 0 <= start < end <= length:
+            raise FormatError(
+                f"{parts}:{number}: {line.strip()[:60]!r} is no part of {record.name}; its name, a start from 0 "
+                f"and an end of at most {length} are needed"
+            )
+        if (codes[start:end] >= BASES).any():
+            place = start + int(np.argmax(codes[start:end] >= BASES))
+            raise FormatError(
+                f"{parts}:{number}: the part holds an N (base {place + 1} of {record.name}); leave it out"
+            )
+        kept[start:end] = codes[start:end]
+    if (kept < BASES).all() or (kept == HIDDEN).all():
+        raise BioattnError(
+            f"{parts}: {'all of' if kept[0] < BASES else 'nothing of'} {record.name} would stay"
+        )
+    return kept

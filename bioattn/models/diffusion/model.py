@@ -1,0 +1,209 @@
+"""A one-dimensional U-Net that predicts the bases of a promoter from a noised one, its noise and the treatments.
+
+The network gives logits of the four bases at every position, whatever the noise: of the hidden bases (masked
+noise), or of the bases under the normal noise, whose mean is then the denoised one-hot code (score interpolation,
+Dieleman et al. 2022). Residual blocks, adaptive group norm and attention at every stage follow Dhariwal & Nichol
+2021; cross-attention to condition tokens follows Rombach et al. 2022.
+
+Shape suffixes: B promoters, S steps (noise levels), N = B·S, L positions, C channels, T treatments, K tokens.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from bioattn.attention.choices import AttentionScore
+from bioattn.attention.multi_head import MultiHeadAttention
+from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.models.diffusion.config import Condition, DiffusionModelConfig, Noise
+
+BASES = 4
+HIDDEN = 4
+"""Code of a hidden base, and of an unknown one (N)."""
+UNKNOWN, OFF = 0, 1
+"""Levels of a treatment: unknown, off, …, on (`config.levels`)."""
+GROUPS = 8
+FREQUENCIES = 8
+"""Sines and cosines of time, and of the distance from the promoter's right end."""
+REST = "rest"
+"""The token that a position attends to when no treatment matters to it."""
+STEP = "step"
+
+
+class Denoiser(nn.Module):
+    """Noised bases, noise and levels of treatments → logits of the bases."""
+
+    first_level: Tensor
+
+    def __init__(self, config: DiffusionModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        widths = [config.channels * (2 + stage) // 2 // GROUPS * GROUPS for stage in range(config.stages)]
+        hidden = 2 * config.channels
+        treatments, states = len(config.treatments), config.levels + 1
+        self.embed_bases = nn.Linear(BASES + 1, widths[0])
+        self.embed_place = nn.Linear(2 * FREQUENCIES, widths[0], bias=False)
+        self.embed_time = nn.Sequential(
+            nn.Linear(2 * FREQUENCIES, hidden), nn.SiLU(), nn.Linear(hidden, hidden)
+        )
+        self.levels = (
+            nn.Embedding(treatments * states, hidden) if config.condition != Condition.CROSS else None
+        )
+        crosses = config.condition != Condition.ADAGN
+        self.tokens = nn.Embedding(treatments * states + 1, config.channels) if crosses else None
+        self.register_buffer("first_level", torch.arange(treatments) * states, persistent=False)
+
+        def stage(way: str, number: int, inputs: int) -> Stage:
+            site = _site(config, f"diffusion.{way}.{number}", number) if crosses else None
+            return Stage(config, inputs, widths[number], hidden, site)
+
+        below = range(1, config.stages)
+        self.down = nn.ModuleList([stage("down", n, widths[max(0, n - 1)]) for n in range(config.stages)])
+        self.up = nn.ModuleList([stage("up", n - 1, widths[n] + widths[n - 1]) for n in reversed(below)])
+        self.normalise = nn.GroupNorm(GROUPS, widths[0])
+        self.read = nn.Linear(widths[0], BASES)
+
+    @property
+    def sites(self) -> dict[str, AttentionSite]:
+        """Attention sites by name, in the order in which a pass comes to them; none without cross-attention."""
+        attentions = [each.attention for each in [*self.down, *self.up] if each.attention is not None]
+        return {each.site.name: each.site for each in attentions}
+
+    def of_length(self, length: int) -> "Denoiser":
+        """The same weights for promoters of another length."""
+        if length == self.config.length:
+            return self
+        other = Denoiser(replace(self.config, length=length)).to(next(self.parameters()).device)
+        other.load_state_dict(self.state_dict())
+        return other.eval()
+
+    def forward(self, bases: Tensor, time_BS: Tensor, levels_BT: Tensor, tile: Tile | None = None) -> Tensor:
+        """Logits (B, S, L, 4).
+
+        bases: codes (B, S, L), 4 = hidden, or noised one-hot codes (B, S, L, 4). time_BS: the noise, from 0 (none)
+        to 1. levels_BT: 0 = unknown, 1 = off, …, `levels` = on. tile: which steps these are, for whoever listens.
+        """
+        if self.config.noise is Noise.MASKED:
+            codes_NL = bases.flatten(0, 1).long()
+            hidden_NLC = F.embedding(codes_NL, self.embed_bases.weight.T) + self.embed_bases.bias
+        else:
+            known = torch.ones_like(bases[..., :1])
+            hidden_NLC = self.embed_bases(torch.cat([bases, known], -1).flatten(0, 1))
+        steps = time_BS.shape[1]
+        place_L = torch.arange(hidden_NLC.shape[1] - 1, -1, -1, device=time_BS.device)
+        hidden_NLC = hidden_NLC + self.embed_place(_waves(place_L / 32))
+        context_NC = self.embed_time(_waves(time_BS.flatten() * 8))
+        numbers_BT = self.first_level + levels_BT
+        if self.levels is not None:
+            context_BC = self.levels(numbers_BT).sum(1)
+            context_NC = context_NC + context_BC.repeat_interleave(steps, 0)
+        context_NC = F.silu(context_NC)
+        tokens_B1KC = None
+        if self.tokens is not None:
+            rest = numbers_BT.new_full((len(numbers_BT), 1), self.tokens.num_embeddings - 1)
+            tokens_B1KC = self.tokens(torch.cat([numbers_BT, rest], 1))[:, None]
+        hidden, kept = hidden_NLC.transpose(1, 2), []
+        for number, stage in enumerate(self.down):
+            hidden = F.avg_pool1d(hidden, 2, ceil_mode=True) if number else hidden
+            hidden = stage(hidden, context_NC, tokens_B1KC, steps, tile)
+            kept.append(hidden)
+        kept.pop()
+        for stage in self.up:
+            fine = kept.pop()
+            hidden = torch.cat([hidden.repeat_interleave(2, -1)[..., : fine.shape[-1]], fine], 1)
+            hidden = stage(hidden, context_NC, tokens_B1KC, steps, tile)
+        logits_NL4: Tensor = self.read(F.silu(self.normalise(hidden)).transpose(1, 2))
+        logits: Tensor = logits_NL4.unflatten(0, (-1, steps))
+        return logits
+
+
+class Stage(nn.Module):
+    """Residual blocks at one resolution, then attention to the treatments."""
+
+    def __init__(
+        self,
+        config: DiffusionModelConfig,
+        inputs: int,
+        channels: int,
+        context: int,
+        site: AttentionSite | None,
+    ) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            [Block(config, channels if n else inputs, channels, context) for n in range(config.blocks)]
+        )
+        self.attention = None
+        if site is not None:
+            self.normalise = nn.GroupNorm(GROUPS, channels)
+            self.attention = MultiHeadAttention(
+                query_channels=channels,
+                key_channels=config.channels,
+                value_channels=config.channels,
+                output_channels=channels,
+                num_heads=config.num_heads,
+                head_channels=config.head_channels,
+                score=AttentionScore.DOT,
+                site=site,
+                first_gain=1.7,
+            )
+
+    def forward(
+        self, hidden: Tensor, context_NC: Tensor, tokens: Tensor | None, steps: int, tile: Tile | None
+    ) -> Tensor:
+        """(N, C, L) → (N, channels, L)."""
+        for block in self.blocks:
+            hidden = block(hidden, context_NC)
+        if self.attention is None or tokens is None:
+            return hidden
+        query = self.normalise(hidden).transpose(1, 2).unflatten(0, (-1, steps))
+        attended = self.attention(query, tokens, tokens, tile=tile)
+        mixed: Tensor = hidden + attended.flatten(0, 1).transpose(1, 2)
+        return mixed
+
+
+class Block(nn.Module):
+    """Two convolutions; time and condition scale and shift what stands between them, and a skip goes around."""
+
+    def __init__(self, config: DiffusionModelConfig, inputs: int, channels: int, context: int) -> None:
+        super().__init__()
+        self.normalise_input = nn.GroupNorm(GROUPS, inputs)
+        self.first = nn.Conv1d(inputs, channels, config.kernel, padding="same")
+        self.normalise_hidden = nn.GroupNorm(GROUPS, channels, affine=False)
+        self.adapt = nn.Linear(context, 2 * channels)
+        self.second = nn.Conv1d(channels, channels, config.kernel, padding="same")
+        self.dropout = nn.Dropout(config.dropout)
+        self.skip = nn.Conv1d(inputs, channels, 1) if inputs != channels else nn.Identity()
+
+    def forward(self, inputs: Tensor, context_NC: Tensor) -> Tensor:
+        """(N, inputs, L) → (N, channels, L)."""
+        hidden = self.first(F.silu(self.normalise_input(inputs)))
+        scale, shift = self.adapt(context_NC)[..., None].chunk(2, 1)
+        hidden = self.normalise_hidden(hidden) * (1 + scale) + shift
+        outputs: Tensor = self.skip(inputs) + self.second(self.dropout(F.silu(hidden)))
+        return outputs
+
+
+def _waves(values: Tensor) -> Tensor:
+    """Sines and cosines of values at frequencies from 1 down to 1/100, (…, 2 · FREQUENCIES)."""
+    places = torch.arange(FREQUENCIES, device=values.device) / (FREQUENCIES - 1)
+    angles = values[..., None] * torch.exp(-math.log(100) * places)
+    return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+def _site(config: DiffusionModelConfig, name: str, stage: int) -> AttentionSite:
+    """Positions of a stage (bins of 2^stage bases) attend to treatments at every step."""
+    edges = [*range(0, config.length, 2**stage), config.length]
+    return AttentionSite(
+        name=name,
+        axes=(
+            Axis("sample"),
+            Axis(STEP),
+            Axis("head", size=config.num_heads),
+            Axis("query", "position", edges=tuple(edges)),
+            Axis("key", "treatment", coordinates=(*config.treatments, REST)),
+        ),
+        heads=tuple(range(config.num_heads)),
+    )

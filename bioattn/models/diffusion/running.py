@@ -1,0 +1,127 @@
+"""Commands of diffusion models: their settings, and the way to what carries them out."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO, cast
+
+from bioattn.errors import SettingsError
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    device_option,
+    force_option,
+    option,
+    output_option,
+    resume_option,
+    shard_option,
+    threads_option,
+)
+from bioattn.system.device import Device
+from bioattn.text import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterGeneration(Settings):
+    """Write new promoters for chosen treatments.
+
+    Treatments that neither --treatment nor --not names are left open. The description of each design says what was
+    asked for, the seed and the model. The same seed writes the same designs; an interrupted run goes on with
+    --resume, and the FASTA files of shards are joined with `cat`. Designs are sequences like those of the training
+    that a model expects to respond; whether they do, only an experiment tells (SECURITY.md).
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained diffusion model.", recorded_file="model.safetensors")
+    output: Path = output_option("FASTA to write.", Writes.FILE)
+    treatments: tuple[str, ...] = option(
+        "A treatment that designs are to respond to; can be repeated.",
+        "--treatment",
+        default=(),
+        metavar="NAME",
+    )
+    without: tuple[str, ...] = option(
+        "A treatment that they are not to respond to; can be repeated.", "--not", default=(), metavar="NAME"
+    )
+    number: int = option("Designs.", "--number", "-n", default=100, min=1)
+    guidance: float = option(
+        "How much further than the model expects designs go towards the treatments; 0: no guidance.",
+        default=2.0,
+        min=0,
+    )
+    steps: int = option("Steps from noise to promoter.", default=64, min=1)
+    length: int | None = option("Bases of a design [default: as in training].", min=8)
+    keep: Path | None = option("FASTA of one promoter, parts of which stay.", metavar="FASTA")
+    parts: Path | None = option("With --keep: the parts that stay.", metavar="BED")
+    attention: Path | None = option(
+        "Also write the attention of every step here as HDF5.", writes=Writes.FILE
+    )
+    trajectory: Path | None = option(
+        "Also write the designs after every step here: FASTA, N where a base is hidden.", writes=Writes.FILE
+    )
+    seed: int = option("Seed of the draws.", default=0, min=0)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    shard: str | None = shard_option()
+    resume: bool = resume_option()
+    force: bool = force_option("Drop the parts of an interrupted run.")
+
+
+def generate(settings: PromoterGeneration, running: Running) -> RunReport:
+    """Write designs."""
+    import numpy as np
+
+    from bioattn.io.files import check_apart, text_output
+    from bioattn.models.diffusion.folder import load_denoiser
+    from bioattn.models.diffusion.generation import describe, read_kept, wanted_levels, write_designs
+    from bioattn.models.diffusion.model import HIDDEN
+    from bioattn.models.diffusion.sampling import Wanted
+    from bioattn.system.shard import parse_shard
+
+    if (settings.keep is None) != (settings.parts is None):
+        raise SettingsError("--keep and --parts: give both, the promoter and the parts of it that stay")
+    others = [path for path in (settings.attention, settings.trajectory) if path is not None]
+    check_apart(settings.output, others)
+    shard = None if settings.shard is None else parse_shard(settings.shard)
+    device = running.device(settings.device, settings.threads)
+    loaded = running.loaded or load_denoiser(settings.model, device)
+    levels = wanted_levels(loaded.config, settings.treatments, settings.without)
+    length = settings.length or loaded.config.length
+    kept = np.full(length, HIDDEN, np.uint8)
+    if settings.keep is not None and settings.parts is not None:
+        kept = read_kept(settings.keep, settings.parts, length)
+    wanted = Wanted(levels=levels, guidance=settings.guidance, steps=settings.steps, kept=kept)
+    description = describe(
+        settings.treatments,
+        settings.without,
+        guidance=f"{settings.guidance:g}",
+        steps=settings.steps,
+        seed=settings.seed,
+        model=loaded.sha256,
+    )
+    with ExitStack() as outputs:
+        file = cast(TextIO, outputs.enter_context(text_output(settings.output)))
+        trajectory = None
+        if settings.trajectory is not None:
+            trajectory = cast(TextIO, outputs.enter_context(text_output(settings.trajectory)))
+        summary = write_designs(
+            loaded,
+            wanted,
+            settings.number,
+            settings.seed,
+            description,
+            settings.output,
+            file,
+            attention=settings.attention,
+            trajectory=trajectory,
+            shard=shard,
+            resume=settings.resume,
+            force=settings.force,
+            progress=running.progress,
+        )
+    return RunReport(
+        sentences=[f"wrote {settings.output}: {counted(summary.num_samples, 'design')}"],
+        outputs=[settings.output, *others],
+        figures={"designs": summary.num_samples, "resumed_designs": summary.resumed_samples},
+    )

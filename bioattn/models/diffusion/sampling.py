@@ -1,0 +1,137 @@
+"""Promoters from noise, step by step, with guidance towards the treatments that are asked for.
+
+Guidance compares what the model expects of a base with the treatments asked for and with none known, and goes
+`guidance` times the difference further (classifier-free guidance, Ho & Salimans 2022; for discrete noise Nisonoff
+et al. 2024, Schiff et al. 2024): log p = (1 + W) log p(base | asked) - W log p(base).
+
+With masked noise each step reveals bases that lie far from each other, every `steps` bases, as two neighbours
+that are drawn at once cannot know of each other.
+
+Shape suffixes: B promoters, L positions, F free positions.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.attention.capture import no_capture
+from bioattn.attention.site import Tile
+from bioattn.errors import BioattnError
+from bioattn.models.diffusion.config import Noise
+from bioattn.models.diffusion.model import BASES, HIDDEN, STEP, UNKNOWN, Denoiser
+from bioattn.models.diffusion.noise import SCALE, one_hot, signal_and_noise
+
+Guide = Callable[[Tensor, Tensor], Tensor]
+"""Noised bases (B, L) or (B, L, 4) and their time (B,) → what each base adds to ln p(treatments), (B, L, 4)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What designs are asked for."""
+
+    levels: tuple[int, ...]
+    """Of each treatment: 0 = not said, 1 = off, …"""
+    guidance: float
+    steps: int
+    kept: NDArray[np.uint8] = field(repr=False)
+    """Bases that stay, 4 where one is to be designed; its length is that of the designs."""
+    guide: Guide | None = field(default=None, repr=False)
+    """A classifier to follow instead of the model's own comparison."""
+
+    @property
+    def steps_taken(self) -> int:
+        """Steps: with fewer free positions than were asked for, one for each."""
+        return max(1, min(self.steps, int((self.kept == HIDDEN).sum())))
+
+
+def designs(
+    model: Denoiser, wanted: Wanted, count: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.uint8]]:
+    """Codes (count, length) after each step; the last are the designs.
+
+    Raises: BioattnError when guidance leads to values that are not finite.
+    """
+    walk = _unmasked if model.config.noise is Noise.MASKED else _denoised
+    return walk(model, wanted, count, rng)
+
+
+def _unmasked(
+    model: Denoiser, wanted: Wanted, count: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.uint8]]:
+    free_F = np.flatnonzero(wanted.kept == HIDDEN)
+    steps = wanted.steps_taken
+    order_BS = rng.permuted(np.tile(np.arange(steps), (count, 1)), axis=1)
+    step_BF = order_BS[:, np.arange(len(free_F)) % steps]
+    codes_BL = np.tile(wanted.kept, (count, 1))
+    for step in range(steps):
+        time_B = (codes_BL == HIDDEN).mean(1)
+        expected = _expected(model, wanted, torch.from_numpy(codes_BL), torch.from_numpy(time_B), step)
+        drawn_BL = _draw(expected.double().cpu().numpy(), rng)
+        now, place = np.nonzero(step_BF == step)
+        codes_BL[now, free_F[place]] = drawn_BL[now, free_F[place]]
+        yield codes_BL.copy()
+
+
+def _denoised(
+    model: Denoiser, wanted: Wanted, count: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.uint8]]:
+    """The ancestral sampler of the variance-preserving process (Ho et al. 2020, eq. 6), from time 1 to 0."""
+    kept_BL = torch.from_numpy(np.tile(wanted.kept, (count, 1)))
+    stays_BL1 = (kept_BL < BASES)[..., None]
+    known_BL4 = one_hot(kept_BL)
+    noised = torch.from_numpy(rng.standard_normal((*kept_BL.shape, BASES))).float()
+    times = torch.linspace(1, 0, wanted.steps + 1, dtype=torch.float64)
+    for step in range(wanted.steps):
+        (signal, noise), (next_signal, next_noise) = (
+            signal_and_noise(each) for each in times[step : step + 2]
+        )
+        time_B = times[step].repeat(count)
+        expected = _expected(model, wanted, noised, time_B, step).cpu()
+        clean = torch.where(stays_BL1, known_BL4, SCALE * (expected - 1 / BASES))
+        kept_share = signal / next_signal
+        added = (noise.square() - kept_share.square() * next_noise.square()).clamp(min=0)
+        mean = (kept_share * next_noise.square() * noised + next_signal * added * clean) / noise.square()
+        spread = added.sqrt() * next_noise / noise
+        noised = (mean + spread * torch.from_numpy(rng.standard_normal(noised.shape))).float()
+        yield clean.argmax(-1).numpy().astype(np.uint8)
+
+
+@torch.inference_mode()
+def _expected(model: Denoiser, wanted: Wanted, bases: Tensor, time_B: Tensor, step: int) -> Tensor:
+    """Probabilities of the bases under guidance, (B, L, 4)."""
+    device = next(model.parameters()).device
+    bases, time_B = bases.to(device), time_B.float().to(device)
+    levels_BT = torch.tensor(wanted.levels, device=device).expand(len(bases), -1)
+
+    def log_probabilities(levels_BT: Tensor) -> Tensor:
+        tile = Tile(STEP, step, wanted.steps_taken)
+        logits: Tensor = model(bases[:, None], time_B[:, None], levels_BT, tile)[:, 0]
+        return logits.float().log_softmax(-1)
+
+    if wanted.guide is not None:
+        asked = log_probabilities(torch.full_like(levels_BT, UNKNOWN))
+        asked = asked + wanted.guidance * wanted.guide(bases, time_B)
+    else:
+        asked = log_probabilities(levels_BT)
+        if wanted.guidance:
+            with no_capture():
+                any_BL4 = log_probabilities(torch.full_like(levels_BT, UNKNOWN))
+            asked = asked + wanted.guidance * (asked - any_BL4)
+    expected = asked.softmax(-1)
+    if not bool(expected.isfinite().all()):
+        raise BioattnError(
+            f"--guidance {wanted.guidance:g}: leads to values that are not finite; give a smaller one"
+        )
+    return expected
+
+
+def _draw(probability_BL4: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """A base at each position."""
+    below = probability_BL4.cumsum(-1)
+    draws = rng.random(below.shape[:-1]) * below[..., -1]
+    drawn: NDArray[np.uint8] = (draws[..., None] >= below[..., :-1]).sum(-1).astype(np.uint8)
+    return drawn

@@ -1,0 +1,284 @@
+"""How a diffusion model is trained: what `training/trainer.py` asks of this family.
+
+Shape suffixes: G genes, B promoters, L positions, T treatments.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bioattn.choices import Task as ResponseKind
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.config_file import build
+from bioattn.io.files import sha256_of
+from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig, Noise
+from bioattn.models.diffusion.family import DiffusionTraining
+from bioattn.models.diffusion.folder import write_denoiser
+from bioattn.models.diffusion.model import BASES, OFF, UNKNOWN, Denoiser
+from bioattn.models.diffusion.noise import noised
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.simulate.motifs import MarkovBackground
+from bioattn.store.training_record import MODEL_ROW
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+from bioattn.text import counted, markdown_table
+from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
+from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
+
+Codes = NDArray[np.uint8]
+Levels = NDArray[np.int64]
+EVALUATION_PROMOTERS = 1024
+"""Promoters of each side by which the trained model is judged."""
+MARKOV_ORDERS = (1, 2, 3, 4, 5)
+AT_ONCE = 64
+"""Promoters of a forward pass outside training."""
+
+
+class DiffusionTask(Task):
+    """One training run of a diffusion model."""
+
+    metric = "bits per base"
+    shown: Mapping[str, str] = {
+        "accuracy": "accuracy",
+        "gain": "bits saved by treatments",
+        "bits": "bits per base",
+    }
+    smaller_is_better = True
+    model: Denoiser
+
+    def __init__(self, settings: DiffusionTraining, device: torch.device) -> None:
+        self.settings = settings
+        self.device = device
+        self.training = build(
+            DiffusionTrainingConfig, settings.merged("training"), settings.source("training")
+        )
+        self.dataset = read_dataset(settings.dataset)
+        trained = self.dataset.treatments_in(TRAIN)
+        names = self.dataset.treatments.names
+        chosen = {"length": self.dataset.length, "treatments": [names[index] for index in trained]}
+        self.config = build(
+            DiffusionModelConfig, {**settings.merged("model"), **chosen}, settings.source("model")
+        )
+        try:
+            self.cuts = level_cuts(self.dataset, trained, self.config.levels, self.training.threshold)
+        except SettingsError as error:
+            raise SettingsError(f"{settings.dataset}: {error}") from error
+        self.digest = {
+            "dataset": sha256_of(settings.dataset),
+            "model": asdict(self.config),
+            "training": asdict(self.training),
+        }
+
+    def prepare(self, progress: Progress) -> None:
+        """Sort promoters by side of the split and make the model."""
+        training, dataset = self.training, self.dataset
+        levels_GT = levels_of(dataset.targets[:, dataset.treatments_in(TRAIN)], self.cuts)
+        flank = dataset.flank
+        inner = slice(flank, flank + dataset.length)
+        self.codes = {
+            side: dataset.codes[dataset.genes_in(side)][:, inner] for side in (VALIDATION, TEST)
+        } | {TRAIN: dataset.codes[dataset.genes_in(TRAIN)]}
+        self.levels = {side: levels_GT[dataset.genes_in(side)] for side in (TRAIN, VALIDATION, TEST)}
+        if not len(self.codes[TRAIN]):
+            raise BioattnError(f"{self.settings.dataset}: has no promoter for training")
+        torch.manual_seed(training.seed)
+        self.model = Denoiser(self.config).to(self.device)
+        self.stages = [
+            Stage(
+                steps=training.steps,
+                steps_per_round=training.steps_per_round,
+                learning_rate=training.learning_rate,
+                warmup_fraction=training.warmup_fraction,
+            )
+        ]
+        self.optimisation = Optimisation(
+            weight_decay=training.weight_decay,
+            gradient_clip=training.gradient_clip,
+            average_decay=training.average_decay,
+            patience=training.patience,
+        )
+        self.work_per_step = ("batch_size", training.batch_size)
+        weights = sum(p.numel() for p in self.model.parameters())
+        self.summary = (
+            f"{self.config.noise} noise ({weights:,} weights) on {counted(len(self.codes[TRAIN]), 'promoter')} "
+            f"and {counted(len(self.config.treatments), 'treatment')}"
+        )
+
+    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+        """This process's promoters of a step."""
+        training, size = self.training, self.training.batch_size
+        rng = np.random.default_rng([training.seed, step.number])
+        genes_B = rng.integers(len(self.codes[TRAIN]), size=size)
+        first_B = rng.integers(2 * self.dataset.flank + 1, size=size)
+        place_BL = first_B[:, None] + np.arange(self.config.length)
+        codes_BL = self.codes[TRAIN][genes_B[:, None], place_BL]
+        levels_BT = self.levels[TRAIN][genes_B].copy()
+        levels_BT[rng.random(levels_BT.shape) < training.drop_treatment] = UNKNOWN
+        levels_BT[rng.random(size) < training.drop_all] = UNKNOWN
+        own = shard.slice(size)
+        torch.manual_seed(training.seed * 1_000_003 + step.number)
+        if own.start < own.stop:
+            loss = self._nats(self.model, codes_BL, levels_BT, rng, own).sum() / size
+            yield PartLoss(loss, loss)
+
+    def _nats(
+        self, model: Denoiser, codes_BL: Codes, levels_BT: Levels, rng: np.random.Generator, own: slice
+    ) -> Tensor:
+        """-ln of the true base's probability, mean over the wanted bases of each of `own` promoters."""
+        logits_BL4, codes, noise = self._logits(model, codes_BL, levels_BT, rng, own)
+        nats_BL = F.cross_entropy(logits_BL4.transpose(1, 2), codes, reduction="none", ignore_index=BASES)
+        return (nats_BL * noise).sum(1)
+
+    def _logits(
+        self, model: Denoiser, codes_BL: Codes, levels_BT: Levels, rng: np.random.Generator, own: slice
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of noised promoters (B, L, 4), their true codes, and the weights of the bases."""
+        noise = noised(codes_BL, self.config.noise, rng)
+        bases, time_B1, weight_BL = (each[own].to(self.device) for each in noise)
+        levels = torch.from_numpy(levels_BT[own]).to(self.device)
+        with self.training.precision.autocast(self.device):
+            logits_BL4 = model(bases, time_B1, levels)[:, 0]
+        return logits_BL4.float(), torch.from_numpy(codes_BL[own]).long().to(self.device), weight_BL
+
+    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
+        """`SUMS` with the treatments known, then with none known, for each batch of validation promoters."""
+        promoters = min(len(self.codes[VALIDATION]), self.training.validation_promoters)
+        if not promoters:
+            return None
+        return self._sums(cast(Denoiser, model), VALIDATION, promoters, shard)
+
+    def _sums(self, model: Denoiser, side: int, promoters: int, shard: Shard) -> Tensor:
+        """(batches, 2, 3): `SUMS`, in which each promoter counts as many bases as its noise hid."""
+        starts = range(0, promoters, AT_ONCE)
+        sums = torch.zeros(len(starts), 2, len(SUMS), dtype=torch.float64)
+        own = shard.slice(len(starts))
+        for number in range(own.start, own.stop):
+            rows = slice(starts[number], min(promoters, starts[number] + AT_ONCE))
+            codes_BL, levels_BT = self.codes[side][rows], self.levels[side][rows]
+            for kind, levels in enumerate((levels_BT, np.full_like(levels_BT, UNKNOWN))):
+                rng = np.random.default_rng([side, number])
+                logits, codes, weight_BL = self._logits(model, codes_BL, levels, rng, slice(0, len(codes_BL)))
+                for row in range(len(codes)):
+                    wanted = torch.where(weight_BL[row] > 0, codes[row], BASES)
+                    row_sums = sums_of(logits[row], wanted, BASES).cpu()
+                    # Each promoter counts alike, however many of its bases were hidden: so the mean is the bound.
+                    sums[number, kind] += row_sums / row_sums[0].clamp(min=1)
+        return sums
+
+    def judge(self, values: Tensor) -> Judgement:
+        """Bits per base, and how many fewer they are than without the treatments."""
+        known, unknown = (figures_of(each.tolist()) for each in values.sum(0))
+        return Judgement(known["bits"], {**known, "gain": unknown["bits"] - known["bits"]})
+
+    def evaluate(self, progress: Progress) -> Evaluation:
+        """The model on both held-out sides; with masked noise beside the best Markov chain."""
+        rows: list[Row] = []
+        codes = self.codes[TRAIN]
+        inner = codes[:, self.dataset.flank : self.dataset.flank + self.config.length]
+        chains = [MarkovBackground.fitted(inner, order) for order in MARKOV_ORDERS]
+        for side in (VALIDATION, TEST):
+            promoters = min(len(self.codes[side]), EVALUATION_PROMOTERS)
+            if not promoters:
+                continue
+            with torch.no_grad():
+                sums = self._sums(self.model, side, promoters, Shard(1, 1)).sum(0)
+            rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, figures_of(sums[0].tolist())))
+            if self.config.noise is Noise.MASKED:
+                rows += [
+                    _markov_row(each, SPLIT_NAMES[side], self.codes[side][:promoters]) for each in chains
+                ]
+        return Evaluation(
+            rows, "bases (upper bound)" if self.config.noise is Noise.MASKED else "noised bases"
+        )
+
+    def write(self, folder: Path) -> Sequence[str]:
+        """Write weights and config."""
+        write_denoiser(folder, self.model)
+        return (WEIGHTS, CONFIG)
+
+    def record(self) -> dict[str, Any]:
+        """What the model was trained on, and how."""
+        return {
+            "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
+            "training": asdict(self.training),
+            "levels": {
+                name: list(cuts)
+                for name, cuts in zip(self.config.treatments, self.cuts.tolist(), strict=True)
+            },
+        }
+
+    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
+        """The model card."""
+        config = self.config
+        lines = [
+            f"# Diffusion model of promoters of {config.length:,} bp",
+            "",
+            f"{config.noise} noise; treatments by {config.condition}: {', '.join(config.treatments)}. Trained by "
+            f"bioattn on `{record['dataset']['file']}` ({len(self.codes[TRAIN]):,} promoters). It writes short "
+            "regulatory DNA like that of its dataset; that a design works, only an experiment can tell.",
+        ]
+        for rows in results.tables():
+            lines += ["", *markdown_table(rows)]
+        return lines
+
+    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """The digest of a finished folder."""
+        return {
+            "dataset": record["dataset"]["sha256"],
+            "model": config["architecture"],
+            "training": record["training"],
+        }
+
+
+def level_cuts(
+    dataset: PromoterDataset, treatments: NDArray[np.int64], levels: int, threshold: float
+) -> NDArray[np.float64]:
+    """Responses that divide the levels, (T, levels - 1): a response above a cut has a higher level.
+
+    Raises: SettingsError for a treatment without training promoters on both sides of a cut.
+    """
+    targets_GT = dataset.targets[dataset.genes_in(TRAIN)][:, treatments].astype(np.float64)
+    if dataset.task == ResponseKind.BINARY:
+        if levels > 2:
+            raise SettingsError(f"is binary, so that a response has 2 levels, not {levels}; leave out levels")
+        cuts = np.full((len(treatments), 1), 0.5)
+    elif levels == 2:
+        cuts = np.full((len(treatments), 1), threshold)
+    else:
+        shares = np.arange(1, levels) / levels
+        cuts = np.array([np.quantile(each[~np.isnan(each)], shares) for each in targets_GT.T])
+    found_GT = levels_of(targets_GT, cuts)
+    for place, index in enumerate(treatments):
+        for level in range(OFF, OFF + levels):
+            if not (found_GT[:, place] == level).any():
+                name = dataset.treatments.names[index]
+                raise SettingsError(
+                    f"no training promoter has level {level} of {levels} for treatment {name!r} (cuts: "
+                    f"{', '.join(f'{cut:g}' for cut in cuts[place])}); give another threshold, or leave it out"
+                )
+    return cuts
+
+
+def levels_of(targets_GT: NDArray[Any], cuts: NDArray[np.float64]) -> Levels:
+    """Levels of responses: 0 = unknown (NaN), 1 = off, …"""
+    above = (targets_GT[..., None] > cuts).sum(-1)
+    return np.where(np.isnan(targets_GT), UNKNOWN, OFF + above)
+
+
+def _markov_row(chain: MarkovBackground, side: str, codes: Codes) -> Row:
+    nats = chain.nats(codes)
+    best = np.array(chain.transitions).argmax(1)
+    windows = np.lib.stride_tricks.sliding_window_view(codes, chain.order + 1, axis=1)
+    known = (windows < BASES).all(-1)
+    context = windows[..., :-1].astype(np.int64) @ 4 ** np.arange(chain.order - 1, -1, -1)
+    right = (best[np.minimum(context, len(best) - 1)] == windows[..., -1]) & known
+    sums = [float(known.sum()), float(np.nansum(nats)), float(right.sum())]
+    return Row(side, f"Markov chain of order {chain.order}", figures_of(sums))

@@ -1,0 +1,160 @@
+"""Diffusion models through the commands: promoters with a planted motif, training, designs, shards, kept parts."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from bioattn.formats.fasta import read_fasta
+from bioattn.formats.nucleotides import decode, encode
+from bioattn.store.reader import open_attention
+from tests.making import bioattn
+
+MOTIF = "GATTACAG"
+LENGTH = 40
+SETTINGS = """
+[model]
+channels = 32
+stages = 2
+condition = "CONDITION"
+[training]
+steps = 360
+steps_per_round = 180
+learning_rate = 5e-3
+average_decay = 0.98
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Promoters that hold a motif for heat, at any place; nothing tells of cold; and a model of them."""
+    folder = tmp_path_factory.mktemp("diffusion")
+    rng = np.random.default_rng(0)
+    lines, rows = [], ["gene\theat\tcold"]
+    for number in range(1200):
+        codes = rng.integers(0, 4, LENGTH).astype(np.uint8)
+        heat, cold = rng.integers(0, 2, 2)
+        if heat:
+            place = rng.integers(LENGTH - len(MOTIF) + 1)
+            codes[place : place + len(MOTIF)] = encode(MOTIF)
+        lines.append(f">g{number} chr{number % 6}:{number * 50}-{number * 50 + LENGTH}(+)\n{decode(codes)}\n")
+        rows.append(f"g{number}\t{heat}\t{cold}")
+    (folder / "promoters.fa").write_text("".join(lines))
+    (folder / "responses.tsv").write_text("\n".join(rows) + "\n")
+    sides = ("--holdout", "validation=chr4", "--holdout", "test=chr5", "--task", "binary", "--threshold", 0.5)
+    inputs = (folder / "promoters.fa", folder / "responses.tsv")
+    assert bioattn("prepare", "dataset", *inputs, "-o", folder / "x.dataset.h5", *sides) == 0
+    (folder / "settings.toml").write_text(SETTINGS.replace("CONDITION", "both"))
+    words = ("-c", folder / "settings.toml", "-o", folder / "model", "-t", 1)
+    assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words) == 0
+    return folder
+
+
+def generate(folder, name, *words, steps=LENGTH):
+    command = ("generate", "promoters", folder / "model", "-o", folder / name, "-t", 1, "--steps", steps)
+    return bioattn(*command, *words)
+
+
+def records(path):
+    return list(read_fasta(path))
+
+
+def share_with_motif(path):
+    return np.mean([MOTIF in record.sequence for record in records(path)])
+
+
+def test_designs_have_the_motif_where_it_was_asked_for(folder):
+    assert generate(folder, "on.fa", "--treatment", "heat", "-n", 128) == 0
+    assert generate(folder, "off.fa", "--not", "heat", "--treatment", "cold", "-n", 128) == 0
+    assert share_with_motif(folder / "on.fa") > 0.9
+    assert share_with_motif(folder / "off.fa") < 0.05
+    first = records(folder / "on.fa")[0]
+    assert first.description.startswith("treatment=heat not= guidance=2 steps=40 seed=0 model=")
+    assert len(first.description.split("model=")[1]) == 64
+
+
+def test_shards_and_a_resumed_run_are_the_whole(folder):
+    words = ("--treatment", "heat", "-n", 200, "--seed", 3)
+    assert generate(folder, "whole.fa", *words, steps=4) == 0
+    for shard in (1, 2, 3):
+        assert generate(folder, f"part{shard}.fa", *words, "--shard", f"{shard}/3", steps=4) == 0
+    joined = b"".join((folder / f"part{shard}.fa").read_bytes() for shard in (1, 2, 3))
+    assert joined == (folder / "whole.fa").read_bytes()
+    assert not list(folder.glob("*.partial")) + list(folder.glob("*.designs.h5"))
+
+
+def test_parts_stay_and_other_lengths_are_written(folder):
+    kept = "N" * 10 + "ACGTACGT" + "N" * 12
+    (folder / "keep.fa").write_text(f">mine\n{kept.replace('N', 'C')}\n")
+    (folder / "keep.bed").write_text("mine\t10\t14\nmine\t14\t18\n")
+    words = ("--keep", folder / "keep.fa", "--parts", folder / "keep.bed", "--length", 30, "-n", 5)
+    assert generate(folder, "kept.fa", *words) == 0
+    for record in records(folder / "kept.fa"):
+        assert record.sequence[10:18] == "ACGTACGT"
+        assert len(record.sequence) == 30
+    assert len({record.sequence for record in records(folder / "kept.fa")}) == 5
+
+
+def test_attention_and_trajectory_of_every_step(folder):
+    words = ("--treatment", "heat", "-n", 3, "--attention", folder / "a.h5", "--trajectory", folder / "t.fa")
+    assert generate(folder, "shown.fa", *words, steps=5) == 0
+    assert bioattn("validate", folder / "a.h5") == 0
+    with open_attention(folder / "a.h5") as attention:
+        weights = attention.weights("diffusion.down.1")
+    assert weights.shape == (3, 5, 2, LENGTH // 2, 3)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    steps = {record.name: record.sequence for record in records(folder / "t.fa")}
+    assert list(steps)[:5] == [f"design_1/{step}" for step in range(1, 6)]
+    assert [steps[f"design_2/{step}"].count("N") for step in range(1, 6)] == [32, 24, 16, 8, 0]
+    assert [steps[f"{each.name}/5"] for each in records(folder / "shown.fa")] == [
+        each.sequence for each in records(folder / "shown.fa")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--treatment", "haet"), "--treatment 'haet': the model holds no such treatment; near: 'heat'"),
+        (("--treatment", "heat", "--not", "heat"), "--treatment heat and --not heat contradict each other"),
+        (("--keep", "keep.fa"), "--keep and --parts: give both"),
+        (("--keep", "keep.fa", "--parts", "short.bed"), "mine has 8 bases, designs have 40"),
+        (("--keep", "n.fa", "--parts", "n.bed", "--length", 8), "the part holds an N (base 3 of mine)"),
+        (
+            ("--keep", "keep.fa", "--parts", "far.bed", "--length", 8),
+            "far.bed:1: 'mine 4 9' is no part of mine",
+        ),
+        (
+            ("--guidance", 1e39, "--treatment", "heat"),
+            "--guidance 1e+39: leads to values that are not finite",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence(folder, tmp_path, capsys, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder / "model", "model")
+    for name, text in {
+        **{"keep.fa": ">mine\nACGTACGT\n", "n.fa": ">mine\nACNTACGT\n", "short.bed": "mine 0 4\n"},
+        **{"n.bed": "mine 1 5\n", "far.bed": "mine 4 9\n"},
+    }.items():
+        (tmp_path / name).write_text(text)
+    assert generate(tmp_path, "bad.fa", "-n", 3, *words) in (1, 2)
+    message = capsys.readouterr().err
+    assert said in message
+    assert "Traceback" not in message
+    assert not (tmp_path / "bad.fa").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("[model]\nlevels = 3", "is binary, so that a response has 2 levels, not 3"),
+        ("[model]\nchannels = 20", "channels is 20; a multiple of 16 is needed"),
+        ("[model]\nkernel = 4", "kernel is 4; an odd number is needed"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(folder, tmp_path, capsys, settings, said):
+    (tmp_path / "settings.toml").write_text(settings)
+    words = ("-c", tmp_path / "settings.toml", "-o", tmp_path / "model")
+    assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words) in (1, 2)
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()

@@ -1,0 +1,37 @@
+process BIOATTN_GENERATEPROMOTERS {
+    tag "$meta.id"
+    label 'process_low'
+    label 'process_gpu'
+
+    conda "${moduleDir}/environment.yml"
+    container "bioattn:0.1.0"
+
+    input:
+    tuple val(meta), path(model)
+
+    output:
+    tuple val(meta), path("${prefix}.designs.fa"), emit: designs
+    tuple val(meta), path("*.run.json"),           emit: record
+    tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions_bioattn
+
+    when:
+    task.ext.when == null || task.ext.when
+
+    script:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    bioattn generate promoters \\
+        ${model} \\
+        --output ${prefix}.designs.fa \\
+        --threads ${task.cpus} \\
+        ${args}
+    """
+
+    stub:
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    touch ${prefix}.designs.fa
+    touch ${prefix}.designs.fa.run.json
+    """
+}
