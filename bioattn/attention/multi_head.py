@@ -62,8 +62,8 @@ class KeysAndValues:
             biases: list[Tensor] = [
                 first.new_zeros(len(each.weight)) if each.bias is None else each.bias for each in layers
             ]
-            weights: list[Tensor] = [each.weight for each in layers]
-            self._joined = torch.cat(weights), torch.cat(biases)
+            weights: list[Tensor] = [each.weight.T for each in layers]
+            self._joined = torch.cat(weights, dim=1).T, torch.cat(biases)
         return list(F.linear(inputs, *self._joined).chunk(len(layers), dim=-1))
 
 

@@ -19,6 +19,9 @@ LIBRARY_VERSIONS = ("v108", "v108")
 """HDF5 1.8's structures: every HDF5, netCDF-4 and rhdf5 in use reads them, and their headers carry checksums."""
 
 _METADATA_CACHE_BYTES = 1 << 18
+_CACHED_BYTES = 1 << 25
+"""Bytes after which the system is asked to write to the disk and forget them: of a file of some GB, memory that
+was never used before costs as much processor time as the content."""
 
 
 class ShieldedFile(io.RawIOBase):
@@ -29,6 +32,7 @@ class ShieldedFile(io.RawIOBase):
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
         self._position = 0
         self._end = 0
+        self._forgotten = 0
         self.error: OSError | None = None
 
     def check(self) -> None:
@@ -66,6 +70,12 @@ class ShieldedFile(io.RawIOBase):
             self.error = error
         self._position += len(view)
         self._end = max(self._end, self._position)
+        if self._position - self._forgotten > 2 * _CACHED_BYTES and hasattr(os, "posix_fadvise"):
+            # What is on its way to the disk is not forgotten yet, so each stretch is named twice.
+            os.posix_fadvise(
+                self._descriptor, self._forgotten, self._position - self._forgotten, os.POSIX_FADV_DONTNEED
+            )
+            self._forgotten = self._position - _CACHED_BYTES
         return len(view)
 
     def truncate(self, size: int | None = None, /) -> int:
