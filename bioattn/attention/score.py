@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from bioattn.attention.choices import AttentionScore
 
@@ -85,6 +86,23 @@ class GaussianScore(nn.Module):
         width = self.width_HD.unsqueeze(-2)
         scaled_key = key * width
         return FusedForm(query * width, scaled_key, 1.0, -0.5 * scaled_key.square().sum(-1).unsqueeze(-2))
+
+
+class CosineScore:
+    """Cosine of query and key times a strength (..., H, Q, 1) (content addressing, Graves et al. 2014)."""
+
+    def __init__(self, strength: Tensor) -> None:
+        self.strength = strength
+
+    def logits(self, query: Tensor, key: Tensor) -> Tensor:
+        """Logits (..., H, Q, K)."""
+        lengths = key.norm(dim=-1).unsqueeze(-2).clamp(min=1e-6)
+        cosines: Tensor = functional.normalize(query, dim=-1) @ key.transpose(-2, -1) / lengths
+        return cosines * self.strength
+
+    def fused_form(self, query: Tensor, key: Tensor) -> None:
+        """None: it is for layers that need the weights."""
+        return
 
 
 def make_score(

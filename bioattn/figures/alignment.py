@@ -1,4 +1,4 @@
-"""What aligned with what: weights of decoder steps × source tokens, with the tokens of both."""
+"""What aligned with what: weights of decoder steps × source tokens, steps × slots of a memory, hops × facts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,6 +27,8 @@ class Alignment(NamedTuple):
     """Mean over the chosen heads."""
     queries: list[str]
     keys: list[str]
+    kinds: tuple[str, str]
+    """What queries and keys are, for the axes."""
 
 
 def read_alignments(
@@ -56,14 +58,15 @@ def read_alignments(
         own = [head for head in heads or info.heads if head in info.heads] if "head" in info.dims else [None]
         maps = [head_map(attention, info, chosen, head) for head in own]
         if maps:
-            both = (attention.names(info.name, dim, chosen) for dim in ("query", "key"))
-            found.append(Alignment(info.name, np.mean(maps, axis=0), *both))
+            queries, keys = (attention.names(info.name, dim, chosen) for dim in ("query", "key"))
+            kinds = _title(info.kind("query")), _title(info.kind("key"))
+            found.append(Alignment(info.name, np.mean(maps, axis=0), queries, keys, kinds))
     return chosen, found
 
 
 @styled
 def draw_alignments(title: str, alignments: Sequence[Alignment], width: float) -> Figure:
-    """A panel for each site: source tokens from left to right, steps from top to bottom (Bahdanau et al. 2014).
+    """A panel for each site: keys from left to right, queries from top to bottom (Bahdanau et al. 2014).
 
     width: millimetres.
     """
@@ -80,8 +83,8 @@ def draw_alignments(title: str, alignments: Sequence[Alignment], width: float) -
         )
         axis.set_title(alignment.site, fontsize=SMALL_FONT)
         framed(axis)
-        axis.set_xlabel("source token")
-        axis.set_ylabel("decoder step")
+        axis.set_ylabel(alignment.kinds[0])
+        axis.set_xlabel(alignment.kinds[1])
         _name(axis, alignment.keys, each, "x")
         _name(axis, alignment.queries, height / rows, "y")
     for axis in axes.flat[len(alignments) :]:
@@ -91,6 +94,10 @@ def draw_alignments(title: str, alignments: Sequence[Alignment], width: float) -
     )
     set_title(figure, title)
     return figure
+
+
+def _title(kind: str) -> str:
+    return "decoder step" if kind == "target_token" else kind.replace("_", " ")
 
 
 def _name(axis: Axes, names: Sequence[str], room: float, side: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from bioattn.errors import BioattnError
 from bioattn.formats.fasta import read_fasta
 from bioattn.io.files import sha256_of
-from bioattn.models.translation.model import SOURCE_TOKENS, TARGET_TOKENS, Translator
+from bioattn.models.translation.model import Translator
 from bioattn.sequences.pairs import Pair, PairVocabulary, Tokens
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, UNKNOWN
 from bioattn.store.schema import Samples
@@ -82,16 +82,13 @@ class PairSource:
     @property
     def lengths(self) -> list[dict[str, int]]:
         """Lengths of the ragged axes of every pair."""
-        return [
-            {SOURCE_TOKENS: len(each.source) + 2, TARGET_TOKENS: len(each.target) + 1} for each in self.pairs
-        ]
+        return [self.model.lengths(len(each.source) + 2, len(each.target) + 1) for each in self.pairs]
 
     @property
     def samples(self) -> Samples:
         """Names, lengths, and what stands at each place; a step is called by the token that it writes."""
         columns = {
-            name: np.array([each[name] for each in self.lengths], dtype=np.int32)
-            for name in (SOURCE_TOKENS, TARGET_TOKENS)
+            name: np.array([each[name] for each in self.lengths], dtype=np.int32) for name in self.lengths[0]
         }
         source, target = self.model.source.tokens, self.model.target.tokens
         return Samples(

@@ -19,6 +19,8 @@ class Architecture(StrEnum):
     """A recurrent decoder that attends to the source at every step (Bahdanau et al. 2014)."""
     TRANSFORMER = "transformer"
     """Self-attention in encoder and decoder (Vaswani et al. 2017)."""
+    TURING_MACHINE = "turing-machine"
+    """A controller with a memory that it reads and writes by moving heads (Graves et al. 2014)."""
 
 
 class Cell(StrEnum):
@@ -41,6 +43,7 @@ UNUSED = {
     Architecture.RECURRENT: {"score", "input_feeding"},
     Architecture.RECURRENT_ATTENTION: set[str](),
     Architecture.TRANSFORMER: {"cell", "encoder", "score", "input_feeding", "kernel"},
+    Architecture.TURING_MACHINE: {"encoder", "score", "input_feeding", "kernel", "layers", "reach"},
 }
 """Settings that an architecture has no use for."""
 
@@ -60,9 +63,9 @@ class TranslationModelConfig:
     longest_source: int = 0
     """Tokens of the longest source that was trained on; the dataset and `longest` decide it."""
     architecture: Architecture = Architecture.RECURRENT_ATTENTION
-    """recurrent, recurrent-attention or transformer."""
-    cell: Cell = Cell.GRU
-    """gru or lstm (recurrent)."""
+    """recurrent, recurrent-attention, transformer or turing-machine."""
+    cell: Cell | None = None
+    """gru or lstm; left out, recurrent models take gru, and a Turing machine's controller has no recurrence."""
     encoder: Encoder = Encoder.BIDIRECTIONAL
     """bidirectional or conv (recurrent)."""
     score: AttentionScore = AttentionScore.ADDITIVE
@@ -74,7 +77,12 @@ class TranslationModelConfig:
     channels: int = 128
     """Channels of a token."""
     num_heads: int = 4
-    """Attention heads; each has channels / num_heads channels."""
+    """Attention heads; each has channels / num_heads channels. A Turing machine has so many heads that read, and
+    one that writes."""
+    slots: int = 64
+    """Slots of a Turing machine's memory; sources of more than half as many tokens get two for each token."""
+    slot_channels: int = 20
+    """Numbers in a slot."""
     kernel: int = 5
     """Tokens that a convolution of the encoder covers."""
     reach: int = 8
@@ -84,7 +92,8 @@ class TranslationModelConfig:
     """Dropout of embeddings and between layers."""
 
     def __post_init__(self) -> None:
-        require(self, ("layers", "num_heads", "kernel"), lambda value: value >= 1, "be at least 1")
+        counts = ("layers", "num_heads", "kernel", "slots", "slot_channels")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
         require(self, ("channels",), lambda value: value >= 2, "be at least 2")
         require(self, ("longest_source", "reach"), lambda value: value >= 0, "not be negative")
         require(self, ("dropout",), lambda value: 0 <= value < 1, "lie in [0, 1)")

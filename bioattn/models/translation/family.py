@@ -40,7 +40,9 @@ class TranslationTraining(TrainingCommand):
     architecture: Architecture | None = option(
         "What the model is [default: recurrent-attention].", table="model"
     )
-    cell: Cell | None = option("Recurrent cell [default: gru].", table="model")
+    cell: Cell | None = option(
+        "Recurrent cell [default: gru; the controller of a Turing machine has none].", table="model"
+    )
     encoder: Encoder | None = option(
         "What reads the source for a recurrent decoder [default: bidirectional].", table="model"
     )

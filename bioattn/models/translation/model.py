@@ -5,51 +5,21 @@ same. Shape suffixes: B pairs, S source tokens, T steps of the decoder, C channe
 R distances, V tokens of the target's vocabulary, N layers.
 """
 
-from dataclasses import dataclass, field
-
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention, TransformerLayer
+from bioattn.attention.multi_head import MultiHeadAttention, TransformerLayer
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.models.translation.config import Architecture, Cell, Encoder, TranslationModelConfig
+from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS, Recurrence, State
+from bioattn.models.translation.turing import TuringMachine, slots_of
 from bioattn.sequences.pairs import PairVocabulary
 from bioattn.sequences.vocabulary import PAD
 
-SOURCE_TOKENS, TARGET_TOKENS = "source_tokens", "target_tokens"
-"""Columns of the sample table with the lengths of ragged axes, and the kinds of these axes."""
 STEEPNESS = 3.0
 """Factor of biases for distances, beside ln(1 + tokens that can be attended): an update changes a logit by more
 than the learning rate, and many tokens do not drown the right one (Chiang & Cholak 2022)."""
-
-
-@dataclass(slots=True)
-class State:
-    """What a decoder knows between steps; the first axis of every tensor is the batch."""
-
-    known_BS: Tensor
-    """True where the source has a token."""
-    step: int = 0
-    """Steps done."""
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    caches: dict[str, KeysAndValues] = field(default_factory=dict)
-
-    def cache(self, name: str) -> KeysAndValues:
-        """Keys and values of one attention layer."""
-        return self.caches.setdefault(name, KeysAndValues())
-
-    def chosen(self, rows: Tensor) -> "State":
-        """The state of some rows, in this order; a row may be there more than once."""
-        caches = {
-            name: KeysAndValues(
-                None if each.keys is None else each.keys[rows],
-                None if each.values is None else each.values[rows],
-            )
-            for name, each in self.caches.items()
-        }
-        tensors = {name: each[rows] for name, each in self.tensors.items()}
-        return State(self.known_BS[rows], self.step, tensors, caches)
 
 
 class Distances(nn.Module):
@@ -80,28 +50,6 @@ class Distances(nn.Module):
 
     def _looked_up(self, table_RH: Tensor, distance: Tensor) -> Tensor:
         return F.embedding(distance.clamp(-self.reach, self.reach) + self.reach, table_RH)
-
-
-class Recurrence(nn.Module):
-    """A GRU or LSTM whose state is one tensor (B, N, C or 2 C)."""
-
-    def __init__(self, config: TranslationModelConfig, inputs: int, layers: int) -> None:
-        super().__init__()
-        kind = nn.LSTM if config.cell is Cell.LSTM else nn.GRU
-        between = config.dropout if layers > 1 else 0.0
-        self.cell = kind(inputs, config.channels, layers, batch_first=True, dropout=between)
-        self.width = config.channels * (2 if config.cell is Cell.LSTM else 1)
-        self.layers = layers
-
-    def forward(self, inputs_BTC: Tensor, state_BNC: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs (B, T, C) and the state behind the last step."""
-        state_NBC = state_BNC.transpose(0, 1).contiguous()
-        if isinstance(self.cell, nn.LSTM):
-            hidden, memory = (each.contiguous() for each in state_NBC.chunk(2, -1))
-            outputs, after = self.cell(inputs_BTC, (hidden, memory))
-            return outputs, torch.cat(after, -1).transpose(0, 1)
-        outputs, after = self.cell(inputs_BTC, state_NBC)
-        return outputs, after.transpose(0, 1)
 
 
 class RecurrentEncoder(nn.Module):
@@ -307,10 +255,11 @@ class TransformerTranslator(nn.Module):
         return normal
 
 
-BODIES: dict[Architecture, type[RecurrentTranslator] | type[TransformerTranslator]] = {
+BODIES: dict[Architecture, type[RecurrentTranslator] | type[TransformerTranslator] | type[TuringMachine]] = {
     Architecture.RECURRENT: RecurrentTranslator,
     Architecture.RECURRENT_ATTENTION: RecurrentTranslator,
     Architecture.TRANSFORMER: TransformerTranslator,
+    Architecture.TURING_MACHINE: TuringMachine,
 }
 
 
@@ -343,9 +292,17 @@ class Translator(nn.Module):
         logits: Tensor = self.output(self.dropout(hidden_BTC))
         return logits
 
+    def lengths(self, source: int, steps: int) -> dict[str, int]:
+        """Lengths of the ragged axes of a pair with so many source tokens and steps."""
+        machine = isinstance(self.body, TuringMachine)
+        slots = {SLOTS: slots_of(self.config, source)} if machine else {}
+        return {SOURCE_TOKENS: source, TARGET_TOKENS: steps, **slots}
+
 
 def attention_sites(model: Translator) -> dict[str, AttentionSite]:
     """All sites by name, in the order in which a pass comes to them."""
+    if isinstance(model.body, TuringMachine):
+        return {site.name: site for site in model.body.sites.values()}
     return {
         module.site.name: module.site for module in model.modules() if isinstance(module, MultiHeadAttention)
     }

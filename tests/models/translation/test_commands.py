@@ -34,6 +34,19 @@ learning_rate = 1e-2
 average_decay = 0.9
 """
 
+TURING = """
+[model]
+channels = 32
+num_heads = 2
+slots = 24
+[training]
+steps = 200
+steps_per_round = 100
+grow_every = 10
+learning_rate = 5e-3
+average_decay = 0.9
+"""
+
 
 def sequences(path):
     return {record.name: record.sequence for record in read_fasta(path)}
@@ -283,6 +296,33 @@ def test_a_beam_is_as_good_as_every_output_and_a_wide_one_finds_the_best():
     for beam in (2, 3):
         found = search_outputs(loaded, source, Search(beam=beam, longest=3), "")[0]
         assert found.score(0.6) >= greedy.score(0.6)
+
+
+def test_a_turing_machine_reads_what_it_wrote(folder, tmp_path):
+    """Reverse complements beyond trained lengths; the heads say where each letter was put and found."""
+    model, output = tmp_path / "model", tmp_path / "a.h5"
+    (tmp_path / "settings.toml").write_text(TURING)
+    words = ("--architecture", "turing-machine", "--config", tmp_path / "settings.toml", "-o", model)
+    assert bioattn("train", "translation", folder / "x.dataset.h5", *words) == 0
+    assert bioattn("run", "translation", model, folder / "new.fa", "-o", tmp_path / "out.fa") == 0
+    given = sequences(folder / "new.fa")
+    assert sequences(tmp_path / "out.fa") == {name: reverse_complement(text) for name, text in given.items()}
+    assert bioattn("export", "attention", model, folder / "new.fa", "-o", output) == 0
+    assert bioattn("validate", output, model) == 0
+    with open_attention(output) as attention:
+        for name, text in given.items():
+            put = attention.weights("translation.write.source", sample=name)[0]
+            found = attention.weights("translation.read.target", sample=name)
+            assert put.shape == (len(text) + 2, max(24, 2 * len(text) + 4))
+            slots = put.argmax(-1)[1:-1]
+            assert len(set(slots)) == len(text)
+            best = max((head[:-1].argmax(-1) == slots[::-1]).mean() for head in found)
+            assert best > 0.95
+        name, panels = read_alignments(attention, "long", None, None)
+    assert {panel.kinds for panel in panels} == {("source token", "slot"), ("decoder step", "slot")}
+    drawn = tmp_path / "a.png"
+    assert bioattn("plot", "alignment", output, "--sample", "long", "-o", drawn) == 0
+    assert drawn.stat().st_size > 0
 
 
 def write_pairs(folder, source, target):

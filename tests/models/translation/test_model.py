@@ -26,6 +26,8 @@ VARIANTS = [
     {"architecture": Architecture.RECURRENT_ATTENTION, "input_feeding": True, "reach": 0, "layers": 1},
     {"architecture": Architecture.RECURRENT_ATTENTION, "encoder": Encoder.CONV},
     {"architecture": Architecture.TRANSFORMER},
+    {"architecture": Architecture.TURING_MACHINE, "slots": 12, "slot_channels": 5},
+    {"architecture": Architecture.TURING_MACHINE, "slots": 2, "cell": Cell.LSTM, "num_heads": 4},
 ]
 
 
@@ -95,9 +97,14 @@ def test_maps_are_heard_whole_and_sum_to_one(model):
     assert torch.allclose(heard, model(source_BS, prefix_BT), atol=1e-5)
     arrays = receiver.take()
     assert {path.removeprefix("sites/") for path in arrays} == set(attention_sites(model))
-    for path, own in arrays.items():
-        rows, keys = (8, 8) if "encoder" in path else (6, 6 if "decoder" in path else 8)
-        assert own["weights"].shape == (2, 2, rows, keys)
+    lengths = model.lengths(8, 6)
+    for name, site in attention_sites(model).items():
+        own = arrays[f"sites/{name}"]
+        assert own["weights"].shape == (
+            2,
+            len(site.heads),
+            *(lengths[axis.lengths] for axis in site.axes[2:]),
+        )
         assert np.allclose(own["weights"].sum(-1), 1, atol=1e-5)
 
 
@@ -115,3 +122,49 @@ def test_distances_count_from_both_ends_of_the_source():
         end = min(3, max(-3, step - (length - 1 - key))) + 3
         wanted = STEEPNESS * math.log(1 + length) * (layer.start_RH[start, head] + layer.end_RH[end, head])
         assert found[row, head, query, key] == pytest.approx(wanted.item())
+
+
+@torch.no_grad()
+def test_heads_address_slots_as_a_plain_loop_does():
+    """By content, gate, move and sharpening (Graves et al. 2014, equations 5 to 9), then write and read."""
+    config = TranslationModelConfig(
+        source_alphabet=PairAlphabet.DNA,
+        target_alphabet=PairAlphabet.DNA,
+        architecture=Architecture.TURING_MACHINE,
+        num_heads=2,
+        channels=8,
+        slots=7,
+        slot_channels=3,
+    )
+    torch.manual_seed(0)
+    machine = Translator(config).body
+    for parameter in machine.parameters():
+        parameter += torch.randn_like(parameter)
+    source_BSC, slots = torch.randn(1, 3, 8), 7
+    receiver = BatchReceiver(AttentionOptions())
+    with capture(["*.source"], receiver):
+        state = machine.begin(source_BSC, torch.ones(1, 3, dtype=torch.bool))
+    heard = {path: each["weights"][0] for path, each in receiver.take().items()}
+    memory = np.tile(machine.empty_D.numpy(), (slots, 1)).astype(float)
+    weights = np.zeros((3, slots))
+    weights[[0, 1, 2], [0, slots - 1, slots - 1]] = 1  # one that stays, one that goes on, the writer
+    read = np.zeros(6)
+    for step in range(3):
+        inputs = np.concatenate([source_BSC[0, step].numpy(), read])
+        hidden = np.tanh(machine.layer.weight.numpy() @ inputs + machine.layer.bias.numpy())
+        layer = machine.address["source_tokens"]
+        for head, flat in enumerate((layer.weight.numpy() @ hidden + layer.bias.numpy()).reshape(3, 9)):
+            key, (strength, gate, sharpness), moves = flat[:3], flat[3:6], np.exp(flat[6:])
+            cosines = memory @ key / np.linalg.norm(memory, axis=1) / np.linalg.norm(key)
+            content = np.exp(np.log1p(np.exp(strength)) * cosines)
+            share = 1 / (1 + np.exp(-gate))
+            gated = share * content / content.sum() + (1 - share) * weights[head]
+            moved = sum(moves[place] / moves.sum() * np.roll(gated, place - 1) for place in range(3))
+            weights[head] = moved ** (1 + np.log1p(np.exp(sharpness)))
+            weights[head] /= weights[head].sum()
+        assert np.allclose(heard["sites/translation.read.source"][:, step], weights[:2], atol=1e-5)
+        assert np.allclose(heard["sites/translation.write.source"][0, step], weights[2], atol=1e-5)
+        erase, add = np.split(machine.change.weight.numpy() @ hidden + machine.change.bias.numpy(), 2)
+        memory = memory * (1 - np.outer(weights[2], 1 / (1 + np.exp(-erase)))) + np.outer(weights[2], add)
+        read = (weights[:2] @ memory).ravel()
+    assert np.allclose(state.tensors["memory"][0], memory, atol=1e-5)

@@ -9,13 +9,18 @@ from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.models.translation.batches import SOURCE_TEXT, TARGET_TEXT, PairSource, batch_of
 from bioattn.models.translation.folder import LoadedTranslator
-from bioattn.models.translation.model import SOURCE_TOKENS, TARGET_TOKENS
+from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS
 from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, ListColumn, site_layout
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 
 PAIRS = "pairs"
 """What files over pairs say of their inputs."""
+TITLES = {
+    SOURCE_TOKENS: "tokens of the source: <cls>, the words, <eos>",
+    TARGET_TOKENS: "steps of the decoder: the words of the output, <eos>",
+    SLOTS: "slots of the memory of a Turing machine",
+}
 BATCH_BYTES = 1 << 26
 """What the maps of a batch take at most, but for one pair of more."""
 
@@ -40,7 +45,7 @@ def write_attention(
     lengths = source.lengths
     layouts = tuple(site_layout(loaded.sites[name], options, lengths=lengths) for name in names)
     if batch_size is None:
-        longest = {name: max(each[name] for each in lengths) for name in (SOURCE_TOKENS, TARGET_TOKENS)}
+        longest = {name: max(each[name] for each in lengths) for name in lengths[0]}
         largest = sum(layout.bytes_of_sample(longest) for layout in layouts)
         batch_size = max(1, min(64, BATCH_BYTES // largest))
     receiver = BatchReceiver(options)
@@ -72,10 +77,7 @@ def write_attention(
         inputs=PAIRS,
         model_sha256=loaded.sha256,
         attributes={"input_sha256": source.sha256},
-        columns=(
-            Column(SOURCE_TOKENS, "int32", "tokens of the source: <cls>, the words, <eos>"),
-            Column(TARGET_TOKENS, "int32", "steps of the decoder: the words of the output, <eos>"),
-        ),
+        columns=tuple(Column(name, "int32", TITLES[name]) for name in lengths[0]),
         lists=(
             ListColumn(SOURCE_TEXT, TEXT, "source_token", SOURCE_TOKENS, long_name="tokens of the source"),
             ListColumn(TARGET_TEXT, TEXT, "target_token", TARGET_TOKENS, long_name="tokens of the output"),
