@@ -21,9 +21,9 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution.methods import Mutagenesis, centred
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
-from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.models.promoter.stem import one_hot
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn_cli.main import main as bioattn

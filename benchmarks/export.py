@@ -82,8 +82,8 @@ def work(task: str, folder: Path) -> dict[str, float]:
     """Do one task in this process and measure it."""
     import torch
 
+    from bioattn.inference.promoter_windows import scan_promoters
     from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.models.promoter.inference.batches import scan_promoters
     from bioattn.models.promoter.inference.run import MAX_BATCH, run_promoters
 
     torch.set_num_threads(1)

@@ -27,12 +27,12 @@ from yeast_data import build_dataset, run_command
 
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.inference.promoter_windows import scan_promoters
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.enrichment import BACKGROUND, score_pairs
 from bioattn.interpret.known_motifs.expected_motifs import locate, read_expected
 from bioattn.interpret.known_motifs.scoring import KnownMotifs, score_known_motifs, write_known_motifs
 from bioattn.interpret.known_motifs.scoring import KnownMotifSettings as Settings
-from bioattn.models.promoter.inference.batches import scan_promoters
 from bioattn.models.promoter.training.baselines import Baseline, BaselineData, component_ridge, kmer_ridge
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 from bioattn.promoters.kmers import canonical_columns

@@ -29,7 +29,7 @@ from bioattn.faithfulness.subject import (
     known_bins,
     predict,
 )
-from bioattn.models.promoter.inference.batches import scan_promoters
+from bioattn.inference.promoter_windows import scan_promoters
 from bioattn.system.progress import NoProgress
 from bioattn.system.signals import StopRequest
 

@@ -8,8 +8,8 @@ from safetensors.torch import load_file, save_file
 import bioattn
 from bioattn.attention.capture import substitute
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
-from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention

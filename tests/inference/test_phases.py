@@ -8,8 +8,8 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.errors import BioattnError
+from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import Conditioning
-from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.choices import Reduction, WeightType

@@ -11,8 +11,8 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.promoter_windows import make_batch, scan_promoters
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
-from bioattn.models.promoter.inference.batches import make_batch, scan_promoters
 from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, select_treatments

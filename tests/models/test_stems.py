@@ -13,9 +13,9 @@ from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.faithfulness.gain_and_shape import gain_and_shape
 from bioattn.faithfulness.maps import read_maps
+from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
 from bioattn.models.promoter.folder import write_promoter_model
-from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.models.promoter.stem import STEMS
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.promoters.treatments import named_treatments

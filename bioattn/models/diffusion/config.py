@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import require
-from bioattn.system.precision import Precision
+from bioattn.training.settings import UpdateConfig
 
 
 class Noise(StrEnum):
@@ -70,44 +70,29 @@ class DiffusionModelConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffusionTrainingConfig:
+class DiffusionTrainingConfig(UpdateConfig):
     """How a diffusion model is trained."""
 
-    seed: int = 0
-    """Decides first weights, batches, noise and which treatments are left out."""
     steps: int = 4000
     """Updates of the weights."""
-    steps_per_round: int = 250
-    """Updates after which the model is validated and saved."""
     batch_size: int = 64
     """Promoters of an update, over all processes."""
+    learning_rate: float = 2e-3
+    """Peak rate of AdamW."""
+    weight_decay: float = 0.01
+    """On matrices and filters, not on biases and norms."""
+    average_decay: float = 0.998
+    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
     threshold: float = 0.0
     """With two levels, responses above it are on (not for a binary dataset)."""
     drop_treatment: float = 0.1
     """Chance that a treatment is given as unknown."""
     drop_all: float = 0.1
     """Chance that all are, which is what guidance compares with."""
-    learning_rate: float = 2e-3
-    """Peak rate of AdamW."""
-    weight_decay: float = 0.01
-    """On matrices and filters, not on biases and norms."""
-    warmup_fraction: float = 0.05
-    """Share of all steps in which the rate rises from zero; then it falls along a cosine."""
-    average_decay: float = 0.998
-    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
-    gradient_clip: float = 1.0
-    """Largest norm of the gradient."""
-    patience: int = 8
-    """Rounds without improvement before training stops."""
     validation_promoters: int = 256
     """Promoters of the validation side that every round predicts."""
-    precision: Precision = Precision.FP32
-    """fp32 or bf16 (autocast)."""
 
     def __post_init__(self) -> None:
-        counts = ("steps", "steps_per_round", "batch_size", "patience", "validation_promoters")
-        require(self, counts, lambda value: value >= 1, "be at least 1")
-        require(self, ("learning_rate", "gradient_clip"), lambda value: value > 0, "be above 0")
-        shares = ("warmup_fraction", "average_decay", "drop_treatment", "drop_all")
-        require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
-        require(self, ("weight_decay",), lambda value: value >= 0, "not be negative")
+        UpdateConfig.__post_init__(self)
+        require(self, ("validation_promoters",), lambda value: value >= 1, "be at least 1")
+        require(self, ("drop_treatment", "drop_all"), lambda value: 0 <= value < 1, "lie in [0, 1)")

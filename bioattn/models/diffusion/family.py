@@ -3,29 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.diffusion import running as runs
 from bioattn.models.diffusion.config import Condition, Noise
 from bioattn.models.diffusion.running import PromoterGeneration
 from bioattn.models.running import Running, RunReport
-from bioattn.models.settings import (
-    Settings,
-    Writes,
-    argument,
-    config_option,
-    device_option,
-    force_option,
-    log_dir_option,
-    option,
-    output_option,
-    resume_option,
-    seed_option,
-    table,
-    threads_option,
-)
-from bioattn.system.device import Device
-from bioattn.system.precision import Precision
+from bioattn.models.settings import Settings, argument, option
+from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffusionTraining(Settings):
+class DiffusionTraining(TrainingCommand):
     """Train a model that writes promoters for chosen treatments.
 
     The model learns to restore noised promoters, given the treatments that they respond to. Settings come from the
@@ -46,7 +32,6 @@ class DiffusionTraining(Settings):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")
-    output: Path = output_option("Model folder to write.", Writes.FOLDER)
     noise: Noise | None = option("How bases are made unknown [default: masked].", table="model")
     condition: Condition | None = option("How treatments reach the network [default: both].", table="model")
     levels: int | None = option(
@@ -59,18 +44,6 @@ class DiffusionTraining(Settings):
     )
     channels: int | None = option("Channels at full resolution [default: 64].", table="model", min=1)
     steps: int | None = option("Updates of the weights [default: 4000].", table="training", min=1)
-    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
-    config: Path | None = config_option()
-    seed: int | None = seed_option(table="training")
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    log_dir: Path | None = log_dir_option()
-    resume: bool = resume_option()
-    force: bool = force_option()
-    model: Mapping[str, Any] = table()
-    """Fields of `DiffusionModelConfig` (not length and treatments, which the dataset gives)."""
-    training: Mapping[str, Any] = table()
-    """Fields of `DiffusionTrainingConfig`."""
 
 
 class DiffusionFamily:
@@ -104,6 +77,10 @@ class DiffusionFamily:
     def generate(self, settings: PromoterGeneration, running: Running) -> RunReport:
         """Carry out `generate promoters`."""
         return runs.generate(settings, running)
+
+    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
+        """Carry out `export attention` for a diffusion model."""
+        return runs.export_attention(settings, running)
 
 
 FAMILY = DiffusionFamily()

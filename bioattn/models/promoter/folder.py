@@ -20,6 +20,7 @@ from bioattn.attention.site import AttentionSite
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.finite import require_finite
+from bioattn.inference.promoter_windows import PromoterSource, scan_promoters
 from bioattn.inference.runner import WindowBatch
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
@@ -40,7 +41,6 @@ from bioattn.models.promoter.config import (
     TreatmentEncoding,
 )
 from bioattn.models.promoter.family import TREATMENTS
-from bioattn.models.promoter.inference.batches import PromoterSource, scan_promoters
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary

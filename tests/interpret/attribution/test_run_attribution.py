@@ -13,11 +13,11 @@ import torch
 
 from benchmarks.peers import borrowing_environment
 from bioattn.errors import Interrupted
+from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution import run
 from bioattn.interpret.attribution.methods import IntegratedGradients, Mutagenesis
 from bioattn.io.output_names import partial_folder
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
-from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store import open_attribution
 from bioattn.store.inspection import inspect_file, validate_file

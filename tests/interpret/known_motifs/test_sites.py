@@ -9,6 +9,7 @@ import pytest
 from bioattn.errors import FormatError
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import decode, encode
+from bioattn.inference.promoter_windows import scan_promoters
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.expected_motifs import locate, parse_consensus, read_expected
 from bioattn.interpret.known_motifs.site_sets import (
@@ -21,7 +22,6 @@ from bioattn.interpret.known_motifs.site_sets import (
     union,
 )
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
-from bioattn.models.promoter.inference.batches import scan_promoters
 from bioattn_cli.main import main
 
 HEADER = "factor\tjaspar_id\tconsensus\tcondition_group\tdirection\tn_with"

@@ -2,11 +2,14 @@
 
 import shutil
 
+import h5py
 import numpy as np
 import pytest
+import torch
 
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import decode, encode
+from bioattn.models.diffusion.folder import load_denoiser
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
 
@@ -109,6 +112,41 @@ def test_attention_and_trajectory_of_every_step(folder):
     assert [steps[f"{each.name}/5"] for each in records(folder / "shown.fa")] == [
         each.sequence for each in records(folder / "shown.fa")
     ]
+
+
+def test_the_effect_map_lies_on_the_motif(folder):
+    """And is the divergence of the probabilities that the model gives, hidden base by hidden base."""
+    words = ("--sites", "diffusion.up.*", "-t", 1)
+    command = ("export", "attention", folder / "model", folder / "promoters.fa", "-o", folder / "maps.h5")
+    assert bioattn(*command, *words) == 0
+    assert bioattn("validate", folder / "maps.h5") == 0
+    promoters = records(folder / "promoters.fa")
+    with h5py.File(folder / "maps.h5") as file:
+        effect = file["effect/values"][:]
+        weights = file["sites/diffusion.up.0/weights"][:]
+        assert list(file["effect/treatment"].asstr()) == ["heat", "cold"]
+    assert effect.shape == (1200, 2, 4, LENGTH)
+    assert weights.shape == (1200, 4, 2, LENGTH, 3)
+    inside = np.zeros((1200, LENGTH), bool)
+    for row, record in zip(inside, promoters, strict=True):
+        if (place := record.sequence.find(MOTIF)) >= 0:
+            row[place : place + len(MOTIF)] = True
+    holds = inside.any(1)
+    heat, cold = effect[holds, :, :2].mean(2).transpose(1, 0, 2)
+    assert heat[inside[holds]].mean() > 10 * heat[~inside[holds]].mean()
+    assert cold[inside[holds]].mean() < 0.1 * heat[inside[holds]].mean()
+
+    model = load_denoiser(folder / "model", torch.device("cpu")).model
+    codes = torch.from_numpy(encode(promoters[5].sequence))
+    hidden = torch.arange(LENGTH) % 4 == 3
+    shown = torch.where(hidden, 4, codes)[None, None]
+    with torch.inference_mode():
+        on, off = (
+            model(shown, torch.tensor([[0.25]]), torch.tensor([[level, 0]]))[0, 0].log_softmax(-1)
+            for level in (2, 1)
+        )
+    wanted = torch.nn.functional.kl_div(off, on, reduction="none", log_target=True).sum(-1)
+    np.testing.assert_allclose(effect[5, 0, 1, 3::4], wanted[3::4], atol=1e-5)
 
 
 @pytest.mark.parametrize(

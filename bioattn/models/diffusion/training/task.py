@@ -31,7 +31,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted, markdown_table
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
+from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
 
 Codes = NDArray[np.uint8]
 Levels = NDArray[np.int64]
@@ -91,21 +91,7 @@ class DiffusionTask(Task):
             raise BioattnError(f"{self.settings.dataset}: has no promoter for training")
         torch.manual_seed(training.seed)
         self.model = Denoiser(self.config).to(self.device)
-        self.stages = [
-            Stage(
-                steps=training.steps,
-                steps_per_round=training.steps_per_round,
-                learning_rate=training.learning_rate,
-                warmup_fraction=training.warmup_fraction,
-            )
-        ]
-        self.optimisation = Optimisation(
-            weight_decay=training.weight_decay,
-            gradient_clip=training.gradient_clip,
-            average_decay=training.average_decay,
-            patience=training.patience,
-        )
-        self.work_per_step = ("batch_size", training.batch_size)
+        self.update_as(training)
         weights = sum(p.numel() for p in self.model.parameters())
         self.summary = (
             f"{self.config.noise} noise ({weights:,} weights) on {counted(len(self.codes[TRAIN]), 'promoter')} "

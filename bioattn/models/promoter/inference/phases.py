@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.models.promoter.inference.batches import N_CODE
+from bioattn.inference.promoter_windows import N_CODE
 from bioattn.store.schema import KEY, QUERY, GroupLayout
 
 Arrays: TypeAlias = Mapping[str, Mapping[str, NDArray[np.floating]]]

@@ -20,10 +20,10 @@ from bioattn.attention.site import Contribution
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.batch_size import fitting_batch
+from bioattn.inference.promoter_windows import N_CODE, PromoterSource
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.inference.runner import WindowBatch
 from bioattn.models.promoter.cross import CrossModel
-from bioattn.models.promoter.inference.batches import N_CODE, PromoterSource
 from bioattn.models.promoter.inference.phases import PhaseAverage, shifted
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable

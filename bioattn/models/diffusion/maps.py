@@ -1,0 +1,166 @@
+"""`export attention` of diffusion models: where each treatment writes, and how much it changes each base.
+
+At every step the same share of a promoter's bases is hidden (or the same noise added) in several passes, so that
+each base is hidden once. Weights are means over the passes of a step, with the treatments asked for all on. The
+effect of a treatment at a base is the Kullback-Leibler divergence, in nats, of the probabilities of the four bases
+with the treatment on from those with it off, all other treatments unknown.
+
+Shape suffixes: B promoters, P passes of all steps, S steps, L positions, T treatments, H heads, Q queries, K keys.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bioattn.attention.capture import capture
+from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.promoter_windows import PromoterBatch, PromoterSource, scan_promoters
+from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.models.diffusion.config import Noise
+from bioattn.models.diffusion.folder import LoadedDenoiser
+from bioattn.models.diffusion.model import HIDDEN, OFF, STEP, UNKNOWN
+from bioattn.models.diffusion.noise import one_hot, signal_and_noise
+from bioattn.store.schema import Array, AttentionOptions, Block, FileLayout, GroupLayout, site_layout
+from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
+from bioattn.system.progress import SILENT, Progress
+from bioattn.system.shard import Shard
+
+PASSES = (8, 4, 2, 1)
+"""Passes of each step: every 8th base is hidden, every 4th, every 2nd, all; the noise grows."""
+EFFECT = "effect"
+BATCH = 8
+"""Promoters of a forward pass."""
+
+
+class MeanOfPasses:
+    """An `AttentionReceiver` between a model that sees all passes and one that is told of steps."""
+
+    def __init__(self, receiver: BatchReceiver) -> None:
+        self.receiver = receiver
+
+    def receive(
+        self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
+    ) -> None:
+        """weights: (B, P, H, Q, K), given on as (B, S, H, Q, K)."""
+        means = [
+            None if each is None else torch.stack([one.mean(1) for one in each.split(PASSES, 1)], 1)
+            for each in (weights, value_weighted)
+        ]
+        assert means[0] is not None
+        self.receiver.receive(site, means[0], means[1])
+
+
+class PromoterMaps:
+    """A model, and what is asked of it."""
+
+    def __init__(
+        self, loaded: LoadedDenoiser, treatments: list[int], names: list[str], options: AttentionOptions
+    ) -> None:
+        """treatments: numbers of those asked for; names: of the sites."""
+        self.loaded, self.treatments, self.names = loaded, treatments, names
+        self.value_weighted = options.value_weighted
+        self.receiver = BatchReceiver(options)
+        config = loaded.config
+        place_L = np.arange(config.length)
+        pass_of_step = [(step, number) for step, count in enumerate(PASSES) for number in range(count)]
+        self.hidden_PL = torch.from_numpy(
+            np.stack([place_L % PASSES[step] == number for step, number in pass_of_step])
+        )
+        self.time_P = torch.tensor([1 / PASSES[step] for step, _ in pass_of_step])
+        if config.noise is Noise.GAUSSIAN:  # at time 1 nothing of the promoter would be left
+            self.time_P = torch.tensor([(step + 1) / (len(PASSES) + 1) for step, _ in pass_of_step])
+        rng = np.random.default_rng(0)
+        self.noise_PL4 = torch.from_numpy(rng.standard_normal((len(self.time_P), config.length, 4))).float()
+
+    def compute(self, batch: PromoterBatch) -> Block:
+        """Weights and effects of some promoters."""
+        codes_BL = torch.from_numpy(batch.codes)
+        if self.loaded.config.noise is Noise.MASKED:
+            bases = torch.where(self.hidden_PL, HIDDEN, codes_BL[:, None])
+        else:
+            signal_P, noise_P = (each[:, None, None] for each in signal_and_noise(self.time_P))
+            bases = signal_P * one_hot(codes_BL)[:, None] + noise_P * self.noise_PL4
+        on = OFF + self.loaded.config.levels - 1
+        with torch.inference_mode():
+            if self.names:
+                with capture(self.names, MeanOfPasses(self.receiver), value_weighted=self.value_weighted):
+                    self._log_probabilities(bases, dict.fromkeys(self.treatments, on))
+            effects = [self._effect(bases, treatment, on) for treatment in self.treatments]
+        effect_BTSL = torch.stack(effects, 1).cpu().numpy()
+        return Block(batch.samples, {EFFECT: {"values": effect_BTSL}, **self.receiver.take()})
+
+    def _effect(self, bases: Tensor, treatment: int, on: int) -> Tensor:
+        """(B, S, L): of each base in the pass that hid it."""
+        with_BPL4, without_BPL4 = (self._log_probabilities(bases, {treatment: level}) for level in (on, OFF))
+        divergence_BPL = (with_BPL4.exp() * (with_BPL4 - without_BPL4)).sum(-1).clamp(min=0)
+        hidden = divergence_BPL * self.hidden_PL.to(divergence_BPL.device)
+        return torch.stack([each.sum(1) for each in hidden.split(PASSES, 1)], 1)
+
+    def _log_probabilities(self, bases: Tensor, levels: dict[int, int]) -> Tensor:
+        """(B, P, L, 4), with these levels of treatments and the others unknown."""
+        device, config = self.loaded.device, self.loaded.config
+        chosen = [levels.get(number, UNKNOWN) for number in range(len(config.treatments))]
+        levels_BT = torch.tensor([chosen] * len(bases), device=device)
+        time_BP = self.time_P.expand(len(bases), -1).to(device)
+        logits: Tensor = self.loaded.model(bases.to(device), time_BP, levels_BT)
+        return logits.float().log_softmax(-1)
+
+
+def write_maps(
+    loaded: LoadedDenoiser,
+    promoters: Path,
+    output: Path,
+    treatments: list[int],
+    options: AttentionOptions,
+    *,
+    batch_size: int | None = None,
+    shard: Shard | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = SILENT,
+) -> RunSummary:
+    """Write weights and effects of the promoters of a FASTA. treatments: numbers of those asked for.
+
+    Raises: as `scan_promoters` and `run_work`; BioattnError for sites or heads that the model lacks.
+    """
+    config = loaded.config
+    source: PromoterSource = scan_promoters(promoters, config.length)
+    names = choose_sites(loaded.sites, options.sites) if loaded.sites or options.sites != ("*",) else []
+    layouts = [site_layout(loaded.sites[name], options, sizes={STEP: len(PASSES)}) for name in names]
+    axes = (
+        Axis("treatment", coordinates=tuple(config.treatments[number] for number in treatments)),
+        Axis(STEP, size=len(PASSES)),
+        Axis("position", edges=tuple(range(config.length + 1))),
+    )
+    values = Array("values", "float32", ("treatment", STEP, "position"), "divergence of on from off, nats")
+    groups = (*layouts, GroupLayout(path=EFFECT, axes=axes, arrays=(values,)))
+    size = BATCH if batch_size is None else batch_size
+    maps = PromoterMaps(loaded, treatments, names, options)
+    work = Work(source=source, noun="promoter", batch_size=size, compute=maps.compute, model=loaded.path)
+    file = ResultFile(
+        output=output,
+        layout=FileLayout(
+            inputs=PROMOTERS,
+            model_sha256=loaded.sha256,
+            attributes=window_attributes(source.sha256, config.length, "binary", source.downstream),
+            columns=PROMOTER_COLUMNS,
+            groups=groups,
+        ),
+        job={
+            "format": "bioattn-attention-parts",
+            "model": loaded.sha256,
+            "promoters": source.sha256,
+            "treatments": treatments,
+            **options.job(names),
+            "batch_size": size,
+            "device": loaded.device.type,
+        },
+        part_samples=whole_batches(groups, size, None, MAX_PART_SAMPLES),
+        about="attention and effects",
+        of_each=f" × {len(treatments)} treatments",
+        smaller="choose fewer --sites, --heads or --treatment, --reduce, or fewer promoters",
+    )
+    return run_work(work, None, file, shard=shard, resume=resume, force=force, progress=progress)
