@@ -200,7 +200,7 @@ def check_token_model(
             "tokens_per_window": probe.tokens_NL.shape[1],
             "dataset_sha256": None if dataset is None else sha256_of(dataset),
         },
-        verdict=judge_tokens(measures, held_out=dataset is not None),
+        verdict=judge_tokens(measures, held_out=dataset is not None or bool(probe.held_out)),
         measures=measures,
         curves=drawn,
         heads=[] if maps is None else maps.heads,

@@ -53,13 +53,18 @@ class PairSettings:
             raise SettingsError("--split homology: characters have none; give --split record")
         if self.split_table is not None and (self.split is not None or self.holdouts):
             raise SettingsError("--split-table gives the side of every pair; leave --split and --holdout out")
-        if self.genetic_code not in CodonTable.unambiguous_dna_by_id:
-            raise SettingsError(f"--genetic-code {self.genetic_code}: NCBI has no such table")
+        check_genetic_code(self.genetic_code)
 
     @property
     def alphabets(self) -> tuple[PairAlphabet, PairAlphabet]:
         """Of the source and of the target."""
         return self.source_alphabet, self.target_alphabet
+
+
+def check_genetic_code(number: int) -> None:
+    """Raises: SettingsError for a number that NCBI has no table for."""
+    if number not in CodonTable.unambiguous_dna_by_id:
+        raise SettingsError(f"--genetic-code {number}: NCBI has no such table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,11 @@ def _read_pairs(files: Sequence[Path]) -> dict[str, tuple[str, str]]:
             name, source, target = (cells[place] for place in places)
             if name in found:
                 raise FormatError(f"{files[0]}:{line}: the id {name!r} stands there already")
+            if not source or not target:
+                side = "target" if source else "source"
+                raise FormatError(
+                    f"{files[0]}:{line}: {name!r} has no {side}; give one, or leave the pair out"
+                )
             found[name] = source, target
         return found
     if len(files) != 2:

@@ -195,8 +195,9 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
     """Write outputs, or scores of given ones."""
     from bioattn.io.files import text_output
 
-    if settings.constraint is not None and settings.targets is not None:
-        raise SettingsError("--constraint is for outputs that are written; --targets are given")
+    for name in ("constraint", "forbid", "samples", "length"):
+        if settings.targets is not None and getattr(settings, name):
+            raise SettingsError(f"--{name} is for outputs that are written; --targets are given")
     if settings.samples and settings.beam > 1:
         raise SettingsError("--samples and --beam: give one of them")
     if settings.number > settings.beam:
@@ -227,10 +228,19 @@ def _outputs(loaded: "LoadedTranslator", settings: TranslationRun, running: Runn
     from bioattn.formats.fasta import format_record
     from bioattn.models.translation.batches import read_sources
     from bioattn.models.translation.inference.search import translate
+    from bioattn.sequences.vocabulary import UNKNOWN
 
     sources = read_sources(settings.sources, loaded.model.source)
     _tell_longer(loaded, [len(each) for each in sources.values()], running)
     search, constraint = _search(settings), _constraint(loaded, settings)
+    if settings.constraint is not None:
+        unknown = {name: int((each == UNKNOWN).sum()) for name, each in sources.items()}
+        if any(unknown.values()):
+            running.warn(
+                f"{settings.sources}: {counted(sum(unknown.values()), 'residue')} of "
+                f"{counted(sum(map(bool, unknown.values())), 'source')} are none of the 20 amino acids: any codon "
+                f"may stand there; the first in {next(name for name, number in unknown.items() if number)}"
+            )
     generator = torch.Generator().manual_seed(settings.seed) if settings.samples else None
     as_fasta = any(settings.output.name.removesuffix(".gz").endswith(end) for end in FASTA_NAMES)
     several = max(settings.samples, settings.number) > 1
@@ -277,6 +287,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write attention maps of given outputs, or of the likeliest token at each step."""
     import numpy as np
 
+    from bioattn.inference.attention_receiver import choose_sites
     from bioattn.io.files import sha256_of
     from bioattn.models.translation.batches import PairSource, read_given, read_sources
     from bioattn.models.translation.inference.attention import write_attention
@@ -286,6 +297,9 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
 
     settings.refuse((*ONLY_PROMOTERS, "window"), "translation models")
     loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    sites = choose_sites(
+        loaded.sites, settings.options().sites, without="recurrent ones know the source by one vector"
+    )
     if settings.targets is not None:
         source = read_given(settings.sequences, settings.targets, loaded.model)
     else:
@@ -305,6 +319,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         loaded,
         source,
         settings.output,
+        sites,
         settings.options(),
         batch_size=settings.batch_size,
         shard=None if settings.shard is None else parse_shard(settings.shard),
@@ -355,6 +370,7 @@ def _search(settings: TranslationRun) -> "Search":
 
 def _constraint(loaded: "LoadedTranslator", settings: TranslationRun) -> "Constraint | None":
     from bioattn.models.translation.inference.constraints import Constraint, read_motifs
+    from bioattn.sequences.pair_preparation import check_genetic_code
 
     if settings.constraint is None and settings.forbid is None:
         return None
@@ -370,5 +386,6 @@ def _constraint(loaded: "LoadedTranslator", settings: TranslationRun) -> "Constr
         raise SettingsError(
             f"--forbid: motifs are for outputs of DNA or codons, not {config.target_alphabet}"
         )
+    check_genetic_code(settings.genetic_code)
     motifs = {} if settings.forbid is None else read_motifs(settings.forbid)
     return Constraint(loaded.model.target, motifs, protein=protein, genetic_code=settings.genetic_code)

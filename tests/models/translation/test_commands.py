@@ -193,7 +193,7 @@ def test_attention_without_use_is_called_so(folder, tmp_path, capsys, extra):
     words = ("--architecture", "recurrent", "--steps", 1, "--force")
     assert bioattn("train", "translation", dataset, "-o", tmp_path / "vector", *words) == 0
     assert bioattn("explain", "check", tmp_path / "vector", dataset, "-o", tmp_path / "check.json") == 1
-    assert "it has no attention that could be checked" in capsys.readouterr().err
+    assert "recurrent does not attend to source tokens" in capsys.readouterr().err
 
 
 def test_shards_are_merged_to_the_bytes_of_the_whole(folder):
@@ -243,12 +243,13 @@ PROTEINS = {"p1": "MKTAYIAKQRQISFVKSHFSRQ", "p2": "MEFGSGIPLRDKNEF", "p3": "MWWE
 
 
 @pytest.mark.parametrize("extra", [(), ("--beam", 3), ("--samples", 3, "--temperature", 2)])
-def test_outputs_encode_the_protein_without_forbidden_motifs(codon_model, tmp_path, extra):
+def test_outputs_encode_the_protein_without_forbidden_motifs(codon_model, tmp_path, extra, capsys):
     (tmp_path / "p.fa").write_text("".join(f">{name}\n{text}\n" for name, text in PROTEINS.items()))
     (tmp_path / "sites.txt").write_text("EcoRI GAATTC\nMboI GATC\nrun AAAA\nHinfI GANTC\n")
     words = ("--constraint", "protein", "--forbid", tmp_path / "sites.txt", *extra)
     output = tmp_path / "o.fa"
     assert bioattn("run", "translation", codon_model, tmp_path / "p.fa", "-o", output, *words) == 0
+    assert "1 residue of 1 source are none of the 20 amino acids" in capsys.readouterr().err
     made = sequences(output)
     assert set(PROTEINS) <= set(made)
     for name, text in made.items():
@@ -323,6 +324,30 @@ def test_a_turing_machine_reads_what_it_wrote(folder, tmp_path):
     drawn = tmp_path / "a.png"
     assert bioattn("plot", "alignment", output, "--sample", "long", "-o", drawn) == 0
     assert drawn.stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--constraint", "protein", "--genetic-code", 99), "--genetic-code 99: NCBI has no such table"),
+        (("--forbid", "every.txt"), "--forbid: every token that an output could hold has one of the motifs"),
+        (("--targets", "p.fa", "--forbid", "every.txt"), "--forbid is for outputs that are written"),
+    ],
+)
+def test_constraints_that_cannot_be_met_are_named(codon_model, tmp_path, options, said, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.fa").write_text(">a\nMK\n")
+    (tmp_path / "every.txt").write_text("A\nC\n")
+    assert bioattn("run", "translation", codon_model, "p.fa", "-o", "o.fa", *options) != 0
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "o.fa").exists()
+
+
+def test_a_table_with_an_empty_target_is_named_with_its_line(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("id\tsource\ttarget\na\tAC\tG\nb\tAC\t\n")
+    words = ("--source-alphabet", "dna", "--target-alphabet", "dna", "-o", tmp_path / "x.dataset.h5")
+    assert bioattn("prepare", "translation", tmp_path / "pairs.tsv", *words) == 1
+    assert "pairs.tsv:3: 'b' has no target" in capsys.readouterr().err
 
 
 def write_pairs(folder, source, target):

@@ -1,11 +1,12 @@
 """`export attention` of translation models: a second pass over the outputs, all steps at once."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.models.translation.batches import SOURCE_TEXT, TARGET_TEXT, PairSource, batch_of
 from bioattn.models.translation.folder import LoadedTranslator
@@ -29,6 +30,7 @@ def write_attention(
     loaded: LoadedTranslator,
     source: PairSource,
     output: Path,
+    names: Sequence[str],
     options: AttentionOptions,
     *,
     batch_size: int | None = None,
@@ -37,11 +39,10 @@ def write_attention(
     force: bool = False,
     progress: Progress = SILENT,
 ) -> RunSummary:
-    """Write the maps of the pairs of `source`, with the words of both sides.
+    """Write the maps of the sites `names` for the pairs of `source`, with the words of both sides.
 
-    Raises: as `run_work`; BioattnError for sites or heads that the model lacks.
+    Raises: as `run_work`; BioattnError for heads that the model lacks.
     """
-    names = choose_sites(loaded.sites, options.sites, without="recurrent ones know the source by one vector")
     lengths = source.lengths
     layouts = tuple(site_layout(loaded.sites[name], options, lengths=lengths) for name in names)
     if batch_size is None:

@@ -92,9 +92,12 @@ class Constraint:
         self._levels: list[dict[str, Step]] = []
 
     def begin(self, residues: str, name: str) -> None:
-        """Go to the next source. residues: of a protein. Raises: BioattnError where they force a motif."""
+        """Go to the next source. residues: of a protein. Raises: BioattnError where they force a motif, or
+        nothing can be written without one."""
         self._levels = []
         if not self._protein:
+            if not self._steps("", list(self._words)):
+                raise BioattnError("--forbid: every token that an output could hold has one of the motifs")
             return
         reached = {""}
         for place, residue in enumerate(residues):

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.io.files import sha256_of
 from bioattn.models.translation.batches import batch_of, padded, with_ends
-from bioattn.models.translation.config import Architecture
 from bioattn.models.translation.folder import LoadedTranslator
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
 from bioattn.sequences.pairs import Pair, open_pair_dataset
 from bioattn.sequences.vocabulary import PAD, SPECIAL, UNKNOWN
 
+SOURCE_SITE = "translation.source"
+"""How the names of sites begin at which decoders attend to source tokens."""
 LONGEST = 256
 """Most words of either side: every word of some sources is replaced in turn, and the target read again."""
 BATCH_TOKENS = 8192
@@ -37,7 +38,7 @@ class TranslationProbe:
     tokens_NL: NDArray[np.int64]
     words_NM: NDArray[np.int64]
 
-    sites = ("translation.source*",)
+    sites = (f"{SOURCE_SITE}*",)
     hidden = None
     causal = False
     aligns = True
@@ -103,8 +104,11 @@ def make_probe(loaded: LoadedTranslator, path: Path, number: int, seed: int) -> 
     Raises: FormatError for what is no such dataset; BioattnError for a model without attention, or
     another alphabet.
     """
-    if loaded.config.architecture is Architecture.RECURRENT:
-        raise BioattnError("the model knows sources by one vector: it has no attention that could be checked")
+    if not any(name.startswith(SOURCE_SITE) for name in loaded.sites):
+        raise BioattnError(
+            f"a model of architecture {loaded.config.architecture} does not attend to source tokens: there is no "
+            "alignment that could be checked"
+        )
     dataset, model = open_pair_dataset(path), loaded.model
     if (dataset.source, dataset.target) != (model.source, model.target):
         raise BioattnError(
