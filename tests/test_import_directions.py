@@ -19,7 +19,7 @@ ORDER = [
     {"formats"},
     {"structures"},
     {"alignments", "promoters", "simulate"},
-    {"sequences"},
+    {"molecules", "sequences"},
     {"attention"},
     {"store"},
     {"views"},

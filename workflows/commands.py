@@ -51,6 +51,8 @@ class Input:
     """For tests: `source` is run in so many shards."""
     of_model: str = ""
     """For tests: `source` is run with this `module.output` as its model."""
+    of_promoters: str = ""
+    """For tests: `source` is run on this path below `data` instead of promoters."""
     folder: bool = False
     file: str = ""
     """The file in a folder that the command is given."""
@@ -96,6 +98,8 @@ class Command:
     test_options: str = ""
     sample: str = "tiny"
     """Its name in tests."""
+    library: str = ""
+    """For tests: what must be installed beside bioattn."""
 
     @property
     def module(self) -> str:
@@ -133,6 +137,13 @@ TRANSLATION = replace(
     MODEL, about="Model folder of bioattn/traintranslation", source=("traintranslation.model",)
 )
 DIFFUSION = replace(MODEL, about="Model folder of bioattn/traindiffusion", source=("traindiffusion.model",))
+MOLECULE = replace(MODEL, about="Model folder of bioattn/trainmolecule", source=("trainmolecule.model",))
+MOLECULES = Input(
+    "table",
+    "Table with a column of SMILES, or SDF",
+    ("molecules/molecules.tsv",),
+    pattern="*.{tsv,csv,sdf,tsv.gz,csv.gz,sdf.gz}",
+)
 EVOFORMER = Input(
     "model",
     "Model folder, AlphaFold parameters (.npz) or OpenFold state dict (.pt)",
@@ -264,6 +275,18 @@ COMMANDS = (
             Output("audit", ".dataset.audit.tsv", "Every pair: kept or dropped, and why", option=""),
         ),
         test_options="--source-alphabet dna --target-alphabet dna --split record",
+    ),
+    Command(
+        "prepare molecules",
+        "Make a dataset of molecules with measured values, cleaned and split without leakage",
+        ("molecule", "smiles", "dataset"),
+        (MOLECULES,),
+        (
+            Output("dataset", ".dataset.h5", "Dataset that a model is trained on"),
+            Output("audit", ".dataset.audit.tsv", "Every record: kept or dropped, and why", option=""),
+        ),
+        test_options="--split random",
+        library="rdkit",
     ),
     Command(
         "prepare language",
@@ -399,6 +422,29 @@ COMMANDS = (
         test_options="--steps 10",
     ),
     Command(
+        "train molecule",
+        "Train a model of molecules: a neural graph fingerprint, or graph attention",
+        ("molecule", "smiles", "training"),
+        (
+            replace(
+                DATASET, about="Dataset of bioattn/preparemolecules", source=("preparemolecules.dataset",)
+            ),
+            replace(CONFIG, source=("settings/molecule-tiny.toml",)),
+        ),
+        (
+            Output(
+                "model",
+                ".model",
+                "Model folder: weights, settings, metrics and model card",
+                holds=MODEL_FILES,
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+        library="rdkit",
+    ),
+    Command(
         "train translation",
         "Train a translation model: from one sequence to another, recurrent or a transformer",
         ("protein", "codon", "sequence to sequence", "training"),
@@ -511,6 +557,17 @@ COMMANDS = (
         gpu=True,
         threads=True,
         test_options="--length 20",
+    ),
+    Command(
+        "run molecule",
+        "Predict values or classes of molecules",
+        ("molecule", "smiles", "prediction"),
+        (MOLECULE, MOLECULES),
+        (Output("predictions", ".predictions.tsv", "Predictions, and notes on molecules"),),
+        label="low",
+        gpu=True,
+        threads=True,
+        library="rdkit",
     ),
     Command(
         "generate language",
@@ -727,6 +784,12 @@ COMMANDS = (
         "Draw decoder steps against source tokens",
         replace(ATTENTION, of_model="trainlanguage.model"),
     ),
+    plot(
+        "molecule",
+        "Draw a molecule with its atoms coloured by what they contribute, or by attention",
+        replace(ATTENTION, of_model="trainmolecule.model", of_promoters="molecules/molecules.tsv"),
+        library="rdkit",
+    ),
     plot("distogram", "Draw expected distances and how unsure they are", PREDICTION, sample="simulated"),
     plot("heads", "Draw the attention of every head", ATTENTION),
     plot("heatmap", "Draw attention of all treatments by position", ATTENTION),
@@ -821,6 +884,22 @@ COMMANDS = (
             ),
         ),
         test_options="--sequences 20",
+    ),
+    Command(
+        "simulate molecules",
+        "Make molecules of which some hold a planted substructure that acts",
+        ("simulation", "molecule", "benchmark"),
+        (),
+        (
+            Output(
+                "molecules",
+                ".molecules",
+                "Molecules with a measured value, and the atoms that act",
+                holds=("molecules.tsv", "truth.tsv", "simulation.json"),
+            ),
+        ),
+        test_options="--molecules 20",
+        library="rdkit",
     ),
     Command(
         "simulate translation",

@@ -279,6 +279,19 @@ class AttentionFile(ResultFile):
             )
         return self._read(info, schema.CONTRIBUTIONS, gene, None, treatment, head)
 
+    def atom_contributions(self, sample: str) -> tuple[list[str], NDArray[np.float32]]:
+        """Of a molecule: the tasks, and what each atom at each radius contributes to each, (task, radius, atom).
+
+        Raises: BioattnError when the file holds no molecules, or not this one; FormatError for a damaged one.
+        """
+        if schema.ATOM_CONTRIBUTIONS not in self._file:
+            raise BioattnError(f"{self.path}: holds {self.inputs}; a file over molecules is needed")
+        number = self._number_of(sample)
+        with damage_named(self.path):
+            group = self._file[schema.ATOM_CONTRIBUTIONS]
+            values = group["values"][number]
+            return strings(group["task"]), values[..., : int(self._file["samples/atoms"][number])]
+
     def key_index(self, site: str, *, sample: str, head: int | None = None) -> NDArray[np.int32]:
         """Of which key (0-based) each of the weights of a site reduced with `top-k` is; the same shape.
 

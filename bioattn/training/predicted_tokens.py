@@ -1,8 +1,9 @@
-"""How well a model predicts tokens that it was not trained on, beside simple models."""
+"""How well a model predicts what it was not trained on, tokens above all, beside simple models."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -45,6 +46,12 @@ class Row:
     figures: Mapping[str, float]
 
 
+BITS = MappingProxyType(
+    {"bits": ("bits per token", 4), "perplexity": ("perplexity", 3), "accuracy": ("accuracy", 4)}
+)
+"""The columns of tables of predicted tokens: by figure the heading and the decimals."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """A trained model beside simple models."""
@@ -52,27 +59,23 @@ class Evaluation:
     rows: Sequence[Row]
     predicted: str
     """What was predicted, such as `next tokens`."""
+    columns: Mapping[str, tuple[str, int]] = field(default_factory=lambda: BITS)
+    """By figure its heading and its decimals; the first one decides which simple model is best."""
+    smaller_is_better: bool = True
+    """Whether that is so of the first figure."""
+    gains: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By simple model the 95 % interval of what the model is better by, where it is known."""
 
     def tables(self) -> list[list[list[str]]]:
         """One table for each side."""
         tables = []
         for side in dict.fromkeys(row.side for row in self.rows):
-            header = [f"{side}, {self.predicted}", "bits per token", "perplexity", "accuracy"]
-            tables.append(
-                [
-                    header,
-                    *(
-                        [
-                            row.name,
-                            f"{row.figures['bits']:.4f}",
-                            f"{row.figures['perplexity']:.3f}",
-                            f"{row.figures['accuracy']:.4f}",
-                        ]
-                        for row in self.rows
-                        if row.side == side
-                    ),
-                ]
-            )
+            rows = [[f"{side}, {self.predicted}", *(title for title, _ in self.columns.values())]]
+            for row in self.rows:
+                if row.side == side:
+                    cells = (f"{row.figures[name]:.{digits}f}" for name, (_, digits) in self.columns.items())
+                    rows.append([row.name, *cells])
+            tables.append(rows)
         return tables
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -87,19 +90,25 @@ class Evaluation:
         ]
 
     def comparison(self) -> Comparison | None:
-        """The model beside the simple model that is best on the validation side, by minus bits per token."""
+        """The model beside the simple model that is best on the validation side, by the first figure."""
         side = "test" if any(row.side == "test" for row in self.rows) else "validation"
         simple = [row for row in self.rows if row.name != MODEL_ROW]
         ours = next((row for row in self.rows if row.name == MODEL_ROW and row.side == side), None)
         if ours is None or not simple:
             return None
-        chosen = min(
+        name, (title, _) = next(iter(self.columns.items()))
+        sign, figure = (-1, f"minus {title}") if self.smaller_is_better else (1, title)
+        chosen = max(
             (row for row in simple if row.side == "validation"),
-            key=lambda row: row.figures["bits"],
+            key=lambda row: sign * row.figures[name],
             default=simple[0],
         )
         theirs = next(row for row in simple if row.name == chosen.name and row.side == side)
-        figure = "minus bits per token"
         return Comparison(
-            f"{side} {self.predicted}", figure, -ours.figures["bits"], theirs.name, -theirs.figures["bits"]
+            f"{side} {self.predicted}",
+            figure,
+            sign * ours.figures[name],
+            theirs.name,
+            sign * theirs.figures[name],
+            self.gains.get(theirs.name),
         )

@@ -79,6 +79,8 @@ def reader(readme, tmp_path_factory, run_bash):
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_of_a_page(page, reader, tmp_path, run_bash):
     code = "".join(block.code for block in blocks(page) if not block.mark)
+    if "molecule" in code:
+        pytest.importorskip("rdkit", reason="no RDKit here (pip install 'bioattn[chem]')")
     for path in reader.iterdir():
         if not re.search(rf"-o {re.escape(path.name)}\s", code):
             (tmp_path / path.name).symlink_to(path)

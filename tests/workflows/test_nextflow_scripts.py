@@ -79,6 +79,8 @@ class Tasks:
         if taken.of_model:
             model, _, output = taken.of_model.partition(".")
             parts = [{**part, "model": self.one(f"bioattn/{model}", output)} for part in parts]
+        if taken.of_promoters:
+            parts = [{**part, "promoters": ROOT / "data" / taken.of_promoters} for part in parts]
         return [self.one(f"bioattn/{module}", emit, **part) for part in parts]
 
     def _run(self, module, block, given, work):
@@ -141,6 +143,9 @@ def tasks(tmp_path_factory, bioattn_folder):
 def _needs(name):
     if name == "multiqc" and not (MULTIQC / "multiqc").is_file():
         pytest.skip("no MultiQC here (make install-multiqc)")
+    command = BY_MODULE.get(name.removeprefix("bioattn/"))
+    if command is not None and command.library:
+        pytest.importorskip(command.library)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -57,6 +57,7 @@ EXTRAS = (
         Library("tokenizers", "tokenizers", (0, 20)),
         "published models whose words are made by merging",
     ),
+    Extra("chem", Library("rdkit", "rdkit", (2024, 3)), "molecules: prepare molecules, run molecule"),
     Extra("msa", Library("pyhmmer", "pyhmmer", (0, 12)), "alignments built by search: prepare msa --search"),
     Extra(
         "anndata",

@@ -267,6 +267,36 @@ def alignment(
     return draw_alignments(name, found, width)
 
 
+@figure_command("plot molecule")
+def molecule(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 over molecules."),
+    sample: str | None = option("Which molecule [default: the first].", metavar="ID"),
+    task: str | None = option("Contributions to which task [default: the first].", metavar="NAME"),
+    by_attention: bool = option(
+        "Colour atoms by attention, mean over heads and radii, and not by what they contribute.",
+        "--attention",
+        default=False,
+    ),
+    width: float = options.width(85),
+) -> "Figure":
+    """Draw a molecule with its atoms coloured by what they contribute to a prediction, or by attention.
+
+    What stands at an atom at radius r is spread over the atoms up to r bonds away, which it knows. The mean over
+    the atoms is taken away from contributions first.
+
+    bioattn plot molecule attention.h5 --sample aspirin --task activity -o aspirin.svg
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.figures.molecule import draw_molecule, read_coloured_molecule
+    from bioattn.store import open_attention
+
+    if by_attention and task is not None:
+        raise SettingsError("--task is for contributions; attention is the same for all tasks")
+    with open_attention(attention) as file:
+        return draw_molecule(read_coloured_molecule(file, sample, task, by_attention=by_attention), width)
+
+
 @figure_command("plot contacts")
 def contacts(
     reporter: Reporter,

@@ -1,0 +1,1 @@
+"""Models of molecules: neural graph fingerprints and graph attention."""

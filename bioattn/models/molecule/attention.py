@@ -1,0 +1,157 @@
+"""`export attention` of molecule models: weights over atoms and slots, and what each atom contributes.
+
+Shape suffixes: B molecules, T tasks, R radii, A atoms.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bioattn.attention.capture import capture
+from bioattn.attention.site import Axis
+from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.io.files import sha256_of
+from bioattn.models.molecule.folder import LoadedMoleculeModel
+from bioattn.models.molecule_layers import ATOMS, graph_batch
+from bioattn.molecules.graphs import Molecules
+from bioattn.store.schema import (
+    ATOM_CONTRIBUTIONS,
+    TEXT,
+    Array,
+    AttentionOptions,
+    Block,
+    Column,
+    FileLayout,
+    GroupLayout,
+    Samples,
+    site_layout,
+)
+from bioattn.system.progress import SILENT, Progress
+from bioattn.system.shard import Shard
+
+MOLECULES = "molecules"
+"""What files over molecules say of their inputs."""
+BATCH_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class MoleculeSource:
+    """Molecules of a file: a `bioattn.inference.runner.Source`, and its batches."""
+
+    path: Path
+    sha256: str
+    molecules: Molecules
+    rows: range
+
+    @property
+    def num_samples(self) -> int:
+        """Molecules."""
+        return len(self.rows)
+
+    @property
+    def samples(self) -> Samples:
+        """Names, numbers of atoms, and SMILES, in whose order the atoms stand."""
+        ids, smiles = (
+            [each[row] for row in self.rows] for each in (self.molecules.ids, self.molecules.smiles)
+        )
+        atoms = self.molecules.sizes[self.rows.start : self.rows.stop].astype(np.int32)
+        return Samples({"id": ids, ATOMS: atoms, "smiles": smiles})
+
+    def part(self, rows: slice) -> "MoleculeSource":
+        """Some of them."""
+        return replace(self, rows=self.rows[rows])
+
+    def batches(self, size: int) -> Iterator["MoleculeSource"]:
+        """Some after the other."""
+        for first in range(0, self.num_samples, size):
+            yield self.part(slice(first, first + size))
+
+
+def write_attention(
+    loaded: LoadedMoleculeModel,
+    path: Path,
+    molecules: Molecules,
+    output: Path,
+    options: AttentionOptions,
+    *,
+    batch_size: int | None = None,
+    shard: Shard | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = SILENT,
+) -> RunSummary:
+    """Write the maps of molecules, and what each atom at each radius contributes to each task.
+
+    Raises: as `run_work`; BioattnError for sites or heads that the model lacks.
+    """
+    names = choose_sites(loaded.sites, options.sites)
+    source = MoleculeSource(path, sha256_of(path), molecules, range(len(molecules.ids)))
+    lengths = [{ATOMS: int(size)} for size in molecules.sizes]
+    contributions = GroupLayout(
+        path=ATOM_CONTRIBUTIONS,
+        axes=(
+            Axis("task", coordinates=loaded.config.tasks),
+            Axis("radius", size=loaded.config.radius + 1),
+            Axis("place", "atom", size=int(molecules.sizes.max()), lengths=ATOMS),
+        ),
+        arrays=(
+            Array(
+                "values",
+                "float32",
+                ("task", "radius", "place"),
+                "what the prediction loses when the atom writes nothing (standard deviations, or log-odds)",
+            ),
+        ),
+    )
+    layouts = (*(site_layout(loaded.sites[name], options, lengths=lengths) for name in names), contributions)
+    if batch_size is None:
+        largest = sum(layout.bytes_of_sample({ATOMS: int(molecules.sizes.max())}) for layout in layouts)
+        batch_size = max(1, min(64, BATCH_BYTES // largest))
+    receiver = BatchReceiver(options)
+
+    def compute(batch: MoleculeSource) -> Block:
+        tensors = graph_batch(molecules, batch.rows).to(loaded.device)
+        with torch.inference_mode(), capture(names, receiver, value_weighted=options.value_weighted):
+            _, lost_BTRA = loaded.model.contributions(tensors)
+        return Block(
+            batch.samples, {**receiver.take(), ATOM_CONTRIBUTIONS: {"values": lost_BTRA.cpu().numpy()}}
+        )
+
+    work = Work(
+        source=source,
+        noun="molecule",
+        batch_size=batch_size,
+        compute=compute,
+        model=loaded.path,
+        lengths=lengths,
+    )
+    file = ResultFile(
+        output=output,
+        layout=FileLayout(
+            inputs=MOLECULES,
+            model_sha256=loaded.sha256,
+            attributes={"input_sha256": source.sha256},
+            columns=(
+                Column(ATOMS, "int32", "heavy atoms, in the order of the SMILES"),
+                Column("smiles", TEXT, "the molecule as the model reads it"),
+            ),
+            groups=layouts,
+        ),
+        job={
+            "format": "bioattn-attention-parts",
+            "model": loaded.sha256,
+            "molecules": source.sha256,
+            **options.job(names),
+            "batch_size": batch_size,
+            "device": loaded.device.type,
+        },
+        part_samples=whole_batches(layouts, batch_size, None, MAX_PART_SAMPLES),
+        about="attention",
+        of_each="",
+        smaller="choose fewer --sites or --heads, --reduce, or fewer molecules",
+    )
+    return run_work(work, None, file, shard=shard, resume=resume, force=force, progress=progress)

@@ -1,0 +1,94 @@
+"""The family of molecule models: its commands' settings, and the way to its training and its models."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.molecule import running as runs
+from bioattn.models.molecule.running import MoleculePreparation, MoleculeRun, MoleculeSimulation
+from bioattn.models.molecule_settings import MoleculeEncoding
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import Settings, argument, option
+from bioattn.training.settings import TrainingCommand
+
+if TYPE_CHECKING:
+    import torch
+
+    from bioattn.models.molecule.folder import LoadedMoleculeModel
+    from bioattn.store.kinds import FileKind
+    from bioattn.training.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoleculeTraining(TrainingCommand):
+    """Train a model that predicts measured values, or classes, from molecules.
+
+    Settings come from the defaults, then --config (tables [model] and [training], every field of which
+    docs/models/molecules.md explains), then the options here. Prints how good the model is on held-out molecules
+    beside Nadaraya-Watson and a Gaussian process on the Tanimoto similarity of fingerprints. Ctrl-C or SIGTERM
+    finishes the step and saves; --resume continues, to the same weights as an uninterrupted run.
+    """
+
+    dataset: Path = argument("DATASET", "Dataset of `bioattn prepare molecules`.")
+    encoder: MoleculeEncoding | None = option("What reads a molecule [default: fingerprint].", table="model")
+    radius: int | None = option(
+        "Layers: how many bonds away an atom sees [default: 3].", table="model", min=0
+    )
+    channels: int | None = option("Channels of an atom [default: 64].", table="model", min=1)
+    slots: int | None = option("Slots that atoms write into [default: 128].", table="model", min=1)
+    steps: int | None = option("Updates of the weights [default: 1500].", table="training", min=1)
+
+
+class MoleculeFamily:
+    """Molecule models."""
+
+    name = "molecule"
+    title = "molecules: values or classes, with what each atom contributes"
+    settings: Mapping[str, type[Settings]] = {
+        "prepare": MoleculePreparation,
+        "simulate": MoleculeSimulation,
+        "train": MoleculeTraining,
+        "run": MoleculeRun,
+    }
+    nouns: Mapping[str, str] = {"prepare": "molecules", "simulate": "molecules"}
+    table = ""
+    files: Sequence[str] = ()
+
+    def load(self, folder: Path, device: "torch.device") -> "LoadedMoleculeModel":
+        """A trained molecule model."""
+        from bioattn.models.molecule.folder import load_molecule_model
+
+        return load_molecule_model(folder, device)
+
+    def file_kinds(self) -> "Sequence[FileKind]":
+        """The kinds of files that these models own."""
+        from bioattn.models.molecule.file_kinds import file_kinds
+
+        return file_kinds()
+
+    def prepare(self, settings: MoleculePreparation, running: Running) -> RunReport:
+        """Carry out `prepare molecules`."""
+        return runs.prepare(settings, running)
+
+    def simulate(self, settings: MoleculeSimulation, running: Running) -> RunReport:
+        """Carry out `simulate molecules`."""
+        return runs.simulate(settings, running)
+
+    def task(self, settings: MoleculeTraining, device: "torch.device") -> "Task":
+        """What `train molecule` trains."""
+        from bioattn.models.molecule.task import MoleculeTask
+
+        return MoleculeTask(settings, device)
+
+    def run(self, settings: MoleculeRun, running: Running) -> RunReport:
+        """Carry out `run molecule`."""
+        return runs.run(settings, running)
+
+    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
+        """Carry out `export attention` for a molecule model."""
+        return runs.export_attention(settings, running)
+
+
+FAMILY = MoleculeFamily()

@@ -1,0 +1,103 @@
+"""A molecule model as a folder of documented files, and a trained one ready to run."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.attention.site import AttentionSite
+from bioattn.choices import Task
+from bioattn.errors import FormatError
+from bioattn.inference.finite import require_finite
+from bioattn.io.config_file import build
+from bioattn.io.files import sha256_of
+from bioattn.io.input_watch import unchanged
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.model_folder import (
+    check_sizes,
+    load_weights,
+    read_model_config,
+    write_model_config,
+    write_weights,
+)
+from bioattn.models.molecule.config import MoleculeModelConfig
+from bioattn.models.molecule.model import MoleculeModel
+from bioattn.models.molecule_layers import graph_batch
+from bioattn.molecules.graphs import Molecules
+
+MODEL_TYPE = "molecule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedMoleculeModel:
+    """A molecule model on its device and in evaluation mode: a `bioattn.inference.runner.Runner`."""
+
+    family: ClassVar[str] = MODEL_TYPE
+
+    model: MoleculeModel
+    device: torch.device
+    sha256: str
+    """Of the weights file."""
+    path: Path | None = None
+    """The folder it was loaded from."""
+
+    @property
+    def config(self) -> MoleculeModelConfig:
+        """The model's architecture."""
+        return self.model.config
+
+    @property
+    def sites(self) -> dict[str, AttentionSite]:
+        """Attention sites by name, in the order of the model."""
+        return self.model.sites
+
+    def predict(self, molecules: Molecules, rows: Sequence[int]) -> NDArray[np.float64]:
+        """Values in the units of the data, or probabilities of classes, (rows, tasks).
+
+        Raises: NotFiniteError when one is NaN or infinite.
+        """
+        with torch.inference_mode():
+            answer_BT = in_units(self.config, self.model(graph_batch(molecules, rows).to(self.device)))
+        require_finite(answer_BT, "predictions")
+        return answer_BT
+
+
+def in_units(config: MoleculeModelConfig, answer_BT: Tensor) -> NDArray[np.float64]:
+    """What a model gives, in the units of the data, or as probabilities of classes."""
+    if config.task is Task.BINARY:
+        answer_BT = answer_BT.double().sigmoid()
+    else:
+        answer_BT = answer_BT.double().cpu() * torch.tensor(config.spread) + torch.tensor(config.mean)
+    answers: NDArray[np.float64] = answer_BT.cpu().numpy()
+    return answers
+
+
+def write_molecule_model(folder: Path, model: MoleculeModel) -> None:
+    """Write weights and `config.json` into the existing `folder`."""
+    write_weights(folder, model)
+    write_model_config(folder, MODEL_TYPE, architecture=asdict(model.config))
+
+
+def load_molecule_model(folder: Path, device: torch.device) -> LoadedMoleculeModel:
+    """Load a folder that `write_molecule_model` wrote.
+
+    Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
+    there is none, or a file changes meanwhile.
+    """
+    with unchanged(folder / CONFIG, folder / WEIGHTS):
+        content = read_model_config(folder, MODEL_TYPE)
+        try:
+            config = build(MoleculeModelConfig, content["architecture"], str(folder / CONFIG))
+        except KeyError as error:
+            raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
+        check_sizes(lambda: MoleculeModel(config), asdict(config), folder / WEIGHTS)
+        model = MoleculeModel(config)
+        load_weights(model, folder / WEIGHTS)
+        return LoadedMoleculeModel(
+            model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
+        )

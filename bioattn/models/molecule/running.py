@@ -1,0 +1,240 @@
+"""Commands of molecule models: their settings, and the way to what carries them out."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, cast
+
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    device_option,
+    force_option,
+    option,
+    output_option,
+    threads_option,
+)
+from bioattn.system.device import Device
+from bioattn.text import counted, human_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bioattn.models.molecule.folder import LoadedMoleculeModel
+
+BATCH = 64
+"""Molecules that are predicted together."""
+TABLE_HELP = "Table with a column of SMILES, or SDF; the first other column names the molecules."
+_COLUMN_HELP = "The column of the SMILES [default: smiles, in any case]."
+
+
+class MoleculeSplit(StrEnum):
+    """How molecules are held out."""
+
+    SCAFFOLD = "scaffold"
+    """Molecules of one Murcko scaffold (or of none) together."""
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoleculePreparation(Settings):
+    """Make a dataset of molecules with measured values, cleaned and split without leakage (needs RDKit).
+
+    Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every record kept or dropped, and why; salts removed,
+    charges neutralised and stereo centres not given are notes there. Learnt are all columns of numbers (0 and 1
+    alone: classes), or those of --target; a column of words becomes one class for each word.
+    """
+
+    table: Path = argument("TABLE", TABLE_HELP)
+    output: Path = output_option("Dataset to write, X.dataset.h5.", Writes.FILE)
+    smiles_column: str | None = option(_COLUMN_HELP, metavar="NAME")
+    target: tuple[str, ...] = option(
+        "A column to learn; can be repeated [default: all of numbers].", default=(), metavar="NAME"
+    )
+    responses: Path | None = option("Table of measured values; its first column names the molecules.")
+    split: MoleculeSplit = option(
+        "scaffold: molecules of one Murcko scaffold, or of none, stay together; random.",
+        default=MoleculeSplit.SCAFFOLD,
+    )
+    holdout: tuple[str, ...] = option(
+        "test=0.1 or validation=0.1 (share); can be repeated [default: a tenth each].", default=()
+    )
+    split_table: Path | None = option(
+        "TSV/CSV whose first column names the molecules, with the column split (train, validation, test); "
+        "instead of --split."
+    )
+    seed: int = option("Seed of the split.", default=0, min=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoleculeSimulation(Settings):
+    """Make molecules of which some hold a planted substructure that acts (needs RDKit).
+
+    Writes molecules.tsv (with the measured value `activity`), truth.tsv (the atoms of the substructure, from 1)
+    and simulation.json into the folder OUTPUT; the same options and seed give the same bytes. A second
+    substructure, as frequent, does nothing.
+    """
+
+    output: Path = output_option("Folder to write.", Writes.FOLDER)
+    molecules: int = option("Molecules.", default=1000, min=10)
+    pieces: int = option("Pieces that a molecule is made of, at most.", default=8, min=2, max=30)
+    effect: float = option("What the substructure adds to the activity.", default=2.0)
+    noise: float = option("Standard deviation added to the activity.", default=0.5, min=0)
+    seed: int = option("Seed of every random choice.", default=0, min=0)
+    force: bool = force_option()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoleculeRun(Settings):
+    """Predict the values, or the probabilities of classes, of molecules (needs RDKit).
+
+    Writes a TSV with the columns id, smiles (cleaned), one for each task, and note: what cleaning changed, or why
+    there is no prediction.
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained molecule model.", recorded_file="model.safetensors")
+    table: Path = argument("TABLE", TABLE_HELP)
+    output: Path = output_option("Table to write.", Writes.STREAM)
+    smiles_column: str | None = option(_COLUMN_HELP, metavar="NAME")
+    device: Device = device_option()
+    threads: int | None = threads_option()
+
+
+def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
+    """Make a dataset."""
+    from bioattn.io.audit import audit_path
+    from bioattn.molecules.preparation import PreparationSettings, prepare_molecules
+
+    made = prepare_molecules(
+        settings.table,
+        settings.output,
+        PreparationSettings(
+            smiles_column=settings.smiles_column,
+            targets=settings.target,
+            responses=settings.responses,
+            by_scaffold=settings.split is MoleculeSplit.SCAFFOLD,
+            holdouts=settings.holdout,
+            split_table=settings.split_table,
+            seed=settings.seed,
+        ),
+        running.progress,
+    )
+    if made.dropped:
+        running.warn(f"{counted(len(made.dropped), 'record')} left out; the first: {made.dropped[0]}")
+    audit = audit_path(settings.output)
+    sides = ", ".join(f"{name} {number:,}" for name, number in made.molecules.items())
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output} and {audit}: molecules: {sides}; {counted(made.tasks, 'task')} "
+            f"({made.task}); {made.noted:,} with a note on salts, charges or stereo"
+        ],
+        outputs=[settings.output, audit],
+        figures={"molecules": made.molecules, "dropped": len(made.dropped), "leakage": made.leakage},
+    )
+
+
+def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
+    """Make molecules with a planted substructure."""
+    from bioattn.models.molecule.simulation import write_simulation
+
+    write_simulation(settings)
+    table = settings.output / "molecules.tsv"
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output}: {counted(settings.molecules, 'molecule')}",
+            f"next: bioattn prepare molecules {table} --split random -o X.dataset.h5",
+        ],
+        outputs=[settings.output],
+    )
+
+
+def run(settings: MoleculeRun, running: Running) -> RunReport:
+    """Write predictions."""
+    from bioattn.inference.finite import finite_results
+    from bioattn.io.files import text_output
+    from bioattn.molecules.preparation import read_molecules
+
+    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    read = read_molecules(settings.table, settings.smiles_column, running.progress, unique=False)
+    predictions: Iterator[NDArray[np.float64]] = iter(())
+    to_stdout = str(settings.output) == "-"
+    running.progress.begin("predictions", len(read.molecules.ids))
+    with nullcontext(running.stdout) if to_stdout else text_output(settings.output) as file:
+        output = cast(TextIO, file)
+        output.write("\t".join(["id", "smiles", *loaded.config.tasks, "note"]) + "\n")
+        row = 0
+        for record in read.records:
+            if not record.kept:
+                output.write(
+                    "\t".join([record.name, "", *[""] * len(loaded.config.tasks), record.reason]) + "\n"
+                )
+                continue
+            if row % BATCH == 0:
+                rows = range(row, min(row + BATCH, len(read.molecules.ids)))
+                with finite_results(f"molecules {row + 1:,} to {rows.stop:,}", loaded.path):
+                    predictions = iter(loaded.predict(read.molecules, rows))
+            cells = (f"{value:.7g}" for value in next(predictions))
+            smiles = read.molecules.smiles[row]
+            output.write("\t".join([record.name, smiles, *cells, record.notes]) + "\n")
+            row += 1
+            running.progress.advance(1)
+    running.progress.end()
+    dropped = len(read.records) - row
+    if dropped:
+        running.warn(f"{counted(dropped, 'record')} without a prediction; the column note says why")
+    return RunReport(
+        sentences=[] if to_stdout else [f"wrote {settings.output}: {counted(row, 'molecule')}"],
+        outputs=[] if to_stdout else [settings.output],
+        figures={"predicted": row, "dropped": dropped},
+    )
+
+
+def export_attention(settings: ExportAttention, running: Running) -> RunReport:
+    """Write attention, and what each atom contributes to each prediction."""
+    from bioattn.models.molecule.attention import write_attention
+    from bioattn.molecules.preparation import read_molecules
+    from bioattn.system.shard import parse_shard
+
+    settings.refuse((*ONLY_PROMOTERS, "window", "targets"), "molecule models")
+    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    read = read_molecules(settings.sequences, None, running.progress, unique=False)
+    dropped = [record for record in read.records if not record.kept]
+    if dropped:
+        running.warn(
+            f"{counted(len(dropped), 'record')} left out; the first: {dropped[0].name} {dropped[0].reason}"
+        )
+    summary = write_attention(
+        loaded,
+        settings.sequences,
+        read.molecules,
+        settings.output,
+        settings.options(),
+        batch_size=settings.batch_size,
+        shard=None if settings.shard is None else parse_shard(settings.shard),
+        resume=settings.resume,
+        force=settings.force,
+        progress=running.progress,
+    )
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output}: attention of {counted(summary.num_samples, 'molecule')} at "
+            f"{counted(len(summary.sites), 'site')}, {human_bytes(summary.num_bytes)}"
+        ],
+        outputs=[settings.output],
+        figures={"molecules": summary.num_samples},
+    )
+
+
+def _loaded(folder: Path, device: Device, threads: int | None, running: Running) -> "LoadedMoleculeModel":
+    from bioattn.models.molecule.folder import load_molecule_model
+    from bioattn.molecules.chemistry import require_rdkit
+
+    require_rdkit()
+    chosen = running.device(device, threads)
+    return running.loaded or load_molecule_model(folder, chosen)

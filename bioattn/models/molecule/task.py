@@ -1,0 +1,260 @@
+"""How a molecule model is trained: what `training/trainer.py` asks of this family."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bioattn.choices import Task as Kind
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.config_file import build
+from bioattn.io.files import sha256_of
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
+from bioattn.models.molecule.family import MoleculeTraining
+from bioattn.models.molecule.folder import in_units, write_molecule_model
+from bioattn.models.molecule.model import MoleculeModel
+from bioattn.models.molecule_layers import graph_batch
+from bioattn.models.molecule_settings import MoleculeEncoding
+from bioattn.molecules.dataset import open_molecule_dataset
+from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
+from bioattn.promoters.bootstrap import Statistic, estimate
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.promoters.response_metrics import auroc, average_precision, mean_squared_error, pearson
+from bioattn.store.training_record import MODEL_ROW
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+from bioattn.text import counted, markdown_table
+from bioattn.training.predicted_tokens import Evaluation, Row
+from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
+
+POOL = 8
+"""A batch is drawn from so many times its molecules, ordered by size, so that little of it is padding."""
+EVALUATION_BATCH = 64
+RESAMPLES = 300
+Floats = NDArray[np.float64]
+
+
+class MoleculeTask(Task):
+    """One training run of a molecule model."""
+
+    smaller_is_better = True
+    model: MoleculeModel
+
+    def __init__(self, settings: MoleculeTraining, device: torch.device) -> None:
+        self.settings = settings
+        self.device = device
+        self.training = build(
+            MoleculeTrainingConfig, settings.merged("training"), settings.source("training")
+        )
+        self.dataset = dataset = open_molecule_dataset(settings.dataset)
+        self.rows = {side: dataset.side(side) for side in (TRAIN, VALIDATION, TEST)}
+        train_NT = dataset.targets_NT[self.rows[TRAIN]].astype(np.float64)
+        measured_T = np.isfinite(train_NT).sum(0)
+        if not len(train_NT) or not measured_T.all():
+            lacking = next((task for task, n in zip(dataset.tasks, measured_T, strict=True) if not n), "")
+            raise BioattnError(
+                f"{settings.dataset}: no training molecule was measured for the task {lacking!r}"
+            )
+        self.binary = dataset.task is Kind.BINARY
+        self.metric = "log loss" if self.binary else "RMSE in standard deviations"
+        self.shown = {"loss": self.metric}
+        given = settings.merged("model")
+        for name in DATASET_GIVES:
+            if name in given:
+                raise SettingsError(f"{name} is not a setting: the dataset decides it; leave it out")
+        spread_T = np.nanstd(train_NT, axis=0)
+        chosen = {
+            "task": str(dataset.task),
+            "tasks": list(dataset.tasks),
+            "mean": [] if self.binary else np.nanmean(train_NT, axis=0).tolist(),
+            "spread": [] if self.binary else np.where(spread_T > 0, spread_T, 1.0).tolist(),
+        }
+        config = build(MoleculeModelConfig, {**given, **chosen}, settings.source("model"))
+        if config.encoder is MoleculeEncoding.FINGERPRINT:
+            # The total that atoms write grows with their number; that of heads does not.
+            written = (config.radius + 1) * float(dataset.molecules.sizes[self.rows[TRAIN]].mean())
+            config = replace(config, scale=config.slots / written)
+        self.config = config
+        self.digest = {
+            "dataset": sha256_of(settings.dataset),
+            "model": asdict(self.config),
+            "training": asdict(self.training),
+        }
+
+    def prepare(self, progress: Progress) -> None:
+        """Make the model, and order the training molecules by size."""
+        training, molecules = self.training, self.dataset.molecules
+        targets_NT = torch.from_numpy(self.dataset.targets_NT)
+        if not self.binary:
+            mean_T, spread_T = (torch.tensor(each) for each in (self.config.mean, self.config.spread))
+            targets_NT = (targets_NT - mean_T) / spread_T
+        self.targets_NT = targets_NT.float()
+        self.train = self.rows[TRAIN][np.argsort(molecules.sizes[self.rows[TRAIN]], kind="stable")]
+        torch.manual_seed(training.seed)
+        self.model = MoleculeModel(self.config).to(self.device)
+        self.update_as(training)
+        weights = sum(p.numel() for p in self.model.parameters())
+        self.summary = (
+            f"{self.config.encoder} ({weights:,} weights) on {counted(len(self.train), 'molecule')} and "
+            f"{counted(len(self.config.tasks), 'task')}"
+        )
+
+    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+        """This process's molecules of a step."""
+        training = self.training
+        generator = np.random.default_rng([training.seed, step.number])
+        pool = np.sort(generator.integers(len(self.train), size=training.batch_size * POOL))
+        first = int(generator.integers(POOL)) * training.batch_size
+        drawn = self.train[pool[first : first + training.batch_size]]
+        measured = max(1, int(torch.isfinite(self.targets_NT[drawn]).sum()))
+        torch.manual_seed(training.seed * 1_000_003 + step.number)
+        own = drawn[shard.slice(len(drawn))]
+        if len(own):
+            with training.precision.autocast(self.device):
+                loss = self._losses(self.model, own).sum() / measured
+            yield PartLoss(loss, loss)
+
+    def _losses(self, model: nn.Module, rows: NDArray[np.int64]) -> Tensor:
+        """Loss of every measured value of some molecules, one-dimensional."""
+        answer_BT: Tensor = model(graph_batch(self.dataset.molecules, rows).to(self.device))
+        wanted_BT = self.targets_NT[rows].to(self.device)
+        measured_BT = torch.isfinite(wanted_BT)
+        answers, wanted = answer_BT.float()[measured_BT], wanted_BT[measured_BT]
+        if self.binary:
+            return F.binary_cross_entropy_with_logits(answers, wanted, reduction="none")
+        squared: Tensor = (answers - wanted).square()
+        return squared
+
+    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
+        """Number and sum of the losses of each batch of validation molecules."""
+        batches = _batches(self.rows[VALIDATION])
+        if not batches:
+            return None
+        sums = torch.zeros(len(batches), 2, dtype=torch.float64)
+        for number in range(len(batches))[shard.slice(len(batches))]:
+            losses = self._losses(model, batches[number]).double()
+            sums[number] = torch.tensor([len(losses), float(losses.sum())])
+        return sums
+
+    def judge(self, values: Tensor) -> Judgement:
+        """The log loss, or the root of the mean squared error."""
+        number, total = values.sum(0).tolist()
+        loss = total / max(1.0, number)
+        score = loss if self.binary else loss**0.5
+        return Judgement(score, {"loss": score})
+
+    def evaluate(self, progress: Progress) -> Results:
+        """The model on molecules of both held-out sides, beside the two simple models."""
+        dataset, fingerprints = self.dataset, self.dataset.molecules.fingerprints
+        train = self.rows[TRAIN]
+        targets_NT = dataset.targets_NT.astype(np.float64)
+        simple: dict[str, NadarayaWatson | TanimotoProcess] = {
+            "Nadaraya-Watson (Tanimoto)": NadarayaWatson(fingerprints[train], targets_NT[train]),
+            "Gaussian process (Tanimoto)": TanimotoProcess(fingerprints[train], targets_NT[train]),
+        }
+        rows: list[Row] = []
+        gains: dict[str, tuple[float, float]] = {}
+        for side in (VALIDATION, TEST):
+            own = self.rows[side]
+            if not len(own):
+                continue
+            found = {MODEL_ROW: self._predicted(own)}
+            found |= {name: each.predict(fingerprints[own]) for name, each in simple.items()}
+            for name, answers_NT in found.items():
+                rows.append(Row(SPLIT_NAMES[side], name, self._figures(targets_NT[own], answers_NT)))
+                if name != MODEL_ROW:
+                    gain = estimate(
+                        self._gain(targets_NT[own], found[MODEL_ROW], answers_NT), len(own), RESAMPLES
+                    )
+                    gains[name] = gain.low, gain.high
+        titles = (
+            {"auroc": "AUROC", "auprc": "AUPRC"} if self.binary else {"rmse": "RMSE", "pearson": "Pearson r"}
+        )
+        return Evaluation(
+            rows,
+            "molecules, mean over tasks" if len(dataset.tasks) > 1 else "molecules",
+            {name: (title, 4) for name, title in titles.items()},
+            smaller_is_better=not self.binary,
+            gains=gains,
+        )
+
+    def _predicted(self, rows: NDArray[np.int64]) -> Floats:
+        with torch.inference_mode():
+            batches = [graph_batch(self.dataset.molecules, batch).to(self.device) for batch in _batches(rows)]
+            return np.concatenate([in_units(self.config, self.model(batch)) for batch in batches])
+
+    def _figures(self, truth_NT: Floats, answers_NT: Floats) -> dict[str, float]:
+        """Means over the tasks that can be judged."""
+        if self.binary:
+            found = {"auroc": auroc(truth_NT, answers_NT), "auprc": average_precision(truth_NT, answers_NT)}
+        else:
+            found = {
+                "rmse": mean_squared_error(truth_NT, answers_NT) ** 0.5,
+                "pearson": pearson(truth_NT, answers_NT),
+            }
+        return {name: float(_mean_over_tasks(each)[0]) for name, each in found.items()}
+
+    def _gain(self, truth_NT: Floats, ours_NT: Floats, theirs_NT: Floats) -> Statistic:
+        def gain(weights_RN: Floats) -> Floats:
+            if self.binary:
+                ours_RT, theirs_RT = (auroc(truth_NT, each, weights_RN) for each in (ours_NT, theirs_NT))
+                return _mean_over_tasks(ours_RT) - _mean_over_tasks(theirs_RT)
+            ours_RT, theirs_RT = (
+                mean_squared_error(truth_NT, each, weights_RN) ** 0.5 for each in (ours_NT, theirs_NT)
+            )
+            return _mean_over_tasks(theirs_RT) - _mean_over_tasks(ours_RT)
+
+        return gain
+
+    def write(self, folder: Path) -> Sequence[str]:
+        """Write weights and config."""
+        write_molecule_model(folder, self.model)
+        return (WEIGHTS, CONFIG)
+
+    def record(self) -> dict[str, Any]:
+        """What the model was trained on, and how."""
+        return {
+            "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
+            "training": asdict(self.training),
+        }
+
+    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
+        """The model card."""
+        config = self.config
+        lines = [
+            f"# Molecule model: {counted(len(config.tasks), 'task')} ({config.task})",
+            "",
+            f"{config.encoder}, radius {config.radius}, {config.channels} channels, {config.slots} slots. "
+            f"Trained by bioattn on `{record['dataset']['file']}` ({counted(len(self.rows[TRAIN]), 'molecule')}).",
+        ]
+        for rows in results.tables():
+            lines += ["", *markdown_table(rows)]
+        return lines
+
+    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """The digest of a finished folder."""
+        return {
+            "dataset": record["dataset"]["sha256"],
+            "model": config["architecture"],
+            "training": record["training"],
+        }
+
+
+def _batches(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    return [rows[first : first + EVALUATION_BATCH] for first in range(0, len(rows), EVALUATION_BATCH)]
+
+
+def _mean_over_tasks(values_RT: Floats) -> Floats:
+    """(R,); NaN where no task can be judged."""
+    known_RT = np.isfinite(values_RT)
+    mean_R: Floats = np.where(known_RT, values_RT, 0.0).sum(1) / np.where(
+        known_RT.any(1), known_RT.sum(1), np.nan
+    )
+    return mean_R

@@ -1,0 +1,1 @@
+"""Molecules: reading and cleaning (RDKit), graphs, fingerprints, the dataset file, Tanimoto."""

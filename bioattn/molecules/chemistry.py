@@ -1,0 +1,217 @@
+"""From SMILES and SDF to cleaned molecules, by RDKit (extra `chem`).
+
+What cleaning does: of several fragments the largest is kept when it has at least twice the heavy atoms of each
+other one (salts, solvents), else the record is a mixture and refused; what holds no carbon is kept whole; charges
+are neutralised where protons can do it; metals in a kept fragment, and molecules of too many heavy atoms, are
+refused. Every change is a note.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.tables import open_table
+from bioattn.io.files import read_lines
+from bioattn.molecules.graphs import ELEMENTS, FINGERPRINT_BITS, Molecule
+
+MAX_ATOMS = 200
+"""Heavy atoms of a molecule at most; larger ones are macromolecules."""
+MAX_SMILES = 20 * MAX_ATOMS
+"""Letters of a SMILES that are read at most: a long one is refused before RDKit works on it."""
+_NON_METALS = frozenset(("H", *"BCNOFPSI", "Si", "Cl", "As", "Se", "Br", "Te"))
+_CHIRALITY = {"R": 1, "S": 2}
+
+
+class MoleculeError(BioattnError):
+    """Why a molecule cannot be used, without its name."""
+
+
+def require_rdkit() -> Any:
+    """RDKit's module `Chem`. Raises: BioattnError saying what to install."""
+    try:
+        from rdkit import Chem
+    except ImportError as error:
+        raise BioattnError(
+            "molecules are read by RDKit, which is not installed: pip install 'bioattn[chem]'"
+        ) from error
+    return Chem
+
+
+def read_molecule(text: str) -> Molecule:
+    """The molecule of a SMILES, or of a block of an SDF file (several lines).
+
+    Raises: MoleculeError saying what is wrong with it.
+    """
+    chem = require_rdkit()
+    from rdkit import rdBase
+
+    if not text.strip():
+        raise MoleculeError("is empty")
+    with rdBase.BlockLogs():
+        if "\n" in text:
+            mol = chem.MolFromMolBlock(text, sanitize=False, removeHs=False)
+        elif len(text) > MAX_SMILES:
+            raise MoleculeError(f"SMILES of {len(text):,} letters; {MAX_SMILES:,} are read at most")
+        else:
+            mol = chem.MolFromSmiles(text, sanitize=False)
+        if mol is None:
+            raise MoleculeError("is not valid SMILES" if "\n" not in text else "is not a valid MOL block")
+        problems = chem.DetectChemistryProblems(mol)
+        if problems:
+            raise MoleculeError(problems[0].Message())
+        chem.SanitizeMol(mol)
+        if "\n" in text:
+            chem.AssignStereochemistryFrom3D(mol)
+        return _cleaned(chem, chem.RemoveHs(mol))
+
+
+def _cleaned(chem: Any, mol: Any) -> Molecule:
+    from rdkit.Chem import rdFingerprintGenerator
+    from rdkit.Chem.MolStandardize import rdMolStandardize
+    from rdkit.Chem.Scaffolds import MurckoScaffold
+
+    notes: list[str] = []
+    mol = _largest_fragment(chem, mol, notes)
+    if mol.GetNumHeavyAtoms() > MAX_ATOMS:
+        raise MoleculeError(
+            f"has {mol.GetNumHeavyAtoms():,} heavy atoms; macromolecules of more than {MAX_ATOMS} are left out"
+        )
+    if not mol.GetNumAtoms():
+        raise MoleculeError("has no atoms")
+    charge = chem.GetFormalCharge(mol)
+    if _has_carbon(mol):
+        metals = sorted({atom.GetSymbol() for atom in mol.GetAtoms()} - _NON_METALS)
+        if metals:
+            raise MoleculeError(f"holds {', '.join(metals)}; bonds of metals have no meaning here")
+        mol = rdMolStandardize.Uncharger().uncharge(mol)
+    left = chem.GetFormalCharge(mol)
+    if charge != left:
+        notes.append(
+            f"charge {charge:+d} neutralised" if not left else f"charge {charge:+d} became {left:+d}"
+        )
+    elif charge:
+        notes.append(f"charge {charge:+d}")
+    smiles = chem.MolToSmiles(mol)
+    mol = chem.MolFromSmiles(smiles)  # atoms in the order of the canonical SMILES
+    centres = chem.FindMolChiralCenters(mol, includeUnassigned=True, useLegacyImplementation=True)
+    unknown = sum(label == "?" for _, label in centres)
+    if unknown:
+        notes.append(f"{unknown} of {len(centres)} stereo centres not given")
+    scaffold = chem.MolToSmiles(MurckoScaffold.GetScaffoldForMol(mol), isomericSmiles=False)
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=FINGERPRINT_BITS)
+    bits = np.packbits(generator.GetFingerprintAsNumPy(mol)).tobytes()
+    label = dict(centres)
+    atoms = np.array(
+        [
+            (
+                ELEMENTS.index(atom.GetSymbol()) if atom.GetSymbol() in ELEMENTS else 0,
+                min(atom.GetDegree(), 5),
+                min(atom.GetTotalNumHs(), 4),
+                min(max(atom.GetFormalCharge(), -2), 2) + 2,
+                atom.GetIsAromatic(),
+                atom.IsInRing(),
+                _CHIRALITY.get(label.get(atom.GetIdx(), ""), 0),
+            )
+            for atom in mol.GetAtoms()
+        ],
+        dtype=np.uint8,
+    )
+    types = {chem.BondType.DOUBLE: 1, chem.BondType.TRIPLE: 2, chem.BondType.AROMATIC: 3}
+    bonds = [
+        (
+            bond.GetBeginAtomIdx(),
+            bond.GetEndAtomIdx(),
+            types.get(bond.GetBondType(), 0) + 4 * bond.GetIsConjugated() + 8 * bond.IsInRing(),
+        )
+        for bond in mol.GetBonds()
+    ]
+    return Molecule(smiles, atoms, np.array(bonds, np.uint16).reshape(-1, 3), bits, scaffold, tuple(notes))
+
+
+def _largest_fragment(chem: Any, mol: Any, notes: list[str]) -> Any:
+    """The fragment that is kept; all where none holds carbon."""
+    fragments = {chem.MolToSmiles(each): each for each in chem.GetMolFrags(mol, asMols=True)}
+    if len(fragments) < 2 or not _has_carbon(mol):
+        kept = next(iter(fragments.values())) if len(fragments) == 1 else mol
+        if kept.GetNumAtoms() < mol.GetNumAtoms():
+            notes.append("one of several equal fragments kept")
+        return kept
+    (name, kept), *others = sorted(fragments.items(), key=lambda each: (-each[1].GetNumHeavyAtoms(), each[0]))
+    if kept.GetNumHeavyAtoms() < 2 * others[0][1].GetNumHeavyAtoms():
+        raise MoleculeError(f"is a mixture of {name} and {others[0][0]}; give one molecule")
+    notes.append(f"salt or solvent removed: {'.'.join(name for name, _ in others)}")
+    return kept
+
+
+def _has_carbon(mol: Any) -> bool:
+    return any(atom.GetAtomicNum() == 6 for atom in mol.GetAtoms())
+
+
+def atom_map(values_RA: NDArray[np.floating], smiles: str, *, centred: bool) -> NDArray[np.float64]:
+    """One number per atom (A,) from one per radius and atom.
+
+    What stands at an atom at radius r is spread evenly over the atoms up to r bonds away, which it knows.
+
+    centred: first take away the mean over the atoms of each radius. What every atom contributes alike, such as the
+    offset of values under a softmax, then marks no atom.
+    """
+    chem = require_rdkit()
+    distance_AA = chem.GetDistanceMatrix(chem.MolFromSmiles(smiles))
+    found_A = np.zeros(values_RA.shape[1])
+    for radius, values_A in enumerate(values_RA.astype(np.float64)):
+        near_AA = distance_AA <= radius
+        found_A += near_AA / near_AA.sum(0) @ (values_A - values_A.mean() * centred)
+    return found_A
+
+
+def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Name, SMILES or MOL block, and further columns of every record of a table or an SDF file (`.sdf`).
+
+    In a table the first column other than the SMILES names the molecules; records without a name are called by
+    their number. smiles_column: None = the one called `smiles`, in any case.
+
+    Raises: FormatError without such a column.
+    """
+    if path.name.removesuffix(".gz").endswith(".sdf"):
+        yield from _sdf_records(path)
+        return
+    reader = open_table(path)
+    wanted = (smiles_column or "smiles").lower()
+    names = [name for name in reader.header if name == smiles_column or name.lower() == wanted]
+    if not names:
+        reader.column(smiles_column or "smiles", "--smiles-column")
+    place = reader.header.index(names[0])
+    first = next((each for each in range(len(reader.header)) if each != place), place)
+    for number, (_, cells) in enumerate(reader.rows(), start=1):
+        others = {
+            name: cell
+            for each, (name, cell) in enumerate(zip(reader.header, cells, strict=True))
+            if each not in (place, first)
+        }
+        yield (cells[first] if first != place else "") or f"molecule{number}", cells[place], others
+
+
+def _sdf_records(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """The records of an SDF file: its properties are the columns."""
+    lines: list[str] = []
+    number = 0
+    for line_number, line in read_lines(path):
+        if line.strip() != "$$$$":
+            lines.append(line)
+            continue
+        number += 1
+        end = next((place for place, each in enumerate(lines) if each.startswith("M  END")), None)
+        if end is None:
+            raise FormatError(f"{path}:{line_number}: record {number} has no line `M  END`")
+        columns: dict[str, str] = {}
+        for place, each in enumerate(lines[end:], start=end):
+            if each.startswith(">") and "<" in each and place + 1 < len(lines):
+                columns[each[each.index("<") + 1 : each.rindex(">")]] = lines[place + 1].strip()
+        yield lines[0].strip() or f"molecule{number}", "\n".join(lines[: end + 1]) + "\n", columns
+        lines = []
+    if any(line.strip() for line in lines):
+        raise FormatError(f"{path}: the last record does not end in $$$$; the file is cut off")

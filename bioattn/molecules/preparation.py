@@ -1,0 +1,282 @@
+"""From a table of SMILES or an SDF file to a dataset: cleaned, split and audited."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.choices import Task
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.tables import is_missing, is_number, open_table, parse_numbers
+from bioattn.io.audit import audit_path, audit_text
+from bioattn.io.files import sha256_of, text_output
+from bioattn.molecules.chemistry import MoleculeError, read_molecule, read_records, require_rdkit
+from bioattn.molecules.dataset import MoleculeDataset, write_molecule_dataset
+from bioattn.molecules.graphs import Collector, Molecules
+from bioattn.molecules.similarity import tanimoto_blocks
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.promoters.splits import (
+    SplitWords,
+    parse_holdouts,
+    read_split_table,
+    split_by_group,
+    split_by_table,
+)
+from bioattn.system.progress import SILENT, Progress
+from bioattn.text import counted, percentage
+
+LOGGER = logging.getLogger("bioattn")
+
+MOLECULES = SplitWords("molecule", "molecules", "random")
+SIMILAR = 0.6
+"""Tanimoto similarity from which two molecules count as near relatives."""
+LEAKAGE_SAMPLE = 2000
+"""Molecules of a held-out side that are compared with those of training, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparationSettings:
+    """How molecules become a dataset."""
+
+    smiles_column: str | None = None
+    targets: tuple[str, ...] = ()
+    """Columns to learn; empty = all that hold numbers, and all of `responses`."""
+    responses: Path | None = None
+    """More measured values, by the molecules' names."""
+    by_scaffold: bool = True
+    """Whether molecules of one Murcko scaffold, or of none, stay on one side; else each is drawn by itself."""
+    holdouts: tuple[str, ...] = ()
+    split_table: Path | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.split_table is not None and self.holdouts:
+            raise SettingsError("--split-table gives the side of every molecule; leave --holdout out")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedMolecules:
+    """What was made."""
+
+    molecules: dict[str, int]
+    """By side of the split."""
+    tasks: int
+    task: Task
+    noted: int
+    """Molecules that cleaning changed, or whose stereo centres are not all given."""
+    dropped: list[str]
+    """Names of records that were left out, with the reason."""
+    leakage: list[dict[str, Any]]
+
+
+class Record(NamedTuple):
+    """What became of a record."""
+
+    name: str
+    reason: str = ""
+    """Why it was left out; empty for one that was kept."""
+    notes: str = ""
+    """What cleaning changed."""
+    scaffold: str = ""
+    columns: Mapping[str, str] = MappingProxyType({})
+    """Further columns of a record that was kept."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is among the molecules."""
+        return not self.reason
+
+
+class ReadMolecules(NamedTuple):
+    """All records of a file, and the molecules that can be used."""
+
+    records: list[Record]
+    molecules: Molecules
+
+
+def read_molecules(
+    path: Path, smiles_column: str | None = None, progress: Progress = SILENT, *, unique: bool = True
+) -> ReadMolecules:
+    """Read and clean the molecules of a table or an SDF file.
+
+    unique: of records of one molecule keep the first. Of records of one name the first is always kept.
+
+    Raises: FormatError without a column of SMILES; BioattnError when no molecule can be used.
+    """
+    require_rdkit()
+    collector, records = Collector(), list[Record]()
+    first_of: dict[str, str] = {}
+    names: set[str] = set()
+    progress.begin("molecules", None)
+    for name, text, columns in read_records(path, smiles_column):
+        progress.advance(1)
+        try:
+            if name in names:
+                raise MoleculeError("the name occurs above already")
+            names.add(name)
+            molecule = read_molecule(text)
+            if unique and molecule.smiles in first_of:
+                raise MoleculeError(f"is the same molecule as {first_of[molecule.smiles]}")
+        except MoleculeError as error:
+            records.append(Record(name, str(error)))
+            continue
+        first_of[molecule.smiles] = name
+        records.append(Record(name, "", "; ".join(molecule.notes), molecule.scaffold, columns))
+        collector.add(name, molecule)
+    progress.end()
+    if not first_of:
+        first = f"; the first: {records[0].name} {records[0].reason}" if records else ""
+        raise BioattnError(f"{path}: no molecule can be used{first}")
+    return ReadMolecules(records, collector.molecules())
+
+
+def prepare_molecules(
+    path: Path, output: Path, settings: PreparationSettings, progress: Progress = SILENT
+) -> PreparedMolecules:
+    """Write the dataset `output` and, beside it, an audit of every record.
+
+    Raises: FormatError for a column that is missing or mixes numbers and words; BioattnError when no molecule can
+    be used or no value was measured; SettingsError for holdouts that are no shares.
+    """
+    records, molecules = read_molecules(path, settings.smiles_column, progress)
+    kept = [record for record in records if record.kept]
+    tasks, targets_NT = _targets(path, kept, settings)
+    if settings.split_table is not None:
+        split = split_by_table(molecules.ids, read_split_table(settings.split_table), MOLECULES)
+    else:
+        groups = np.arange(len(kept))
+        if settings.by_scaffold:
+            groups = np.unique([each.scaffold for each in kept], return_inverse=True)[1].astype(np.int64)
+        holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
+        split = split_by_group(
+            groups, holdouts, settings.seed, "scaffold" if settings.by_scaffold else "random", MOLECULES
+        )
+    binary = bool(np.isin(targets_NT[np.isfinite(targets_NT)], (0, 1)).all())
+    leakage = [
+        _leakage(molecules.fingerprints, split, here) for here in (VALIDATION, TEST) if (split == here).any()
+    ]
+    files = [path, *(each for each in (settings.responses, settings.split_table) if each is not None)]
+    metadata = {
+        "files": [{"name": each.name, "sha256": sha256_of(each)} for each in files],
+        "leakage": leakage,
+        "settings": {
+            name: list(value) if isinstance(value, tuple) else getattr(value, "name", str(value))
+            for name, value in asdict(settings).items()
+            if value is not None and not isinstance(value, int)
+        }
+        | {"seed": settings.seed},
+    }
+    task = Task.BINARY if binary else Task.REGRESSION
+    write_molecule_dataset(
+        output, MoleculeDataset(output, molecules, split, task, tasks, targets_NT, metadata)
+    )
+    side = dict(zip(molecules.ids, split.tolist(), strict=True))
+    with text_output(audit_path(output)) as file:
+        rows = [
+            (record.name, "kept", "", record.notes, record.scaffold, SPLIT_NAMES[side[record.name]])
+            if record.kept
+            else (record.name, "dropped", record.reason, "", "", "")
+            for record in records
+        ]
+        file.write(audit_text(("molecule", "status", "reason", "notes", "scaffold", "split"), rows))
+    return PreparedMolecules(
+        {name: int((split == each).sum()) for each, name in enumerate(SPLIT_NAMES)},
+        len(tasks),
+        task,
+        sum(bool(record.notes) for record in kept),
+        [f"{record.name} {record.reason}" for record in records if not record.kept],
+        leakage,
+    )
+
+
+def _targets(
+    path: Path, kept: Sequence[Record], settings: PreparationSettings
+) -> tuple[list[str], NDArray[np.float32]]:
+    """Names of the tasks, and their values (N, T). A column of words becomes one task of 0 and 1 for each word."""
+    ids = [record.name for record in kept]
+    names = dict.fromkeys(name for record in kept for name in record.columns)
+    table = {name: [record.columns.get(name, "") for record in kept] for name in names}
+    numeric = [name for name, cells in table.items() if all(is_missing(c) or is_number(c) for c in cells)]
+    source = str(path)
+    if settings.responses is not None:
+        more = _read_responses(settings.responses, ids)
+        source = f"{source} and {settings.responses}"
+        numeric = list(more) if not settings.targets else [*numeric, *more]
+        table |= more
+    tasks: list[str] = []
+    values: list[NDArray[np.float64]] = []
+    for name in settings.targets or numeric:
+        if name not in table:
+            raise FormatError(
+                f"{source}: --target: there is no column {name!r}; there are {', '.join(table)}"
+            )
+        cells = table[name]
+        present = [cell for cell in cells if not is_missing(cell)]
+        if all(map(is_number, present)):
+            if present:
+                tasks.append(name)
+                values.append(parse_numbers(cells, partial(_where, source, ids, name)))
+            continue
+        for word in sorted(set(present)):
+            tasks.append(f"{name}={word}")
+            values.append(np.array([np.nan if is_missing(cell) else float(cell == word) for cell in cells]))
+    if not tasks:
+        raise BioattnError(
+            f"{source}: no column of numbers was measured; give measured values there or with --responses, or "
+            "choose a column of words with --target"
+        )
+    return tasks, np.stack(values, axis=1).astype(np.float32)
+
+
+def _where(source: str, ids: Sequence[str], column: str, row: int) -> str:
+    return f"{source}: {ids[row]}, column {column!r}"
+
+
+def _read_responses(path: Path, ids: Sequence[str]) -> dict[str, list[str]]:
+    """Cells of every column but the first, which names the molecules, in the order of `ids`."""
+    reader = open_table(path)
+    cells_of: dict[str, list[str]] = {}
+    for line, cells in reader.rows():
+        if cells[0] in cells_of:
+            raise FormatError(f"{path}:{line}: the molecule {cells[0]!r} has a row already")
+        cells_of[cells[0]] = cells
+    absent = sum(name not in cells_of for name in ids)
+    if absent == len(ids):
+        raise FormatError(f"{path}: names no molecule of the table; its first column must hold their names")
+    if absent:
+        LOGGER.warning(
+            f"{path}: {absent:,} of {counted(len(ids), 'molecule')} have no row and count as missing"
+        )
+    empty = [""] * len(reader.header)
+    return {
+        name: [cells_of.get(each, empty)[place] for each in ids]
+        for place, name in enumerate(reader.header)
+        if place
+    }
+
+
+def _leakage(fingerprints: NDArray[np.uint8], split: NDArray[np.uint8], here: int) -> dict[str, Any]:
+    """How near the molecules of a held-out side are to the nearest one of training."""
+    rows = np.flatnonzero(split == here)
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, LEAKAGE_SAMPLE).round().astype(int))]
+    train = fingerprints[split == TRAIN]
+    nearest = np.zeros(len(rows))
+    for _, similar in tanimoto_blocks(train, fingerprints[rows]):
+        nearest = np.maximum(nearest, similar.max(0))
+    found: dict[str, Any] = {
+        "side": SPLIT_NAMES[here],
+        "compared": len(rows),
+        "median_tanimoto": round(float(np.median(nearest)), 4),
+        "similar": round(float((nearest >= SIMILAR).mean()), 6),
+    }
+    LOGGER.info(
+        f"{found['side']} against train: median Tanimoto of the nearest {found['median_tanimoto']:.2f}; "
+        f"{percentage(found['similar'], 1)} of {counted(len(rows), 'molecule')} have one of {SIMILAR:g} or more"
+    )
+    return found

@@ -1,0 +1,214 @@
+"""Molecule models through the commands: simulation, dataset, training, predictions, attention, figures."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bioattn.figures.molecule import read_coloured_molecule
+from bioattn.molecules.chemistry import MoleculeError, read_molecule
+from bioattn.molecules.dataset import open_molecule_dataset
+from bioattn.promoters.response_metrics import auroc
+from bioattn.store.reader import open_attention
+from tests.making import bioattn
+
+chem = pytest.importorskip("rdkit.Chem", reason="no RDKit here (pip install 'bioattn[chem]')")
+
+SETTINGS = """
+[model]
+channels = 24
+slots = 32
+radius = 2
+hidden = 0
+[training]
+steps = 200
+steps_per_round = 100
+learning_rate = 1e-2
+average_decay = 0.9
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Simulated molecules, and models that have learned them."""
+    folder = tmp_path_factory.mktemp("molecules")
+    (folder / "settings.toml").write_text(SETTINGS)
+    assert bioattn("simulate", "molecules", "--molecules", 300, "-o", folder / "made") == 0
+    table = folder / "made" / "molecules.tsv"
+    assert bioattn("prepare", "molecules", table, "--split", "random", "-o", folder / "x.dataset.h5") == 0
+    for encoder in ("fingerprint", "attention"):
+        words = ("--config", folder / "settings.toml", "--encoder", encoder, "-o", folder / encoder)
+        assert bioattn("train", "molecule", folder / "x.dataset.h5", *words) == 0
+        output = folder / f"{encoder}.h5"
+        assert bioattn("export", "attention", folder / encoder, table, "-o", output) == 0
+    return folder
+
+
+@pytest.mark.parametrize("encoder", ["fingerprint", "attention"])
+def test_the_planted_substructure_is_found(folder, encoder):
+    record = json.loads((folder / encoder / "training.json").read_text())
+    figures = {(row["side"], row["name"]): row["rmse"] for row in record["evaluation"]}
+    assert figures["test", "this model"] < 0.49 < figures["test", "Nadaraya-Watson (Tanimoto)"]
+    truth = pd.read_csv(folder / "made" / "truth.tsv", sep="\t", index_col=0, keep_default_na=False)
+    found = {by_attention: [] for by_attention in ([False, True] if encoder == "attention" else [False])}
+    with open_attention(folder / f"{encoder}.h5") as file:
+        for name, atoms in truth["atoms"].items():
+            for by_attention, areas in found.items() if atoms else ():
+                values = read_coloured_molecule(file, name, None, by_attention=by_attention).values
+                labels = np.zeros(len(values))
+                labels[np.array(atoms.split(","), int) - 1] = 1
+                areas.append(auroc(labels[:, None], values[:, None])[0, 0])
+    for areas in found.values():
+        assert np.mean(areas) > 0.85
+
+
+def test_predictions_are_those_of_the_contributions(folder):
+    """Without a hidden layer contributions and a constant are the prediction, in the units of the data."""
+    output = folder / "predictions.tsv"
+    table = folder / "made" / "molecules.tsv"
+    assert bioattn("run", "molecule", folder / "attention", table, "-o", output) == 0
+    predicted = pd.read_csv(output, sep="\t", index_col="id")
+    spread = json.loads((folder / "attention" / "config.json").read_text())["architecture"]["spread"][0]
+    with open_attention(folder / "attention.h5") as file:
+        assert file.samples["smiles"].tolist() == predicted["smiles"].tolist()
+        sums = [file.atom_contributions(name)[1].sum() * spread for name in predicted.index]
+        weights = file.weights("molecule.atoms", sample="molecule3")
+        assert weights.shape == (3, 4, file.samples.loc["molecule3", "atoms"])
+    constant = predicted["activity"] - sums
+    np.testing.assert_allclose(constant, constant.mean(), atol=1e-4)
+    for name in ("attention", "attention.h5", "x.dataset.h5", "made"):
+        assert bioattn("inspect", folder / name) == 0
+        assert name == "made" or bioattn("validate", folder / name) == 0
+    shards = [folder / f"part{number}.h5" for number in (1, 2)]
+    for number, shard in enumerate(shards, start=1):
+        words = ("export", "attention", folder / "attention", table, "-o", shard, "--shard", f"{number}/2")
+        assert bioattn(*words) == 0
+    assert bioattn("merge", *shards, "-o", folder / "merged.h5") == 0
+    assert (folder / "merged.h5").read_bytes() == (folder / "attention.h5").read_bytes()
+
+
+def test_figures_of_contributions_and_attention(folder, capsys):
+    pytest.importorskip("matplotlib")
+    common = ("plot", "molecule", folder / "attention.h5", "--sample", "molecule3", "-o", folder / "x.svg")
+    assert bioattn(*common) == 0
+    assert bioattn(*common, "--attention") == 0
+    text = (folder / "x.svg").read_text()
+    assert "S" in text
+    assert bioattn("plot", "molecule", folder / "fingerprint.h5", "--attention", "-o", folder / "y.svg") == 1
+    assert "attend to slots" in capsys.readouterr().err
+    assert bioattn(*common, "--task", "activty") == 1
+    assert "near: 'activity'" in capsys.readouterr().err
+
+
+BAD = {
+    "C1CC": "is not valid SMILES",
+    "CC(C)(C)(C)C": "Explicit valence for atom # 1 C, 5",
+    "": "is empty",
+    "CCO.CCN": "is a mixture of",
+    "C[Hg]C": "holds Hg",
+    "C" * 10_000: "SMILES of 10,000 letters",
+    "C" * 300: "has 300 heavy atoms",
+}
+
+
+@pytest.mark.parametrize("smiles", BAD)
+def test_what_is_no_molecule_is_refused(smiles):
+    with pytest.raises(MoleculeError, match=BAD[smiles].replace("(", r"\(").replace("#", r"\#")):
+        read_molecule(smiles)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "clean", "note"),
+    [
+        ("CC(=O)[O-].[Na+]", "CC(=O)O", "salt or solvent removed: [Na+]; charge -1 neutralised"),
+        ("[Na+].[Cl-]", "[Cl-].[Na+]", ""),
+        ("C[N+](C)(C)C", "C[N+](C)(C)C", "charge +1"),
+        ("CCO.CCO", "CCO", "one of several equal fragments kept"),
+        ("C[C@H](N)C(=O)O", "C[C@H](N)C(=O)O", ""),
+        ("CC(N)C(=O)O", "CC(N)C(=O)O", "1 of 1 stereo centres not given"),
+        ("OO", "OO", ""),
+    ],
+)
+def test_what_is_cleaned_is_noted(smiles, clean, note):
+    molecule = read_molecule(smiles)
+    assert (molecule.smiles, "; ".join(molecule.notes)) == (clean, note)
+    assert read_molecule(clean).smiles == clean
+    mol = chem.MolFromSmiles(clean)
+    assert [atom.GetDegree() for atom in mol.GetAtoms()] == molecule.atoms[:, 1].tolist()
+    assert len(molecule.bonds) == mol.GetNumBonds()
+
+
+TABLE = """name,SMILES,dose,colour,ph
+a,CCO,1.5,red,
+b,OCC,2.5,blue,7
+c,xyz,1,red,7
+a,CCC,1,red,7
+d,c1ccccc1,0.5,blue,6.5
+e,CC(=O)[O-].[Na+],3,,7
+"""
+
+
+def test_every_record_is_accounted_for(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text(TABLE)
+    (tmp_path / "split.tsv").write_text("name\tsplit\na\ttrain\nd\ttest\ne\ttrain\n")
+    words = ("--split-table", tmp_path / "split.tsv", "-o", tmp_path / "x.dataset.h5")
+    common = ("prepare", "molecules", tmp_path / "t.csv", *words)
+    assert bioattn(*common, "--target", "dose", "--target", "colour") == 0
+    assert "3 records left out; the first: b is the same molecule as a" in capsys.readouterr().err
+    audit = pd.read_csv(tmp_path / "x.dataset.audit.tsv", sep="\t", keep_default_na=False)
+    assert audit["status"].tolist() == ["kept", "dropped", "dropped", "dropped", "kept", "kept"]
+    assert audit["reason"][2:4].tolist() == ["is not valid SMILES", "the name occurs above already"]
+    dataset = open_molecule_dataset(tmp_path / "x.dataset.h5")
+    assert dataset.tasks == ["dose", "colour=blue", "colour=red"]
+    np.testing.assert_array_equal(dataset.targets_NT, [[1.5, 0, 1], [0.5, 1, 0], [3, np.nan, np.nan]])
+    assert dataset.split.tolist() == [0, 2, 0]
+    before = (tmp_path / "x.dataset.h5").read_bytes()
+    assert bioattn(*common, "--target", "dose", "--target", "colour") == 0
+    assert (tmp_path / "x.dataset.h5").read_bytes() == before
+    assert bioattn(*common, "--target", "mass") == 1
+    assert "there is no column 'mass'" in capsys.readouterr().err
+    assert bioattn("prepare", "molecules", tmp_path / "split.tsv", "-o", tmp_path / "y.h5") == 1
+    assert "there is no column 'smiles'" in capsys.readouterr().err
+
+
+def test_sdf_gives_what_smiles_give(tmp_path):
+    records = []
+    for name, smiles, value in (("a", "C[C@H](N)C(=O)O", 1.5), ("b", "c1ccccc1O", 2.5), ("c", "CCN", 0.5)):
+        mol = chem.MolFromSmiles(smiles)
+        mol.SetProp("_Name", name)
+        records.append(f"{chem.MolToMolBlock(mol)}>  <logS>\n{value}\n\n$$$$\n")
+    (tmp_path / "x.sdf.gz").write_bytes(gzip.compress("".join(records).encode()))
+    words = ("--split", "random", "--holdout", "test=0", "--holdout", "validation=0")
+    assert bioattn("prepare", "molecules", tmp_path / "x.sdf.gz", *words, "-o", tmp_path / "x.h5") == 0
+    dataset = open_molecule_dataset(tmp_path / "x.h5")
+    assert dataset.molecules.smiles[1:] == ["Oc1ccccc1", "CCN"]
+    assert dataset.molecules.ids == ["a", "b", "c"]
+    assert dataset.targets_NT.ravel().tolist() == [1.5, 2.5, 0.5]
+    (tmp_path / "cut.sdf").write_text(records[0].replace("$$$$", ""))
+    assert bioattn("prepare", "molecules", tmp_path / "cut.sdf", "-o", tmp_path / "y.h5") == 1
+
+
+def test_a_prediction_is_missing_where_there_is_no_molecule(folder, tmp_path):
+    (tmp_path / "t.tsv").write_text("id\tsmiles\na\tCCO\nb\tC1CC\nc\tOCC\n")
+    output = tmp_path / "p.tsv"
+    assert bioattn("run", "molecule", folder / "fingerprint", tmp_path / "t.tsv", "-o", output) == 0
+    found = pd.read_csv(output, sep="\t", keep_default_na=False)
+    assert found["id"].tolist() == ["a", "b", "c"]
+    assert found["note"][1] == "is not valid SMILES"
+    assert found["activity"][1] == ""
+    assert found["activity"][0] == found["activity"][2] != ""
+
+
+def test_without_the_extra_the_command_says_what_to_install(tmp_path):
+    (tmp_path / "t.tsv").write_text("id\tsmiles\na\tCCO\n")
+    program = (
+        "import sys; sys.modules['rdkit'] = None; from bioattn_cli.main import main;"
+        f"sys.exit(main(['prepare', 'molecules', '{tmp_path}/t.tsv', '-o', '{tmp_path}/x.h5']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'bioattn[chem]'" in done.stderr

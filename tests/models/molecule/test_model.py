@@ -1,0 +1,190 @@
+"""Layers that read molecules, and Tanimoto models, against plain loops; what must not change them."""
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.attention.capture import capture
+from bioattn.models.molecule.config import MoleculeModelConfig
+from bioattn.models.molecule.model import MoleculeModel
+from bioattn.models.molecule_layers import graph_batch
+from bioattn.models.molecule_settings import MoleculeEncoderConfig, MoleculeEncoding
+from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, Collector, Molecule, chosen
+from bioattn.molecules.similarity import WIDTHS, NadarayaWatson, TanimotoProcess, tanimoto
+
+SMALL = {"radius": 2, "channels": 8, "slots": 12, "num_heads": 2, "dropout": 0.0, "tasks": ("a", "b")}
+
+
+def random_molecule(generator, atoms):
+    """A tree with one ring; features within their ranges, neighbours counted."""
+    features = np.stack([generator.integers(size, size=atoms) for size in ATOM_FEATURES.values()], axis=1)
+    pairs = [(int(generator.integers(each)), each) for each in range(1, atoms)]
+    pairs += [(0, atoms - 1)] if atoms > 2 and (0, atoms - 1) not in pairs else []
+    bonds = np.array([(*pair, generator.integers(BOND_CODES)) for pair in pairs], np.uint16).reshape(-1, 3)
+    return Molecule("", features.astype(np.uint8), bonds, generator.bytes(256), "", ())
+
+
+def collected(*molecules):
+    collector = Collector()
+    for number, each in enumerate(molecules):
+        collector.add(f"m{number}", each)
+    return collector.molecules()
+
+
+def shuffled(molecule, order):
+    """The same molecule with atom `order[i]` at place i."""
+    place = np.argsort(order)
+    bonds = molecule.bonds.copy()
+    bonds[:, :2] = place[bonds[:, :2].astype(int)]
+    return molecule._replace(atoms=molecule.atoms[order], bonds=bonds)
+
+
+class Heard:
+    """Keeps what a pass hands over."""
+
+    def __init__(self):
+        self.weights = {}
+
+    def receive(self, site, weights, value_weighted, tile=None):
+        self.weights[site.name] = weights.numpy()
+
+
+def model_of(encoder, **changes):
+    torch.manual_seed(1)
+    return MoleculeModel(MoleculeModelConfig(**{**SMALL, "encoder": encoder, **changes})).eval()
+
+
+def test_a_fingerprint_is_that_of_the_paper():
+    """Duvenaud et al. 2015, algorithm 2, atom by atom."""
+    generator = np.random.default_rng(0)
+    molecules = [random_molecule(generator, atoms) for atoms in (7, 1, 4)]
+    model = model_of(MoleculeEncoding.FINGERPRINT)
+    with torch.no_grad():
+        writes_BRAS = model.encoder(graph_batch(collected(*molecules), range(3)))
+        encoder = model.encoder
+        for number, molecule in enumerate(molecules):
+            states = [
+                sum(
+                    embed.weight[value]
+                    for embed, value in zip(encoder.embed.features, atom.tolist(), strict=True)
+                )
+                for atom in molecule.atoms
+            ]
+            for radius in range(3):
+                for atom, state in enumerate(states):
+                    slots = torch.softmax(encoder.slots_RSC[radius] @ state / 8**0.5, 0)
+                    torch.testing.assert_close(writes_BRAS[number, radius, atom], slots)
+                if radius == 2:
+                    break
+                changed = []
+                for atom, state in enumerate(states):
+                    summed, degree = state, 0
+                    for first, second, code in molecule.bonds.astype(int).tolist():
+                        if atom in (first, second):
+                            summed = summed + states[second if atom == first else first]
+                            summed = summed + encoder.bonds[radius].weight[:, code]
+                            degree += 1
+                    mixed = summed @ encoder.by_degree_RGCC[radius, min(degree, 5)]
+                    changed.append(torch.relu(encoder.norms[radius](mixed)))
+                states = changed
+        assert not writes_BRAS[1, :, 1:].any()  # padding writes nothing
+
+
+@pytest.mark.parametrize("encoder", list(MoleculeEncoding))
+def test_order_and_padding_change_nothing_and_contributions_add_up(encoder):
+    generator = np.random.default_rng(1)
+    molecule = random_molecule(generator, 9)
+    order = generator.permutation(9)
+    both = collected(molecule, shuffled(molecule, order), random_molecule(generator, 14))
+    model, heard = model_of(encoder, hidden=0), Heard()
+    with torch.no_grad(), capture(["*"], heard):
+        answer_BT, lost_BTRA = model.contributions(graph_batch(both, range(3)))
+    with torch.no_grad():
+        alone_T = model(graph_batch(both, [0]))[0]
+    torch.testing.assert_close(answer_BT[0], alone_T)
+    torch.testing.assert_close(answer_BT[0], answer_BT[1])
+    torch.testing.assert_close(lost_BTRA[1, ..., :9], lost_BTRA[0][..., order])
+    torch.testing.assert_close(lost_BTRA.sum((2, 3)) + model.linear.bias, answer_BT)
+    assert not lost_BTRA[0, ..., 9:].any()
+    if encoder is MoleculeEncoding.ATTENTION:
+        near = np.eye(9, dtype=bool)
+        first, second = molecule.bonds[:, :2].T.astype(int)
+        near[first, second] = near[second, first] = True
+        weights_HAA = heard.weights["molecule.bonds.1"][0, :, :9, :9]
+        assert (weights_HAA[:, ~near] == 0).all()
+        assert (weights_HAA[:, near] > 0).all()
+        np.testing.assert_allclose(heard.weights["molecule.atoms"][0].sum(-1), 1, atol=1e-6)
+        assert not heard.weights["molecule.atoms"][0, ..., 9:].any()
+    else:
+        np.testing.assert_allclose(heard.weights["molecule.slots"].sum(-1), 1, atol=1e-6)
+
+
+def test_contributions_with_a_hidden_layer_are_differences():
+    model = model_of(MoleculeEncoding.FINGERPRINT, hidden=5)
+    batch = graph_batch(collected(random_molecule(np.random.default_rng(2), 6)), [0])
+    with torch.no_grad():
+        answer_BT, lost_BTRA = model.contributions(batch)
+        writes_BRAS = model.encoder(batch)
+        writes_BRAS[0, 1, 3] = 0
+        torch.testing.assert_close(
+            lost_BTRA[0, :, 1, 3], (answer_BT - model.read(writes_BRAS.sum((1, 2))))[0]
+        )
+
+
+def test_settings_that_cannot_be_are_refused():
+    with pytest.raises(Exception, match="num_heads = 3 must divide both"):
+        MoleculeEncoderConfig(encoder=MoleculeEncoding.ATTENTION, num_heads=3)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """Fingerprints of which near ones have near values, and a task with missing values."""
+    generator = np.random.default_rng(3)
+    bits = np.packbits(generator.random((40, 256 * 8)) < 0.03, axis=1)
+    bits[20:] = bits[:20] | np.packbits(generator.random((20, 256 * 8)) < 0.005, axis=1)
+    targets = np.tile(generator.standard_normal((20, 3)), (2, 1))
+    targets[generator.random(40) < 0.3, 2] = np.nan
+    return bits, targets
+
+
+def test_tanimoto_models_are_those_of_plain_loops(measured):
+    bits, targets = measured
+    known, asked = bits[:30], bits[30:]
+    sets = [set(np.flatnonzero(np.unpackbits(each))) for each in bits]
+    similar = np.array([[len(a & b) / len(a | b) for b in sets[:30]] for a in sets[30:]])
+    np.testing.assert_allclose(tanimoto(asked, known), similar, atol=1e-6)
+    smoother = NadarayaWatson(known, targets[:30], 12.0)
+    process = TanimotoProcess(known, targets[:30])
+    for task in range(3):
+        rows = np.isfinite(targets[:30, task])
+        weights = np.exp(12 * similar[:, rows])
+        means = (weights * targets[:30, task][rows]).sum(1) / weights.sum(1)
+        np.testing.assert_allclose(smoother.predict(asked)[:, task], means)
+        kernel = tanimoto(known, known)[np.ix_(rows, rows)]
+        values = targets[:30, task][rows] - targets[:30, task][rows].mean()
+        found = [
+            similar[:, rows] @ np.linalg.solve(kernel + noise * np.eye(rows.sum()), values)
+            for noise in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+        ]
+        answers = process.predict(asked)[:, task] - targets[:30, task][rows].mean()
+        assert min(np.abs(each - answers).max() for each in found) < 1e-6
+    errors = []
+    for width in WIDTHS:  # leave one out
+        left_out = [
+            NadarayaWatson(np.delete(known, row, 0), np.delete(targets[:30], row, 0), width).predict(
+                known[row, None]
+            )
+            for row in range(30)
+        ]
+        errors.append(np.nanmean(np.square(np.concatenate(left_out) - targets[:30])))
+    assert NadarayaWatson(known, targets[:30]).width == WIDTHS[np.argmin(errors)]
+
+
+def test_chosen_molecules_are_themselves():
+    generator = np.random.default_rng(4)
+    molecules = collected(*(random_molecule(generator, atoms) for atoms in (3, 8, 5)))
+    some = chosen(molecules, [2, 0])
+    assert some.ids == ["m2", "m0"]
+    for here, there in enumerate((2, 0)):
+        for one, other in zip(some.graph(here), molecules.graph(there), strict=True):
+            np.testing.assert_array_equal(one, other)
