@@ -31,6 +31,17 @@ class Pool(StrEnum):
     """The token before the first word."""
 
 
+class PredictedFrom(StrEnum):
+    """What a fine-tuned model predicts a whole sequence's targets from."""
+
+    MEAN = "mean"
+    """The mean over all words."""
+    CLS = "cls"
+    """The token before the first word; in a decoder `<eos>`."""
+    VARYING = "varying"
+    """The words at all positions at which training sequences differ, side by side (sequences of one length)."""
+
+
 class Activation(StrEnum):
     """What the hidden channels of a feed-forward network go through."""
 
@@ -205,8 +216,11 @@ class FineTuningConfig(UpdateConfig):
     """Sequences of an update, over all processes."""
     learning_rate: float = 3e-4
     """Peak rate of AdamW."""
-    pool: Pool = Pool.CLS
-    """Of which channels whole sequences are predicted: cls (in a decoder `<eos>`) or mean (over the words)."""
+    pool: PredictedFrom = PredictedFrom.CLS
+    """Of which channels whole sequences are predicted: cls (in a decoder `<eos>`), mean (over the words)
+    or varying (the words at all positions at which training sequences differ, side by side)."""
+    readout_channels: int = 0
+    """Width of a hidden layer between these channels and the outputs; 0 for none."""
     lora: int = 0
     """Rank of the low-rank adapters that are trained instead of all weights; 0 for all weights."""
     alpha: float = 16.0
@@ -214,7 +228,7 @@ class FineTuningConfig(UpdateConfig):
 
     def __post_init__(self) -> None:
         UpdateConfig.__post_init__(self)
-        require(self, ("lora",), lambda value: value >= 0, "not be negative")
+        require(self, ("lora", "readout_channels"), lambda value: value >= 0, "not be negative")
         require(self, ("alpha",), lambda value: value > 0, "be above 0")
 
 
@@ -252,8 +266,13 @@ class FineTuned:
     """What fine-tuning adds to a language model."""
 
     targets: tuple[Target, ...]
-    pool: Pool
+    pool: PredictedFrom
     lora: int
     alpha: float
+    readout_channels: int = 0
+    num_tokens: int = 0
+    """Of every sequence, special tokens counted, where positions are told apart; else 0."""
+    varying: tuple[int, ...] = ()
+    """Tokens that differ between training sequences; 0 is `<cls>`."""
     base_sha256: str = ""
     """Of the weights beneath the low-rank adapters (`adapters.base_digest`)."""

@@ -151,6 +151,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     from bioattn.models.language.inference.embedding_file import write_embeddings
     from bioattn.models.language.inference.scoring import pooled
     from bioattn.models.language.inference.source import read_tokens, say_windows, tokens_at_once
+    from bioattn.models.language.readout import require_length
 
     if settings.embeddings is not None and settings.output.resolve() == settings.embeddings.resolve():
         raise SettingsError("--output and --embeddings name the same file")
@@ -160,6 +161,10 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     most = tokens_at_once(loaded.config, settings.window)
     whole = loaded.model.readout is not None
     source = read_tokens(settings.sequences, loaded.vocabulary, most, whole=whole)
+    if loaded.model.readout is not None and loaded.model.readout.fine_tuned.num_tokens:
+        require_length(
+            source.tokens, source.ids, loaded.model.readout.fine_tuned.num_tokens, settings.sequences
+        )
     say_windows(source, most, causal=loaded.config.shape is not Shape.ENCODER)
     to_stdout = str(settings.output) == "-"
     with ExitStack() as outputs:

@@ -135,6 +135,41 @@ def test_predictions_are_those_of_the_layers(model: Path, folder: Path):
         assert not (folder / "new.fa").exists()
 
 
+def test_varying_positions_are_read_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The target asks whether the letters at two places are the same, and no linear model of letters can tell."""
+    random = np.random.default_rng(0)
+    pairs = random.integers(4, size=(240, 2))
+    sequences = [f"ACG{'ACGT'[a]}TTG{'ACGT'[b]}CA" for a, b in pairs]
+    rows = [f"s{n}\t{('test', 'valid')[n % 4] if n % 4 < 2 else 'train'}\t" for n in range(240)]
+    same = [f"{row}{'yes' if a == b else 'no'}\n" for row, (a, b) in zip(rows, pairs, strict=True)]
+    (tmp_path / "t.tsv").write_text("id\tsplit\tsame\n" + "".join(same))
+    (tmp_path / "x.fa").write_text("".join(f">s{n}\n{each}\n" for n, each in enumerate(sequences)))
+    settings = SETTINGS.replace("steps = 60", "steps = 400") + 'pool = "varying"\nreadout_channels = 16\n'
+    model = '[model]\nlayers = 1\nchannels = 16\nnum_heads = 2\nhidden_channels = 16\npositions = "learned"\n'
+    (tmp_path / "settings.toml").write_text(model + settings)
+    prepare = ("prepare", "language", tmp_path / "x.fa", "-o", tmp_path / "x.dataset.h5", "--split", "record")
+    assert bioattn(*prepare) == 0
+    words = ("--targets", tmp_path / "t.tsv", "--config", tmp_path / "settings.toml", "-o", tmp_path / "m")
+    assert bioattn("train", "language", tmp_path / "x.dataset.h5", *words) == 0
+    record = json.loads((tmp_path / "m" / "training.json").read_text())
+    area = {row["name"]: row["AUROC"] for row in record["evaluation"] if row["side"] == "test"}
+    assert area["this model"] > 0.95
+    assert area["linear on words by position"] < 0.7
+    assert bioattn("run", "language", tmp_path / "m", tmp_path / "x.fa", "-o", tmp_path / "y.tsv") == 0
+    loaded = load_language_model(tmp_path / "m", CPU)
+    tokens = np.array([CLS, *(len(SPECIAL) + "ACGT".index(base) for base in sequences[0]), EOS])
+    with torch.no_grad():
+        hidden_LC = loaded.model.hidden(torch.from_numpy(tokens)[None])[0]
+        outputs = loaded.model.readout.layers[0](torch.cat([hidden_LC[4], hidden_LC[8]]))
+    first = (tmp_path / "y.tsv").read_text().splitlines()[1].split("\t")
+    assert [float(each) for each in first[2:]] == pytest.approx(outputs.softmax(-1).tolist(), abs=1e-5)
+    (tmp_path / "longer.fa").write_text(">s\nACGATTGACAA\n")
+    capsys.readouterr()
+    assert bioattn("run", "language", tmp_path / "m", tmp_path / "longer.fa", "-o", tmp_path / "z.tsv") == 1
+    assert "longer.fa: s: is 13 tokens long, special ones counted, and not 12" in capsys.readouterr().err
+    assert not (tmp_path / "z.tsv").exists()
+
+
 def test_adapters_add_a_product_and_leave_the_weights_alone(folder: Path, tmp_path: Path, capsys):
     assert train(folder, "low", "encoder", "--lora", 2, "--no-baselines", "--steps", 30) == 0
     base, tuned = (load_file(folder / name / "model.safetensors") for name in ("encoder", "low"))

@@ -15,11 +15,18 @@ from torch import Tensor, nn
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import sha256_of
-from bioattn.models.language.config import FineTuned, FineTuningConfig, Pool, Shape, Target, TargetKind
+from bioattn.models.language.config import (
+    FineTuned,
+    FineTuningConfig,
+    PredictedFrom,
+    Shape,
+    Target,
+    TargetKind,
+)
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.inference.source import framed_tokens
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.readout import is_word
+from bioattn.models.language.readout import is_word, require_length
 from bioattn.models.language.training.simple_predictors import (
     Features,
     Linear,
@@ -181,7 +188,8 @@ class FineTuningTask(LanguageTask):
         torch.manual_seed(training.seed)
         self.model = self._first_model()
         vocabulary = self.model.vocabulary
-        if training.pool is Pool.CLS and self.config.shape is not Shape.DECODER and not vocabulary.begins:
+        encoder_reads = training.pool is PredictedFrom.CLS and self.config.shape is not Shape.DECODER
+        if encoder_reads and not vocabulary.begins:
             raise SettingsError(
                 f"{settings.start}: has no <cls>; set pool = 'mean' in [training] of --config"
             )
@@ -199,6 +207,13 @@ class FineTuningTask(LanguageTask):
         self.learned, self.validated = (np.flatnonzero(self.sides == side) for side in (TRAIN, VALIDATION))
         if not len(self.learned):
             raise BioattnError(f"{settings.targets}: no row is for training")
+        num_tokens, varying = 0, np.zeros(0, np.int64)
+        if training.pool is PredictedFrom.VARYING:
+            num_tokens = len(self.tokens[0])
+            require_length(self.tokens, table.ids, num_tokens, settings.dataset)
+            varying = np.flatnonzero(np.ptp(np.stack([self.tokens[row] for row in self.learned]), axis=0))
+            if not len(varying):
+                raise BioattnError(f"{settings.targets}: all training sequences are alike")
         places = [is_word(each) for each in self.tokens]
         self.wanted = [wanted_of(table, name, places, self.sides == TRAIN) for name in table.columns]
         self.model.fine_tune(
@@ -207,6 +222,9 @@ class FineTuningTask(LanguageTask):
                 pool=training.pool,
                 lora=training.lora,
                 alpha=training.alpha,
+                readout_channels=training.readout_channels,
+                num_tokens=num_tokens,
+                varying=tuple(varying.tolist()),
             )
         )
         self.update_as(training, betas=BETAS)
