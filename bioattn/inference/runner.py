@@ -219,6 +219,32 @@ class FirstLayerRunner(ResponseRunner, Protocol):
         """
 
 
+class BinEncoder(nn.Module):
+    """A model of sequences as a part of another family's model, which has its weights among its own."""
+
+    channels: int
+
+    def description(self) -> dict[str, Any]:
+        """JSON values of which the family's method `encoder` makes an untrained one; `family` is the family's."""
+        raise NotImplementedError
+
+    def require_length(self, length: int) -> None:
+        """Raises: BioattnError when sequences of so many letters are too long."""
+        raise NotImplementedError
+
+    def forward(self, codes_BL: Tensor, edges: Sequence[int]) -> Tensor:
+        """Codes of bases (4 is unknown) → channels (B, P, C) of the bins between P + 1 edges in bases."""
+        raise NotImplementedError
+
+
+@runtime_checkable
+class EncodingRunner(Runner, Protocol):
+    """A runner whose network can encode promoters for models of another family."""
+
+    def encoder(self) -> BinEncoder:
+        """The network as an encoder. Raises: BioattnError when it does not read DNA."""
+
+
 # --- heads -------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import SettingsError
@@ -22,6 +22,7 @@ from bioattn.training.settings import TrainingCommand
 if TYPE_CHECKING:
     import torch
 
+    from bioattn.inference.runner import BinEncoder
     from bioattn.models.language.folder import LoadedLanguageModel
     from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
@@ -116,6 +117,12 @@ class LanguageFamily:
         if settings.target or settings.lora:
             raise SettingsError("--target and --lora are for fine-tuning; give the table of --targets")
         return LanguageTask(settings, device)
+
+    def encoder(self, description: Mapping[str, Any]) -> "BinEncoder":
+        """An untrained network, as a part of another family's model."""
+        from bioattn.models.language.encoder import LanguageEncoder
+
+        return LanguageEncoder.described(description)
 
     def run(self, settings: LanguageRun, running: Running) -> RunReport:
         """Carry out `run language`."""

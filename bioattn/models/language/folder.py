@@ -30,6 +30,7 @@ from bioattn.sequences.vocabulary import SPECIAL, PublishedTokens, Vocabulary
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
+    from bioattn.models.language.encoder import LanguageEncoder
     from bioattn.models.language.head_scorer import LanguageHeadScorer
     from bioattn.models.language.inference.probe import LanguageProbe
 
@@ -79,6 +80,12 @@ class LoadedLanguageModel:
 
         self._require_output()
         return make_probe(self, path, number, seed)
+
+    def encoder(self) -> "LanguageEncoder":
+        """The network as the encoder of another family's model. Raises: BioattnError when it does not read DNA."""
+        from bioattn.models.language.encoder import LanguageEncoder
+
+        return LanguageEncoder(self.model)
 
     def _require_output(self) -> None:
         if self.config.form.output is Output.NONE:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.errors import SettingsError
@@ -90,6 +91,8 @@ class Stem(StrEnum):
     """A linear layer over the bases of each bin, as in vision transformers."""
     TRANSFORMER = "transformer"
     """The bins of `conv`, and self-attention between them: keys know the rest of the promoter."""
+    PRETRAINED = "pretrained"
+    """What a trained model of DNA makes of the tokens in each bin."""
 
 
 class Activation(StrEnum):
@@ -113,11 +116,15 @@ class PromoterModelConfig:
     unconditional: bool = True
     """Whether a learned token for "treatment unknown" exists."""
     stem: Stem = Stem.CONV
-    """conv, kmer, both (half of the channels each), patch or transformer."""
+    """conv, kmer, both (half of the channels each), patch, transformer or pretrained."""
     stem_layers: int = 2
     """Layers of self-attention of the transformer stem."""
     position: PositionEncoding = PositionEncoding.ROTARY
     """How the transformer stem's self-attention knows where bins lie: none, sinusoidal, learned or rotary."""
+    encoder: dict[str, Any] | None = None
+    """Family and architecture of the pretrained stem's encoder, which --encoder decides."""
+    train_encoder: bool = False
+    """Whether the pretrained stem's encoder learns, too, or keeps its weights."""
     channels: int = 64
     """Channels of the stem and of the layers after it."""
     kernel: int = 15
@@ -220,6 +227,10 @@ class PromoterModelConfig:
                 f"channels is {self.channels}; stem = both takes half of them each, so it must be even"
             )
         self._check_position()
+        if (self.encoder is not None) != (self.stem == Stem.PRETRAINED):
+            raise SettingsError("--stem pretrained and --encoder, the folder of a model of DNA, go together")
+        if self.train_encoder and self.encoder is None:
+            raise SettingsError("--train-encoder is for --stem pretrained")
         if self.length < self.pool:
             raise SettingsError(
                 f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}"

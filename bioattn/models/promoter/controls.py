@@ -216,6 +216,7 @@ class PromoterTraining:
             treatment_columns=self.record.treatment_columns,
             reference=self.model.reference,
             baselines=False,
+            encoder=None if config.encoder is None else self.model.path,
             resume=partial_folder(output).exists(),
         )
 

@@ -54,6 +54,11 @@ class PromoterTrainingSettings(TrainingCommand):
         "How self-attention between bins knows where they lie, with --stem transformer [default: rotary].",
         table="model",
     )
+    encoder: Path | None = option(
+        "Folder of a model of DNA, such as `train language` makes, with --stem pretrained.",
+        recorded_file="model.safetensors",
+    )
+    train_encoder: bool = option("Train that model, too.", default=False, table="model")
     hops: int | None = option("How often treatments query positions [default: 1].", table="model", min=1)
     num_heads: int | None = option("Attention heads [default: 4].", table="model", min=1)
     attention_score: AttentionScore | None = option("Scoring function [default: dot].", table="model")

@@ -21,7 +21,7 @@ from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.finite import require_finite
 from bioattn.inference.promoter_windows import PromoterSource, scan_promoters
-from bioattn.inference.runner import WindowBatch
+from bioattn.inference.runner import BinEncoder, WindowBatch
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
@@ -216,7 +216,15 @@ class LoadedPromoterModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh = make_promoter_model(self.config, self.vocabulary)
+        if fresh.encoder is not None:
+            fresh.encoder.load_state_dict(self.encoder().state_dict())
         return replace(self, model=fresh.to(self.device).eval())
+
+    def encoder(self) -> BinEncoder:
+        """The encoder of a pretrained stem. Raises: BioattnError without one."""
+        if self.model.encoder is None:
+            raise BioattnError("this promoter model has no pretrained stem, and so no encoder to go on from")
+        return self.model.encoder
 
     def training(self, folder: Path) -> "PromoterTraining":
         """How the model in `folder` was trained. Raises: FormatError when its record is incomplete."""

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.inference.runner import BinEncoder
 from bioattn.models.promoter.concat import ConcatModel
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.ridge_model import RidgeModel
-from bioattn.models.promoter.stem import ConvStem
+from bioattn.models.promoter.stem import ConvStem, PretrainedStem
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 
@@ -151,6 +152,12 @@ class PromoterModel(nn.Module):
         self.register_buffer("response_mean_T", torch.zeros(len(vocabulary.names)))
         self.register_buffer("response_sd_T", torch.ones(len(vocabulary.names)))
 
+    @property
+    def encoder(self) -> BinEncoder | None:
+        """That of a pretrained stem."""
+        stems = (module for module in self.modules() if isinstance(module, PretrainedStem))
+        return next((stem.encoder for stem in stems), None)
+
     def forward(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
     ) -> Tensor:
@@ -188,7 +195,10 @@ def make_promoter_model(config: PromoterModelConfig, vocabulary: TreatmentVocabu
 
 
 def attention_sites(model: nn.Module) -> dict[str, AttentionSite]:
-    """Every attention site of a model by name, in the order of its modules."""
+    """Every attention site of a model by name, in the order of its modules; those of a pretrained encoder are
+    its own family's."""
     return {
-        module.site.name: module.site for module in model.modules() if isinstance(module, MultiHeadAttention)
+        module.site.name: module.site
+        for module in model.modules()
+        if isinstance(module, MultiHeadAttention) and module.site.name.startswith("promoter.")
     }

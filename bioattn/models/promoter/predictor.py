@@ -94,7 +94,7 @@ class PromoterPredictor:
     def fast_mutants(self, batch_size: int) -> "PromoterMutants | None":
         """All single mutants with less work than a forward pass for each: of `cross` models."""
         network = self.runner.model.network
-        if not isinstance(network, CrossModel):
+        if not isinstance(network, CrossModel) or not network.stem.is_local:
             return None
         with torch.inference_mode():
             mutants = CrossMutants(network, self.treatments, batch_size)

@@ -1,4 +1,5 @@
-"""From nucleotide codes to bins: filters, k-mer vectors or patches, with or without self-attention (`STEMS`).
+"""From nucleotide codes to bins: filters, k-mer vectors or patches, with or without self-attention, or what a
+pretrained model makes of them (`STEMS`).
 
 Shape suffixes: B promoters, L bases, C channels, K k-mers, P bins.
 """
@@ -12,9 +13,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from bioattn.attention.capture import no_capture
 from bioattn.attention.multi_head import TransformerLayer
 from bioattn.attention.position import AddedPositions
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.errors import BioattnError
+from bioattn.inference.runner import BinEncoder
+from bioattn.models.family import ability, family
 from bioattn.models.promoter.batch_part import uniform_like
 from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Activation, PromoterModelConfig, Stem
@@ -65,6 +70,8 @@ class BinStem(nn.Module):
 
     receptive_field: int | None
     """Bases that a bin sees, centred on it; None where it sees the whole window."""
+    is_local = True
+    """Whether a base changes the bins near it alone, before `in_context`."""
 
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__()
@@ -307,10 +314,48 @@ class TransformerStem(ConvStem):
         return features_BPC
 
 
+class PretrainedStem(BinStem):
+    """A linear layer over what a pretrained model makes of each bin, normalised."""
+
+    is_local = False
+
+    def __init__(self, config: PromoterModelConfig) -> None:
+        super().__init__(config)
+        self.receptive_field = None
+        assert config.encoder is not None
+        self.encoder: BinEncoder = ability(family(config.encoder["family"]), "encoder")(config.encoder)
+        self.encoder.require_length(config.length)
+        self.encoder.requires_grad_(config.train_encoder)
+        self.project = nn.Linear(self.encoder.channels, config.channels)
+        self.normalise = nn.LayerNorm(config.channels)
+
+    def train(self, mode: bool = True) -> "PretrainedStem":
+        """As of other modules; a frozen encoder drops nothing."""
+        super().train(mode)
+        self.encoder.train(mode and self.config.train_encoder)
+        return self
+
+    def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Codes (B, L) → features (B, P, C) and mask (B, P), as `ConvStem.forward`.
+
+        Raises: BioattnError when bases are given instead of codes.
+        """
+        if bases_BL4 is not None:
+            raise BioattnError(
+                "a pretrained stem reads tokens, to which no gradient goes; choose a method that mutates bases"
+            )
+        learns = torch.is_grad_enabled() and self.config.train_encoder
+        with torch.set_grad_enabled(learns), no_capture():
+            bins_BPX = self.encoder(codes_BL, self.config.bin_edges)
+        features_BPC: Tensor = self.normalise(self.project(bins_BPX))
+        return features_BPC, known_bins(padded_to_bins(codes_BL, self.config), self.config.pool)
+
+
 STEMS: Mapping[Stem, Callable[[PromoterModelConfig], BinStem]] = {
     Stem.CONV: ConvStem,
     Stem.KMER: KmerStem,
     Stem.BOTH: BothStem,
     Stem.PATCH: PatchStem,
     Stem.TRANSFORMER: TransformerStem,
+    Stem.PRETRAINED: PretrainedStem,
 }

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from bioattn.attention.capture import capture
 from bioattn.attention.entropy import EntropyMeter
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.runner import EncodingRunner, with_ability
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
-from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.family import CONFIG, WEIGHTS, load_runner
 from bioattn.models.promoter.batch_part import part_of_batch
 from bioattn.models.promoter.config import Conditioning, Readout, Stem, TreatmentEncoding
 from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
@@ -90,9 +91,13 @@ class PromoterTask(Task):
         self.device = device
         self.training = build(TrainingConfig, settings.merged("training"), settings.source("training"))
         self.dataset = read_dataset(settings.dataset)
-        self.config = model_config(
-            self.dataset, settings.merged("model"), self.training, settings.source("model")
-        )
+        self.encoder = None
+        model, encoder_sha256 = settings.merged("model"), None
+        if settings.encoder is not None:
+            runner = load_runner(settings.encoder, device)
+            self.encoder = with_ability(runner, EncodingRunner, "encode promoters", "--encoder").encoder()
+            model["encoder"], encoder_sha256 = self.encoder.description(), runner.sha256
+        self.config = model_config(self.dataset, model, self.training, settings.source("model"))
         self.digest = {
             "dataset": sha256_of(settings.dataset),
             "model": asdict(self.config),
@@ -100,6 +105,7 @@ class PromoterTask(Task):
             "treatment_columns": settings.treatment_columns,
             "reference": settings.reference,
             "keep_best": settings.keep_best,
+            "encoder": encoder_sha256,
         }
         if settings.keep_best and not settings.baselines:
             raise SettingsError("--keep-best compares with the simple models that --no-baselines leaves out")
@@ -197,7 +203,9 @@ class PromoterTask(Task):
         )
 
     def begin(self) -> None:
-        """Start from k-mers that the responses follow, and from a ridge, where settings say so."""
+        """Start from an encoder, k-mers that the responses follow, and a ridge, where settings say so."""
+        if self.encoder is not None and self.model.encoder is not None:
+            self.model.encoder.load_state_dict(self.encoder.state_dict())
         if self.training.first_filters is FirstFilters.KMERS:
             start_filters(self.model, self.dataset)
         if self.training.warm_start:
