@@ -1,61 +1,113 @@
-"""Translation models: codons of a host from proteins, and copies far beyond the trained lengths.
+"""Translation models: codons of a host from proteins, proteins from genes, and copies beyond the trained lengths.
 
-    BIOATTN_SHARED=… python benchmarks/translation.py codons ecoli --seed 0 -o codons.md
+    BIOATTN_SHARED=… python benchmarks/translation.py codons ecoli --seed 0 --keep models -o codons.md
+    BIOATTN_SHARED=… python benchmarks/translation.py proteins --seed 0 -o proteins.md
+    BIOATTN_SHARED=… python benchmarks/translation.py constraints --keep models -o constraints.md
     python benchmarks/translation.py lengths --seed 0 -o lengths.md
 
 `codons`: perplexity and accuracy of every test codon but the first and those of M and W, given the true prefix,
-with the probabilities of the codons of a residue scaled to a sum of 1. `lengths`: wrong bases of the likeliest
-output.
+with the probabilities of the codons of a residue scaled to a sum of 1. `proteins`: coding DNA of yeast, read as
+codons, to protein, with and without attention, by quintile of length. `constraints`: 500 outputs of the first
+model of `codons`. `lengths`: wrong bases of the likeliest output. A row is written when it is known; --only names
+the model to train.
 """
 
 import argparse
+import itertools
 import math
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from Bio.Data import CodonTable
+from Bio.Seq import Seq
 from planted import step
 
-from bioattn.models.translation.folder import load_translator
-from bioattn.models.translation.inference.search import Search, log_probabilities, translate
+from bioattn.attention.capture import capture
+from bioattn.inference.attention_receiver import BatchReceiver
+from bioattn.models.translation.batches import batch_of
+from bioattn.models.translation.folder import LoadedTranslator, load_translator
+from bioattn.models.translation.inference.constraints import Constraint
+from bioattn.models.translation.inference.search import Search, given_score, log_probabilities, translate
 from bioattn.models.translation.running import PairTask
 from bioattn.models.translation.simulation import simulated_pair
 from bioattn.promoters.dataset import TEST
-from bioattn.sequences.pairs import open_pair_dataset
+from bioattn.sequences.pairs import Pair, open_pair_dataset
+from bioattn.store.schema import AttentionOptions
 
 DATA = {"ecoli": ("ecoli/K12_MG1655", 11), "yeast": ("yeast/R64_genbank", 1)}
 """Files and genetic code."""
+ATTENTION = "`recurrent-attention`"
 MODELS = {
-    "`recurrent-attention`": ("--architecture", "recurrent-attention", "--score", "dot"),
+    ATTENTION: ("--architecture", "recurrent-attention", "--score", "dot"),
     "`recurrent`, LSTM": ("--architecture", "recurrent", "--cell", "lstm"),
     "`transformer`": ("--architecture", "transformer"),
 }
 CPU = torch.device("cpu")
 
 
-def codons(folder: Path, host: str, words: Sequence[str]) -> list[str]:
-    """A row for each model."""
+SETTINGS = Path(__file__).parent.parent / "data" / "settings" / "translation-codons.toml"
+SMALL = """
+[model]
+layers = 1
+channels = {channels}
+[training]
+steps_per_round = 50
+longest = {longest}
+batch_size = 8
+learning_rate = 1e-2
+average_decay = 0.9
+validation_pairs = 16
+"""
+TRAINED = 300
+"""Codons of the longest gene that `proteins` trains on."""
+SITES = {
+    "EcoRI": "GAATTC",
+    "BamHI": "GGATCC",
+    "HindIII": "AAGCTT",
+    "NdeI": "CATATG",
+    "XhoI": "CTCGAG",
+    "BsaI": "GGTCTC",
+}
+OUTPUTS = 500
+
+
+def prepared(folder: Path, host: str, *sides: str) -> Path:
+    """A dataset from one side, `protein` or `codon`, to the other, by the fixed split."""
     files, code = DATA[host]
     shared = Path(os.environ["BIOATTN_SHARED"]) / "data"
-    pairs = [str(shared / f"{files}.{kind}.fa.gz") for kind in ("protein", "cds")]
-    table = ("--split-table", str(shared / "splits" / f"codons_{host}.tsv.gz"), "--genetic-code", str(code))
-    dataset = folder / "x.dataset.h5"
-    step(["prepare", "translation", *pairs, *table, "-o", str(dataset)], show=False)
-    rows = ["| model | perplexity | accuracy | codons | CPU minutes |", "| --- | --- | --- | --- | --- |"]
+    pairs = [str(shared / f"{files}.{'cds' if side == 'codon' else side}.fa.gz") for side in sides]
+    alphabets = ("--source-alphabet", sides[0], "--target-alphabet", sides[1], "--genetic-code", str(code))
+    table = ("--split-table", str(shared / "splits" / f"codons_{host}.tsv.gz"))
+    dataset = folder / f"{host}-{sides[0]}.dataset.h5"
+    step(["prepare", "translation", *pairs, *alphabets, *table, "-o", str(dataset)], show=False)
+    return dataset
+
+
+def trained(dataset: Path, output: Path, *words: str) -> float:
+    """Train a model, or go on; returns CPU minutes."""
+    began = time.process_time()
+    step(["train", "translation", str(dataset), "-o", str(output), "--resume", *words], show=True)
+    return (time.process_time() - began) / 60
+
+
+def codons(folder: Path, host: str, keep: Path, only: Sequence[str], words: Sequence[str]) -> Iterator[str]:
+    """A row for each model."""
+    dataset = prepared(folder, host, "protein", "codon")
+    yield "| model | perplexity | accuracy | codons | CPU minutes |"
+    yield "| --- " * 5 + "|"
     for name, model in list(MODELS.items())[:2]:
-        began = time.process_time()
-        output = folder / str(len(rows))
-        step(["train", "translation", str(dataset), "-o", str(output), *model, *words], show=True)
-        minutes = (time.process_time() - began) / 60
-        nats, right, number = codon_figures(dataset, output, code)
+        if only and not any(each in name for each in only):
+            continue
+        output = keep / f"{host}-{name.strip('`')[:19]}"
+        minutes = trained(dataset, output, "--config", str(SETTINGS), *model, *words)
+        nats, right, number = codon_figures(dataset, output, DATA[host][1])
         figures = f"{math.exp(nats / number):.3f} | {right / number:.4f} | {number:,} | {minutes:.1f}"
-        rows.append(f"| {name} | {figures} |")
-    return rows
+        yield f"| {name} | {figures} |"
 
 
 def codon_figures(dataset_path: Path, model: Path, genetic_code: int) -> tuple[float, int, int]:
@@ -76,27 +128,118 @@ def codon_figures(dataset_path: Path, model: Path, genetic_code: int) -> tuple[f
     return nats, right, number
 
 
-def lengths(folder: Path, seed: int, words: Sequence[str]) -> list[str]:
+def proteins(folder: Path, steps: int, words: Sequence[str]) -> Iterator[str]:
+    """Hits of both models by quintile of length of the test genes, and what the one with attention writes."""
+    dataset = prepared(folder, "yeast", "codon", "protein")
+    pairs = sorted(open_pair_dataset(dataset).side(TEST), key=lambda pair: len(pair.source))
+    share, said = {}, []
+    for name, channels, more in ((ATTENTION, 64, 1.0), ("`recurrent`, LSTM", 64, 1.5)):
+        (folder / "small.toml").write_text(SMALL.format(channels=channels, longest=TRAINED))
+        output = folder / f"proteins-{len(share)}"
+        own = (
+            "--config",
+            str(folder / "small.toml"),
+            *MODELS[name],
+            *words,
+            "--steps",
+            str(round(more * steps)),
+        )
+        minutes = trained(dataset, output, *own)
+        loaded = load_translator(output, CPU)
+        weights = sum(each.numel() for each in loaded.model.parameters())
+        said.append(f"{name}: {weights:,} weights, {minutes:.1f} CPU minutes")
+        share[name] = np.array([given_score(loaded, pair)[2] / (len(pair.target) + 1) for pair in pairs])
+        if name == ATTENTION:
+            said.append(_written(loaded, pairs))
+    yield from (f"{each}\n" for each in said)
+    yield f"| codons | {' | '.join(share)} | gain [95 % interval] |"
+    yield "| --- " * 4 + "|"
+    one, other = share.values()
+    gains, random = one - other, np.random.default_rng(0)
+    groups = np.array_split(np.arange(len(pairs)), 5)
+    draws = np.array([[random.choice(gains[own], len(own)).mean() for own in groups] for _ in range(2000)])
+    for own, drawn in zip(groups, draws.T, strict=True):
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        lengths_of = f"{len(pairs[own[0]].source)} to {len(pairs[own[-1]].source)}"
+        rates = f"{one[own].mean():.4f} | {other[own].mean():.4f}"
+        yield f"| {lengths_of} | {rates} | {gains[own].mean():+.4f} [{low:+.4f}, {high:+.4f}] |"
+    low, high = np.quantile(draws @ np.array([-2, -1, 0, 1, 2]) / 10, [0.025, 0.975])
+    yield f"\nGrowth of the gain by quintile: [{low:+.4f}, {high:+.4f}]"
+
+
+def _written(loaded: LoadedTranslator, pairs: Sequence[Pair]) -> str:
+    """Shares of genes whose likeliest output is right, and of steps whose highest weight is where it belongs."""
+    found = []
+    for name, longest in ((f"up to {TRAINED} codons", TRAINED), (f"up to {4 * TRAINED} codons", 4 * TRAINED)):
+        known = [pair for pair in pairs if longest / 4 < len(pair.source) <= longest or longest == TRAINED]
+        chosen = [pair for pair in known if len(pair.source) <= longest]
+        chosen = chosen[:: max(1, len(chosen) // 60)]
+        right = sum(
+            translate(loaded, pair.source, Search(longest=2 * longest), "")[0].tokens == pair.target.tolist()
+            for pair in chosen
+        )
+        found.append(f"{right} of {len(chosen)} unseen genes {name} right")
+    peaks = []
+    for pair in pairs:
+        receiver = BatchReceiver(AttentionOptions())
+        batch = batch_of([pair])
+        with torch.inference_mode(), capture(["translation.source"], receiver):
+            loaded.model(batch.source_BS, batch.prefix_BT)
+        (arrays,) = receiver.take().values()
+        place = arrays["weights"][0].mean(0)[: len(pair.target)].argmax(-1)
+        peaks.append(np.abs(place - 1 - np.arange(len(place))) <= 1)
+    aligned = np.concatenate(peaks).mean()
+    return f"{'; '.join(found)}; highest mean weight within one codon of the truth: {aligned:.2%}"
+
+
+def constraints(folder: Path, keep: Path) -> Iterator[str]:
+    """Outputs for the shortest held-out proteins under all sites, and under each pair of them."""
+    dataset = open_pair_dataset(prepared(folder, "ecoli", "protein", "codon"))
+    loaded = load_translator(keep / f"ecoli-{ATTENTION.strip('`')}", CPU)
+    sources = sorted((each.source for side in (1, 2) for each in dataset.side(side)), key=len)[:OUTPUTS]
+    pairs = list(itertools.combinations(SITES, 2))
+    forward = CodonTable.unambiguous_dna_by_id[11].forward_table
+    yield "| forbidden | outputs | encode the protein | hold no site | likelihood of the beam (3) ≥ greedy |"
+    yield "| --- " * 5 + "|"
+    for what, chosen in (("all six sites", [tuple(SITES)] * len(sources)), ("each pair of sites", pairs)):
+        right = clean = likelier = 0
+        for number, source in enumerate(sources):
+            own = {name: SITES[name] for name in chosen[number % len(chosen)]}
+            constraint = Constraint(loaded.model.target, own, protein=True, genetic_code=11)
+            greedy, best = (
+                translate(loaded, source, Search(beam=beam, length_penalty=0), str(number), constraint)[0]
+                for beam in (1, 3)
+            )
+            text = loaded.model.target.text(np.array(best.tokens, dtype=np.int64))
+            residues = "".join(forward.get(text[place : place + 3], "*") for place in range(0, len(text), 3))
+            wanted = loaded.model.source.text(source)
+            right += residues.removesuffix("*") == wanted
+            both = text + "|" + str(Seq(text).reverse_complement())
+            clean += not any(site in both for site in own.values())
+            likelier += best.log_likelihood >= greedy.log_likelihood
+        yield f"| {what} | {len(sources)} | {right} | {clean} | {likelier} |"
+
+
+def lengths(folder: Path, seed: int, only: Sequence[str], words: Sequence[str]) -> Iterator[str]:
     """A row for each task and model."""
     tested = (20, 120, 1000)
-    rows = [
+    yield from (
         f"| task, model | {' | '.join(f'wrong at {n}' for n in tested)} | CPU minutes |",
         "| --- " * 5 + "|",
-    ]
+    )
     for task in (PairTask.COPY, PairTask.REVERSE_COMPLEMENT):
         pairs, dataset = folder / task, folder / f"{task}.dataset.h5"
         made = ("--task", str(task), "--pairs", "5000", "--seed", str(seed), "-o", str(pairs))
         step(["simulate", "translation", *made], show=False)
         dna = ("--source-alphabet", "dna", "--target-alphabet", "dna", "--split", "record")
         step(["prepare", "translation", str(pairs), *dna, "-o", str(dataset)], show=False)
-        for name, model in list(MODELS.items()):
-            began = time.process_time()
-            output = folder / f"{task}-{len(rows)}"
-            step(["train", "translation", str(dataset), "-o", str(output), *model, *words], show=False)
-            minutes = (time.process_time() - began) / 60
+        for number, (name, model) in enumerate(MODELS.items()):
+            if only and not any(each in name for each in only):
+                continue
+            output = folder / f"{task}-{number}"
+            minutes = trained(dataset, output, *model, *words)
             shares = [f"{wrong_share(output, task, length, seed):.2%}" for length in tested]
-            rows.append(f"| {task}, {name} | {' | '.join(shares)} | {minutes:.1f} |")
-    return rows
+            yield f"| {task}, {name} | {' | '.join(shares)} | {minutes:.1f} |"
 
 
 def wrong_share(model: Path, task: PairTask, length: int, seed: int, number: int | None = None) -> float:
@@ -118,21 +261,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("codons", "lengths"))
+    parser.add_argument("what", choices=("codons", "proteins", "constraints", "lengths"))
     parser.add_argument("host", nargs="?", choices=list(DATA), default="ecoli")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--config", type=Path)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--only", nargs="*", default=())
+    parser.add_argument("--keep", type=Path, help="folder for the models of codons")
     parser.add_argument("--output", "-o", type=Path, required=True)
-    arguments = parser.parse_args()
-    words = ["--seed", str(arguments.seed), "--steps", str(arguments.steps)]
-    words += ["--config", str(arguments.config)] if arguments.config else []
-    with tempfile.TemporaryDirectory() as folder:
-        if arguments.what == "codons":
-            rows = codons(Path(folder), arguments.host, words)
-        else:
-            rows = lengths(Path(folder), arguments.seed, words)
-    arguments.output.write_text("\n".join(rows) + "\n")
+    given = parser.parse_args()
+    words = ["--seed", str(given.seed)]
+    steps = ["--steps", str(given.steps)] if given.steps else []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        keep = given.keep or folder
+        match given.what:
+            case "codons":
+                rows = codons(folder, given.host, keep, given.only, [*words, *steps])
+            case "proteins":
+                rows = proteins(folder, given.steps or 150, words)
+            case "constraints":
+                rows = constraints(folder, keep)
+            case _:
+                rows = lengths(folder, given.seed, given.only, [*words, "--steps", str(given.steps or 600)])
+        with given.output.open("w") as file:
+            for row in rows:
+                print(row, file=file, flush=True)
 
 
 if __name__ == "__main__":
