@@ -101,6 +101,8 @@ class _Record:
     length: int = 0
     dropped: str = ""
     """Why it is left out; empty: it is kept."""
+    stops: bool = False
+    """Whether a stop codon stands before the last codon."""
 
 
 def prepare_sequences(
@@ -115,7 +117,13 @@ def prepare_sequences(
     if twice is not None:
         raise SettingsError(f"{twice} is given twice")
     vocabulary = Vocabulary(settings.alphabet, settings.kmer)
-    records = _read_records(files, vocabulary)
+    records = _read_records(files, vocabulary, settings.genetic_code)
+    stopped = [each.name for each in records if each.stops]
+    if stopped:
+        LOGGER.warning(
+            f"{counted(len(stopped), 'record')} of {len(records):,} have a stop codon before the last codon; the "
+            f"first: {stopped[0]}"
+        )
     kept = [each for each in records if not each.dropped]
     if not kept:
         raise BioattnError(f"{files[0]}: no record can be used; the first: {records[0].dropped}")
@@ -158,16 +166,20 @@ def prepare_sequences(
     return PreparedSequences(len(kept), len(records) - len(kept), letters, leakage)
 
 
-def _read_records(files: Sequence[Path], vocabulary: Vocabulary) -> list[_Record]:
+def _read_records(files: Sequence[Path], vocabulary: Vocabulary, genetic_code: int) -> list[_Record]:
     """Names and lengths of all records, and why some cannot be used."""
     records: dict[str, _Record] = {}
     file_of: dict[str, Path] = {}
+    stops = CodonTable.unambiguous_dna_by_id[genetic_code].stop_codons
     for path in files:
         for name, sequence in _pieces(path, vocabulary):
             if file_of.setdefault(name, path) != path:
                 raise FormatError(f"{path}: the name {name!r} stands in {file_of[name]} already")
             record = records.setdefault(name, _Record(name))
-            vocabulary.encode(sequence, f"{path}: {name}", record.length)
+            codes = vocabulary.encode(sequence, f"{path}: {name}", record.length)
+            if vocabulary.alphabet is Alphabet.CODON:
+                words = vocabulary.tokenize(codes[-record.length % CODON_LENGTH :])[:-1]
+                record.stops |= bool(np.isin(words, [vocabulary.tokens.index(stop) for stop in stops]).any())
             record.length += len(sequence)
     lengths = {record.length for record in records.values()}
     if vocabulary.alphabet is Alphabet.ALIGNMENT and len(lengths) > 1:

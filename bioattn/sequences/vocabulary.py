@@ -93,6 +93,11 @@ class Vocabulary:
         """Letters of a word."""
         return CODON_LENGTH if self.alphabet is Alphabet.CODON else self.kmer
 
+    @property
+    def step(self) -> int:
+        """Letters from the first letter of a word to that of the next."""
+        return 1 if self.published is not None and self.published.overlapping else self.word
+
     @cached_property
     def tokens(self) -> tuple[str, ...]:
         """All tokens; a token's number is its place."""

@@ -85,9 +85,18 @@ def test_named_chromosomes_are_held_out(tmp_path: Path):
     assert dataset.segments.split.tolist() == [VALIDATION, VALIDATION, TRAIN, TEST, TRAIN]
 
 
-def test_broken_genes_are_dropped_and_the_audit_says_why(tmp_path: Path):
+def test_broken_genes_are_dropped_and_the_audit_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     genes = {f"g{i}": each for i, each in enumerate(random_dna(30, 30))}
     path = prepared(tmp_path, {**genes, "short": "ATGA", "empty": ""}, alphabet=Alphabet.CODON)
+    stopped = [
+        name
+        for name, bases in genes.items()
+        if any(bases[place : place + 3] in ("TAA", "TAG", "TGA") for place in range(0, 27, 3))
+    ]
+    assert (
+        f"{len(stopped)} records of 32 have a stop codon before the last codon; the first: {stopped[0]}"
+        in (caplog.text)
+    )
     lines = audit_path(path).read_text().splitlines()
     assert "short\tdropped\t4 bases are not whole codons\t\t4" in lines
     assert "empty\tdropped\tno sequence\t\t0" in lines

@@ -1,9 +1,11 @@
 """The kinds of files that language models own: model folders, sequence datasets, embeddings."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bioattn.models.family import CONFIG
 from bioattn.models.language.family import FAMILY
 from bioattn.models.language.inference.embedding_file import EMBEDDINGS, read_embeddings
 from bioattn.models.model_kind import model_kind
@@ -14,8 +16,16 @@ from bioattn.sequences.sequence_dataset import (
     validate_sequence_dataset,
 )
 from bioattn.store.field_kinds import dataset_problems
-from bioattn.store.kinds import FileKind, hdf5
+from bioattn.store.kinds import Candidate, FileKind, hdf5
 from bioattn.store.problems import Problem
+
+
+def _is_published(candidate: Candidate) -> bool:
+    if not candidate.holds(CONFIG):
+        return False
+    from bioattn.models.language.published.reading import published_type  # loads torch
+
+    return published_type(candidate.index(CONFIG)) is not None
 
 
 def _describe_embeddings(path: Path) -> dict[str, Any]:
@@ -32,6 +42,10 @@ def file_kinds() -> Sequence[FileKind]:
     """The kinds that this room registers."""
     return (
         model_kind(FAMILY, title="language model folder"),
+        replace(
+            model_kind(FAMILY, name="published-language-model", title="published language model"),
+            matches=_is_published,
+        ),
         FileKind(
             name="sequence-dataset",
             title="dataset of sequences",

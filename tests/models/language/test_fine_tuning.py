@@ -307,6 +307,8 @@ def test_options_that_need_a_table(folder: Path, capsys: pytest.CaptureFixture[s
     assert "--target and --lora are for fine-tuning" in capsys.readouterr().err
     assert train(folder, "none", "encoder", "--target", "height") == 1
     assert "there is no column 'height'" in capsys.readouterr().err
+    assert train(folder, "none", "encoder", "--target", "name") == 2
+    assert "--target name: holds the names" in capsys.readouterr().err
 
 
 def test_what_a_column_holds(tmp_path: Path):

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -219,6 +220,11 @@ def test_commands_take_the_folder(case: Case, tmp_path: Path):
             else:
                 likely = expected_likelihoods(case, ids, expected.logits[0].log_softmax(-1))
                 assert float(row[2]) == pytest.approx(likely, rel=1e-4)
+    spans = vocabulary.spans(source.tokens[0], len(sequences_of(case)[0]))[int(vocabulary.begins) :]
+    with h5py.File(maps) as file:
+        counted = [file.attrs[f"letters_{name}"] for name in ("per_token", "between_tokens")]
+        assert counted == [spans[0, 1] - spans[0, 0], spans[1, 0] - spans[0, 0]]
+    assert bioattn("validate", case.folder) == 0
     # Words of several bases have no contacts.
     assert bioattn("export", "contacts", maps, "-o", tmp_path / "c.tsv") == (vocabulary.alphabet == "dna")
 

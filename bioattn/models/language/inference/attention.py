@@ -128,7 +128,11 @@ def write_attention(
     layout = FileLayout(
         inputs=SEQUENCES,
         model_sha256=loaded.sha256,
-        attributes={"input_sha256": source.sha256, "letters_per_token": loaded.vocabulary.word},
+        attributes={
+            "input_sha256": source.sha256,
+            "letters_per_token": loaded.vocabulary.word,
+            "letters_between_tokens": loaded.vocabulary.step,
+        },
         columns=(
             Column(TOKENS, "int32", "tokens: <cls>, the words, <eos>"),
             Column(SOURCE_TOKENS, "int32", "tokens that an encoder read for the decoder"),

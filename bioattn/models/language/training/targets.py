@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from bioattn.choices import not_there
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import is_missing, is_number, open_table, parse_numbers, refuse_duplicate_columns
 from bioattn.models.language.config import Target, TargetKind
 from bioattn.models.language.training.windows import IGNORED, padded
@@ -80,6 +80,11 @@ def read_targets(path: Path, chosen: Sequence[str]) -> TargetTable:
     wanted = [table.column(name, "--target") for name in chosen] or [
         place for place in range(len(table.header)) if place not in (names, split)
     ]
+    apart = [table.header[place] for place in wanted if place in (names, split)]
+    if apart:
+        raise SettingsError(
+            f"--target {apart[0]}: holds the names or sides of sequences in {path}, no targets"
+        )
     if not wanted:
         raise FormatError(f"{path}: has no column of targets beside {quoted(table.header)}")
     lines: dict[str, int] = {}
