@@ -18,6 +18,7 @@ from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrain
 from bioattn.models.evoformer.config import EvoformerConfig, StructureModuleConfig
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
+from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
 from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.training.config import TrainingConfig
@@ -33,6 +34,7 @@ TABLES = {
         "training": LanguageTrainingConfig,
         "fine-tuning": FineTuningConfig,
     },
+    "memory.md": {"model": MemoryModelConfig, "training": MemoryTrainingConfig},
     "diffusion.md": {"model": DiffusionModelConfig, "training": DiffusionTrainingConfig},
     "molecules.md": {"model": MoleculeModelConfig, "training": MoleculeTrainingConfig},
     "translation.md": {"model": TranslationModelConfig, "training": TranslationTrainingConfig},
@@ -42,6 +44,7 @@ NOT_A_SETTING = {
     *("length", "alphabet", "form", "source_alphabet", "target_alphabet"),
     *("source_characters", "target_characters", "longest_source", "treatments"),
     *DATASET_GIVES,
+    *("words", "answers", "places", "most_facts"),
 }
 """The dataset decides it, or published weights."""
 

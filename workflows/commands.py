@@ -187,6 +187,7 @@ ANNOTATION = Input(
     ("tiny/annotation.gff3",),
     pattern="*.{gff3,gff,gtf,bed,gff3.gz,gff.gz,gtf.gz,bed.gz}",
 )
+FACTS = Input("facts", "Folder with facts.tsv and questions.tsv", ("cascade",), pattern="*", folder=True)
 ANY = Input("file", "Any file or folder of bioattn", ("preparedataset.dataset",), pattern="*")
 NUMBA = ('NUMBA_CACHE_DIR="\\$PWD/.numba"', "OMP_NUM_THREADS=${task.cpus}")
 MATPLOTLIB = ('MPLCONFIGDIR="\\$PWD/.matplotlib"',)
@@ -468,6 +469,24 @@ COMMANDS = (
         test_options="--steps 5",
     ),
     Command(
+        "train memory",
+        "Train a memory network: questions about facts, answered hop after hop",
+        ("regulatory network", "question answering", "training"),
+        (FACTS,),
+        (
+            Output(
+                "model",
+                ".model",
+                "Model folder: weights, settings, metrics and model card",
+                holds=MODEL_FILES,
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--steps 5",
+    ),
+    Command(
         "run promoter",
         "Predict the responses of promoters to treatments with a trained model",
         ("promoter", "prediction", "expression"),
@@ -568,6 +587,19 @@ COMMANDS = (
         gpu=True,
         threads=True,
         library="rdkit",
+    ),
+    Command(
+        "run memory",
+        "Answer questions about facts, and say which fact each hop read",
+        ("regulatory network", "question answering", "attention"),
+        (replace(MODEL, about="Model folder of bioattn/trainmemory", source=("trainmemory.model",)), FACTS),
+        (
+            Output("answers", ".answers.tsv", "Answers, and the fact that each hop read most"),
+            Output("attention", ".attention.h5", "Weights hop × fact", option="--attention"),
+        ),
+        label="low",
+        gpu=True,
+        threads=True,
     ),
     Command(
         "generate language",

@@ -8,8 +8,9 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -18,11 +19,15 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.config_file import build
 from bioattn.io.files import atomic_output, is_file_name, read_json, sha256_of, write_json
+from bioattn.io.input_watch import unchanged
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.family import CONFIG, WEIGHTS, families
 from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
+Config = TypeVar("Config")
+Model = TypeVar("Model", bound=torch.nn.Module)
 MODEL_FORMAT = "bioattn-model"
 MODEL_FORMAT_VERSION = 1
 MODEL_CARD = "README.md"
@@ -96,6 +101,32 @@ def check_model_config(path: Path, content: Any) -> None:
             f"{path}: model format version {content.get('format_version')}, this bioattn reads version "
             f"{MODEL_FORMAT_VERSION}; use the bioattn that wrote it ({content.get('generated_by', 'unknown')})"
         )
+
+
+def write_model(folder: Path, model_type: str, model: torch.nn.Module, config: Any) -> None:
+    """Write weights and `config.json` of a model that is made from one dataclass into the existing `folder`."""
+    write_weights(folder, model)
+    write_model_config(folder, model_type, architecture=asdict(config))
+
+
+def load_model(
+    folder: Path, model_type: str, kind: type[Config], make: Callable[[Config], Model], device: torch.device
+) -> tuple[Model, str]:
+    """The model, in evaluation mode, of a folder that `write_model` wrote, and the digest of its weights.
+
+    Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
+    there is none, or a file changes meanwhile.
+    """
+    with unchanged(folder / CONFIG, folder / WEIGHTS):
+        content = read_model_config(folder, model_type)
+        try:
+            config: Any = build(kind, content["architecture"], str(folder / CONFIG))
+        except KeyError as error:
+            raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
+        check_sizes(lambda: make(config), asdict(config), folder / WEIGHTS)
+        model = make(config)
+        load_weights(model, folder / WEIGHTS)
+        return model.to(device).eval(), sha256_of(folder / WEIGHTS)
 
 
 def write_weights(folder: Path, model: torch.nn.Module) -> None:

@@ -73,7 +73,10 @@ class Evaluation:
             rows = [[f"{side}, {self.predicted}", *(title for title, _ in self.columns.values())]]
             for row in self.rows:
                 if row.side == side:
-                    cells = (f"{row.figures[name]:.{digits}f}" for name, (_, digits) in self.columns.items())
+                    cells = (
+                        f"{row.figures[name]:.{digits}f}" if name in row.figures else "–"
+                        for name, (_, digits) in self.columns.items()
+                    )
                     rows.append([row.name, *cells])
             tables.append(rows)
         return tables

@@ -26,7 +26,10 @@ REPRESENTATIONS = ("single", "pair", "msa", "msa_first_row", "structure")
 
 @pytest.mark.parametrize(
     "page",
-    ["promoter", "evoformer-training", "evoformer", "language", "translation", "diffusion", "molecules"],
+    [
+        *("promoter", "evoformer-training", "evoformer", "language", "translation", "diffusion", "molecules"),
+        "memory",
+    ],
 )
 def test_the_tables_are_those_of_the_code(settings_tables, page):
     text = page_text(f"models/{page}")

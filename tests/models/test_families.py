@@ -160,13 +160,13 @@ def test_a_model_folder_names_its_family(tmp_path, added):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy_gone"}))
     with pytest.raises(
         FormatError,
-        match="type 'toy_gone'; known are diffusion, evoformer, language, molecule, promoter, translation, "
-        r"toy_here \(",
+        match="type 'toy_gone'; known are diffusion, evoformer, language, memory, molecule, promoter, "
+        r"translation, toy_here \(",
     ):
         family_of(tmp_path)
     with pytest.raises(
         BioattnError,
-        match="known are diffusion, evoformer, language, molecule, promoter, translation, toy_here",
+        match="known are diffusion, evoformer, language, memory, molecule, promoter, translation, toy_here",
     ):
         family("toy_gone")
     with pytest.raises(BioattnError, match="promoter models cannot fly; models that can: none"):
@@ -181,7 +181,8 @@ def test_a_model_folder_is_no_family(tmp_path, capsys):
     (tmp_path / "family.py").write_text("print('this ran')")
     (tmp_path / "config.json").write_text(json.dumps({"format": "bioattn-model", "model_type": "toy_mine"}))
     with pytest.raises(
-        FormatError, match="type 'toy_mine'; known are diffusion, evoformer, language, molecule, promoter"
+        FormatError,
+        match="type 'toy_mine'; known are diffusion, evoformer, language, memory, molecule, promoter",
     ):
         family_of(tmp_path)
     assert main(["inspect", str(tmp_path)]) == 1

@@ -1,24 +1,13 @@
 """A translation model as a folder of documented files, and a trained one ready to run."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
 from bioattn.attention.site import AttentionSite
-from bioattn.errors import FormatError
-from bioattn.io.config_file import build
-from bioattn.io.files import sha256_of
-from bioattn.io.input_watch import unchanged
-from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import (
-    check_sizes,
-    load_weights,
-    read_model_config,
-    write_model_config,
-    write_weights,
-)
+from bioattn.models.model_folder import load_model, write_model
 from bioattn.models.translation.config import TranslationModelConfig
 from bioattn.models.translation.model import Translator, attention_sites
 
@@ -60,25 +49,10 @@ class LoadedTranslator:
 
 def write_translator(folder: Path, model: Translator) -> None:
     """Write weights and `config.json` into the existing `folder`."""
-    write_weights(folder, model)
-    write_model_config(folder, MODEL_TYPE, architecture=asdict(model.config))
+    write_model(folder, MODEL_TYPE, model, model.config)
 
 
 def load_translator(folder: Path, device: torch.device) -> LoadedTranslator:
-    """Load a folder that `write_translator` wrote.
-
-    Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
-    there is none, or a file changes meanwhile.
-    """
-    with unchanged(folder / CONFIG, folder / WEIGHTS):
-        content = read_model_config(folder, MODEL_TYPE)
-        try:
-            config = build(TranslationModelConfig, content["architecture"], str(folder / CONFIG))
-        except KeyError as error:
-            raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
-        check_sizes(lambda: Translator(config), asdict(config), folder / WEIGHTS)
-        model = Translator(config)
-        load_weights(model, folder / WEIGHTS)
-        return LoadedTranslator(
-            model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
-        )
+    """Load a folder that `write_translator` wrote. Raises: as `load_model`."""
+    model, sha256 = load_model(folder, MODEL_TYPE, TranslationModelConfig, Translator, device)
+    return LoadedTranslator(model=model, device=device, sha256=sha256, path=folder)

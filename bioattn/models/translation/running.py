@@ -89,7 +89,8 @@ class TranslationSimulation(Settings):
     """Make pairs of sequences with known truth and known alignment.
 
     Writes source.fa, target.fa, alignment.tsv (which source letter each target letter comes from, both from 1) and
-    simulation.json into the folder OUTPUT; the same options and seed give the same bytes.
+    simulation.json into the folder OUTPUT; of recall and cascade facts.tsv and questions.tsv too, for
+    `bioattn train memory`. The same options and seed give the same bytes.
     """
 
     output: Path = output_option("Folder to write.", Writes.FOLDER)
@@ -101,6 +102,7 @@ class TranslationSimulation(Settings):
     pairs: int = option("Pairs.", default=2000, min=1)
     shortest: int = option("Least letters of a source (recall, cascade: facts).", default=1, min=1)
     longest: int = option("Most letters of a source (recall, cascade: facts).", default=20, min=1)
+    genes: int = option("cascade: genes of all cascades.", default=26, min=4, max=62)
     seed: int = option("Seed of every random choice.", default=0, min=0)
     force: bool = force_option()
 
@@ -180,6 +182,11 @@ def simulate(settings: TranslationSimulation, running: Running) -> RunReport:
 
     if settings.shortest > settings.longest:
         raise SettingsError(f"--shortest {settings.shortest} is larger than --longest {settings.longest}")
+    if settings.task is PairTask.CASCADE and settings.longest >= settings.genes:
+        raise SettingsError(
+            f"--longest {settings.longest}: a cascade of {settings.genes} genes has at most "
+            f"{settings.genes - 1} facts; give --genes"
+        )
     alphabet = write_simulation(settings)
     return RunReport(
         sentences=[

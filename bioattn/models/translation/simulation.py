@@ -1,5 +1,6 @@
 """Simulated pairs with known truth: what each target letter is, and which source letter it comes from."""
 
+import string
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +13,13 @@ from bioattn.models.translation.running import SIMULATED, PairTask, TranslationS
 FORMAT = "bioattn-simulated-pairs"
 COMPLEMENT = dict(zip("ACGT", "TGCA", strict=True))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-GENES = LETTERS[:20]
-"""Genes of a cascade."""
+GENES = string.ascii_letters + string.digits
+"""Genes of cascades."""
 HOPS = 3
 INTRON_LENGTHS = (8, 16)
 FILES = (*SIMULATED, "alignment.tsv", "simulation.json")
+TABLES = ("facts.tsv", "questions.tsv")
+"""What recall and cascade have besides, for memory networks."""
 
 
 class SimulatedPair(NamedTuple):
@@ -26,10 +29,14 @@ class SimulatedPair(NamedTuple):
     target: str
     origin: list[int]
     """Of each target letter the source letter that it comes from, from 0."""
+    true_facts: tuple[int, ...] = ()
+    """Of recall and cascade, the facts that lead to the answer, from 0, in the order in which they are needed."""
 
 
-def simulated_pair(task: PairTask, length: int, generator: np.random.Generator) -> SimulatedPair:
-    """A pair of a task. length: letters of the source; facts of recall and cascade."""
+def simulated_pair(
+    task: PairTask, length: int, generator: np.random.Generator, num_genes: int = 26
+) -> SimulatedPair:
+    """A pair of a task. length: letters of the source; facts of recall and cascade. num_genes: of all cascades."""
     dna = "".join(generator.choice(list("ACGT"), length))
     match task:
         case PairTask.COPY:
@@ -47,14 +54,16 @@ def simulated_pair(task: PairTask, length: int, generator: np.random.Generator) 
             values = generator.choice(list("0123456789"), len(keys))
             wanted = int(generator.integers(len(keys)))
             facts = "".join(f"{key}{value}" for key, value in zip(keys, values, strict=True))
-            return SimulatedPair(f"{facts}?{keys[wanted]}", str(values[wanted]), [2 * wanted + 1])
+            source = f"{facts}?{keys[wanted]}"
+            return SimulatedPair(source, str(values[wanted]), [2 * wanted + 1], (wanted,))
         case PairTask.CASCADE:
-            genes = generator.permutation(list(GENES))[: max(HOPS, length) + 1]
+            genes = generator.permutation(list(GENES[:num_genes]))[: max(HOPS, length) + 1]
             told = generator.permutation(len(genes) - 1)  # a fact: a gene, and what regulates it
             facts = "".join(f"{genes[place]}{genes[place + 1]}" for place in told)
             first = int(generator.integers(len(genes) - HOPS))
-            last = int(np.flatnonzero(told == first + HOPS - 1)[0])
-            return SimulatedPair(f"{facts}?{genes[first]}", str(genes[first + HOPS]), [2 * last + 1])
+            hops = tuple(int(np.flatnonzero(told == first + hop)[0]) for hop in range(HOPS))
+            source, answer = f"{facts}?{genes[first]}", str(genes[first + HOPS])
+            return SimulatedPair(source, answer, [2 * hops[-1] + 1], hops)
         case PairTask.SPLICE:
             return _spliced(dna, generator)
 
@@ -80,7 +89,8 @@ def write_simulation(settings: TranslationSimulation) -> str:
     """Write the folder; returns the alphabet of both sides."""
     check_output_folder(settings.output, force=settings.force)
     generator = np.random.default_rng(settings.seed)
-    with atomic_folder(settings.output, FILES) as folder:
+    told, asked = ["story\tfact\ttext\n"], ["story\tquestion\ttext\tanswer\tfacts\n"]
+    with atomic_folder(settings.output, (*FILES, *TABLES)) as folder:
         with (
             text_output(folder / "source.fa") as sources,
             text_output(folder / "target.fa") as targets,
@@ -89,12 +99,23 @@ def write_simulation(settings: TranslationSimulation) -> str:
             alignment.write("id\ttarget\tsource\n")
             for number in range(settings.pairs):
                 length = int(generator.integers(settings.shortest, settings.longest + 1))
-                pair = simulated_pair(settings.task, length, generator)
+                pair = simulated_pair(settings.task, length, generator, settings.genes)
                 name = f"pair{number + 1}"
                 sources.write(format_record(name, "", pair.source))
                 targets.write(format_record(name, "", pair.target))
                 for place, origin in enumerate(pair.origin, start=1):
                     alignment.write(f"{name}\t{place}\t{origin + 1}\n")
+                facts, _, question = pair.source.partition("?")
+                told += [
+                    f"{name}\tf{place // 2 + 1}\t{' '.join(facts[place : place + 2])}\n"
+                    for place in range(0, len(facts), 2)
+                ]
+                true_facts = ",".join(f"f{place + 1}" for place in pair.true_facts)
+                asked.append(f"{name}\t{name}\t{question}\t{pair.target}\t{true_facts}\n")
+        if settings.task in (PairTask.RECALL, PairTask.CASCADE):
+            for name, lines in zip(TABLES, (told, asked), strict=True):
+                with text_output(folder / name) as file:
+                    file.writelines(lines)
         write_json(
             folder / "simulation.json",
             {
@@ -105,6 +126,7 @@ def write_simulation(settings: TranslationSimulation) -> str:
                 "shortest": settings.shortest,
                 "longest": settings.longest,
                 "seed": settings.seed,
+                **({"genes": settings.genes} if settings.task is PairTask.CASCADE else {}),
             },
         )
     biological = (PairTask.COPY, PairTask.REVERSE_COMPLEMENT, PairTask.SPLICE)

@@ -1,0 +1,1 @@
+"""Memory networks: questions answered from tables of facts, in hops (Sukhbaatar et al. 2015)."""

@@ -1,0 +1,106 @@
+"""The family of memory networks: its commands' settings, and the way to its training and its models."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    device_option,
+    option,
+    output_option,
+    threads_option,
+)
+from bioattn.system.device import Device
+from bioattn.training.settings import TrainingCommand
+
+if TYPE_CHECKING:
+    import torch
+
+    from bioattn.models.memory.folder import LoadedMemory
+    from bioattn.store.kinds import FileKind
+    from bioattn.training.task import Task
+
+FACTS_HELP = "Table with the columns fact and text, and story where there are several; or its folder."
+QUESTIONS_HELP = (
+    "Table with the columns question and text and, where they are known, story, answer, facts (the true ones in "
+    "their order) and split [default: questions.tsv beside FACTS]."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTraining(TrainingCommand):
+    """Train a memory network: it answers questions by reading one fact after the other.
+
+    Where questions name their true facts, each hop learns to read its own; else training begins without softmax
+    (linear start). Settings come from the defaults, then --config (tables [model] and [training], every field of
+    which docs/models/memory.md explains), then the options here. Prints accuracy on held-out questions, and of
+    each hop. Ctrl-C or SIGTERM finishes the step and saves; --resume continues, to the same weights as an
+    uninterrupted run.
+    """
+
+    facts: Path = argument("FACTS", FACTS_HELP, recorded="facts")
+    questions: Path | None = option(QUESTIONS_HELP)
+    hops: int | None = option("Facts that are read one after the other [default: 3].", table="model", min=1)
+    channels: int | None = option("Channels of a word [default: 64].", table="model", min=1)
+    temporal: bool = option("Let the order of facts matter.", default=False, table="model")
+    steps: int | None = option("Updates of the weights [default: 2000].", table="training", min=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRun(Settings):
+    """Answer questions about facts.
+
+    Writes a TSV: question, story, answer, its probability, the fact that each hop reads most and its weight, and
+    where the table of questions has answers, whether it is right.
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained memory network.", recorded_file="model.safetensors")
+    facts: Path = argument("FACTS", FACTS_HELP, recorded="facts")
+    output: Path = output_option("Table to write.", Writes.FILE)
+    questions: Path | None = option(QUESTIONS_HELP)
+    attention: Path | None = option("Also write the weights hop × fact here as HDF5.", writes=Writes.FILE)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+
+
+class MemoryFamily:
+    """Memory networks."""
+
+    name = "memory"
+    title = "questions about facts: answered hop after hop, with the facts that were read"
+    settings: Mapping[str, type[Settings]] = {"train": MemoryTraining, "run": MemoryRun}
+    nouns: Mapping[str, str] = {}
+    table = ""
+    files: Sequence[str] = ()
+
+    def load(self, folder: Path, device: "torch.device") -> "LoadedMemory":
+        """A trained memory network."""
+        from bioattn.models.memory.folder import load_memory
+
+        return load_memory(folder, device)
+
+    def file_kinds(self) -> "Sequence[FileKind]":
+        """The kinds of files that these models own."""
+        from bioattn.models.model_kind import model_kind
+
+        return (model_kind(self, title="memory network folder"),)
+
+    def task(self, settings: MemoryTraining, device: "torch.device") -> "Task":
+        """What `train memory` trains."""
+        from bioattn.models.memory.task import MemoryTask
+
+        return MemoryTask(settings, device)
+
+    def run(self, settings: MemoryRun, running: Running) -> RunReport:
+        """Carry out `run memory`."""
+        from bioattn.models.memory.run import run_memory
+
+        return run_memory(settings, running)
+
+
+FAMILY = MemoryFamily()

@@ -1,0 +1,231 @@
+"""How a memory network is trained: what `training/trainer.py` asks of this family."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from bioattn.errors import FormatError
+from bioattn.io.config_file import build
+from bioattn.io.files import sha256_of
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
+from bioattn.models.memory.facts import UNKNOWN, Batch, Book, Question, Reader, read_book
+from bioattn.models.memory.family import MemoryTraining
+from bioattn.models.memory.folder import write_memory
+from bioattn.models.memory.model import MemoryNetwork
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.store.training_record import MODEL_ROW
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+from bioattn.text import markdown_table
+from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
+from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
+
+HELD_OUT = 0.1
+"""Share of the stories for validation, and of those for the test, where no column says it."""
+FEW_STORIES = 10
+"""With fewer stories than this, questions are split, not stories."""
+BATCH = 256
+"""Questions that are judged at once."""
+
+
+class MemoryTask(Task):
+    """One training run of a memory network."""
+
+    metric = "bits per answer"
+    shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per answer"}
+    smaller_is_better = True
+    model: MemoryNetwork
+
+    def __init__(self, settings: MemoryTraining, device: torch.device) -> None:
+        self.settings = settings
+        self.device = device
+        source = settings.source("training")
+        self.training = build(MemoryTrainingConfig, settings.merged("training"), source)
+        self.book = read_book(settings.facts, settings.questions)
+        self.sides = split(self.book, self.training.seed)
+        train = self.sides[TRAIN]
+        if not train:
+            raise FormatError(f"{self.book.questions}: has no question for training")
+        answers = {each.answer for each in train}
+        for each in self.book.asked:
+            if not each.answer:
+                raise FormatError(f"{each.where}: has no answer; training needs one for every question")
+            if each.answer not in answers:
+                raise FormatError(
+                    f"{each.where}: the answer {each.answer!r} is that of no training question, so it cannot be "
+                    "learned; leave the question out, or put it into training"
+                )
+        stories = [self.book.stories[name] for name in {each.story for each in train}]
+        texts = [text for story in stories for text in story.texts] + [each.words for each in train]
+        chosen = {
+            "words": sorted({word for text in texts for word in text} | answers),
+            "answers": sorted(answers),
+            "places": max(map(len, texts)),
+            "most_facts": max(len(story.names) for story in stories),
+        }
+        self.config = build(
+            MemoryModelConfig, {**settings.merged("model"), **chosen}, settings.source("model")
+        )
+        self.supervised = bool(self.training.hop_weight) and any(each.true_facts for each in train)
+        for each in self.book.asked if self.supervised else ():
+            if each.true_facts and len(each.true_facts) != self.config.hops:
+                raise FormatError(
+                    f"{each.where}: names {len(each.true_facts)} facts, the model makes {self.config.hops} hops; "
+                    f"give --hops {len(each.true_facts)}, or hop_weight = 0 to learn from answers alone"
+                )
+        self.digest = {
+            "facts": sha256_of(self.book.facts),
+            "questions": sha256_of(self.book.questions),
+            "model": asdict(self.config),
+            "training": asdict(self.training),
+        }
+
+    def prepare(self, progress: Progress) -> None:
+        """Read all texts and make the model."""
+        training = self.training
+        self.reader = Reader(self.config, self.book)
+        self.batches = {
+            side: [
+                self.reader.batch(self.sides[side][first : first + BATCH])
+                for first in range(0, len(self.sides[side]), BATCH)
+            ]
+            for side in (VALIDATION, TEST)
+        }
+        torch.manual_seed(training.seed)
+        self.model = MemoryNetwork(self.config).to(self.device)
+        self.update_as(training)
+        weights = sum(p.numel() for p in self.model.parameters())
+        taught = "with the true facts of each hop" if self.supervised else "from answers alone"
+        self.summary = (
+            f"a memory network of {self.config.hops} hops ({weights:,} weights) on "
+            f"{len(self.sides[TRAIN]):,} questions, {taught}"
+        )
+
+    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+        """This process's questions of a step."""
+        training, train = self.training, self.sides[TRAIN]
+        generator = np.random.default_rng([training.seed, step.number])
+        drawn = [train[place] for place in generator.integers(len(train), size=training.batch_size)]
+        own = drawn[shard.slice(len(drawn))]
+        if own:
+            batch = self.reader.batch(own).to(self.device)
+            linear = not self.supervised and step.number < training.linear_fraction * training.steps
+            with training.precision.autocast(self.device):
+                reading = self.model(batch.question_BW, batch.facts_BFW, linear=linear)
+            loss = F.cross_entropy(reading.logits_BA.float(), batch.answer_B, reduction="sum")
+            if self.supervised:
+                known_B = (batch.true_BK != UNKNOWN).all(-1)
+                own_BK1 = reading.weights_BKF[known_B].gather(-1, batch.true_BK[known_B][..., None])
+                nats_B = -own_BK1.float().clamp(min=1e-9).log().mean((1, 2))
+                loss = loss + training.hop_weight * nats_B.sum()
+            yield PartLoss(loss / len(drawn), loss / len(drawn))
+
+    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
+        """`SUMS` of the answers of the validation questions, and hits of each hop."""
+        batches = self.batches[VALIDATION]
+        return self._sums(cast(MemoryNetwork, model), batches, shard.slice(len(batches))) if batches else None
+
+    def _sums(self, model: MemoryNetwork, batches: Sequence[Batch], own: slice) -> Tensor:
+        """`SUMS`, questions with true facts, hits of each hop; a row per batch, 0 where it is not `own`."""
+        sums = torch.zeros(len(batches), len(SUMS) + 1 + self.config.hops, dtype=torch.float64)
+        for number in range(own.start, own.stop):
+            batch = batches[number].to(self.device)
+            logits_BA, weights_BKF = model(batch.question_BW, batch.facts_BFW)
+            known_B = (batch.true_BK != UNKNOWN).all(-1)
+            right_BK = (weights_BKF.argmax(-1) == batch.true_BK)[known_B]
+            answers = sums_of(logits_BA, batch.answer_B, UNKNOWN).cpu()
+            sums[number] = torch.cat([answers, known_B.sum()[None].cpu(), right_BK.sum(0).cpu()])
+        return sums
+
+    def judge(self, values: Tensor) -> Judgement:
+        """Bits per answer."""
+        figures = self._figures(values)
+        return Judgement(figures["bits"], figures)
+
+    def _figures(self, values: Tensor) -> dict[str, float]:
+        """Of answers, and the share of questions of which each hop reads the true fact most."""
+        tokens, nats, right, known, *hits = values.sum(0).tolist()
+        hops = {f"hop {hop}": hit / known for hop, hit in enumerate(hits, start=1)} if known else {}
+        return {**figures_of((tokens, nats, right)), **hops}
+
+    def evaluate(self, progress: Progress) -> Evaluation:
+        """The model on questions of both held-out sides, beside the most frequent answer."""
+        answers = self.config.answers
+        counts = Counter(each.answer for each in self.sides[TRAIN])
+        frequent_A = torch.tensor([counts[answer] + 1.0 for answer in answers]).log()
+        rows: list[Row] = []
+        for side, batches in self.batches.items():
+            if batches:
+                with torch.no_grad():
+                    sums = self._sums(self.model, batches, slice(0, len(batches)))
+                rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, self._figures(sums)))
+                answer_B = torch.cat([batch.answer_B for batch in batches])
+                simple = sums_of(frequent_A.expand(len(answer_B), -1), answer_B, UNKNOWN)
+                rows.append(Row(SPLIT_NAMES[side], "most frequent answer", figures_of(simple.tolist())))
+        hops = {f"hop {hop}": (f"hop {hop}", 4) for hop in range(1, self.config.hops + 1)}
+        columns = {"bits": ("bits per answer", 4), "accuracy": ("accuracy", 4)}
+        return Evaluation(
+            rows, "answers", columns | (hops if any("hop 1" in row.figures for row in rows) else {})
+        )
+
+    def write(self, folder: Path) -> Sequence[str]:
+        """Write weights and config."""
+        write_memory(folder, self.model)
+        return (WEIGHTS, CONFIG)
+
+    def record(self) -> dict[str, Any]:
+        """What the model was trained on, and how."""
+        return {
+            "facts": {"file": self.book.facts.name, "sha256": self.digest["facts"]},
+            "questions": {"file": self.book.questions.name, "sha256": self.digest["questions"]},
+            "training": asdict(self.training),
+        }
+
+    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
+        """The model card."""
+        config = self.config
+        lines = [
+            f"# Memory network of {config.hops} hops",
+            "",
+            f"{len(config.words):,} words, {len(config.answers):,} answers, {config.channels} channels. Trained "
+            f"by bioattn on `{record['questions']['file']}` ({len(self.sides[TRAIN]):,} questions).",
+        ]
+        for rows in results.tables():
+            lines += ["", *markdown_table(rows)]
+        return lines
+
+    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """The digest of a finished folder."""
+        return {
+            "facts": record["facts"]["sha256"],
+            "questions": record["questions"]["sha256"],
+            "model": config["architecture"],
+            "training": record["training"],
+        }
+
+
+def split(book: Book, seed: int) -> dict[int, list[Question]]:
+    """Questions by side: as the table says, else stories at random, or questions where there are few stories."""
+    if any(each.split for each in book.asked):
+        return {
+            side: [each for each in book.asked if each.split == name] for side, name in enumerate(SPLIT_NAMES)
+        }
+    units = [each.name if len(book.stories) < FEW_STORIES else each.story for each in book.asked]
+    names = list(dict.fromkeys(units))
+    held_out = round(HELD_OUT * len(names))
+    order = np.random.default_rng([seed, len(names)]).permutation(len(names))
+    side_of = dict.fromkeys(names, TRAIN)
+    side_of |= {names[place]: VALIDATION for place in order[:held_out]}
+    side_of |= {names[place]: TEST for place in order[held_out : 2 * held_out]}
+    return {
+        side: [each for each, unit in zip(book.asked, units, strict=True) if side_of[unit] == side]
+        for side in range(len(SPLIT_NAMES))
+    }
