@@ -104,7 +104,7 @@ class Command:
     @property
     def module(self) -> str:
         """As nf-core names modules: no space, no mark."""
-        return self.words.replace(" ", "")
+        return re.sub("[ -]", "", self.words)
 
     @property
     def process(self) -> str:
@@ -114,7 +114,7 @@ class Command:
     @property
     def rule(self) -> str:
         """The Snakemake rule."""
-        return self.words.replace(" ", "_")
+        return re.sub("[ -]", "_", self.words)
 
     @property
     def record(self) -> str:
@@ -766,6 +766,19 @@ COMMANDS = (
         threads=True,
     ),
     Command(
+        "explain response-curve",
+        "Smooth responses over dose or time, with what each measured treatment weighs",
+        ("dose response", "time course", "kernel regression"),
+        (
+            Input("responses", "Genes × treatments", ("tiny/responses.tsv",), pattern="*.{tsv,csv,tsv.gz}"),
+            Input(
+                "treatments", "Table of times or doses", ("settings/times-tiny.tsv",), pattern="*.{tsv,csv}"
+            ),
+        ),
+        (Output("curves", ".curves.json", "Curves and weights"),),
+        test_options="--along minutes",
+    ),
+    Command(
         "explain motifs",
         "Score attention and attribution at known motifs, by condition",
         ("motif", "attention", "benchmark"),
@@ -821,6 +834,16 @@ COMMANDS = (
         "Draw a molecule with its atoms coloured by what they contribute, or by attention",
         replace(ATTENTION, of_model="trainmolecule.model", of_promoters="molecules/molecules.tsv"),
         library="rdkit",
+    ),
+    plot(
+        "response",
+        "Draw responses over dose or time, and what each measured treatment weighs",
+        Input(
+            "curves",
+            "Curves of bioattn/explainresponsecurve",
+            ("explainresponsecurve.curves",),
+            pattern="*.curves.json",
+        ),
     ),
     plot("distogram", "Draw expected distances and how unsure they are", PREDICTION, sample="simulated"),
     plot("heads", "Draw the attention of every head", ATTENTION),

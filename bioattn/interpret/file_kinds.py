@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.interpret.contacts.contact_regression import REGRESSION_FORMAT, describe_regression
+from bioattn.interpret.response_curve import FORMAT as CURVE_FORMAT
+from bioattn.interpret.response_curve import read_curves
 from bioattn.io.files import read_json
 from bioattn.io.hdf5_input import damage_named, open_hdf5
 from bioattn.store.kinds import FileKind, ReportInput, hdf5, json_object
@@ -156,6 +158,13 @@ def file_kinds() -> Sequence[FileKind]:
             title="AnnData of predictions or attention",
             matches=hdf5(ANNDATA_FORMAT),
             describe=_describe_anndata,
+        ),
+        FileKind(
+            name="response-curve",
+            title="curves of responses over dose or time",
+            matches=json_object(CURVE_FORMAT),
+            describe=lambda path: without(read_curves(path), "format", "format_version", "series"),
+            read=read_curves,
         ),
         FileKind(
             name="contact-regression",

@@ -113,6 +113,65 @@ def attribution(
     )
 
 
+@command("explain response-curve")
+def response_curve(
+    reporter: Reporter,
+    responses: Path = argument("RESPONSES", "Measured responses: genes × treatments."),
+    treatment_table: Path = argument("TREATMENTS", "Table of treatments with times or doses."),
+    output: Path = option("JSON to write.", "--output", "-o", default=MISSING, writes=Writes.FILE),
+    along: tuple[str, ...] = option(
+        "A column of TREATMENTS with times or doses; can be repeated.", default=MISSING, metavar="COLUMN"
+    ),
+    series: str | None = option(
+        "The column that tells series apart [default: all are one].", metavar="COLUMN"
+    ),
+    genes: tuple[str, ...] = option(
+        "Whose curves are written: ids, or a file with one per line; can be repeated [default: the mean of all].",
+        default=(),
+        metavar="ID|FILE",
+    ),
+    predictions: Path | None = option("Predictions of `bioattn run promoter`, smoothed beside."),
+    local_linear: bool = option("Fit lines, which are less drawn to the mean at the ends.", default=False),
+    width: tuple[float, ...] = option(
+        "Width of the kernel for each --along, in doublings (--no-log: its unit) [default: by leave-one-out].",
+        default=(),
+    ),
+    log: bool = option("Take distances between logarithms.", default=True),
+    offset: float = option("Added before the logarithm, for zeros.", default=0.0, min=0),
+    points: int = option("Places of a curve.", default=40, min=2, max=1000),
+) -> Record:
+    """Smooth responses over dose or time, and write what each measured treatment weighs along the curve.
+
+    One width for all series and genes, which leave-one-out chooses. Prints the leave-one-out error beside that of
+    the nearest treatment. Cells such as `5 min`, `2 h` or `0.5 mM` are converted; others must have one unit.
+
+    bioattn explain response-curve responses.tsv treatments.tsv -o curves.json --along minutes --series group
+    """
+    from bioattn.interpret.response_curve import CurveSettings, response_curves
+    from bioattn.io.files import write_json
+    from bioattn.text import quoted
+
+    settings = CurveSettings(
+        along=along,
+        series=series,
+        genes=genes,
+        linear=local_linear,
+        width=width,
+        log=log,
+        offset=offset,
+        points=points,
+    )
+    content = response_curves(responses, treatment_table, settings, predictions)
+    if content["not_measured"]:
+        reporter.warn(f"{responses}: has no responses to {quoted(content['not_measured'])}")
+    errors = content["left_out_error"]
+    if errors is not None:
+        typer.echo(f"left out\tRMSE\ncurve\t{errors['curve']:.4f}\nnearest\t{errors['nearest']:.4f}")
+    write_json(output, content)
+    widths = ", ".join(f"{width:.3g}" for width in content["width"])
+    return Record(f"wrote {output}: {len(content['series'])} series, width {widths}", width=content["width"])
+
+
 @command("explain heads")
 def heads(
     reporter: Reporter,

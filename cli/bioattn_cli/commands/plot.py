@@ -297,6 +297,22 @@ def molecule(
         return draw_molecule(read_coloured_molecule(file, sample, task, by_attention=by_attention), width)
 
 
+@figure_command("plot response")
+def response(
+    reporter: Reporter,
+    curves: Path = argument("CURVES", "JSON of `bioattn explain response-curve`."),
+    series: tuple[str, ...] = option(
+        "A series to draw; can be repeated [default: the first eight].", default=(), metavar="NAME"
+    ),
+    width: float = options.width(120),
+) -> "Figure":
+    """Draw responses over dose or time, and below what each measured treatment weighs along the curve."""
+    from bioattn.figures.response_curve import draw_response_curves
+    from bioattn.interpret.response_curve import read_curves
+
+    return draw_response_curves(read_curves(curves), curves, series, width)
+
+
 @figure_command("plot contacts")
 def contacts(
     reporter: Reporter,

@@ -1,0 +1,198 @@
+"""Molecule models beside what knows fingerprints alone: drugs × gut bacteria, solubility, planted substructures.
+
+    BIOATTN_SHARED=../shared python benchmarks/molecules.py maier-valid --seeds 0 1 2
+    BIOATTN_SHARED=../shared python benchmarks/molecules.py maier-folds --seeds 0 1 2
+    BIOATTN_SHARED=../shared python benchmarks/molecules.py delaney-scaffold --seeds 0 1 2
+    BIOATTN_SHARED=../shared python benchmarks/molecules.py delaney-random --seeds 0 1 2
+    python benchmarks/molecules.py planted --seeds 0 1 2
+
+Five folds (SHA-1 of the Murcko scaffold, or of the molecule's name, mod 5) are predicted one after the other by
+models of the other four, and judged together. `ensemble` is the mean prediction of all seeds.
+"""
+
+import argparse
+import hashlib
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from bioattn.figures.molecule import read_coloured_molecule
+from bioattn.models.molecule.family import FAMILY, MoleculeTraining
+from bioattn.models.molecule.folder import load_molecule_model
+from bioattn.molecules.dataset import open_molecule_dataset
+from bioattn.molecules.preparation import PreparationSettings, prepare_molecules
+from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
+from bioattn.promoters.bootstrap import estimate
+from bioattn.promoters.response_metrics import auroc, average_precision, mean_squared_error
+from bioattn.store.reader import open_attention
+from bioattn.training.run import train
+from bioattn_cli.main import main
+
+CPU = torch.device("cpu")
+DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "molecules"
+SETTINGS = {
+    "maier": ({"hidden": 128}, {"steps": 1000, "learning_rate": 3e-3}),
+    "delaney": ({"hidden": 128}, {"steps": 800, "learning_rate": 3e-3}),
+}
+
+
+def fold_of(text):
+    return int(hashlib.sha1(text.encode()).hexdigest(), 16) % 5
+
+
+def prepared(what, work):
+    """The dataset, and the audit by molecule."""
+    if what == "maier":
+        table = DATA / "maier_drugs.tsv.gz"
+        settings = PreparationSettings(responses=DATA / "maier_inhibition.tsv.gz", split_table=table)
+    else:
+        table, settings = DATA / "delaney.tsv.gz", PreparationSettings()
+    path = work / f"{what}.dataset.h5"
+    prepare_molecules(table, path, settings)
+    audit = pd.read_csv(work / f"{what}.dataset.audit.tsv", sep="\t", index_col=0, keep_default_na=False)
+    return table, settings, audit[audit["status"] == "kept"]
+
+
+def held_out(what, sides, work, encoder, seed):
+    """Names, truth and predictions of the molecules on the test side of `sides`, by model."""
+    table, settings, _ = prepared(what, work)
+    pd.Series(sides, name="split").rename_axis("molecule").to_csv(work / "split.tsv", sep="\t")
+    path = work / "x.dataset.h5"
+    prepare_molecules(
+        table, path, PreparationSettings(responses=settings.responses, split_table=work / "split.tsv")
+    )
+    dataset = open_molecule_dataset(path)
+    known, asked = dataset.side(0), dataset.side(2)
+    bits, targets = dataset.molecules.fingerprints, dataset.targets_NT.astype(float)
+    found = {
+        "Nadaraya-Watson": NadarayaWatson(bits[known], targets[known]).predict(bits[asked]),
+        "Nadaraya-Watson, exp(12 T)": NadarayaWatson(bits[known], targets[known], 12.0).predict(bits[asked]),
+        "Gaussian process": TanimotoProcess(bits[known], targets[known]).predict(bits[asked]),
+    }
+    model, training = SETTINGS[what]
+    began = time.process_time()
+    settings = MoleculeTraining(
+        dataset=path,
+        output=work / "model",
+        force=True,
+        model={**model, "encoder": encoder},
+        training=training,
+        seed=seed,
+    )
+    train(FAMILY, settings, device=CPU)
+    loaded = load_molecule_model(work / "model", CPU)
+    batches = [asked[first : first + 64] for first in range(0, len(asked), 64)]
+    found[encoder] = np.concatenate([loaded.predict(dataset.molecules, rows) for rows in batches])
+    print(f"  seed {seed}: {time.process_time() - began:.0f} CPU s", flush=True)
+    return [dataset.molecules.ids[row] for row in asked], targets[asked], found
+
+
+def judged(binary, truth, predictions):
+    def statistic(weights):
+        if binary:
+            areas = (auroc(truth, predictions, weights), average_precision(truth, predictions, weights))
+            return [np.nanmean(each, axis=1) for each in areas]
+        return [np.nanmean(np.sqrt(mean_squared_error(truth, predictions, weights)), axis=1)]
+
+    cells = []
+    for place in range(2 if binary else 1):
+        found = estimate(lambda weights, place=place: statistic(weights)[place], len(truth), 200)
+        cells.append(f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]")
+    return cells
+
+
+def compare(what, how, encoder, seeds):
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        _, _, audit = prepared(what, work)
+        if how == "valid":
+            folds = [audit["split"].map({"train": "train", "validation": "test"}).to_dict()]
+        else:
+            groups = audit["scaffold"] if how == "folds" or how == "scaffold" else audit.index.to_series()
+            number = groups.map(fold_of)
+            folds = [
+                number.map(lambda each, k=k: "test" if each == k else "train").to_dict() for k in range(5)
+            ]
+        truth, pooled = None, {}
+        for seed in seeds:
+            parts = [held_out(what, sides, work, encoder, seed) for sides in folds]
+            truth = np.concatenate([part[1] for part in parts])
+            for name in parts[0][2]:
+                values = np.concatenate([part[2][name] for part in parts])
+                pooled[f"{name}, seed {seed}" if name == encoder else name] = values
+        own = [values for name, values in pooled.items() if name.startswith(f"{encoder}, seed")]
+        pooled[f"{encoder}, ensemble"] = np.mean(own, axis=0)
+        for name, values in pooled.items():
+            print(
+                f"| {what}-{how} | {name} | " + " | ".join(judged(what == "maier", truth, values)) + " |",
+                flush=True,
+            )
+
+
+def planted(encoder, seeds, molecules=1000):
+    """AUROC of the atoms of the planted substructure in held-out molecules."""
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            table, dataset = work / "made" / "molecules.tsv", work / "x.dataset.h5"
+            main(
+                [
+                    "simulate",
+                    "molecules",
+                    "-o",
+                    str(work / "made"),
+                    "--molecules",
+                    str(molecules),
+                    "--seed",
+                    str(seed),
+                ]
+            )
+            main(["prepare", "molecules", str(table), "--split", "random", "-o", str(dataset)])
+            settings = MoleculeTraining(
+                dataset=dataset,
+                output=work / "model",
+                model={"encoder": encoder, "radius": 2, "channels": 32, "slots": 64, "hidden": 0},
+                training={"steps": 400, "learning_rate": 1e-2, "average_decay": 0.9},
+                seed=seed,
+            )
+            began = time.process_time()
+            results = train(FAMILY, settings, device=CPU)
+            seconds = time.process_time() - began
+            main(["export", "attention", str(work / "model"), str(table), "-o", str(work / "a.h5")])
+            truth = pd.read_csv(work / "made" / "truth.tsv", sep="\t", index_col=0, keep_default_na=False)[
+                "atoms"
+            ]
+            opened = open_molecule_dataset(dataset)
+            names = [opened.molecules.ids[row] for row in opened.side(2)]
+            areas = {}
+            with open_attention(work / "a.h5") as file:
+                for by in [False, True] if encoder == "attention" else [False]:
+                    for name in (name for name in names if truth[name]):
+                        values = read_coloured_molecule(file, name, None, by_attention=by).values
+                        labels = np.zeros(len(values))
+                        labels[np.array(truth[name].split(","), int) - 1] = 1
+                        kind = "attention" if by else "contributions"
+                        areas.setdefault(kind, []).append(auroc(labels[:, None], values[:, None])[0, 0])
+            rmse = [row["rmse"] for row in results.to_json() if row["side"] == "test"]
+            cells = ", ".join(f"{kind} {np.mean(each):.3f} ({len(each)})" for kind, each in areas.items())
+            row = f"| planted | {encoder}, seed {seed} | atoms: {cells} | test RMSE, NW, GP: {rmse} |"
+            print(f"{row} {seconds:.0f} CPU s |", flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what")
+    parser.add_argument("--encoder", default="fingerprint")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    arguments = parser.parse_args()
+    what, _, how = arguments.what.partition("-")
+    if what == "planted":
+        planted(arguments.encoder, arguments.seeds)
+    else:
+        compare(what, how, arguments.encoder, arguments.seeds)
