@@ -144,6 +144,9 @@ MOLECULES = Input(
     ("molecules/molecules.tsv",),
     pattern="*.{tsv,csv,sdf,tsv.gz,csv.gz,sdf.gz}",
 )
+DESIGNS = Input(
+    "designs", "Designs of bioattn/generatepromoters", ("generatepromoters.designs",), pattern="*.fa"
+)
 EVOFORMER = Input(
     "model",
     "Model folder, AlphaFold parameters (.npz) or OpenFold state dict (.pt)",
@@ -564,7 +567,7 @@ COMMANDS = (
         label="low",
         gpu=True,
         threads=True,
-        test_options="--number 2 --steps 4",
+        test_options="--number 20 --steps 4",
     ),
     Command(
         "run translation",
@@ -810,6 +813,24 @@ COMMANDS = (
         gpu=True,
         threads=True,
         test_options="--samples 20",
+    ),
+    Command(
+        "explain designs",
+        "Check designed promoters: whether they do what was asked for, look real, and are new",
+        ("promoter", "design", "diffusion", "quality control"),
+        (DESIGNS, DIFFUSION, DATASET),
+        (Output("check", ".designs.json", "Verdict and what it rests on"),),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--samples 0",
+    ),
+    plot(
+        "designs",
+        "Draw what designs do against how real they look",
+        Input(
+            "check", "Check of bioattn/explaindesigns", ("explaindesigns.check",), pattern="*.designs.json"
+        ),
     ),
     plot(
         "attention",

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
+from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.schema import Samples
 from bioattn.system.progress import Progress
@@ -243,6 +244,30 @@ class EncodingRunner(Runner, Protocol):
 
     def encoder(self) -> BinEncoder:
         """The network as an encoder. Raises: BioattnError when it does not read DNA."""
+
+
+# --- designs -----------------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class DesignRunner(Runner, Protocol):
+    """A runner that writes promoters for treatments."""
+
+    @property
+    def treatment_names(self) -> Sequence[str]:
+        """The treatments that it knows."""
+
+    @property
+    def dataset_sha256(self) -> str:
+        """Digest of the dataset of its training; empty when that is not recorded."""
+
+    def levels(self, dataset: PromoterDataset) -> NDArray[np.int64]:
+        """Whether promoters respond to its treatments, (G, T): 1 on, -1 off, 0 neither or unknown."""
+
+    def designs(
+        self, on: Sequence[str], off: Sequence[str], number: int, *, guidance: float, steps: int, seed: int
+    ) -> Codes:
+        """New promoters, (number, L)."""
 
 
 # --- heads -------------------------------------------------------------------------------------------------------

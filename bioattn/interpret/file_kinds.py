@@ -15,9 +15,10 @@ from bioattn.interpret.response_curve import FORMAT as CURVE_FORMAT
 from bioattn.interpret.response_curve import read_curves
 from bioattn.io.files import read_json
 from bioattn.io.hdf5_input import damage_named, open_hdf5
-from bioattn.store.kinds import FileKind, ReportInput, hdf5, json_object
+from bioattn.store.kinds import FileKind, ReportInput, ResultTable, hdf5, json_object
 from bioattn.store.recorded_folder import RecordedFolder, without
 from bioattn.text import some
+from bioattn.views.designs import DESIGNS_FORMAT, read_designs_check
 
 STRANDS = {"+": "plus", "-": "minus"}
 """How strands are called in names of tracks."""
@@ -146,6 +147,26 @@ def _report_motifs(folder: Path) -> ReportInput:
     return ReportInput("motif_export", read_json(folder / MOTIF_FOLDER.record))
 
 
+def _describe_designs(path: Path) -> dict[str, Any]:
+    check = read_designs_check(path)
+    return {"verdict": check.code, "sentences": list(check.sentences), **check.settings}
+
+
+def _report_designs(path: Path) -> ReportInput:
+    check = read_designs_check(path)
+    columns = ["sequences", "gain by held-out oracle", "by the guide", "6-mer distance", "near training"]
+    rows = [
+        [name, *(f"{value:.2f}" for value in (each.effect, each.guided, each.distance, each.near))]
+        for name, each in [
+            *((each.name, each) for each in check.sets),
+            *((f"guidance {each.name}", each) for each in check.curve),
+        ]
+    ]
+    title = f"Designs: {check.code.replace('_', ' ')}"
+    table = ResultTable(title=title, sentences=check.sentences, columns=columns, rows=rows)
+    return ReportInput("results", _describe_designs(path), table)
+
+
 def file_kinds() -> Sequence[FileKind]:
     """The kinds that this room registers."""
     return (
@@ -165,6 +186,14 @@ def file_kinds() -> Sequence[FileKind]:
             matches=json_object(CURVE_FORMAT),
             describe=lambda path: without(read_curves(path), "format", "format_version", "series"),
             read=read_curves,
+        ),
+        FileKind(
+            name="designs-check",
+            title="check of designs",
+            matches=json_object(DESIGNS_FORMAT),
+            describe=_describe_designs,
+            read=read_json,
+            report=_report_designs,
         ),
         FileKind(
             name="contact-regression",

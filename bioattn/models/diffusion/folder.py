@@ -1,15 +1,23 @@
 """A diffusion model as a folder of documented files, and a trained one ready to run."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite
+from bioattn.choices import not_there
+from bioattn.errors import SettingsError
 from bioattn.models.diffusion.config import DiffusionModelConfig
-from bioattn.models.diffusion.model import Denoiser
+from bioattn.models.diffusion.model import HIDDEN, OFF, UNKNOWN, Denoiser
+from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
 from bioattn.models.model_folder import load_model, write_model
+from bioattn.promoters.dataset import PromoterDataset
+from bioattn.store.training_record import read_training_record
 
 MODEL_TYPE = "diffusion"
 
@@ -36,6 +44,66 @@ class LoadedDenoiser:
     def sites(self) -> dict[str, AttentionSite]:
         """Attention sites by name, in the order in which a pass comes to them."""
         return self.model.sites
+
+    @property
+    def treatment_names(self) -> Sequence[str]:
+        """The treatments that it knows."""
+        return self.config.treatments
+
+    @property
+    def dataset_sha256(self) -> str:
+        """Digest of the dataset of its training; empty when that is not recorded."""
+        return str(self._record().get("dataset", {}).get("sha256", ""))
+
+    def levels(self, dataset: PromoterDataset) -> NDArray[np.int64]:
+        """Whether promoters respond to its treatments, (G, T): 1 on, -1 off, 0 neither or unknown."""
+        names = dataset.treatments.names
+        targets_GT = dataset.targets[:, [names.index(each) for each in self.config.treatments]]
+        cuts = self._record()["levels"]
+        levels_GT = levels_of(targets_GT, np.array([cuts[each] for each in self.config.treatments]))
+        highest = OFF + self.config.levels - 1
+        return np.asarray((levels_GT == highest).astype(np.int64) - (levels_GT == OFF))
+
+    def designs(
+        self, on: Sequence[str], off: Sequence[str], number: int, *, guidance: float, steps: int, seed: int
+    ) -> NDArray[np.uint8]:
+        """New promoters, (number, L)."""
+        wanted = Wanted(
+            levels=self.wanted_levels(on, off),
+            guidance=guidance,
+            steps=steps,
+            kept=np.full(self.config.length, HIDDEN, np.uint8),
+        )
+        parts = []
+        for first in range(0, number, AT_ONCE):
+            rng = np.random.default_rng([seed, first])
+            *_, last = designs(self.model, wanted, min(AT_ONCE, number - first), rng)
+            parts.append(last)
+        return np.concatenate(parts)
+
+    def wanted_levels(self, on: Sequence[str], off: Sequence[str]) -> tuple[int, ...]:
+        """Levels of all treatments. Raises: BioattnError for one that is not known, or in both lists."""
+        known = self.config.treatments
+        for option, names in (("--treatment", on), ("--not", off)):
+            for name in names:
+                if name not in known:
+                    raise not_there(option, name, self.path, "treatment", known)
+        both = sorted({*on} & {*off})
+        if both:
+            raise SettingsError(
+                f"--treatment {both[0]} and --not {both[0]} contradict each other; give one of them"
+            )
+        highest = OFF + self.config.levels - 1
+        return tuple(highest if name in on else OFF if name in off else UNKNOWN for name in known)
+
+    def _record(self) -> Mapping[str, Any]:
+        return {} if self.path is None else read_training_record(self.path)
+
+
+def levels_of(targets_GT: NDArray[Any], cuts: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Levels of responses: 0 = unknown (NaN), 1 = off, … cuts: (T, levels - 1), above which a level begins."""
+    above = (targets_GT[..., None] > cuts).sum(-1)
+    return np.where(np.isnan(targets_GT), UNKNOWN, OFF + above)
 
 
 def write_denoiser(folder: Path, model: Denoiser) -> None:

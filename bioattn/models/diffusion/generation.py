@@ -1,33 +1,28 @@
 """`bioattn generate promoters`: designs in batches, streamed to FASTA, resumable and in shards."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
-from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import Axis
-from bioattn.choices import not_there
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import FastaRecord, format_record, read_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.io.files import read_lines
-from bioattn.models.diffusion.config import DiffusionModelConfig
 from bioattn.models.diffusion.folder import LoadedDenoiser
-from bioattn.models.diffusion.model import BASES, HIDDEN, OFF, STEP, UNKNOWN
-from bioattn.models.diffusion.sampling import Wanted, designs
+from bioattn.models.diffusion.model import BASES, HIDDEN, STEP
+from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
 from bioattn.store.schema import Array, AttentionOptions, Block, FileLayout, GroupLayout, Samples, site_layout
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 
-BATCH = 64
-"""Designs that are computed together."""
 PART = 1024
 """Designs that a killed run loses at most."""
 DESIGNS = "designs"
@@ -153,7 +148,7 @@ def write_designs(
     work = Work(
         source=DesignNumbers(range(number), output),
         noun="design",
-        batch_size=BATCH,
+        batch_size=AT_ONCE,
         compute=compute,
         model=loaded.path,
     )
@@ -162,43 +157,6 @@ def write_designs(
     if attention is None:
         result.unlink()
     return summary
-
-
-def wanted_levels(config: DiffusionModelConfig, on: Sequence[str], off: Sequence[str]) -> tuple[int, ...]:
-    """Levels of all treatments. Raises: BioattnError for one that the model does not know, or in both lists."""
-    for option, names in (("--treatment", on), ("--not", off)):
-        for name in names:
-            if name not in config.treatments:
-                raise not_there(option, name, "the model", "treatment", config.treatments)
-    both = sorted({*on} & {*off})
-    if both:
-        raise SettingsError(
-            f"--treatment {both[0]} and --not {both[0]} contradict each other; give one of them"
-        )
-    return tuple(
-        OFF + config.levels - 1 if name in on else OFF if name in off else UNKNOWN
-        for name in config.treatments
-    )
-
-
-def describe(on: Sequence[str], off: Sequence[str], **asked: object) -> str:
-    """What designs were asked for, for their description: treatments, then `name=value` each.
-
-    >>> describe(["heat shock"], [], guidance=2.0, seed=1)
-    'treatment=heat%20shock not= guidance=2.0 seed=1'
-    """
-    lists = {"treatment": on, "not": off}
-    words = [f"{name}={','.join(quote(each, safe='') for each in names)}" for name, names in lists.items()]
-    return " ".join([*words, *(f"{name}={value}" for name, value in asked.items())])
-
-
-def asked_for(description: str) -> tuple[list[str], list[str], Mapping[str, str]]:
-    """What `describe` wrote: treatments on and off, and the rest."""
-    words = dict(word.split("=", 1) for word in description.split() if "=" in word)
-    on, off = (
-        [unquote(each) for each in words.pop(name, "").split(",") if each] for name in ("treatment", "not")
-    )
-    return on, off, words
 
 
 def read_kept(fasta: Path, parts: Path, length: int) -> NDArray[np.uint8]:

@@ -75,9 +75,10 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
 
     from bioattn.io.files import check_apart, text_output
     from bioattn.models.diffusion.folder import load_denoiser
-    from bioattn.models.diffusion.generation import describe, read_kept, wanted_levels, write_designs
+    from bioattn.models.diffusion.generation import read_kept, write_designs
     from bioattn.models.diffusion.model import HIDDEN
     from bioattn.models.diffusion.sampling import Wanted
+    from bioattn.promoters.design_requests import describe_request
     from bioattn.system.shard import parse_shard
 
     if (settings.keep is None) != (settings.parts is None):
@@ -87,13 +88,13 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
     shard = None if settings.shard is None else parse_shard(settings.shard)
     device = running.device(settings.device, settings.threads)
     loaded = running.loaded or load_denoiser(settings.model, device)
-    levels = wanted_levels(loaded.config, settings.treatments, settings.without)
+    levels = loaded.wanted_levels(settings.treatments, settings.without)
     length = settings.length or loaded.config.length
     kept = np.full(length, HIDDEN, np.uint8)
     if settings.keep is not None and settings.parts is not None:
         kept = read_kept(settings.keep, settings.parts, length)
     wanted = Wanted(levels=levels, guidance=settings.guidance, steps=settings.steps, kept=kept)
-    description = describe(
+    description = describe_request(
         settings.treatments,
         settings.without,
         guidance=f"{settings.guidance:g}",
@@ -131,7 +132,6 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write attention and the effects of treatments."""
     from bioattn.models.diffusion.folder import load_denoiser
-    from bioattn.models.diffusion.generation import wanted_levels
     from bioattn.models.diffusion.maps import write_maps
     from bioattn.models.diffusion.model import UNKNOWN
     from bioattn.system.shard import parse_shard
@@ -139,7 +139,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     settings.refuse(("targets", "window", "treatment_table", "phases"), "diffusion models")
     device = running.device(settings.device, settings.threads)
     loaded = running.loaded or load_denoiser(settings.model, device)
-    levels = wanted_levels(loaded.config, settings.treatments or loaded.config.treatments, ())
+    levels = loaded.wanted_levels(settings.treatments or loaded.config.treatments, ())
     treatments = [number for number, level in enumerate(levels) if level != UNKNOWN]
     summary = write_maps(
         loaded,

@@ -25,6 +25,8 @@ from bioattn.models.diffusion.config import Noise
 from bioattn.models.diffusion.model import BASES, HIDDEN, STEP, UNKNOWN, Denoiser
 from bioattn.models.diffusion.noise import SCALE, one_hot, signal_and_noise
 
+AT_ONCE = 64
+"""Promoters of a forward pass outside training, and designs that are made together."""
 Guide = Callable[[Tensor, Tensor], Tensor]
 """Noised bases (B, L) or (B, L, 4) and their time (B,) → what each base adds to ln p(treatments), (B, L, 4)."""
 

@@ -444,3 +444,64 @@ def _checked(output: Path, report: "CheckReport", device: str) -> Record:
     typer.echo(check_text(report), nl=False)
     write_json(output, report.to_json())
     return Record(f"wrote {output}", device=device, verdict=str(report.verdict.code))
+
+
+@command("explain designs")
+def designs(
+    reporter: Reporter,
+    designs: Path = argument("DESIGNS", "FASTA of `bioattn generate promoters`, or of other designs."),
+    model: Path = argument("MODEL", "Folder of a diffusion model.", recorded_file="model.safetensors"),
+    dataset: Path = argument("DATASET", "Dataset the model was trained on."),
+    output: Path = options.OUTPUT,
+    treatment: tuple[str, ...] = option(
+        "What designs of others are to respond to; can be repeated.", default=(), metavar="NAME"
+    ),
+    without: tuple[str, ...] = option(
+        "What they are not to respond to; can be repeated.", "--not", default=(), metavar="NAME"
+    ),
+    motifs: Path | None = option("Motifs to count in designs and real promoters.", metavar="MEME"),
+    oracle: Path | None = option(
+        "A promoter model of other promoters than MODEL was trained on, as a second oracle.",
+        metavar="FOLDER",
+        recorded_file="model.safetensors",
+    ),
+    samples: int = option("Designs drawn at each guidance of the curve; 0: no curve.", default=64, min=0),
+    seed: int = options.SEED,
+    device: Device = options.DEVICE,
+    threads: int | None = options.THREADS,
+) -> Record:
+    """Check designed promoters: whether they do what was asked for, look real, and are new.
+
+    Prints a verdict in plain words with its measures, and writes both as JSON. An oracle fitted on promoters that
+    the model has not seen judges designs, real promoters, and designs by simple means: a Markov chain, the same
+    with words pasted in, hill-climbing and a genetic algorithm. docs/models/diffusion.md explains each measure.
+    """
+    from bioattn.inference.runner import DesignRunner, ResponseRunner, with_ability
+    from bioattn.interpret.designs.check import check_designs, read_designs, report_text
+    from bioattn.io.files import write_json
+    from bioattn.models.family import load_runner
+    from bioattn.promoters.dataset import read_dataset
+    from bioattn.system.device import choose_device, describe_device, set_threads
+
+    set_threads(threads)
+    chosen = choose_device(device)
+    runner = with_ability(load_runner(model, chosen), DesignRunner, "write designs")
+    judge = None
+    if oracle is not None:
+        deed = "judge designs: they predict no responses"
+        judge = with_ability(load_runner(oracle, chosen), ResponseRunner, deed, "--oracle")
+    read = read_designs(designs, read_dataset(dataset).length, treatment, without)
+    reporter.say(f"running on {describe_device(chosen)}")
+    report = check_designs(
+        runner,
+        read,
+        dataset,
+        samples=samples,
+        motifs=motifs,
+        oracle=judge,
+        seed=seed,
+        progress=reporter.progress(),
+    )
+    typer.echo(report_text(report))
+    write_json(output, report.to_json())
+    return Record(f"wrote {output}", device=str(chosen), verdict=report.verdict)

@@ -450,3 +450,19 @@ def draw(
     from bioattn.views.check import read_check
 
     return draw_check(read_check(check), width)
+
+
+@figure_command("plot designs")
+def designs(
+    reporter: Reporter,
+    check: Path = argument("CHECK", "JSON of `bioattn explain designs`."),
+    width: float = options.width(120),
+) -> "Figure":
+    """Draw what designs do against how real they look, beside real promoters and simple means.
+
+    bioattn plot designs check.json -o designs.png
+    """
+    from bioattn.figures.designs import draw_designs
+    from bioattn.views.designs import read_designs_check
+
+    return draw_designs(read_designs_check(check), width)

@@ -1,5 +1,6 @@
 """Diffusion models through the commands: promoters with a planted motif, training, designs, shards, kept parts."""
 
+import json
 import shutil
 
 import h5py
@@ -147,6 +148,35 @@ def test_the_effect_map_lies_on_the_motif(folder):
         )
     wanted = torch.nn.functional.kl_div(off, on, reduction="none", log_target=True).sum(-1)
     np.testing.assert_allclose(effect[5, 0, 1, 3::4], wanted[3::4], atol=1e-5)
+
+
+def test_designs_are_checked_drawn_and_reported(folder, capsys):
+    assert generate(folder, "checked.fa", "--treatment", "heat", "--guidance", 1, "-n", 64, steps=20) == 0
+    words = (
+        folder / "checked.fa",
+        folder / "model",
+        folder / "x.dataset.h5",
+        "-o",
+        folder / "check.json",
+        "-t",
+        1,
+    )
+    (folder / "motifs.meme").write_text(
+        "MEME version 4\n\nMOTIF heat_motif\nletter-probability matrix: alength= 4 w= 8 nsites= 100\n"
+        + "".join(" ".join("0.97" if base == one else "0.01" for base in "ACGT") + "\n" for one in MOTIF)
+    )
+    assert bioattn("explain", "designs", *words, "--samples", 20, "--motifs", folder / "motifs.meme") == 0
+    assert "By the held-out oracle designs for heat gain" in capsys.readouterr().out
+    check = json.loads((folder / "check.json").read_text())
+    designs, real = check["rows"][:2]
+    assert designs["effect"] > 0.8 * real["effect"]
+    assert designs["distance_6"] < 1.3
+    assert [row["guidance"] for row in check["guidance"]] == [0, 0.5, 1, 2, 4, 8]
+    (rates,) = check["motifs"]
+    assert rates["designs"] > 0.7 > 0.3 > rates["Markov chain of order 3"]
+    assert bioattn("plot", "designs", folder / "check.json", "-o", folder / "check.png") == 0
+    assert bioattn("report", folder / "check.json", "-o", folder / "report.html") == 0
+    assert "By the held-out oracle" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

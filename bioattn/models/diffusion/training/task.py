@@ -20,9 +20,10 @@ from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig, Noise
 from bioattn.models.diffusion.family import DiffusionTraining
-from bioattn.models.diffusion.folder import write_denoiser
+from bioattn.models.diffusion.folder import levels_of, write_denoiser
 from bioattn.models.diffusion.model import BASES, OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.noise import noised
+from bioattn.models.diffusion.sampling import AT_ONCE
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.simulate.motifs import MarkovBackground
@@ -38,8 +39,6 @@ Levels = NDArray[np.int64]
 EVALUATION_PROMOTERS = 1024
 """Promoters of each side by which the trained model is judged."""
 MARKOV_ORDERS = (1, 2, 3, 4, 5)
-AT_ONCE = 64
-"""Promoters of a forward pass outside training."""
 
 
 class DiffusionTask(Task):
@@ -251,12 +250,6 @@ def level_cuts(
                     f"{', '.join(f'{cut:g}' for cut in cuts[place])}); give another threshold, or leave it out"
                 )
     return cuts
-
-
-def levels_of(targets_GT: NDArray[Any], cuts: NDArray[np.float64]) -> Levels:
-    """Levels of responses: 0 = unknown (NaN), 1 = off, …"""
-    above = (targets_GT[..., None] > cuts).sum(-1)
-    return np.where(np.isnan(targets_GT), UNKNOWN, OFF + above)
 
 
 def _markov_row(chain: MarkovBackground, side: str, codes: Codes) -> Row:

@@ -1,0 +1,37 @@
+"""Designs by what they do and how real they look."""
+
+from matplotlib.figure import Figure
+
+from bioattn.figures import style
+from bioattn.views.designs import DesignsCheck
+
+
+@style.styled
+def draw_designs(check: DesignsCheck, width: float) -> Figure:
+    """Draw the gain of designs, real promoters and simple designers against their distance from real promoters,
+    and how both change with guidance; `width` in millimetres."""
+    figure = style.new_figure(width, 0.7 * width)
+    axis = figure.subplots()
+    designs, real, *others = check.sets
+    if check.curve:
+        axis.plot(
+            [each.distance for each in check.curve],
+            [each.effect for each in check.curve],
+            color=style.BLUE,
+            marker=".",
+            label="designs by guidance",
+        )
+        for each in check.curve:
+            axis.annotate(
+                each.name, (each.distance, each.effect), fontsize=style.SMALL_FONT, color=style.BLUE
+            )
+    axis.plot(designs.distance, designs.effect, "o", color=style.BLUE, label=designs.name)
+    axis.plot(real.distance, real.effect, "s", color=style.BLACK, label=real.name)
+    for number, each in enumerate(others):
+        axis.plot(each.distance, each.effect, "^", color=style.colour_of(number + 1), label=each.name)
+    axis.axvline(1, color=style.LIGHT_GREY, linewidth=0.5, zorder=0)
+    axis.set_xscale("log")
+    axis.set_xlabel("6-mer distance from real promoters, in distances of held-out ones")
+    axis.set_ylabel("gain by the held-out oracle, sd of real promoters")
+    axis.legend(fontsize=style.SMALL_FONT)
+    return figure

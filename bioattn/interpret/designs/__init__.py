@@ -1,0 +1,1 @@
+"""Designed promoters: whether they do what was asked for, and look like real ones."""

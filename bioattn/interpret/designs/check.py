@@ -1,0 +1,358 @@
+"""The check of designs: what they do by oracles that share no promoter with the model, and how real they look.
+
+The dataset's sides decide who sees what. The model, and the guide oracle that simple designers climb on, have seen
+training promoters; the oracle that judges has seen validation and test promoters alone. Effects are in standard
+deviations of the oracle's scores of real promoters that it has not seen.
+
+Shape suffixes: G promoters, B designs, L positions, T treatments.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.fasta import read_fasta
+from bioattn.formats.meme import read_meme
+from bioattn.formats.nucleotides import encode
+from bioattn.inference.runner import DesignRunner, ResponseRunner
+from bioattn.interpret.designs.baselines import baseline_designs
+from bioattn.interpret.designs.measures import kmer_distance, nearest
+from bioattn.interpret.designs.oracle import KmerOracle
+from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
+from bioattn.io.files import sha256_of
+from bioattn.promoters.dataset import TRAIN, read_dataset
+from bioattn.promoters.design_requests import DesignRequest, read_request
+from bioattn.system.progress import SILENT, Progress
+from bioattn.text import counted, percentage, table_text
+from bioattn.views.designs import DESIGNS_FORMAT
+
+LOGGER = logging.getLogger("bioattn")
+Codes = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+GUIDANCES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+LEAST = 20
+"""Designs and promoters that are needed of a kind."""
+NEAR_QUANTILE = 0.99
+MOST_SEEN = 3000
+"""Promoters that an oracle is fitted on, as its time grows with the third power of them."""
+MOST_DISTANT, MOST_NEAR, LARGEST_GAP = 1.2, 0.02, 1.25
+"""Of the verdict: the 6-mer distance over its floor, the share of designs that are nearer to training than 99 % of
+held-out promoters, and the guide's gain over that of the judging oracle."""
+P_VALUE = 1e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedDesigns:
+    """Designs that were read, and what they were asked for."""
+
+    path: Path
+    codes: Codes
+    request: DesignRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesignsReport:
+    """What the check found; JSON values."""
+
+    settings: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]]
+    """The designs, real promoters, and designs by simple means."""
+    curve: Sequence[Mapping[str, Any]]
+    oracles: Mapping[str, Any]
+    verdict: str
+    sentences: Sequence[str]
+    motifs: Sequence[Mapping[str, Any]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "format": DESIGNS_FORMAT,
+            "format_version": "1.0",
+            "settings": dict(self.settings),
+            "verdict": {"code": self.verdict, "sentences": list(self.sentences)},
+            "oracles": dict(self.oracles),
+            "rows": list(self.rows),
+            "motifs": list(self.motifs),
+            "guidance": list(self.curve),
+        }
+
+
+def read_designs(path: Path, length: int, on: Sequence[str] = (), off: Sequence[str] = ()) -> CheckedDesigns:
+    """Read designs that were asked for the same. on, off: what they are for, where their descriptions do not say.
+
+    Raises: FormatError for designs that differ in request or length, hold N, or do not say what they are for.
+    """
+    codes: list[Codes] = []
+    requests: dict[object, DesignRequest] = {}
+    for record in read_fasta(path):
+        where = f"{path}:{record.line}: {record.name}"
+        request = DesignRequest(tuple(on), tuple(off), {}) if on or off else read_request(record.description)
+        if request is None:
+            raise FormatError(
+                f"{where} does not say what it was asked for; give it by --treatment and --not, or designs of "
+                "`bioattn generate promoters`"
+            )
+        requests.setdefault((request.on, request.off, request.said.get("model")), request)
+        codes.append(encode(record.sequence, where))
+        if codes[-1].size != length or (codes[-1] > 3).any():
+            raise FormatError(f"{where} has {codes[-1].size:,} bases; {length:,} without N are needed")
+        if len(requests) > 1:
+            first, second = list(requests.values())[:2]
+            raise FormatError(f"{where} is for {second}, those before it for {first}; check them one by one")
+    if len(codes) < LEAST:
+        raise BioattnError(f"{path}: holds {counted(len(codes), 'design')}; {LEAST} are needed")
+    return CheckedDesigns(path=path, codes=np.stack(codes), request=next(iter(requests.values())))
+
+
+class Judge:
+    """A dataset, its oracles, and the measures of any set of sequences."""
+
+    def __init__(self, runner: DesignRunner, dataset: Path, request: DesignRequest, seed: int) -> None:
+        """Raises: BioattnError when the model was not trained on the dataset, or too few are held out."""
+        if runner.dataset_sha256 != sha256_of(dataset):
+            raise BioattnError(f"{dataset}: is not the dataset that the model was trained on")
+        data = read_dataset(dataset)
+        self.names = list(runner.treatment_names)
+        unknown = [name for name in (*request.on, *request.off) if name not in self.names]
+        if unknown:
+            raise BioattnError(f"the designs are for {unknown[0]!r}, which the model does not know")
+        inner = slice(data.flank, data.flank + data.length)
+        codes = data.codes[:, inner]
+        columns = [data.treatments.names.index(name) for name in self.names]
+        targets = data.targets[:, columns].astype(np.float64)
+        held_out = data.gene_split != TRAIN
+        self.train, self.held_out = codes[~held_out], codes[held_out]
+        if min(len(self.train), len(self.held_out)) < LEAST:
+            raise BioattnError(f"{dataset}: {LEAST} promoters on each side of the split are needed")
+        levels = runner.levels(data)
+        self.train_levels, self.held_out_levels = levels[~held_out], levels[held_out]
+        self.direction = np.array([float(n in request.on) - float(n in request.off) for n in self.names])
+        self.responders = {
+            "train": self._responders(self.train, self.train_levels),
+            "held out": self._responders(self.held_out, self.held_out_levels),
+        }
+        # As many promoters for both, so that their penalties shrink alike.
+        rng = np.random.default_rng(seed)
+        number = min(len(self.train), len(self.held_out), MOST_SEEN)
+        seen = rng.permutation(len(self.train))[:number]
+        judged = rng.permutation(len(self.held_out))[:number]
+        self.guide = KmerOracle(self.train[seen], targets[~held_out][seen])
+        self.judge = KmerOracle(self.held_out[judged], targets[held_out][judged])
+        self.accuracy = {
+            name: {"judge": _r(each, mine), "guide": _r(guided, held)}
+            for name, each, mine, guided, held in zip(
+                self.names,
+                self.judge.scores(self.train).T,
+                targets[~held_out].T,
+                self.guide.scores(self.held_out).T,
+                targets[held_out].T,
+                strict=True,
+            )
+        }
+        near = nearest(self.responders["held out"], self.train)
+        self.near_limit = float(np.quantile(near, NEAR_QUANTILE))
+
+    def _responders(self, codes: Codes, levels: NDArray[np.int64]) -> Codes:
+        """Real promoters that do what was asked for; all where these are too few."""
+        chosen = (levels * self.direction >= np.abs(self.direction)).all(1)
+        if chosen.sum() < LEAST:
+            LOGGER.warning(
+                f"only {counted(int(chosen.sum()), 'promoter')} do what was asked for; all stand for them"
+            )
+            return codes
+        return np.asarray(codes[chosen])
+
+    def effects(self, codes: Codes, oracle: KmerOracle, unseen: Codes) -> Floats:
+        """Of each sequence and treatment, in standard deviations of real promoters, (B, T)."""
+        real = oracle.scores(unseen)
+        return np.asarray((oracle.scores(codes) - real.mean(0)) / (real.std(0) + 1e-12))
+
+    def gain(self, effects: Floats) -> float:
+        """Mean over the treatments that were asked for, of those that are to be off with the other sign."""
+        return float((effects.mean(0) @ self.direction) / max(1.0, np.abs(self.direction).sum()))
+
+    def row(self, name: str, codes: Codes, judged_codes: Codes | None = None) -> dict[str, Any]:
+        """All measures of a set of sequences. judged_codes: others for the judge, which has seen these."""
+        judged = self.effects(codes if judged_codes is None else judged_codes, self.judge, self.train)
+        reference, real = self.responders["train"], self.responders["held out"]
+        number = min(len(codes), len(real))
+        distances = {}
+        for k in (4, 6):
+            floor = kmer_distance(real[:number], reference, k)
+            distances[f"distance_{k}"] = kmer_distance(codes[:number], reference, k) / max(floor, 1e-12)
+        return {
+            "name": name,
+            "number": len(codes),
+            "effect": self.gain(judged),
+            "effect_guide": self.gain(self.effects(codes, self.guide, self.held_out)),
+            "on": _named(self.names, judged.mean(0), self.direction > 0),
+            "off": _named(self.names, judged.mean(0), self.direction < 0),
+            "others": _named(self.names, judged.mean(0), self.direction == 0),
+            **distances,
+            "near_training": float((nearest(codes, self.train) > self.near_limit).mean()),
+            "nearest_other": float(nearest(codes, codes, same=True).mean()),
+        }
+
+
+def check_designs(
+    runner: DesignRunner,
+    designs: CheckedDesigns,
+    dataset: Path,
+    *,
+    samples: int = 64,
+    motifs: Path | None = None,
+    oracle: ResponseRunner | None = None,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> DesignsReport:
+    """Check designs of a model against its dataset.
+
+    samples: designs that are drawn at each guidance of the curve; 0: no curve. motifs: a MEME file whose motifs
+    are counted. oracle: a model whose predictions are shown beside.
+
+    Raises: BioattnError for designs of another model, or as `Judge`.
+    """
+    request = designs.request
+    writer = request.said.get("model")
+    if writer not in (None, runner.sha256):
+        raise BioattnError(f"{designs.path}: was written by another model (its digest is {writer})")
+    judge = Judge(runner, dataset, request, seed)
+    simple = baseline_designs(judge.train, min(200, len(designs.codes)), judge.guide, judge.direction, seed)
+    sets = {
+        "designs": designs.codes,
+        "real promoters that do it": judge.responders["held out"],
+        "all real promoters": judge.held_out,
+        **simple,
+    }
+    seen = {"real promoters that do it": judge.responders["train"], "all real promoters": judge.train}
+    rows = [judge.row(name, codes, seen.get(name)) for name, codes in sets.items()]
+    if oracle is not None:
+        for row, codes in zip(rows, sets.values(), strict=True):
+            row["model_oracle"] = _predicted(oracle, codes, judge)
+    curve = []
+    if samples:
+        progress.begin("guidance", len(GUIDANCES))
+        steps = int(request.said.get("steps", 64))
+        for guidance in GUIDANCES:
+            drawn = runner.designs(
+                request.on, request.off, samples, guidance=guidance, steps=steps, seed=seed + 1
+            )
+            curve.append({"guidance": guidance, **judge.row(f"guidance {guidance:g}", drawn)})
+            progress.advance(1)
+        progress.end()
+    verdict, sentences = _verdict(rows, request)
+    return DesignsReport(
+        settings={
+            "designs": len(designs.codes),
+            "treatment": list(request.on),
+            "not": list(request.off),
+            "model_sha256": runner.sha256,
+            "dataset_sha256": runner.dataset_sha256,
+            "training_promoters": len(judge.train),
+            "held_out_promoters": len(judge.held_out),
+            "seed": seed,
+        },
+        rows=rows,
+        curve=curve,
+        oracles=judge.accuracy,
+        verdict=verdict,
+        sentences=sentences,
+        motifs=[] if motifs is None else _motif_rates(motifs, sets),
+    )
+
+
+def _predicted(oracle: ResponseRunner, codes: Codes, judge: Judge) -> float:
+    """The gain by a model's predictions."""
+    import torch
+
+    table = oracle.predictor()
+    columns = [list(table.names).index(name) for name in judge.names]
+
+    def predict(codes: Codes) -> Floats:
+        with torch.inference_mode():
+            parts = [
+                table.forward(torch.from_numpy(codes[first : first + 64]).to(oracle.device)).float().cpu()
+                for first in range(0, len(codes), 64)
+            ]
+        return np.asarray(torch.cat(parts).double().numpy()[:, columns])
+
+    real = predict(judge.held_out)
+    return judge.gain((predict(codes) - real.mean(0)) / (real.std(0) + 1e-12))
+
+
+def _verdict(rows: Sequence[Mapping[str, Any]], request: DesignRequest) -> tuple[str, list[str]]:
+    designs, real, _, *simple = rows
+    stronger = designs["effect"] >= real["effect"]
+    natural = designs["distance_6"] <= MOST_DISTANT
+    # Two standard errors above what is allowed, as few designs give a rough share.
+    most_near = MOST_NEAR + 2 * (MOST_NEAR * (1 - MOST_NEAR) / designs["number"]) ** 0.5
+    copied = designs["near_training"] > most_near
+    gap = designs["effect_guide"] / designs["effect"] if designs["effect"] > 0 else np.inf
+    sentences = [
+        f"By the held-out oracle designs for {request} gain {designs['effect']:.2f} sd; real promoters "
+        f"that do it gain {real['effect']:.2f}.",
+        f"Their 6-mers lie {designs['distance_6']:.2f} times as far from those of real promoters as held-out "
+        + "ones do"
+        + ("." if natural else ": they do not look like real promoters."),
+        f"{percentage(designs['near_training'], 1)} of them are nearer to a training promoter than 99 % of "
+        + "held-out "
+        + ("promoters are: they repeat training promoters." if copied else "promoters are."),
+    ]
+    if gap > LARGEST_GAP:
+        sentences.append(
+            "Their gain by the oracle that saw the training promoters is "
+            + (f"{gap:.2f} times as large: part of it is not real." if np.isfinite(gap) else "not confirmed.")
+        )
+    better = [
+        row["name"]
+        for row in simple
+        if row["effect"] > designs["effect"] and row["distance_6"] <= MOST_DISTANT
+    ]
+    if better:
+        sentences.append(f"A simple means does better and looks as real: {', '.join(better)}.")
+    if stronger and natural and not copied and gap <= LARGEST_GAP and not better:
+        return "supported", sentences
+    if designs["effect"] > 0 and not copied:
+        return "partly", sentences
+    return "not_supported", sentences
+
+
+def _motif_rates(path: Path, sets: Mapping[str, Codes]) -> list[dict[str, Any]]:
+    """Share of sequences that hold each motif, on either strand, in every set."""
+    motifs = read_meme(path).motifs
+    background = base_composition(sets["all real promoters"])
+    rows: list[dict[str, Any]] = [{"motif": motif.alternative_name or motif.name} for motif in motifs]
+    for name, codes in sets.items():
+        hits = find_motif_hits(codes, motifs, background=background, p_value=P_VALUE)
+        holders = hits.groupby("motif")["row"].nunique()
+        for motif, row in zip(motifs, rows, strict=True):
+            row[name] = float(holders.get(motif.name, 0)) / len(codes)
+    return rows
+
+
+def _r(scores: Floats, targets: Floats) -> float:
+    known = ~np.isnan(targets)
+    return float(np.corrcoef(scores[known], targets[known])[0, 1])
+
+
+def _named(names: Sequence[str], values: Floats, chosen: NDArray[np.bool_]) -> dict[str, float]:
+    return {name: float(value) for name, value, take in zip(names, values, chosen, strict=True) if take}
+
+
+def report_text(report: DesignsReport) -> str:
+    """The check in words, with its table."""
+    header = ["", "n", "effect, sd", "by the guide", "4-mers", "6-mers", "near training", "nearest other"]
+    rows = [[*header, *(["by the model"] if "model_oracle" in report.rows[0] else [])]]
+    for row in [*report.rows, *report.curve]:
+        cells = [row["effect"], row["effect_guide"], row["distance_4"], row["distance_6"]]
+        shares = [row["near_training"], row["nearest_other"]]
+        model = [row["model_oracle"]] if "model_oracle" in row else []
+        rows.append([row["name"], str(row["number"]), *(f"{cell:.3f}" for cell in (*cells, *shares, *model))])
+    return "\n".join([f"verdict: {report.verdict}", *report.sentences, "", table_text(rows, aligned=True)])

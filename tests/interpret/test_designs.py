@@ -1,0 +1,195 @@
+"""The check of designs: its oracle, distances and simple designers against plain loops, and its verdicts."""
+
+import numpy as np
+import pytest
+
+from bioattn.formats.fasta import FastaRecord, write_fasta
+from bioattn.formats.nucleotides import decode, encode
+from bioattn.interpret.designs.baselines import baseline_designs
+from bioattn.interpret.designs.check import check_designs, read_designs
+from bioattn.interpret.designs.measures import kmer_distance, nearest
+from bioattn.interpret.designs.oracle import PENALTIES, KmerOracle, kmer_counts
+from bioattn.io.files import sha256_of
+from bioattn.promoters.dataset import read_dataset
+from bioattn.promoters.design_requests import describe_request
+from tests.making import bioattn
+
+MOTIF, LENGTH = "GATTACAG", 60
+
+
+def promoters(rng, number):
+    """Random promoters, about half of which hold the motif of heat."""
+    codes = rng.integers(0, 4, (number, LENGTH)).astype(np.uint8)
+    heat = rng.random(number) < 0.5
+    for row in codes[heat]:
+        place = rng.integers(LENGTH - len(MOTIF) + 1)
+        row[place : place + len(MOTIF)] = encode(MOTIF)
+    planted = codes.copy()
+    for number_of_row in np.flatnonzero(heat):
+        place = rng.integers(LENGTH - len(MOTIF) + 1)
+        planted[number_of_row, place : place + len(MOTIF)] = encode(MOTIF)
+    return planted, heat
+
+
+class KnownWriter:
+    """A writer of designs that draws from the true distribution: what a perfect model would write."""
+
+    family, sha256, treatment_names = "known", "0" * 64, ("heat",)
+    model = device = path = None
+
+    def __init__(self, dataset_sha256):
+        self.dataset_sha256, self.sites = dataset_sha256, {}
+
+    def levels(self, dataset):
+        return np.where(dataset.targets > 0.5, 1, -1)
+
+    def designs(self, on, off, number, *, guidance, steps, seed):
+        codes, heat = promoters(np.random.default_rng(seed), 6 * number)
+        return codes[heat == ("heat" in on)][:number]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("designs")
+    codes, heat = promoters(np.random.default_rng(0), 1500)
+    location = [f"chr{number % 6}:{number * 90}-{number * 90 + LENGTH}(+)" for number in range(1500)]
+    write_fasta(
+        folder / "x.fa",
+        [FastaRecord(f"g{number}", location[number], decode(row)) for number, row in enumerate(codes)],
+    )
+    rows = ["gene\theat", *(f"g{number}\t{int(on)}" for number, on in enumerate(heat))]
+    (folder / "x.tsv").write_text("\n".join(rows) + "\n")
+    sides = (
+        "--holdout",
+        "validation=chr4",
+        "--holdout",
+        "test=chr5,chr3",
+        "--task",
+        "binary",
+        "--threshold",
+        0.5,
+    )
+    words = (folder / "x.fa", folder / "x.tsv", "-o", folder / "x.dataset.h5", *sides)
+    assert bioattn("prepare", "dataset", *words) == 0
+    return folder
+
+
+def designs_file(folder, name, codes, on=("heat",), model="0" * 64):
+    description = describe_request(on, (), model=model)
+    write_fasta(
+        folder / name, [FastaRecord(f"d{n}", description, decode(row)) for n, row in enumerate(codes)]
+    )
+    return folder / name
+
+
+def checked(folder, path, **options):
+    writer = KnownWriter(sha256_of(folder / "x.dataset.h5"))
+    return check_designs(writer, read_designs(path, LENGTH), folder / "x.dataset.h5", samples=0, **options)
+
+
+def test_the_oracle_is_a_ridge_regression_with_the_penalty_that_leaving_one_out_chooses():
+    rng = np.random.default_rng(1)
+    codes, heat = promoters(rng, 90)
+    targets = heat + 0.1 * rng.standard_normal(90)
+    targets[:5] = np.nan
+    oracle = KmerOracle(codes, targets[:, None])
+    counts = kmer_counts(codes[5:], 6)
+    counts, known = counts - counts.mean(0), targets[5:] - targets[5:].mean()
+    errors = []
+    for penalty in PENALTIES:
+        hat = counts @ np.linalg.solve(counts.T @ counts + penalty * np.eye(4097), counts.T)
+        errors.append(np.mean(((known - hat @ known) / (1 - np.diag(hat))) ** 2))
+        if len(errors) == 1 or errors[-1] == min(errors):
+            best = np.linalg.solve(counts.T @ counts + penalty * np.eye(4097), counts.T @ known)
+    np.testing.assert_allclose(oracle.weights_FT[:, 0], best, atol=1e-8)
+    row = codes[7]
+    by_hand = sum(best[int("".join(map(str, row[p : p + 6])), 4)] for p in range(LENGTH - 5))
+    assert oracle.scores(codes)[7, 0] == pytest.approx(by_hand, abs=1e-8)
+
+
+def test_distances_and_neighbours_by_sets():
+    codes, _ = promoters(np.random.default_rng(2), 12)
+    codes[3, 10] = 4
+
+    def words(row, k):
+        text = decode(row)
+        return [text[p : p + k] for p in range(LENGTH - k + 1) if "N" not in text[p : p + k]]
+
+    first, second = codes[:5], codes[5:]
+    share = [
+        {word: all_words.count(word) / len(all_words) for word in all_words}
+        for all_words in ([word for row in rows for word in words(row, 4)] for rows in (first, second))
+    ]
+    wanted = sum(abs(share[0].get(word, 0) - share[1].get(word, 0)) for word in {*share[0], *share[1]}) / 2
+    assert kmer_distance(first, second, 4) == pytest.approx(wanted)
+    near = [
+        max(len({*words(row, 8)} & {*words(other, 8)}) for other in second) / len({*words(row, 8)})
+        for row in first
+    ]
+    np.testing.assert_allclose(nearest(first, second), near)
+    assert nearest(codes[[0, 1, 0]], codes[[0, 1, 0]], same=True)[0] == 1
+
+
+def test_simple_designers_climb(folder):
+    data = read_dataset(folder / "x.dataset.h5")
+    oracle = KmerOracle(data.codes, data.targets.astype(float))
+    found = baseline_designs(data.codes, 20, oracle, np.array([1.0]), 0)
+    gain = {name: oracle.scores(codes).mean() for name, codes in found.items()}
+    chain, pasted, climbed, bred = gain.values()
+    assert chain < pasted < climbed
+    assert bred > pasted
+    assert all(codes.shape == (20, LENGTH) and codes.max() < 4 for codes in found.values())
+
+
+def test_what_a_perfect_writer_writes_is_supported_and_copies_and_climbers_are_not(folder):
+    data = read_dataset(folder / "x.dataset.h5")
+    drawn, heat = promoters(np.random.default_rng(9), 500)
+    good = checked(folder, designs_file(folder, "good.fa", drawn[heat][:200]))
+    assert good.verdict in ("supported", "partly")
+    row, real = good.rows[0], good.rows[1]
+    assert row["effect"] == pytest.approx(real["effect"], abs=0.15)
+    assert row["distance_6"] == pytest.approx(1, abs=0.05)
+    assert row["near_training"] < 0.05
+    train = data.codes[data.gene_split == 0][data.targets[data.gene_split == 0, 0] > 0.5]
+    copies = checked(folder, designs_file(folder, "copies.fa", train[:100]))
+    assert copies.verdict == "not_supported"
+    assert copies.rows[0]["near_training"] == 1
+    guide = KmerOracle(data.codes[data.gene_split == 0], data.targets[data.gene_split == 0].astype(float))
+    climbed = baseline_designs(train, 100, guide, np.array([1.0]), 0)["genetic algorithm"]
+    unreal = checked(folder, designs_file(folder, "climbed.fa", climbed))
+    assert unreal.verdict != "supported"
+    assert "do not look like real promoters" in " ".join(unreal.sentences)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"on": ("cold",)}, "the designs are for 'cold', which the model does not know"),
+        ({"model": "1" * 64}, "was written by another model"),
+    ],
+)
+def test_designs_of_another_request_or_model_are_refused(folder, change, said):
+    path = designs_file(folder, "other.fa", promoters(np.random.default_rng(3), 30)[0], **change)
+    with pytest.raises(Exception, match=said):
+        checked(folder, path)
+
+
+def test_designs_that_differ_in_request_length_or_say_nothing_are_refused(folder):
+    codes = promoters(np.random.default_rng(3), 30)[0]
+    path = designs_file(folder, "mixed.fa", codes)
+    text = path.read_text()
+    for change, said in (
+        (
+            text.replace("treatment=heat", "treatment=", 1),
+            "before it for no treatment; check them one by one",
+        ),
+        (
+            text.replace(f"treatment=heat not= model={'0' * 64}", "", 1),
+            "d0 does not say what it was asked for",
+        ),
+        (text + ">d99 treatment=heat not=\nACGT\n", "d99 has 4 bases; 60 without N are needed"),
+        (text[: text.index(">d5")], "holds 5 designs; 20 are needed"),
+    ):
+        path.write_text(change)
+        with pytest.raises(Exception, match=said):
+            read_designs(path, LENGTH)
