@@ -159,7 +159,7 @@ def measure(folder: Path, seed: int, epochs: int) -> list[dict[str, object]]:
     model, some, attention = folder / f"model-{seed}", folder / "test.fa", folder / f"attention-{seed}.h5"
     if not model.exists():
         settings = ("--epochs", epochs, "--seed", seed, "--no-baselines", "-q")
-        run("train", "promoter", dataset, "-o", model, *settings, *MODELS["shared readout, own bias"])
+        run("train", "promoter", dataset, "-o", model, *settings, *MODELS["shared readout"])
     record_of = {record.split()[0]: f">{record}" for record in fasta.read_text().split(">")[1:]}
     some.write_text("".join(record_of[gene] for gene, kept in zip(data.gene_ids, test, strict=True) if kept))
     run("export", "attention", model, some, "-o", attention, "--phases", 8, "-q")
