@@ -29,6 +29,7 @@ from bioattn.io.files import read_json, remove_leftover, unwritable
 from bioattn.io.hdf5_input import open_hdf5
 from bioattn.io.output_lock import reserve_output
 from bioattn.io.output_names import partial_folder
+from bioattn.models.running import RunReport
 from bioattn.store.parts import Parts
 from bioattn.store.recorded_folder import FOLDER_JOB, SHARD_FILE, read_shard_file, write_shard_file
 from bioattn.store.schema import AttentionOptions, Block, FileLayout, Samples
@@ -36,7 +37,7 @@ from bioattn.store.shard_record import ShardRecord, is_attention_of, read_shard,
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest, stop_on_signals
-from bioattn.text import counted
+from bioattn.text import counted, listed
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -302,6 +303,48 @@ def run_folders(
         if part is not None:
             part.finish(output, folders, summary.failed)
     return summary
+
+
+def folder_report(
+    summary: FolderSummary,
+    noun: str,
+    taken: Sequence[InputFile],
+    output: Path,
+    *,
+    several: bool,
+    sharded: bool,
+    attention: Path | None,
+    figures: Mapping[str, Any],
+) -> RunReport:
+    """What a run did, to be said and recorded. taken: the inputs, of a shard its own; figures: of the model."""
+    sentences = [
+        f"wrote {output / name if several else output}: {', '.join(files)}"
+        for name, files in summary.finished.items()
+    ]
+    if summary.resumed:
+        sentences.append(f"{counted(len(summary.resumed), noun)} had been finished before")
+    outputs = [output]
+    if attention is not None and (summary.finished or sharded):
+        outputs.append(attention)
+        sentences.append(f"wrote {attention}: attention of {counted(len(taken) - len(summary.failed), noun)}")
+    failure = None
+    if summary.failed:
+        failure = (
+            f"{len(summary.failed):,} of {counted(len(taken), noun)} failed: {listed(list(summary.failed))}"
+            f"; the reasons stand above and in {output.name}.run.json"
+        )
+    return RunReport(
+        sentences=sentences,
+        outputs=outputs,
+        inputs={source.name: source.path for source in taken},
+        failure=failure,
+        figures={
+            **figures,
+            "finished": sorted(summary.finished),
+            "resumed": sorted(summary.resumed),
+            "failed": summary.failed,
+        },
+    )
 
 
 def _open_attention(

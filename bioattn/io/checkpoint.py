@@ -3,6 +3,7 @@
 import pickle
 import re
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import torch
 
 from bioattn.errors import FormatError
 from bioattn.io.files import unreadable
+
+_CONTAINERS = ("ema", "params", "state_dict", "model_state_dict", "module", "model")
+"""Where training checkpoints keep the weights; averaged weights come first."""
+_PREFIXES = ("module.", "model.")
 
 
 def load_checkpoint(path: Path) -> Any:
@@ -33,3 +38,29 @@ def load_checkpoint(path: Path) -> Any:
     except Exception as error:  # whatever damaged bytes lead the unpickler to
         reason = (str(error).splitlines() or ["no reason given"])[0]
         raise FormatError(f"{path}: damaged or not a PyTorch checkpoint ({reason})") from error
+
+
+def load_state_dict(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint by name, out of whatever a training program wrapped them in.
+
+    Raises: as `load_checkpoint`; FormatError when there are no named tensors.
+    """
+    content = load_checkpoint(path)
+    while isinstance(content, Mapping):
+        inner = next((content[key] for key in _CONTAINERS if isinstance(content.get(key), Mapping)), None)
+        if inner is None:
+            break
+        content = inner
+    if not isinstance(content, Mapping):
+        raise FormatError(
+            f"{path}: holds a {type(content).__name__}, a state dict (names and tensors) is needed"
+        )
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+    if not tensors:
+        raise FormatError(f"{path}: holds no tensors")
+    # What wrapping a model in another puts before all names.
+    while prefix := next(
+        (each for each in _PREFIXES if all(name.startswith(each) for name in tensors)), None
+    ):
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    return tensors

@@ -99,11 +99,12 @@ def load_runner(path: Path, device: "torch.device") -> "Runner":
 
 def family_of_parameters(path: Path) -> Family:
     """The family of a model folder, or the one that reads files of parameters. Raises: as `family_of`."""
-    if path.is_file():
-        for each in families().values():
-            if hasattr(each, "load_file"):
-                return each
-    return family_of(path)
+    if not path.is_file():
+        return family_of(path)
+    readers = [each for each in families().values() if hasattr(each, "load_file")]
+    known = (each for each in readers if hasattr(each, "recognises") and each.recognises(path))
+    # The last resort is the one that tells best what is wrong with a file that is nobody's.
+    return next(known, next(each for each in readers if not hasattr(each, "recognises")))
 
 
 def ability(of: Family, name: str) -> Any:

@@ -11,12 +11,12 @@ import h5py
 import pytest
 
 from bioattn.errors import Interrupted
+from bioattn.inference.alignment_inputs import find_alignments
 from bioattn.inference.folder_paths import AttentionOutput
 from bioattn.inference.folders import run_folders
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.inference import prediction, runner
 from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
-from bioattn.models.evoformer.inference.sources import find_alignments
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import validate_file
 from bioattn.store.schema import AttentionOptions

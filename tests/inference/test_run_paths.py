@@ -3,9 +3,9 @@
 import pytest
 
 from bioattn.errors import SettingsError
+from bioattn.inference.alignment_inputs import find_alignments
 from bioattn.inference.folder_paths import check_run_paths
 from bioattn.io.files import check_apart
-from bioattn.models.evoformer.inference.sources import find_alignments
 from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.store.inspection import validate_file
 from bioattn_cli.main import main

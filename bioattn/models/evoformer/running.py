@@ -25,7 +25,6 @@ from bioattn.models.settings import (
 )
 from bioattn.system.device import Device
 from bioattn.system.precision import Precision
-from bioattn.text import counted, listed
 
 if TYPE_CHECKING:
     from bioattn.inference.folder_paths import AttentionOutput
@@ -118,8 +117,8 @@ class EvoformerRun(Settings):
 
 def run(settings: EvoformerRun, running: Running) -> RunReport:
     """Predict all alignments. Raises: as `run_folders`, and for the settings."""
+    from bioattn.inference.alignment_inputs import find_alignments
     from bioattn.inference.folder_paths import check_run_paths, holds_result
-    from bioattn.models.evoformer.inference.sources import find_alignments
     from bioattn.system.shard import parse_shard
     from bioattn.views.predictions import SCORES
 
@@ -136,7 +135,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         holds_result(output, SCORES, resume=settings.resume, force=settings.force)
 
     # What loads torch, which takes seconds, comes after the mistakes that need none of it.
-    from bioattn.inference.folders import run_folders
+    from bioattn.inference.folders import folder_report, run_folders
     from bioattn.models.evoformer.folder import load_evoformer_model
     from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
 
@@ -165,36 +164,15 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         force=settings.force,
         progress=running.progress,
     )
-    sentences = [
-        f"wrote {output / name if several else output}: {', '.join(files)}"
-        for name, files in summary.finished.items()
-    ]
-    if summary.resumed:
-        sentences.append(f"{counted(len(summary.resumed), 'alignment')} had been finished before")
-    taken = sources if part is None else sources[part.slice(len(sources))]
-    outputs = [output]
-    if attention is not None and (summary.finished or part is not None):
-        outputs.append(attention)
-        done = counted(len(taken) - len(summary.failed), "alignment")
-        sentences.append(f"wrote {attention}: attention of {done}")
-    failure = None
-    if summary.failed:
-        failure = (
-            f"{len(summary.failed):,} of {counted(len(taken), 'alignment')} failed: {listed(list(summary.failed))}"
-            f"; the reasons stand above and in {output.name}.run.json"
-        )
-    return RunReport(
-        sentences=sentences,
-        outputs=outputs,
-        inputs={source.name: source.path for source in taken},
-        failure=failure,
-        figures={
-            "model": {"file": loaded.name, "sha256": loaded.sha256},
-            "device": str(device),
-            "finished": sorted(summary.finished),
-            "resumed": sorted(summary.resumed),
-            "failed": summary.failed,
-        },
+    return folder_report(
+        summary,
+        "alignment",
+        sources if part is None else sources[part.slice(len(sources))],
+        output,
+        several=several,
+        sharded=part is not None,
+        attention=attention,
+        figures={"model": {"file": loaded.name, "sha256": loaded.sha256}, "device": str(device)},
     )
 
 

@@ -1,6 +1,5 @@
 """One alignment at a time: reading it, running the model on it, writing its folder."""
 
-import hashlib
 import logging
 import shlex
 from collections.abc import Mapping
@@ -13,17 +12,13 @@ import torch
 
 from bioattn import __version__
 from bioattn.alignments.filtering import centre_on_query, find_name
-from bioattn.alignments.size_check import check_alignment_size
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
-from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
+from bioattn.inference.alignment_inputs import AlignmentReader
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folder_paths import InputFile
 from bioattn.inference.folders import AttentionWriter
-from bioattn.io.files import sha256_of
 from bioattn.io.folders import atomic_folder
-from bioattn.io.input_watch import unchanged
 from bioattn.models.evoformer.config import InputSettings, Representation
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.inference.attention import AlignmentSample, alignment_layout
@@ -115,7 +110,7 @@ class AlignmentRunner:
         self.model = model
         self.settings = settings
         self.progress = progress
-        self._stdin: tuple[Alignment, str] | None = None
+        self._reader = AlignmentReader()
         if settings.precision is Precision.BF16:
             for stack in (model.model.extra_msa_stack, model.model.evoformer):
                 if stack is not None:
@@ -146,7 +141,7 @@ class AlignmentRunner:
 
     def prepare(self, source: InputFile) -> PreparedAlignment:
         """Read an alignment and encode it. Raises: BioattnError naming what is wrong with it."""
-        alignment, digest = self._read(source.path)
+        alignment, digest = self._reader.read(source.path)
         if self.settings.query is not None:
             row = find_name(alignment.names, self.settings.query, str(source.path))
             alignment = centre_on_query(alignment, row, str(source.path))
@@ -197,7 +192,7 @@ class AlignmentRunner:
 
     def digest(self, source: InputFile) -> str:
         """SHA-256 of an alignment file."""
-        return self._read(source.path)[1]
+        return self._reader.read(source.path)[1]
 
     def lengths(self, source: InputFile) -> Mapping[str, int]:
         """Rows and residues that the model sees of an alignment, by column of the sample table."""
@@ -269,19 +264,6 @@ class AlignmentRunner:
             "columns_used": len(inputs.columns),
             "settings": self.job(),
         }
-
-    def _read(self, path: Path) -> tuple[Alignment, str]:
-        """An alignment and the digest of its file; standard input is read once."""
-        if path == STANDARD_INPUT:
-            if self._stdin is None:
-                alignment = read_alignment(path)
-                digest = hashlib.sha256(alignment.residues.tobytes())
-                digest.update("\0".join(alignment.names).encode())
-                self._stdin = (alignment, digest.hexdigest())
-            return self._stdin
-        check_alignment_size(path)
-        with unchanged(path):
-            return read_alignment(path), sha256_of(path)
 
 
 def _tell(source: InputFile, prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:

@@ -4,26 +4,20 @@ Each opens lazily and gives one array at a time, so that a file is never in memo
 """
 
 import zipfile
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzArrays
-from bioattn.io.checkpoint import load_checkpoint
+from bioattn.io.checkpoint import load_state_dict
 from bioattn.io.files import unreadable
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.family import CONFIG, WEIGHTS
 
 Shape = tuple[int, ...]
-
-_CONTAINERS = ("ema", "params", "state_dict", "model_state_dict", "module", "model")
-"""Where training checkpoints keep the weights; averaged weights come first."""
-_PREFIXES = ("module.", "model.")
 
 
 class TorchArrays:
@@ -31,7 +25,7 @@ class TorchArrays:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        tensors = _strip_prefixes(_state_dict(path, load_checkpoint(path)))
+        tensors = load_state_dict(path)
         self._tensors = tensors
         self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
@@ -107,32 +101,3 @@ def _holds_npy(path: Path) -> bool:
             return not any(name.endswith("data.pkl") for name in archive.namelist())
     except ARCHIVE_DAMAGE as error:
         raise FormatError(f"{path}: the archive is damaged ({error}); fetch the file again") from error
-
-
-def _state_dict(path: Path, content: Any) -> dict[str, torch.Tensor]:
-    """The tensors by name, out of whatever a training program wrapped them in."""
-    while isinstance(content, Mapping):
-        inner = next((content[key] for key in _CONTAINERS if isinstance(content.get(key), Mapping)), None)
-        if inner is None:
-            break
-        content = inner
-    if not isinstance(content, Mapping):
-        raise FormatError(
-            f"{path}: holds a {type(content).__name__}, a state dict (names and tensors) is needed"
-        )
-    tensors = {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
-    if not tensors:
-        raise FormatError(f"{path}: holds no tensors")
-    return tensors
-
-
-def _strip_prefixes(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Names without what wrapping a model in another puts before all of them."""
-    while any(_all_start_with(tensors, prefix) for prefix in _PREFIXES):
-        prefix = next(prefix for prefix in _PREFIXES if _all_start_with(tensors, prefix))
-        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-    return tensors
-
-
-def _all_start_with(names: Iterable[str], prefix: str) -> bool:
-    return all(name.startswith(prefix) for name in names)

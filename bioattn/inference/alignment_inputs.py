@@ -1,13 +1,17 @@
-"""Which alignments a command is given: files, folders of files, lists of files."""
+"""Alignments that a command is given: which they are (files, folders, lists of files), and reading them."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from bioattn.alignments.size_check import check_alignment_size
 from bioattn.errors import BioattnError
-from bioattn.formats.alignment_file import STANDARD_INPUT
+from bioattn.formats.alignment import Alignment
+from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.inference.folder_paths import InputFile
-from bioattn.io.files import read_lines, unreadable
+from bioattn.io.files import read_lines, sha256_of, unreadable
+from bioattn.io.input_watch import unchanged
 
 SUFFIXES = frozenset(
     {
@@ -37,6 +41,29 @@ SUFFIXES = frozenset(
 _PACKED = (".gz", ".xz")
 _LIST_HEAD = 16_384
 """Bytes in which a list has to name a file that is there."""
+
+
+class AlignmentReader:
+    """Reads alignments with the digests of their files; standard input is read once."""
+
+    def __init__(self) -> None:
+        self._stdin: tuple[Alignment, str] | None = None
+
+    def read(self, path: Path) -> tuple[Alignment, str]:
+        """An alignment, and the SHA-256 of its file (of standard input: of residues and names).
+
+        Raises: BioattnError when it cannot be read, or memory cannot hold it; FormatError when it is none.
+        """
+        if path == STANDARD_INPUT:
+            if self._stdin is None:
+                alignment = read_alignment(path)
+                digest = hashlib.sha256(alignment.residues.tobytes())
+                digest.update("\0".join(alignment.names).encode())
+                self._stdin = (alignment, digest.hexdigest())
+            return self._stdin
+        check_alignment_size(path)
+        with unchanged(path):
+            return read_alignment(path), sha256_of(path)
 
 
 def find_alignments(given: Path) -> tuple[list[InputFile], bool]:

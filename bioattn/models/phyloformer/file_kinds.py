@@ -1,0 +1,44 @@
+"""The kinds of files of Phyloformer: published parameters, and folders of distances and trees."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bioattn.models.phyloformer.family import FAMILY
+from bioattn.models.phyloformer.phylogeny import PHYLOGENY
+from bioattn.store.kinds import FileKind
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    from bioattn.models.phyloformer.parameters import read_parameters
+
+    model = read_parameters(path)
+    return {
+        "form": "Phyloformer's parameters",
+        "blocks": model.config.num_blocks,
+        "heads": model.config.num_heads,
+        "channels": model.config.channels,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def _validate(path: Path) -> list[Any]:
+    """Reading the parameters checks names, shapes and numbers."""
+    _describe(path)
+    return []
+
+
+def file_kinds() -> Sequence[FileKind]:
+    """The kinds that this family registers."""
+    return (
+        FileKind(
+            name="phyloformer-parameters",
+            title="parameters of Phyloformer",
+            matches=lambda candidate: candidate.magic == b"PK\x03\x04" and FAMILY.recognises(candidate.path),
+            describe=_describe,
+            validate=lambda path, _: _validate(path),
+            is_model=True,
+            order=-3,
+        ),
+        PHYLOGENY.kind("phylogeny", "distances and trees of an alignment"),
+    )

@@ -1,0 +1,1 @@
+"""Running a Phyloformer model: distances and trees of alignments."""

@@ -1,0 +1,183 @@
+"""Phyloformer (Nesterenko et al. 2025): the evolutionary distance of every pair of sequences of an alignment.
+
+Shape suffixes: N sequences, P pairs of them (i < j, row-major), L sites (columns), C channels, H heads.
+
+Attention is linear: a key is ELU + 1 over its sum, a query ELU + 1 over its mean, and the weight of key k for
+query q is their product. So a head has one distribution over keys, which every query scales. As no weight depends
+on both, values are summed first: projecting the sum to values, and values to the output, costs next to nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
+from torch import Tensor, nn
+
+from bioattn.attention.capture import hand_over, listener_for
+from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.models.phyloformer.config import LETTERS, PhyloformerConfig
+
+TILE_ELEMENTS = 1 << 18
+"""Elements of a tile of pairs: with the transition's hidden layer 5 MB in float32, which fits a cache."""
+SITE, PAIR = "alignment_site", "sequence_pair"
+"""Kinds of axes."""
+SITES, PAIRS = "sites", "pairs"
+"""Columns of the sample table that hold their lengths."""
+
+
+def phyloformer_site(block: int, over: str, num_heads: int) -> AttentionSite:
+    """The site `phyloformer.03.over_sites` or `phyloformer.03.over_pairs`.
+
+    over: `sites`, where each pair has weights over its sites, or `pairs`, where each site has weights over pairs.
+    """
+    site, pair = Axis("site", SITE, lengths=SITES), Axis("pair", PAIR, lengths=PAIRS)
+    outer, key = (pair, site) if over == "sites" else (site, pair)
+    key = Axis("key", key.kind, lengths=key.lengths)
+    return AttentionSite(
+        name=f"phyloformer.{block:02d}.over_{over}",
+        axes=(outer, Axis("head"), key),
+        heads=tuple(range(num_heads)),
+    )
+
+
+class LinearAttention(nn.Module):
+    """Linear attention (Katharopoulos et al. 2020) with keys and queries of one channel per head."""
+
+    def __init__(self, config: PhyloformerConfig, site: AttentionSite) -> None:
+        super().__init__()
+        channels, heads = config.channels, config.num_heads
+        self.site = site
+        self.project_key = nn.Linear(channels, heads)
+        self.project_query = nn.Linear(channels, heads)
+        self.project_value = nn.Linear(channels, channels)
+        self.project_output = nn.Linear(channels, channels)
+
+    def keys(self, normed: Tensor) -> Tensor:
+        """(..., C) → (..., H), not yet divided by their sum."""
+        return F.elu(self.project_key(normed)) + 1
+
+    def queries(self, normed: Tensor) -> Tensor:
+        """(..., C) → (..., H), not yet divided by their mean."""
+        return F.elu(self.project_query(normed)) + 1
+
+    def outputs(self, summed: Tensor) -> Tensor:
+        """What a query of weight 1 adds: (..., H, C) weighted sums of the inputs → (..., H, C).
+
+        Of each head the sum is projected to its values, and these by its columns of the output projection.
+        """
+        heads = self.project_key.out_features
+        value_HDC = self.project_value.weight.unflatten(0, (heads, -1))
+        bias_HD = self.project_value.bias.unflatten(0, (heads, -1))
+        output_HDC = self.project_output.weight.T.unflatten(0, (heads, -1))
+        values = torch.einsum("...hc,hdc->...hd", summed, value_HDC) + bias_HD
+        return torch.einsum("...hd,hdc->...hc", values, output_HDC)
+
+    def add_over_sites(self, x_PLC: Tensor, normed_PLC: Tensor, tile: Tile) -> Tensor:
+        """Add to some pairs what each attends to among its sites."""
+        key_PLH = self.keys(normed_PLC)
+        weight_PHL = (key_PLH / key_PLH.sum(1, keepdim=True)).transpose(1, 2)
+        hand_over(self.site, weight_PHL, tile=tile)
+        query_PLH = self.queries(normed_PLC)
+        output_PHC = self.outputs(weight_PHL @ normed_PLC)
+        scaled_PLH = query_PLH / query_PLH.mean(1, keepdim=True)
+        return x_PLC + scaled_PLH @ output_PHC + self.project_output.bias
+
+
+class OverPairs:
+    """Attention of each site over all pairs, which come some at a time."""
+
+    def __init__(self, attention: LinearAttention, num_pairs: int) -> None:
+        self._attention = attention
+        self._num_pairs = num_pairs
+        self._sums: Sequence[Tensor] = ()
+        self._kept: list[Tensor] | None = None if listener_for(attention.site) is None else []
+
+    def take(self, normed_PLC: Tensor) -> None:
+        """Sum keys, queries and inputs of some pairs."""
+        key_PLH, query_PLH = self._attention.keys(normed_PLC), self._attention.queries(normed_PLC)
+        if self._kept is not None:
+            self._kept.append(key_PLH)
+        own = (
+            key_PLH.sum(0),
+            query_PLH.sum(0),
+            key_PLH.permute(1, 2, 0) @ normed_PLC.transpose(0, 1),
+        )
+        self._sums = own if not self._sums else [a + b for a, b in zip(self._sums, own, strict=True)]
+
+    def finish(self) -> None:
+        """All pairs were taken."""
+        key_LH, query_LH, summed_LHC = self._sums
+        self._query_mean_LH = query_LH / self._num_pairs
+        self._output_LHC = self._attention.outputs(summed_LHC / key_LH.unsqueeze(-1))
+        if self._kept is not None:
+            key_PLH = torch.cat(self._kept)
+            hand_over(self._attention.site, (key_PLH / key_LH).permute(1, 2, 0).contiguous())
+
+    def add(self, x_PLC: Tensor, normed_PLC: Tensor) -> Tensor:
+        """Add to some pairs what their sites attend to among all pairs."""
+        scaled_LPH = (self._attention.queries(normed_PLC) / self._query_mean_LH).transpose(0, 1)
+        added_LPC = scaled_LPH @ self._output_LHC
+        return x_PLC + added_LPC.transpose(0, 1) + self._attention.project_output.bias
+
+
+class Block(nn.Module):
+    """Attention over sites, attention over pairs, and a transition, each with a norm before and a residual."""
+
+    def __init__(self, config: PhyloformerConfig, number: int) -> None:
+        super().__init__()
+        channels = config.channels
+        self.normalise_sites = nn.LayerNorm(channels)
+        self.over_sites = LinearAttention(config, phyloformer_site(number, "sites", config.num_heads))
+        self.normalise_pairs = nn.LayerNorm(channels)
+        self.over_pairs = LinearAttention(config, phyloformer_site(number, "pairs", config.num_heads))
+        self.normalise = nn.LayerNorm(channels)
+        self.expand = nn.Linear(channels, 4 * channels)
+        self.contract = nn.Linear(4 * channels, channels)
+
+    def forward(self, tiles: list[Tensor]) -> None:
+        """tiles: (P, L, C), some pairs each; replaced by those after the block."""
+        number = sum(map(len, tiles))
+        attention = OverPairs(self.over_pairs, number)
+        start = 0
+        for place, x_PLC in enumerate(tiles):
+            tile = Tile("pair", start, number)
+            tiles[place] = self.over_sites.add_over_sites(x_PLC, self.normalise_sites(x_PLC), tile)
+            attention.take(self.normalise_pairs(tiles[place]))
+            start += len(x_PLC)
+        attention.finish()
+        for place, x_PLC in enumerate(tiles):
+            x_PLC = attention.add(x_PLC, self.normalise_pairs(x_PLC))
+            tiles[place] = x_PLC + self.contract(F.gelu(self.expand(self.normalise(x_PLC))))
+
+
+class Phyloformer(nn.Module):
+    """Distances of all pairs of sequences."""
+
+    def __init__(self, config: PhyloformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = nn.Linear(len(LETTERS), config.channels)
+        self.blocks = nn.ModuleList(Block(config, number) for number in range(config.num_blocks))
+        self.project_distance = nn.Linear(config.channels, 1)
+
+    def forward(self, codes_NL: Tensor) -> Tensor:
+        """(P,) distances in expected substitutions per site; codes_NL: places in `LETTERS`."""
+        tiles = list(self._embedded(codes_NL))
+        for block in self.blocks:
+            block(tiles)
+        return torch.cat([F.softplus(self.project_distance(x_PLC)).mean((1, 2)) for x_PLC in tiles])
+
+    def _embedded(self, codes_NL: Tensor) -> Iterator[Tensor]:
+        """(P, L, C) of some pairs at a time: the sum of both sequences."""
+        first_P, second_P = torch.triu_indices(len(codes_NL), len(codes_NL), 1, device=codes_NL.device)
+        embedded_NLC = F.relu(self.embed.weight.T[codes_NL] + self.embed.bias)
+        pairs = max(1, TILE_ELEMENTS // max(1, embedded_NLC[0].numel()))
+        edges = [*range(0, len(first_P), pairs), len(first_P)]
+        for start, stop in pairwise(edges):
+            yield embedded_NLC[first_P[start:stop]] + embedded_NLC[second_P[start:stop]]
+
+    def attention_sites(self) -> dict[str, AttentionSite]:
+        """By name, in the order in which a pass comes to them."""
+        layers = [module for module in self.modules() if isinstance(module, LinearAttention)]
+        return {layer.site.name: layer.site for layer in layers}
