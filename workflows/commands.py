@@ -60,7 +60,7 @@ class Input:
     @property
     def own_channel(self) -> bool:
         """Whether it is one for all samples."""
-        return (self.optional and not self.by_sample) or self.option == "--model"
+        return (self.optional and not self.by_sample) or self.option in ("--model", "--parameters")
 
 
 @dataclass(frozen=True)
@@ -568,6 +568,38 @@ COMMANDS = (
         gpu=True,
         threads=True,
         test_options="--number 20 --steps 4",
+    ),
+    Command(
+        "run phyloformer",
+        "Estimate evolutionary distances of proteins, and trees, from an alignment",
+        ("protein", "phylogeny", "tree", "distance", "attention"),
+        (
+            Input(
+                "alignment",
+                "Alignment of bioattn/preparemsa, or any other",
+                ("phyloformer/alignment.fa",),
+                pattern="*",
+            ),
+            Input(
+                "parameters",
+                "Published parameters of Phyloformer",
+                ("phyloformer/parameters.ckpt",),
+                option="--parameters",
+                pattern="*.ckpt",
+            ),
+        ),
+        (
+            Output(
+                "phylogeny",
+                ".phylogeny",
+                "Distances and trees",
+                holds=("bme.nwk", "distances.tsv", "nj.nwk", "phylogeny.json"),
+            ),
+            Output("attention", ".attention.h5", "Attention over sites and pairs", option="--attention"),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
     ),
     Command(
         "run translation",
