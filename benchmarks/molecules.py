@@ -134,7 +134,7 @@ def compare(what, how, encoder, seeds):
             )
 
 
-def planted(encoder, seeds, molecules=1000):
+def planted(encoder, seeds, molecules=300):
     """AUROC of the atoms of the planted substructure in held-out molecules."""
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
@@ -156,8 +156,8 @@ def planted(encoder, seeds, molecules=1000):
             settings = MoleculeTraining(
                 dataset=dataset,
                 output=work / "model",
-                model={"encoder": encoder, "radius": 2, "channels": 32, "slots": 64, "hidden": 0},
-                training={"steps": 400, "learning_rate": 1e-2, "average_decay": 0.9},
+                model={"encoder": encoder, "radius": 2, "channels": 24, "slots": 32, "hidden": 0},
+                training={"steps": 200, "learning_rate": 1e-2, "average_decay": 0.9},
                 seed=seed,
             )
             began = time.process_time()

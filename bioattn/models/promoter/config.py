@@ -25,6 +25,8 @@ class TreatmentEncoding(StrEnum):
 
     ID = "id"
     FEATURES = "features"
+    KERNEL = "kernel"
+    """As id; one that was not trained is the mean of those that are like it."""
 
 
 class QuerySource(StrEnum):
@@ -112,7 +114,8 @@ class PromoterModelConfig:
     conditioning: Conditioning = Conditioning.CROSS
     """concat, film, cross or cross-all."""
     treatment_encoder: TreatmentEncoding = TreatmentEncoding.ID
-    """id (learned per treatment) or features (from the treatment table)."""
+    """id (learned per treatment), features (from the treatment table), or kernel: learned per treatment, and for
+    other treatments of a table the mean of those, weighted by likeness of features and molecules."""
     unconditional: bool = True
     """Whether a learned token for "treatment unknown" exists."""
     stem: Stem = Stem.CONV
@@ -250,13 +253,15 @@ class PromoterModelConfig:
                 raise SettingsError(f"key_layers = {self.key_layers} is for --conditioning cross")
         if (
             self.conditioning is Conditioning.CROSS_ALL
-            and self.treatment_encoder is TreatmentEncoding.ID
+            and self.treatment_encoder is not TreatmentEncoding.FEATURES
             and self.num_tokens < 1
         ):
             raise SettingsError(
                 "cross-all needs at least two keys per treatment (num_tokens >= 1 plus the sink): "
                 "over a single key softmax is 1 everywhere"
             )
+        if self.conditioning is Conditioning.CONCAT and self.treatment_encoder is TreatmentEncoding.KERNEL:
+            raise SettingsError("--treatment-encoder kernel is for --conditioning film, cross or cross-all")
         if self.conditioning is Conditioning.CONCAT:
             pooled = self.length // self.concat_pools[0] // self.concat_pools[1]
             if pooled < 1:

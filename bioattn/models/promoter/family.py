@@ -47,7 +47,9 @@ class PromoterTrainingSettings(TrainingCommand):
         "How treatment meets sequence [default: cross].", table="model"
     )
     treatment_encoder: TreatmentEncoding | None = option(
-        "Treatments known by id or by features of the treatment table [default: id].", table="model"
+        "Treatments known by id, by features of the treatment table, or by id and, where they were not trained, "
+        "as the mean of those that are like them (kernel) [default: id].",
+        table="model",
     )
     stem: Stem | None = option("How bases become bins [default: conv].", table="model")
     position: PositionEncoding | None = option(

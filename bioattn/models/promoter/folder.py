@@ -43,6 +43,7 @@ from bioattn.models.promoter.config import (
 from bioattn.models.promoter.family import TREATMENTS
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.predictor import PromoterPredictor
+from bioattn.models.promoter.treatment_kernel import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
@@ -111,7 +112,7 @@ class LoadedPromoterModel:
         alone (no columns): its own features are used then. Raises: BioattnError naming what is unknown.
         """
         frame = table.frame
-        if self.vocabulary.encoding is TreatmentEncoding.FEATURES and frame.shape[1] == 0:
+        if self.vocabulary.encoding is not TreatmentEncoding.ID and frame.shape[1] == 0:
             known = self.treatments.frame
             unknown = [name for name in frame.index if name not in known.index and name != UNCONDITIONAL]
             if unknown:
@@ -120,9 +121,20 @@ class LoadedPromoterModel:
                     f"with the columns {quoted(self.vocabulary.columns)}"
                 )
             frame = known.reindex(frame.index)
-        elif self.vocabulary.encoding is TreatmentEncoding.FEATURES:
+        elif self.vocabulary.encoding is not TreatmentEncoding.ID:
             self._report_columns(table)
         return self.vocabulary.encode(TreatmentTable(frame=frame)).to(self.device)
+
+    def treatment_weights(self, table: TreatmentTable) -> NDArray[np.float64] | None:
+        """What each training treatment counts for each of `table` (T, N); None without kernel attention."""
+        kernel = kernel_encoder(self.model)
+        if kernel is None:
+            return None
+        with torch.inference_mode():
+            weights_TN: NDArray[np.float64] = (
+                kernel.weights(self.encode_treatments(table)).double().cpu().numpy()
+            )
+        return weights_TN
 
     def _report_columns(self, table: TreatmentTable) -> None:
         """Say what of a table of new treatments the model does not use or does not get.

@@ -31,7 +31,11 @@ from bioattn.store.choices import WeightType
 from bioattn.system.device import Device
 from bioattn.text import counted, human_bytes
 
+MOST_SENTENCES = 10
+
 if TYPE_CHECKING:
+    from bioattn.models.promoter.folder import LoadedPromoterModel
+    from bioattn.promoters.treatments import TreatmentTable
     from bioattn.store.schema import AttentionOptions
 
 
@@ -53,6 +57,11 @@ class PromoterRun(Settings):
     treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
     attention: Path | None = option(
         "Also write all attention here as HDF5 (`export attention` has the choices).", writes=Writes.FILE
+    )
+    treatment_weights: Path | None = option(
+        "Also write here, as a table, what each training treatment counts for each treatment "
+        "(--treatment-encoder kernel).",
+        writes=Writes.FILE,
     )
     batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
     device: Device = device_option()
@@ -77,6 +86,28 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     return _run(settings, None, settings.output, settings.options(), running)
 
 
+def _tell_weights(
+    model: "LoadedPromoterModel", treatments: "TreatmentTable", output: Path | None
+) -> list[str]:
+    """What treatments that were not trained lean on, a sentence for each of the first; written to `output`.
+
+    Raises: SettingsError for `output` of a model that knows treatments otherwise.
+    """
+    from bioattn.models.promoter.treatment_kernel import weights_sentence, write_weights
+    from bioattn.promoters.treatments import UNCONDITIONAL
+
+    weights_TN = model.treatment_weights(treatments)
+    if weights_TN is None:
+        if output is not None:
+            raise SettingsError("--treatment-weights is for models trained with --treatment-encoder kernel")
+        return []
+    known = model.vocabulary.names
+    if output is not None:
+        write_weights(output, treatments.names, weights_TN, known)
+    new = [row for row, name in enumerate(treatments.names) if name not in (*known, UNCONDITIONAL)]
+    return [weights_sentence(treatments.names[row], weights_TN[row], known) for row in new[:MOST_SENTENCES]]
+
+
 def _run(
     settings: PromoterRun | ExportAttention,
     predictions: Path | None,
@@ -97,6 +128,7 @@ def _run(
     model = running.loaded or load_promoter_model(settings.model, device)
     table = None if settings.treatment_table is None else read_treatment_table(settings.treatment_table)
     treatments = select_treatments(model.treatments, settings.treatments, table)
+    leaning = _tell_weights(model, treatments, getattr(settings, "treatment_weights", None))
     with ExitStack() as outputs:
         text: TextIO | None = running.stdout if to_stdout else None
         if predictions is not None and not to_stdout:
@@ -124,8 +156,8 @@ def _run(
         size = human_bytes(summary.num_bytes)
         written[attention] = f"wrote {attention}: attention of {scope}, {size}: {sites}"
     return RunReport(
-        sentences=list(written.values()),
-        outputs=list(written),
+        sentences=[*leaning, *written.values()],
+        outputs=[*written, *([weights] if (weights := getattr(settings, "treatment_weights", None)) else [])],
         figures={
             "device": str(device),
             "promoters": summary.num_samples,

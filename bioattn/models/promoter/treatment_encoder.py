@@ -71,8 +71,15 @@ class TreatmentEncoder(nn.Module):
         super().__init__()
         channels = config.treatment_channels
         self.encoder: IdEncoder | FeatureEncoder
-        if config.treatment_encoder is TreatmentEncoding.ID:
-            self.encoder = IdEncoder(len(vocabulary.names), channels, num_tokens)
+        if config.treatment_encoder is not TreatmentEncoding.FEATURES:
+            from bioattn.models.promoter.treatment_kernel import KernelEncoder
+
+            by_name = config.treatment_encoder is TreatmentEncoding.ID
+            self.encoder = (
+                IdEncoder(len(vocabulary.names), channels, num_tokens)
+                if by_name
+                else KernelEncoder(vocabulary, channels, num_tokens)
+            )
             self.num_tokens = num_tokens
         else:
             self.encoder = FeatureEncoder(vocabulary, channels)
@@ -81,7 +88,7 @@ class TreatmentEncoder(nn.Module):
             nn.Parameter(torch.zeros(self.num_tokens, channels)) if config.unconditional else None
         )
         # Features add up, so their sum is brought back to one size; ids are free to take any.
-        by_id = config.treatment_encoder is TreatmentEncoding.ID
+        by_id = isinstance(self.encoder, IdEncoder)
         self.normalise = nn.Identity() if by_id else nn.LayerNorm(channels)
 
     def tokens(self, treatments: TreatmentBatch) -> Tensor:

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.config import TreatmentEncoding
+from bioattn.molecules.chemistry import MoleculeError, read_molecule
+from bioattn.molecules.graphs import FINGERPRINT_BITS
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -41,6 +43,8 @@ class TreatmentBatch(NamedTuple):
     """float32 (T, number columns): 1 where the number is known."""
     unconditional_T: Tensor
     """bool: rows that are the unconditional token."""
+    bits_TB: Tensor
+    """uint8 (T, bytes): fingerprints of molecules; 0 without one. No bytes where molecules do not count."""
 
     def to(self, device: torch.device) -> "TreatmentBatch":
         """The same batch on `device`."""
@@ -89,6 +93,13 @@ class TreatmentVocabulary:
     agent_column: str | None
     """The column that names the agents of doses, or None."""
     unconditional: bool
+    smiles: str | None = None
+    """The column with molecules, where they count."""
+
+    @property
+    def bytes_of_molecule(self) -> int:
+        """Bytes of a molecule's fingerprint; 0 where molecules do not count."""
+        return 0 if self.smiles is None else FINGERPRINT_BITS // 8
 
     @classmethod
     def learn(
@@ -113,9 +124,13 @@ class TreatmentVocabulary:
         categories: dict[str, tuple[str, ...]] = {}
         numbers: list[NumberScale] = []
         agent = next((c for c in AGENT_COLUMNS if c in frame.columns and not _is_number(frame[c])), None)
-        if encoding is TreatmentEncoding.FEATURES:
+        smiles = None
+        if encoding is not TreatmentEncoding.ID:
             for column in columns or list(frame.columns):
                 series = frame[column]
+                if encoding is TreatmentEncoding.KERNEL and column.lower() == "smiles":
+                    smiles = column
+                    continue
                 if not columns and series.nunique(dropna=False) < 2:
                     continue
                 if _is_number(series):
@@ -125,10 +140,11 @@ class TreatmentVocabulary:
                 else:
                     present = [str(value) for value in series.dropna() if value != ""]
                     categories[column] = tuple(sorted(set(present)))
-            if not categories and not numbers:
+            if not categories and not numbers and smiles is None:
                 raise BioattnError(
-                    "--treatment-encoder features needs a treatment table with at least one column that varies; "
-                    "give one to `bioattn prepare dataset --treatment-table`, or use --treatment-encoder id"
+                    f"--treatment-encoder {encoding} needs a treatment table with at least one column that "
+                    "varies; give one to `bioattn prepare dataset --treatment-table`, or use "
+                    "--treatment-encoder id"
                 )
         return cls(
             encoding=encoding,
@@ -137,6 +153,7 @@ class TreatmentVocabulary:
             numbers=tuple(numbers),
             agent_column=agent,
             unconditional=unconditional,
+            smiles=smiles,
         )
 
     def encode(self, table: TreatmentTable, *, unseen_is_missing: bool = False) -> TreatmentBatch:
@@ -146,7 +163,7 @@ class TreatmentVocabulary:
 
         Raises: BioattnError naming treatments, columns or categories the model does not know.
         """
-        if unseen_is_missing:
+        if unseen_is_missing or self.encoding is TreatmentEncoding.KERNEL:
             table = self._without_unseen(table)
         names = tuple(table.names)
         unconditional = np.array([name == UNCONDITIONAL and name not in self.names for name in names])
@@ -162,7 +179,7 @@ class TreatmentVocabulary:
                 raise BioattnError(
                     f"treatment {', '.join(map(repr, unknown[:3]))} was not in training; this model knows "
                     f"{', '.join(map(repr, self.names[:3]))}… ({len(self.names)} in all), and only a model with "
-                    "--treatment-encoder features can be asked for new ones"
+                    "--treatment-encoder features or kernel can be asked for new ones"
                 )
         conditional = ~unconditional
         categories = np.zeros((len(names), len(self.categories)), dtype=np.int64)
@@ -182,13 +199,29 @@ class TreatmentVocabulary:
             torch.from_numpy(numbers),
             torch.from_numpy(present),
             torch.from_numpy(unconditional),
+            torch.from_numpy(self._fingerprints(table.frame)),
         )
+
+    def _fingerprints(self, frame: pd.DataFrame) -> npt.NDArray[np.uint8]:
+        """Bits of molecules (T, bytes), 0 where there is none. Raises: BioattnError for what is no molecule."""
+        bits = np.zeros((len(frame), self.bytes_of_molecule), np.uint8)
+        for row, (name, text) in enumerate(_column(frame, self.smiles).items() if self.smiles else ()):
+            if _present(text):
+                try:
+                    bits[row] = np.frombuffer(read_molecule(str(text)).fingerprint, np.uint8)
+                except MoleculeError as error:
+                    raise BioattnError(
+                        f"treatment {name!r}: the molecule {str(text)[:40]!r} {error}"
+                    ) from error
+        return bits
 
     @property
     def columns(self) -> list[str]:
         """The feature columns, and the column that names the agents of doses."""
         doses = [self.agent_column] if self.agent_column and any(scale.dose for scale in self.numbers) else []
-        return list(dict.fromkeys([*self.categories, *(scale.column for scale in self.numbers), *doses]))
+        molecules = [] if self.smiles is None else [self.smiles]
+        numbers = (scale.column for scale in self.numbers)
+        return list(dict.fromkeys([*self.categories, *numbers, *doses, *molecules]))
 
     def unclear_doses(self, table: TreatmentTable) -> list[str]:
         """Texts in dose columns of `table` that are not a number with a unit and so count as missing."""
@@ -207,6 +240,7 @@ class TreatmentVocabulary:
         for scale in self.numbers:
             kind = f"dose in {len(scale.largest)} scales" if scale.dose else "number"
             parts.append(f"{scale.column} ({kind}{', log' if scale.log else ''})")
+        parts += [] if self.smiles is None else [f"{self.smiles} (molecules)"]
         return ", ".join(parts)
 
     def unseen(self, table: TreatmentTable) -> dict[str, list[str]]:
@@ -291,6 +325,7 @@ class TreatmentVocabulary:
             numbers=tuple(NumberScale(**scale) for scale in content["numbers"]),
             agent_column=content["agent_column"],
             unconditional=content["unconditional"],
+            smiles=content.get("smiles"),
         )
 
 

@@ -116,7 +116,7 @@ def training_treatments(
 
 def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -> None:
     """Say by what treatments are known, and what the held-out ones have that training does not show."""
-    if vocabulary.encoding is not TreatmentEncoding.FEATURES:
+    if vocabulary.encoding is TreatmentEncoding.ID:
         return
     LOGGER.info(f"treatment features: {vocabulary.describe()} (choose with treatment_columns in --config)")
     names = dataset.treatments.names

@@ -46,6 +46,7 @@ from bioattn.models.promoter.training.losses import (
     measured_cells,
 )
 from bioattn.models.promoter.training.warm_start import warm_start
+from bioattn.models.promoter.treatment_kernel import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset
 from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
@@ -176,6 +177,9 @@ class PromoterTask(Task):
             self.unconditional = self.vocabulary.encode(named_treatments([UNCONDITIONAL])).to(self.device)
         self.batches = self._batches()
         targets_GT = dataset.targets[np.ix_(self.batches.genes, self.columns)]
+        kernel = kernel_encoder(self.model)
+        if kernel is not None:
+            kernel.remember(self.treatments, targets_GT.T)
         self.axis = None if self.binary or targets_GT.shape[1] < 2 else fit_shared_axis(targets_GT)
         each = self.config.readout is Readout.SHARED
         self.scale = TargetScale.of(targets_GT, binary=self.binary, each=each)
