@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.formats.fasta import read_fasta
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.training.evaluation import score_family
 from bioattn.models.evoformer.training.samples import TrainingFamily
@@ -53,3 +54,22 @@ def test_run_uses_it(shared, tmp_path, name):
         place[int(cells[0])] = np.array([float(cell) for cell in cells[6:9]])
     near = [np.linalg.norm(place[i] - place[j]) < 8 for i, j in predicted if i in place and j in place]
     assert np.mean(near) > 0.7
+
+
+def test_the_genome_model_predicts_better_than_chance(tmp_path, capsys):
+    """Genes of the last tenth of the genome, which it was not trained on, and the same letters in random order."""
+    model = DATA / "models" / "ecoli-decoder"
+    assert sum(path.stat().st_size for path in model.iterdir()) <= 10_000_000
+    assert main(["validate", str(model)]) == 0
+    records = list(read_fasta(DATA / "ecoli" / "genes.fa"))
+    random = np.random.default_rng(0)
+    shuffled = [
+        f">s{record.name}\n{''.join(random.permutation(list(record.sequence)))}\n" for record in records
+    ]
+    (tmp_path / "genes.fa").write_text((DATA / "ecoli" / "genes.fa").read_text() + "".join(shuffled))
+    capsys.readouterr()
+    assert main(["run", "language", str(model), str(tmp_path / "genes.fa"), "-o", "-", "-q"]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+    bits = np.array([float(row[3]) for row in rows]).reshape(2, len(records))
+    assert bits[0].max() < 1.98
+    assert bits[1].min() > 2

@@ -17,8 +17,8 @@ def pictures(notebook):
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
-def test_there_are_two():
-    assert [path.stem for path in NOTEBOOKS] == ["promoters", "proteins"]
+def test_there_are_three():
+    assert [path.stem for path in NOTEBOOKS] == ["language", "promoters", "proteins"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

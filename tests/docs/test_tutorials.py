@@ -35,6 +35,16 @@ def test_promoters(demo, tmp_path, run_bash):
 
 
 @pytest.mark.slow
+def test_language(tmp_path, run_bash):
+    run_steps(steps("language.md"), tmp_path, run_bash)
+    folder = tmp_path / "language-tutorial"
+    assert (folder / "heads.png").read_bytes().startswith(b"\x89PNG")
+    bits = pd.read_csv(folder / "scores.tsv", sep="\t")["bits_per_word"]
+    assert len(bits) == 4
+    assert bits.max() < 1.98
+
+
+@pytest.mark.slow
 def test_proteins(tmp_path, run_bash):
     run_steps(steps("proteins.md"), tmp_path, run_bash)
     folder = tmp_path / "protein-tutorial"
