@@ -181,34 +181,30 @@ def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metada
     Raises: BioattnError when there is no protein, an id comes twice or the file cannot be written; then nothing is
     left.
     """
-    ids: list[str] = []
-    groups: list[str] = []
-    chains: list[str] = []
+    texts: dict[str, tuple[str, str]] = {}
     numbers: list[tuple[int, int, int, int]] = []
     with stream_sealed(path) as file:
         for protein in proteins:
             problem = _protein_problem(protein)
-            if problem is None and protein.id in ids:
+            if problem is None and protein.id in texts:
                 problem = "the id comes twice"
             if problem is not None:
                 raise BioattnError(f"contact dataset: protein {protein.id!r}: {problem}")
-            _put_protein(file, len(ids), protein)
-            ids.append(protein.id)
-            groups.append(protein.group)
-            chains.append(protein.chain)
+            _put_protein(file, len(texts), protein)
+            texts[protein.id] = protein.group, protein.chain
             numbers.append((protein.split, protein.num_rows, protein.num_columns, int(protein.mapped.sum())))
-        if not ids:
+        if not texts:
             raise BioattnError(f"{path}: there is no protein to write")
-        put_text(file, "proteins/id", ids)
-        put_text(file, "proteins/group", groups)
+        put_text(file, "proteins/id", list(texts))
+        put_text(file, "proteins/group", [group for group, _ in texts.values()])
         table = np.array(numbers, "<i8")
         put_array(file, "proteins/split", table[:, 0].astype(np.uint8))
-        put_text(file, "proteins/chain", chains)
+        put_text(file, "proteins/chain", [chain for _, chain in texts.values()])
         for column, name in enumerate(("num_rows", "num_columns", "num_mapped"), start=1):
             put_array(file, f"proteins/{name}", np.ascontiguousarray(table[:, column]))
         put_metadata(file, metadata)
         CONTACT_DATASET.write_attributes(file)
-    return len(ids)
+    return len(texts)
 
 
 def _put_protein(file: h5py.File, index: int, protein: ContactProtein) -> None:
@@ -254,15 +250,8 @@ def _protein_folder(index: int) -> str:
 
 def _table_problem(dataset: ContactDataset) -> str | None:
     number = len(dataset.ids)
-    columns = (
-        dataset.groups,
-        dataset.splits,
-        dataset.chains,
-        dataset.num_rows,
-        dataset.num_columns,
-        dataset.num_mapped,
-    )
-    if any(len(column) != number for column in columns):
+    names = ("groups", "splits", "chains", "num_rows", "num_columns", "num_mapped")
+    if any(len(getattr(dataset, name)) != number for name in names):
         return "the arrays of /proteins differ in length"
     if len(set(dataset.ids)) != number:
         return "an id occurs more than once"

@@ -125,11 +125,10 @@ def read_pairs(path: Path) -> list[ContactPair]:
         row = dict(zip(table.header, cells, strict=True))
         where = f"{path}:{line}"
         pair = _pair(row, where, path.parent, line)
-        if pair.id in lines:
+        if lines.setdefault(pair.id, line) != line:
             raise FormatError(
                 f"{where}: the id {pair.id!r} stands in line {lines[pair.id]} too; ids are unique"
             )
-        lines[pair.id] = line
         pairs.append(pair)
     if not pairs:
         raise FormatError(f"{path}: has a header but no pairs")

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,8 @@ class _Entry:
     pair: ContactPair
     chain: Chain | None
     audit: ContactAuditRow
-    group: str = field(default="")
-    concern: str = field(default="")
+    group: str = ""
+    concern: str = ""
     """Why its rows may tell nothing of contacts."""
     mapping: ColumnMapping | None = None
 
@@ -215,8 +215,7 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
         encoded = encode_alignment(alignment, source=str(pair.msa), allow_incomplete_query=True)
     except BioattnError as error:
         raise _Refused("alignment", error) from error
-    mapping = _mapping(pair, chain, alignment, settings)
-    entry.mapping = mapping
+    mapping = entry.mapping = _mapping(pair, chain, alignment, settings)
     rows = _sampled_rows(encoded.num_rows, pair.id, settings)
     entry.concern = _concern(alignment, encoded.records)
     cb = mapping.column_cb(chain, alignment.num_columns)

@@ -202,12 +202,10 @@ def assemble_features(
     target_feat[np.arange(num_columns), 1 + encoded.aatype] = 1
 
     extra = others[:max_extra]
+    extra_msa = np.zeros((max(1, len(extra)), num_columns), np.int32)
+    extra_deletions = np.zeros(extra_msa.shape, np.float32)
     if len(extra):
-        extra_msa = encoded.msa[extra].astype(np.int32)
-        extra_deletions = encoded.deletions[extra].toarray().astype(np.float32)
-    else:
-        extra_msa = np.zeros((1, num_columns), np.int32)
-        extra_deletions = np.zeros((1, num_columns), np.float32)
+        extra_msa[:], extra_deletions[:] = encoded.msa[extra], encoded.deletions[extra].toarray()
     return InputFeatures(
         aatype=encoded.aatype,
         residue_index=np.arange(num_columns, dtype=np.int32),

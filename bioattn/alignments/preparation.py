@@ -1,9 +1,9 @@
 """From an alignment as found, or a query and a database, to the A3M a model is given, and its statistics."""
 
 import logging
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +69,7 @@ class PreparationSettings:
             raise SettingsError(f"--max-depth must be at least 1, not {self.max_depth}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """What one step removed, and what it left."""
 
     step: str
@@ -90,16 +89,8 @@ class Preparation:
 
     def replace(self, name: str, alignment: Alignment) -> None:
         """Record the step `name`, whose result is `alignment`."""
-        before = self.alignment
-        self.steps.append(
-            Step(
-                step=name,
-                removed_rows=before.num_rows - alignment.num_rows,
-                removed_columns=before.num_columns - alignment.num_columns,
-                rows=alignment.num_rows,
-                columns=alignment.num_columns,
-            )
-        )
+        before, (rows, columns) = self.alignment.residues.shape, alignment.residues.shape
+        self.steps.append(Step(name, before[0] - rows, before[1] - columns, rows, columns))
         self.alignment = alignment
 
     def keep_rows(self, name: str, rows: NDArray[np.intp]) -> None:
@@ -145,10 +136,10 @@ def prepare_msa(
         require_proteins(preparation.alignment, name)
     else:
         query = read_search_query(source, settings.query)
-        alignment_found, rounds = search_database(
+        found, rounds = search_database(
             query, database, search or SearchSettings(), threads=threads, progress=progress
         )
-        preparation = Preparation(alignment_found)
+        preparation = Preparation(found)
     alignment = preparation.alignment
     _say_what_a3m_cannot_hold(alignment, name)
     what = name if database is None else f"found in {database}, with the query"
@@ -156,10 +147,9 @@ def prepare_msa(
     read = (alignment.num_rows, alignment.num_columns)
     prepare_alignment(preparation, settings, name, centred=database is not None, progress=progress)
     alignment = preparation.alignment
-    weights = sequence_weights(
-        alignment.residues, settings.weight_identity, threads=threads, progress=progress
-    )
-    statistics = alignment_statistics(alignment, weights, settings.weight_identity)
+    identity = settings.weight_identity
+    weights = sequence_weights(alignment.residues, identity, threads=threads, progress=progress)
+    statistics = alignment_statistics(alignment, weights, identity)
     write_a3m(alignment, output)
     if statistics_file is not None:
         write_json(statistics_file, statistics_json(preparation, statistics, read, rounds))
@@ -168,7 +158,7 @@ def prepare_msa(
             LOGGER.info(describe_step(step))
     LOGGER.info(
         f"{counted(statistics.depth, 'row')} of {counted(statistics.columns, 'column')}, "
-        f"Neff {statistics.neff:.1f} at {percentage(settings.weight_identity)} identity"
+        f"Neff {statistics.neff:.1f} at {percentage(identity)} identity"
     )
     for warning in statistics.warnings():
         LOGGER.warning(f"{output}: {warning}")
@@ -224,12 +214,9 @@ def prepare_alignment(
         )
         preparation.keep_rows("redundant_rows", np.searchsorted(kept, chosen))
     if settings.max_depth is not None:
-        preparation.keep_rows(
-            "depth",
-            filtering.random_rows(
-                preparation.alignment.num_rows, settings.max_depth, np.random.default_rng(settings.seed)
-            ),
-        )
+        random = np.random.default_rng(settings.seed)
+        rows = filtering.random_rows(preparation.alignment.num_rows, settings.max_depth, random)
+        preparation.keep_rows("depth", rows)
 
 
 def _check_statistics_file(path: Path, output: Path, inputs: list[Path]) -> None:
@@ -271,7 +258,7 @@ def describe_step(step: Step) -> str:
 
 def steps_json(preparation: Preparation) -> list[dict[str, Any]]:
     """List the steps as plain JSON."""
-    return [asdict(step) for step in preparation.steps]
+    return [step._asdict() for step in preparation.steps]
 
 
 def statistics_json(

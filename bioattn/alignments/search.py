@@ -113,7 +113,10 @@ def search_database(
     Raises: BioattnError when pyhmmer is not installed; FormatError for a query or database that is not protein, or
     not FASTA.
     """
-    hmmer = _import_hmmer()
+    try:
+        import pyhmmer as hmmer
+    except ImportError as error:
+        raise BioattnError("--search needs pyhmmer, which is not installed: pip install pyhmmer") from error
     alphabet = hmmer.easel.Alphabet.amino()
     sequence = _digital_query(query, hmmer, alphabet)
     builder = hmmer.plan7.Builder(alphabet, architecture="hand", seed=_HMMER_SEED)
@@ -149,14 +152,6 @@ def search_database(
     return _as_alignment(text, query), rounds
 
 
-def _import_hmmer() -> Any:
-    try:
-        import pyhmmer
-    except ImportError as error:
-        raise BioattnError("--search needs pyhmmer, which is not installed: pip install pyhmmer") from error
-    return pyhmmer
-
-
 def _digital_query(query: FastaRecord, hmmer: Any, alphabet: Any) -> Any:
     letters = query.sequence.upper()
     foreign = re.search("[^A-Z]", letters)
@@ -177,8 +172,7 @@ def _digital_query(query: FastaRecord, hmmer: Any, alphabet: Any) -> Any:
 
 
 def _refuse_nucleotides(sequences: list[str], what: str) -> None:
-    joined = np.frombuffer("".join(sequences).upper().encode("ascii"), np.uint8)[None]
-    if looks_like_nucleotides(Alignment(names=[what], descriptions=[""], residues=joined, insertions=[{}])):
+    if looks_like_nucleotides(Alignment.plain([what], "".join(sequences).upper())):
         raise FormatError(f"{what}: looks like DNA or RNA; a search takes proteins")
 
 

@@ -148,10 +148,7 @@ def alignment_statistics(
 def statistics_of_rows(residues: NDArray[np.uint8]) -> AlignmentStatistics:
     """Figures of distinct rows without insertions, (S, R) ASCII, row 0 the query; rows of gaps are left out."""
     residues = residues[rows_with_residues(residues)]
-    rows = len(residues)
-    alignment = Alignment(
-        names=[""] * rows, descriptions=[""] * rows, residues=residues, insertions=[{}] * rows
-    )
+    alignment = Alignment.plain([""] * len(residues), residues)
     return alignment_statistics(alignment, sequence_weights(residues), WEIGHT_IDENTITY)
 
 

@@ -53,6 +53,16 @@ class Alignment:
     """Per row: match column c -> the lower-case letters that stand before it; R -> those after the last one."""
     annotations: Annotations = field(default_factory=Annotations)
 
+    @classmethod
+    def plain(cls, names: list[str], residues: NDArray[np.uint8] | str) -> Self:
+        """Rows of letters and gaps without descriptions and insertions: (S, R) ASCII codes, or the text of one."""
+        if isinstance(residues, str):
+            residues = np.frombuffer(residues.encode("ascii"), np.uint8)[None].copy()
+        rows = len(names)
+        return cls(
+            names=names, descriptions=[""] * rows, residues=residues, insertions=[{} for _ in range(rows)]
+        )
+
     @property
     def num_rows(self) -> int:
         """S, the depth."""

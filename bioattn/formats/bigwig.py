@@ -23,7 +23,7 @@ from bioattn.formats.bigwig_index import (
     MOST_LEVELS,
     RECORDS_PER_BLOCK,
     ZOOM_RECORD,
-    SectionPlaces,
+    Section,
     ZoomLevels,
     chromosome_tree,
     section_index,
@@ -68,7 +68,7 @@ class _BigWig:
         names = sorted(lengths, key=str.encode)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._lengths = lengths
-        self._places = SectionPlaces()
+        self._places: list[Section] = []
         self._zoom = zoom
         self._intervals = self._bases = 0
         self._sum = self._sum_of_squares = 0.0
@@ -111,22 +111,9 @@ class _BigWig:
         largest = max(
             _SECTION.size + ITEMS_PER_SECTION * _ITEM.itemsize, RECORDS_PER_BLOCK * ZOOM_RECORD.itemsize
         )
+        offsets = (tree_offset, data_offset, index_offset, *_NO_FIELDS, summary_offset)
         self._file.seek(0)
-        self._file.write(
-            _HEADER.pack(
-                MAGIC,
-                VERSION,
-                len(levels),
-                tree_offset,
-                data_offset,
-                index_offset,
-                *_NO_FIELDS,
-                summary_offset,
-                largest,
-                0,
-            )
-        )
-        self._file.write(b"".join(levels))
+        self._file.write(_HEADER.pack(MAGIC, VERSION, len(levels), *offsets, largest, 0) + b"".join(levels))
         self._file.seek(summary_offset)
         self._file.write(_SUMMARY.pack(self._bases, self._least, self._most, self._sum, self._sum_of_squares))
         self._file.seek(data_offset)
@@ -149,5 +136,5 @@ class _BigWig:
             start, end = int(part["start"][0]), int(part["end"][-1])
             header = _SECTION.pack(number, start, end, 0, 0, _BEDGRAPH_SECTION, 0, len(part))
             packed = zlib.compress(header + part.tobytes())
-            self._places.add(number, start, end, self._file.tell(), len(packed))
+            self._places.append((number, start, end, self._file.tell(), len(packed)))
             self._file.write(packed)

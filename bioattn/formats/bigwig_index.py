@@ -31,35 +31,14 @@ _LEAF = np.dtype([*_PLACE, ("size", "<u8")])
 _INNER = np.dtype(_PLACE)
 
 
-class SectionPlaces:
-    """Where sections lie, on chromosomes and in the file; in ascending order and apart."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[int, int, int, int, int]] = []
-
-    def add(self, chrom: int, start: int, end: int, offset: int, size: int) -> None:
-        """One more section, behind all others: on chromosome number `chrom`, `size` bytes at `offset`."""
-        self._rows.append((chrom, start, end, offset, size))
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def moved(self, offset: int) -> "SectionPlaces":
-        """The same sections `offset` bytes further back in a file."""
-        places = SectionPlaces()
-        places._rows = [(chrom, start, end, at + offset, size) for chrom, start, end, at, size in self._rows]
-        return places
-
-    def table(self) -> NDArray[np.void]:
-        """One row per section."""
-        return np.array(
-            [(chrom, start, chrom, end, at, size) for chrom, start, end, at, size in self._rows], dtype=_LEAF
-        )
+Section = tuple[int, int, int, int, int]
+"""Where a section lies: number of its chromosome, start and end on it, offset and size in the file."""
 
 
-def section_index(places: SectionPlaces, offset: int, items_per_section: int) -> bytes:
-    """The R tree over at least one section, to be written at `offset`, where the sections end."""
-    levels = [places.table()]
+def section_index(places: Sequence[Section], offset: int, items_per_section: int) -> bytes:
+    """The R tree over sections in ascending order and apart, to be written at `offset`, where they end."""
+    rows = [(chrom, start, chrom, end, at, size) for chrom, start, end, at, size in places]
+    levels = [np.array(rows, dtype=_LEAF)]
     block = _block_size(len(places))
     while len(levels[0]) > block:
         children = levels[0]
@@ -134,21 +113,9 @@ _FEW_RECORDS = 256
 _RECORDS_IN_MEMORY = 64 * RECORDS_PER_BLOCK
 _BYTES_IN_MEMORY = 1 << 20
 """Packed records of a level go to disk beyond that."""
-ZOOM_RECORD = np.dtype(
-    [
-        ("chrom", "<u4"),
-        ("start", "<u4"),
-        ("end", "<u4"),
-        ("valid", "<u4"),
-        ("least", "<f4"),
-        ("most", "<f4"),
-        ("sum", "<f4"),
-        ("sum_of_squares", "<f4"),
-    ]
-)
-_EXACT = np.dtype(
-    [(name, "<f8" if ZOOM_RECORD[name].kind == "f" else "<i8") for name in ZOOM_RECORD.names or ()]
-)
+_WHOLE, _REAL = ("chrom", "start", "end", "valid"), ("least", "most", "sum", "sum_of_squares")
+ZOOM_RECORD = np.dtype([*((name, "<u4") for name in _WHOLE), *((name, "<f4") for name in _REAL)])
+_EXACT = np.dtype([*((name, "<i8") for name in _WHOLE), *((name, "<f8") for name in _REAL)])
 """The same while it is added up."""
 
 
@@ -213,7 +180,7 @@ class ZoomLevel:
         self.count = 0
         """Records."""
         self._file = tempfile.SpooledTemporaryFile(max_size=_BYTES_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - `drop`
-        self._places = SectionPlaces()
+        self._places: list[Section] = []
         self._open = np.empty(0, dtype=_EXACT)
         self._waiting: list[NDArray[np.void]] = []
 
@@ -242,9 +209,10 @@ class ZoomLevel:
         self._write_blocks()
         return last
 
-    def copy_into(self, file: BinaryIO) -> SectionPlaces:
+    def copy_into(self, file: BinaryIO) -> list[Section]:
         """Write all blocks of records at the end of `file`; returns where they lie in it."""
-        places = self._places.moved(file.tell())
+        offset = file.tell()
+        places = [(chrom, start, end, at + offset, size) for chrom, start, end, at, size in self._places]
         self._file.seek(0)
         shutil.copyfileobj(self._file, file)
         return places
@@ -269,5 +237,5 @@ class ZoomLevel:
                 block = records[first : min(first + RECORDS_PER_BLOCK, end)]
                 packed = zlib.compress(block.astype(ZOOM_RECORD).tobytes())
                 chrom, start, until = int(block["chrom"][0]), int(block["start"][0]), int(block["end"][-1])
-                self._places.add(chrom, start, until, self._file.tell(), len(packed))
+                self._places.append((chrom, start, until, self._file.tell(), len(packed)))
                 self._file.write(packed)

@@ -23,7 +23,7 @@ import pyfaidx
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.fasta import read_fasta_pieces, split_header
+from bioattn.formats.fasta import FastaRecord, read_fasta_pieces, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
 from bioattn.io.cache_folder import cache_folder
 from bioattn.io.files import atomic_output, is_packed, remove_leftover, unreadable
@@ -89,25 +89,14 @@ class Genome:
                 f"the genome has no chromosome {error.args[0]!r}; it has {first_names(self.names)}"
             ) from None
 
-    def fetch(self, chrom: str, start: int, end: int) -> NDArray[np.uint8]:
-        """Codes of [start, end) of one chromosome, N beyond its ends; a new array.
-
-        Raises: BioattnError when the genome has no such chromosome.
-        """
-        codes: NDArray[np.uint8] = self.windows(chrom, np.array([start]), end - start)[0]
-        return codes
-
     def windows(
-        self, chrom: str | NDArray[np.int64], starts: NDArray[np.int64], length: int
+        self, numbers: NDArray[np.int64], starts: NDArray[np.int64], length: int
     ) -> NDArray[np.uint8]:
         """Codes of many windows of one length, a new array of shape (n, length); N beyond chromosome ends.
 
-        chrom: one name for all windows, or chromosome numbers, shape (n,), as given by `chromosome_numbers`.
+        numbers: of the chromosomes, shape (n,), as given by `chromosome_numbers`.
         starts: 0-based first positions, shape (n,); they may be negative.
-
-        Raises: BioattnError when the genome has no such chromosome.
         """
-        numbers = self.chromosome_numbers([chrom]) if isinstance(chrom, str) else chrom
         view, last_starts = self._all_windows(length)
         begins = self.offsets.take(numbers)
         absolute = begins + starts
@@ -120,7 +109,6 @@ class Genome:
         inside = np.flatnonzero(~outside)
         if inside.size:
             codes[inside] = view[absolute[inside]]
-        begins, ends = (np.broadcast_to(bound, absolute.shape) for bound in (begins, ends))
         for row in np.flatnonzero(outside):
             start = int(absolute[row])
             first, last = max(start, int(begins[row])), min(start + length, int(ends[row]))
@@ -188,7 +176,7 @@ def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Prog
                             _refuse_empty(fasta, chromosomes[-1])
                         chromosomes.append(Chromosome(piece.name, piece.description, 0))
                     length = chromosomes[-1].length
-                    codes = encode(piece.letters, f"{fasta}: record {piece.name!r}", length)
+                    codes = encode(piece.sequence, f"{fasta}: record {piece.name!r}", length)
                     file.write(codes.data)
                     chromosomes[-1] = chromosomes[-1]._replace(length=length + codes.size)
                     progress.advance(codes.size)
@@ -204,13 +192,11 @@ def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Prog
             progress.end()
 
 
-class _Piece(NamedTuple):
-    name: str
-    description: str
-    letters: bytes | str
+class _UnevenError(Exception):
+    """A FASTA is not as regular as pyfaidx wants it."""
 
 
-def _dna_pieces(fasta: Path, fai: Path) -> Iterator[_Piece]:
+def _dna_pieces(fasta: Path, fai: Path) -> Iterator[FastaRecord]:
     """The letters of all records in pieces of bounded size.
 
     Plain files whose lines are even go through pyfaidx, about three times as fast as line by line; for everything
@@ -222,54 +208,38 @@ def _dna_pieces(fasta: Path, fai: Path) -> Iterator[_Piece]:
     except OSError as error:
         raise unreadable(fasta, error) from error
     if not packed:
-        even = _even_records(fasta, fai)
-        if even is not None:
-            yield from even
+        with suppress(_UnevenError):
+            yield from _even_pieces(fasta, fai)
             return
-    for piece in read_fasta_pieces(fasta, PIECE_LENGTH):
-        yield _Piece(piece.name, piece.description, piece.sequence)
+    yield from read_fasta_pieces(fasta, PIECE_LENGTH)
 
 
-def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
-    """The records through pyfaidx, its index at `fai`; None when the file is not as regular as it wants."""
-    try:
-        reader = pyfaidx.Fasta(str(fasta), indexname=str(fai), as_raw=True)
-    except (pyfaidx.FastaIndexingError, ValueError, IndexError, RuntimeError, OSError):
-        remove_leftover(fai)
-        return None
-    entries = reader.faidx.index
-    try:
-        if not (all(entry.rlen for entry in entries.values()) and _ends_fit(fasta, entries.values())):
-            reader.close()
-            remove_leftover(fai)
-            return None
-        # Comments and blank lines before a header come along with it; only the first loses its first letter.
-        headers = {
-            name: ("?" + reader[name].long_name.rstrip()).split("\n")[-1][1:]
-            for name in reader.keys()  # noqa: SIM118 - a Fasta iterates over records, not names
-        }
-    except OSError as error:
-        reader.close()
-        remove_leftover(fai)
-        raise unreadable(fasta, error) from error
-    except ValueError:  # no text, or zero bytes, which it counts as letters of no line
-        reader.close()
-        remove_leftover(fai)
-        return None
-    lengths = {name: entry.rlen for name, entry in entries.items()}
-
-    def pieces() -> Iterator[_Piece]:
+def _even_pieces(fasta: Path, fai: Path) -> Iterator[FastaRecord]:
+    """The records through pyfaidx, its index at `fai`. Raises: _UnevenError before the first piece."""
+    with ExitStack() as stack:
+        stack.callback(remove_leftover, fai)
         try:
-            for name, header in headers.items():
-                _, description = split_header(fasta, 0, ">" + header)
-                for start in range(0, lengths[name], PIECE_LENGTH):
-                    text = reader[name][start : start + PIECE_LENGTH]
-                    yield _Piece(name, description, text if text.isalnum() else "".join(text.split()))
-        finally:
-            reader.close()
-            remove_leftover(fai)
-
-    return pieces()
+            reader = stack.enter_context(pyfaidx.Fasta(str(fasta), indexname=str(fai), as_raw=True))
+        except (pyfaidx.FastaIndexingError, ValueError, IndexError, RuntimeError, OSError) as error:
+            raise _UnevenError from error
+        entries = reader.faidx.index
+        try:
+            if not (all(entry.rlen for entry in entries.values()) and _ends_fit(fasta, entries.values())):
+                raise _UnevenError
+            # Comments and blank lines before a header come along with it; only the first loses its first letter.
+            headers = {
+                name: ("?" + reader[name].long_name.rstrip()).split("\n")[-1][1:]
+                for name in reader.keys()  # noqa: SIM118 - a Fasta iterates over records, not names
+            }
+        except OSError as error:
+            raise unreadable(fasta, error) from error
+        except ValueError as error:  # no text, or zero bytes, which it counts as letters of no line
+            raise _UnevenError from error
+        for name, header in headers.items():
+            _, description = split_header(fasta, 0, ">" + header)
+            for start in range(0, entries[name].rlen, PIECE_LENGTH):
+                text = reader[name][start : start + PIECE_LENGTH]
+                yield FastaRecord(name, description, text if text.isalnum() else "".join(text.split()))
 
 
 def _ends_fit(fasta: Path, entries: Iterable[Any]) -> bool:

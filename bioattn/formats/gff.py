@@ -29,19 +29,8 @@ BIOTYPE_ATTRIBUTES = ("gene_biotype", "gene_type", "biotype", "locus_type")
 ID_PREFIXES = ("gene-", "gene:")
 
 # Rows that never decide where a gene, transcript or CDS lies and are never the parent of one that does.
-_IGNORED_TYPES = frozenset(
-    {
-        "exon",
-        "intron",
-        "five_prime_UTR",
-        "three_prime_UTR",
-        "UTR",
-        "start_codon",
-        "stop_codon",
-        "polypeptide",
-        "protein",
-    }
-)
+_IGNORED_TYPES = frozenset(("exon", "intron", "start_codon", "stop_codon", "polypeptide", "protein"))
+_IGNORED_TYPES |= {"five_prime_UTR", "three_prime_UTR", "UTR"}
 _SEQUENCE_TYPES = frozenset(("region", "chromosome", "contig", "supercontig", "scaffold"))
 
 
@@ -144,12 +133,7 @@ def _read_rows(path: Path, header: _Header) -> Iterator[Row]:
             continue
         if line[0] == ">":
             return
-        columns = line.split("\t")
-        if len(columns) != 9:
-            hint = "" if "\t" in line else "; are the columns separated by spaces?"
-            raise FormatError(
-                f"{path}:{number}: {len(columns)} columns where GFF3 has 9, tab-separated{hint}"
-            )
+        columns = nine_columns(path, number, line, "GFF3")
         kind = columns[2].strip()
         if kind in _IGNORED_TYPES or columns[3] == columns[4] == ".":
             continue
@@ -162,6 +146,15 @@ def _read_rows(path: Path, header: _Header) -> Iterator[Row]:
             header.sequence_row(row)
         else:
             yield row
+
+
+def nine_columns(path: Path, number: int, line: str, kind: str) -> list[str]:
+    """The columns of a GFF3 or GTF row. Raises: FormatError when there are more or fewer than nine."""
+    columns = line.split("\t")
+    if len(columns) != 9:
+        hint = "" if "\t" in line else "; are the columns separated by spaces?"
+        raise FormatError(f"{path}:{number}: {len(columns)} columns where {kind} has 9, tab-separated{hint}")
+    return columns
 
 
 def parse_place(path: Path, number: int, chrom: str, columns: list[str]) -> Place:

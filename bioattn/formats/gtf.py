@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bioattn.errors import FormatError
 from bioattn.formats.genes import Annotation, GeneDraft, Place, TranscriptDraft
-from bioattn.formats.gff import parse_place
+from bioattn.formats.gff import nine_columns, parse_place
 from bioattn.io.files import read_lines
 
 NAME_ATTRIBUTES = ("gene_name", "gene")
@@ -33,11 +33,7 @@ def read_gtf(path: Path, id_attribute: str | None = None) -> Annotation:
     for number, line in read_lines(path):
         if not line or line.isspace() or line[0] == "#":
             continue
-        columns = line.split("\t")
-        if len(columns) != 9:
-            hint = "" if "\t" in line else "; are the columns separated by spaces?"
-            raise FormatError(f"{path}:{number}: {len(columns)} columns where GTF has 9, tab-separated{hint}")
-        builder.add(number, columns)
+        builder.add(number, nine_columns(path, number, line, "GTF"))
     return Annotation(path, "GTF", [draft.finish() for draft in builder.finish()])
 
 

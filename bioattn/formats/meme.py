@@ -15,9 +15,8 @@
      0.000000  0.000000  1.000000  0.000000
 
 The minimal format and what the programs of the MEME suite write (meme, streme, dreme as text) are read alike: of
-their many other lines nothing is used. Formats are told apart by content.
-
-Count matrices of motif databases: JASPAR's (with or without letters and headers) and TRANSFAC's.
+their many other lines nothing is used. Count matrices are JASPAR's (with or without letters and headers), whose
+rows are bases, and TRANSFAC's, whose rows are positions. Formats are told apart by content.
 
     >MA0271.1 ARG80                                AC  MA0271.1
     A [ 89 0 161 ]                                 ID  ARG80
@@ -25,8 +24,6 @@ Count matrices of motif databases: JASPAR's (with or without letters and headers
     G [ 0 301 0 ]                                  01  89 0  0  69
     T [ 69 0 0 ]                                   02  0  0  301 0
                                                    //
-
-Rows are bases in the former, positions in the latter. `bioattn.formats.meme.read_meme` tells them apart.
 """
 
 import itertools
@@ -55,11 +52,6 @@ def starts_jaspar(line: str) -> bool:
         or _NUMBERS_ONLY.fullmatch(line) is not None
         or (words[0].rstrip(":") == "A" and len(words) > 1 and _NUMBERS_ONLY.fullmatch(words[1]) is not None)
     )
-
-
-def starts_transfac(line: str) -> bool:
-    """Tell whether the first line of a file begins a TRANSFAC record."""
-    return _TRANSFAC_START.match(line) is not None
 
 
 def jaspar_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Motif]:
@@ -141,13 +133,7 @@ def _from_bases(path: Path, header: list[str], line: int, rows: list[list[float]
     return _from_positions(path, line, header[0], alternative, np.array(rows).T)
 
 
-def _from_positions(
-    path: Path,
-    line: int,
-    name: str,
-    alternative: str,
-    counts: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-) -> Motif:
+def _from_positions(path: Path, line: int, name: str, alternative: str, counts: NDArray[np.float64]) -> Motif:
     totals = counts.sum(axis=1)
     if totals.min() <= 0:
         raise FormatError(
@@ -195,7 +181,7 @@ def read_meme(path: Path) -> MotifDatabase:
     background = np.array(UNIFORM_BACKGROUND)
     if starts_jaspar(first[1]):
         motifs = list(jaspar_motifs(path, rest))
-    elif starts_transfac(first[1]):
+    elif _TRANSFAC_START.match(first[1]):
         motifs = list(transfac_motifs(path, rest))
     else:
         reader = _MemeReader(path)
@@ -376,10 +362,9 @@ class _MemeReader:
                 f"{wanted} expected"
             )
         name, alternative = self._name
+        matrix = np.array(self._rows)
         self.motifs.append(
-            Motif(
-                name=name, alternative_name=alternative, probabilities=np.array(self._rows), sites=self._sites
-            )
+            Motif(name=name, alternative_name=alternative, probabilities=matrix, sites=self._sites)
         )
         self._rows = self._name = None
 

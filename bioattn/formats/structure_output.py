@@ -124,6 +124,7 @@ def write_mmcif(path: Path, residues: Sequence[StructureResidue], *, name: str) 
 
 
 def _mmcif_lines(block: str, residues: Sequence[StructureResidue]) -> Iterator[str]:
+    numbered = list(enumerate(residues, start=1))
     yield f"data_{block}"
     yield f"_entry.id {block}"
     yield from _loop("entity", "id type src_method", [(1, "polymer", "man")])
@@ -135,16 +136,13 @@ def _mmcif_lines(block: str, residues: Sequence[StructureResidue]) -> Iterator[s
     yield from _loop(
         "entity_poly_seq",
         "entity_id num mon_id hetero",
-        ((1, place, residue.name, "n") for place, residue in enumerate(residues, start=1)),
+        ((1, place, residue.name, "n") for place, residue in numbered),
     )
     yield from _loop("struct_asym", "id entity_id", [(CHAIN, 1)])
     yield from _loop(
         "pdbx_poly_seq_scheme",
         "asym_id entity_id seq_id mon_id pdb_seq_num pdb_strand_id pdb_ins_code hetero",
-        (
-            (CHAIN, 1, place, residue.name, residue.number, CHAIN, ".", "n")
-            for place, residue in enumerate(residues, start=1)
-        ),
+        ((CHAIN, 1, place, each.name, each.number, CHAIN, ".", "n") for place, each in numbered),
     )
     yield from _loop(
         "ma_qa_metric", "id name type mode", [(1, "pLDDT", "pLDDT", "global"), (2, "pLDDT", "pLDDT", "local")]
@@ -157,10 +155,7 @@ def _mmcif_lines(block: str, residues: Sequence[StructureResidue]) -> Iterator[s
     yield from _loop(
         "ma_qa_metric_local",
         "ordinal_id model_id label_asym_id label_seq_id label_comp_id metric_id metric_value",
-        (
-            (place, 1, CHAIN, place, residue.name, 2, f"{residue.confidence:.2f}")
-            for place, residue in enumerate(residues, start=1)
-        ),
+        ((place, 1, CHAIN, place, each.name, 2, f"{each.confidence:.2f}") for place, each in numbered),
     )
     yield from _loop(
         "atom_site",

@@ -1,8 +1,8 @@
 """Delimited text tables as people have them: TSV, CSV, semicolons or R's blanks, plain, gzip or xz.
 
 `open_table` looks at the content, never at the file name, and hands out rows one at a time with their line
-numbers, so that every complaint can say where. Nothing is renamed, guessed or skipped silently: what was left
-out is counted in `TableReader.notes`.
+numbers, so that every complaint can say where. Nothing is renamed or guessed; rows that repeat the header are left
+out and listed in `TableReader.repeated_headers`.
 """
 
 import csv
@@ -10,15 +10,19 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from bioattn.errors import FormatError
-from bioattn.io.files import read_lines, unreadable
+from bioattn.io.files import read_lines, text_output, unreadable
 from bioattn.text import counted, quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "."})
 """Cells that mean "no value", compared without case and surrounding blanks."""
@@ -29,16 +33,6 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 
 Row = tuple[int, list[str]]
-
-
-@dataclass(slots=True)
-class TableNotes:
-    """What a reader left out of a table, for the caller to report."""
-
-    blank_lines: int = 0
-    comment_lines: int = 0
-    repeated_headers: list[int] = field(default_factory=list)
-    """Line numbers of rows that repeat the header (files glued together)."""
 
 
 @dataclass(slots=True)
@@ -54,7 +48,8 @@ class TableReader:
     header: tuple[str, ...]
     header_line: int
     sample: list[Row]
-    notes: TableNotes
+    repeated_headers: list[int]
+    """Line numbers of rows that repeat the header (files glued together), as far as was read."""
     _rest: Iterator[Row]
 
     def rows(self) -> Iterator[Row]:
@@ -88,8 +83,7 @@ def open_table(path: Path) -> TableReader:
     Raises: FormatError for an empty file, a file of one column, or a spreadsheet.
     """
     _refuse_spreadsheet(path)
-    notes = TableNotes()
-    header_line, header_text, lines = _find_header(path, notes)
+    header_line, header_text, lines = _find_header(path)
     delimiter = _delimiter_of(header_text)
     if delimiter is None:
         raise FormatError(
@@ -97,14 +91,15 @@ def open_table(path: Path) -> TableReader:
             "separate columns by tabs or commas"
         )
     header = _split(path, header_line, header_text, delimiter)
-    rows = _rows(path, lines, delimiter, header, notes)
+    repeated: list[int] = []
+    rows = _rows(path, lines, delimiter, header, repeated)
     sample = list(itertools.islice(rows, 1))
     if sample and len(sample[0][1]) == len(header) + 1:
         header.insert(0, "")
     names = tuple(header)
     checked = _same_width(path, names, itertools.chain(sample, rows))
     first = list(itertools.islice(checked, SAMPLE_ROWS))
-    return TableReader(path, delimiter, names, header_line, first, notes, checked)
+    return TableReader(path, delimiter, names, header_line, first, repeated, checked)
 
 
 def refuse_duplicate_columns(reader: TableReader) -> None:
@@ -118,6 +113,12 @@ def refuse_duplicate_columns(reader: TableReader) -> None:
             "give each its own name (replicates are averaged by a column of the treatment table, "
             "see --replicate-column)"
         )
+
+
+def write_table(path: Path, table: "pd.DataFrame", float_format: str | None = None) -> None:
+    """Write a tab-separated table with a header and without an index; a `.gz` name gives gzip."""
+    with text_output(path) as file:
+        table.to_csv(file, sep="\t", index=False, float_format=float_format, lineterminator="\n")
 
 
 def is_missing(cell: str) -> bool:
@@ -208,16 +209,14 @@ def _refuse_spreadsheet(path: Path) -> None:
         raise FormatError(f"{path}: is a spreadsheet or zip archive; save the table as CSV or TSV")
 
 
-def _find_header(path: Path, notes: TableNotes) -> tuple[int, str, Iterator[tuple[int, str]]]:
+def _find_header(path: Path) -> tuple[int, str, Iterator[tuple[int, str]]]:
     lines = read_lines(path)
     comment: tuple[int, str] | None = None
     for number, line in lines:
         if not line.strip():
-            notes.blank_lines += 1
             continue
         if line.startswith("#"):
             comment = None if line[1:2].isspace() else (number, line)
-            notes.comment_lines += 1
             continue
         if comment is not None:
             text = comment[1].lstrip("#")
@@ -225,7 +224,6 @@ def _find_header(path: Path, notes: TableNotes) -> tuple[int, str, Iterator[tupl
             if delimiter is not None and delimiter != " ":
                 cells = _split(path, comment[0], text, delimiter)
                 if len(cells) == len(_split(path, number, line, delimiter)):
-                    notes.comment_lines -= 1
                     return comment[0], text, itertools.chain([(number, line)], lines)
         return number, line, lines
     raise FormatError(f"{path}: is empty; a header line and rows are needed")
@@ -259,15 +257,14 @@ def _split(path: Path, number: int, line: str, delimiter: str) -> list[str]:
 
 
 def _rows(
-    path: Path, lines: Iterator[tuple[int, str]], delimiter: str, header: list[str], notes: TableNotes
+    path: Path, lines: Iterator[tuple[int, str]], delimiter: str, header: list[str], repeated: list[int]
 ) -> Iterator[Row]:
     for number, line in lines:
         if not line.strip():
-            notes.blank_lines += 1
             continue
         cells = _split(path, number, line, delimiter)
         if cells == header or (header and header[0] == "" and cells == header[1:]):
-            notes.repeated_headers.append(number)
+            repeated.append(number)
             continue
         yield number, cells
 

@@ -221,10 +221,10 @@ def _read_table(path: Path, name: str | None, stated: ResponseColumns, gathered:
         LOGGER.warning(
             f"{path}: left out {counted(len(without_id), 'row')} without a gene id, first at line {without_id[0]}"
         )
-    if reader.notes.repeated_headers:
+    if reader.repeated_headers:
         LOGGER.warning(
-            f"{path}: left out {counted(len(reader.notes.repeated_headers), 'row')} equal to the header, "
-            f"first at line {reader.notes.repeated_headers[0]}"
+            f"{path}: left out {counted(len(reader.repeated_headers), 'row')} equal to the header, "
+            f"first at line {reader.repeated_headers[0]}"
         )
     if not rows:
         raise FormatError(f"{path}: no row has a gene id in column {reader.header[roles.gene] or 1!r}")

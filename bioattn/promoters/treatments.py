@@ -116,10 +116,10 @@ def read_treatment_table(path: Path) -> TreatmentTable:
             column.append(cell)
     if not lines:
         raise FormatError(f"{path}: the treatment table has a header but no rows")
-    if reader.notes.repeated_headers:
+    if reader.repeated_headers:
         LOGGER.warning(
-            f"{path}: skipped {len(reader.notes.repeated_headers):,} rows that repeat the header, "
-            f"first at line {reader.notes.repeated_headers[0]}"
+            f"{path}: skipped {len(reader.repeated_headers):,} rows that repeat the header, "
+            f"first at line {reader.repeated_headers[0]}"
         )
     names = columns[0]
     _check_names(path, names, lines)

@@ -83,21 +83,16 @@ def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = 
         if chain in {_name(each) for each in model}:
             raise BioattnError(f"{path}: chain {chain!r} has no amino acids; protein chains: {known}")
         raise BioattnError(f"{path}: there is no chain {chain!r}; protein chains: {known}")
-    read = _chain(chain, proteins[chain], missing_cb)
-    _require_numbers(path, read)
-    return read
+    return _chain(path, chain, proteins[chain], missing_cb)
 
 
 def read_chains(path: Path) -> list[Chain]:
     """All protein chains of the first model, in the file's order; otherwise as `read_chain`."""
-    chains = [
-        _chain(_name(found), residues, MissingCb.CA)
+    return [
+        _chain(path, _name(found), residues, MissingCb.CA)
         for found in _first_model(path)
         if (residues := _amino_acids(found))
     ]
-    for chain in chains:
-        _require_numbers(path, chain)
-    return chains
 
 
 def scorable(letters: str) -> str:
@@ -116,13 +111,6 @@ def virtual_cb(
     first, second = np.asarray(ca, np.float64) - n, np.asarray(c, np.float64) - ca
     across, along_first, along_second = _VIRTUAL_CB
     return across * np.cross(first, second) + along_first * first + along_second * second + ca
-
-
-def _require_numbers(path: Path, chain: Chain) -> None:
-    if not (np.isfinite(chain.ca).all() and np.isfinite(chain.cb).all()):
-        raise FormatError(
-            f"{path}: chain {chain.name!r} has coordinates that are no numbers; fetch the file again"
-        )
 
 
 def _first_model(path: Path) -> Model:
@@ -157,8 +145,7 @@ def _name(chain: BioChain) -> str:
 
 
 def _amino_acids(chain: BioChain) -> list[Residue]:
-    residues = [_likeliest(residue) for residue in chain]
-    return [residue for residue in residues if _is_amino_acid(residue)]
+    return [residue for residue in map(_likeliest, chain) if _is_amino_acid(residue)]
 
 
 def _likeliest(residue: Residue | DisorderedResidue) -> Residue:
@@ -181,7 +168,7 @@ def _is_amino_acid(residue: Residue) -> bool:
     return name in _LETTER_OF and name not in protein_letters_3to1
 
 
-def _chain(name: str, residues: list[Residue], missing_cb: MissingCb) -> Chain:
+def _chain(path: Path, name: str, residues: list[Residue], missing_cb: MissingCb) -> Chain:
     names = [residue.get_resname().strip() for residue in residues]
     cb, missing = [], 0
     for residue, residue_name in zip(residues, names, strict=True):
@@ -192,13 +179,16 @@ def _chain(name: str, residues: list[Residue], missing_cb: MissingCb) -> Chain:
         else:
             cb.append(residue["CA"].coord)
         missing += "CB" not in residue and residue_name != "GLY"
+    ca = [residue["CA"].coord for residue in residues]
+    if not np.isfinite([ca, cb]).all():
+        raise FormatError(f"{path}: chain {name!r} has coordinates that are no numbers; fetch the file again")
     return Chain(
         name=name,
         letters="".join(_LETTER_OF.get(found, UNKNOWN_LETTER) for found in names),
         residue_names=names,
         numbers=[int(residue.id[1]) for residue in residues],
         insertion_codes=[residue.id[2].strip() for residue in residues],
-        ca=np.array([residue["CA"].coord for residue in residues], np.float32),
+        ca=np.array(ca, np.float32),
         cb=np.array(cb, np.float32),
         num_missing_cb=missing,
     )

@@ -88,19 +88,9 @@ def write_mapping(path: Path, mapping: ColumnMapping, chain: Chain) -> None:
     with text_output(path) as file:
         file.write("\t".join(COLUMNS) + "\n")
         for column, residue in zip(mapping.columns, mapping.residues, strict=True):
-            x, y, z = (f"{value:.3f}" for value in chain.cb[residue])
-            cells = (
-                column,
-                chain.letters[residue],
-                chain.name,
-                chain.numbers[residue],
-                chain.insertion_codes[residue] or ".",
-                chain.residue_names[residue],
-                x,
-                y,
-                z,
-            )
-            file.write("\t".join(map(str, cells)) + "\n")
+            code, name = chain.insertion_codes[residue] or ".", chain.residue_names[residue]
+            cells = (column, chain.letters[residue], chain.name, chain.numbers[residue], code, name)
+            file.write("\t".join([*map(str, cells), *(f"{value:.3f}" for value in chain.cb[residue])]) + "\n")
 
 
 def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
@@ -144,12 +134,8 @@ def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
         residues.append(residue)
     if not columns:
         raise FormatError(f"{path}: maps no residue")
-    return ColumnMapping(
-        columns=np.array(columns, np.intp),
-        residues=np.array(residues, np.intp),
-        row=-1,
-        identity=float("nan"),
-    )
+    found = np.array(columns, np.intp), np.array(residues, np.intp)
+    return ColumnMapping(columns=found[0], residues=found[1], row=-1, identity=float("nan"))
 
 
 def row_identities(mapping: ColumnMapping, chain: Chain, alignment: Alignment) -> NDArray[np.float64]:

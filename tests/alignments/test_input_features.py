@@ -1,6 +1,7 @@
 """Input features against golden vectors, a plain-loop version of the published steps, and known truths."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +30,11 @@ Golden = dict[str, np.ndarray]
 CASES = ("small", "small_padded", "small_masked", "1a3a", "1UBQ")
 
 
-def alignment_of(*rows, names=None):
+def alignment_of(*rows):
     parts = [split_insertions(row.encode()) for row in rows]
-    return Alignment(
-        names=names or [f"row{number}" for number in range(1, len(rows) + 1)],
-        descriptions=[""] * len(rows),
-        residues=np.array([np.frombuffer(match, np.uint8) for match, _ in parts], np.uint8).reshape(
-            len(rows), -1
-        ),
-        insertions=[inserted for _, inserted in parts],
-    )
+    residues = np.array([np.frombuffer(match, np.uint8) for match, _ in parts], np.uint8)
+    alignment = Alignment.plain([f"row{number}" for number in range(1, len(rows) + 1)], residues)
+    return replace(alignment, insertions=[inserted for _, inserted in parts])
 
 
 def rows_of_a3m(path, limit):

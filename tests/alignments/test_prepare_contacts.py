@@ -8,7 +8,7 @@ import pytest
 
 from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
 from bioattn.structures.chain import read_chain
-from bioattn_cli.main import main
+from tests.making import bioattn
 
 NAMES = "ALA CYS ASP GLU PHE GLY HIS ILE LYS LEU"
 LETTERS = dict(zip("ACDEFGHIKL", NAMES.split(" "), strict=True))
@@ -56,7 +56,7 @@ def write_pairs(folder, *lines, header="id msa structure chain"):
 
 
 def run(*arguments):
-    return main(["prepare", "contacts", *map(str, arguments)])
+    return bioattn("prepare", "contacts", *arguments)
 
 
 def audit(folder):
@@ -267,9 +267,9 @@ def test_given_groups_and_splits(folder, capsys):
     assert dataset.groups == ["fam", "alone", "other"]
     assert dataset.proteins_in(TEST).tolist() == [0]
     assert dataset.proteins_in(TRAIN).tolist() == [1]
-    assert main(["validate", str(output)]) == 0
+    assert bioattn("validate", output) == 0
     capsys.readouterr()
-    assert main(["inspect", str(output)]) == 0
+    assert bioattn("inspect", output) == 0
     said = capsys.readouterr().out
     assert "contact dataset HDF5" in said
     assert "proteins per split: train 1, validation 1, test 1" in said

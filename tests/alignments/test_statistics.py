@@ -1,6 +1,7 @@
 """Sequence weights and statistics of alignments, against plain loops."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,18 +100,9 @@ def test_neff_of_the_real_alignments(families):
 RESIDUES = set("ACDEFGHIKLMNPQRSTVWY")
 
 
-def as_alignment(residues, insertions=None):
-    rows = len(residues)
-    return Alignment(
-        names=[f"s{row}" for row in range(rows)],
-        descriptions=[""] * rows,
-        residues=residues,
-        insertions=insertions or [{} for _ in range(rows)],
-    )
-
-
-def describe(residues, **extra):
-    return alignment_statistics(as_alignment(residues, **extra), sequence_weights(residues), 0.8)
+def describe(residues, **changes):
+    alignment = replace(Alignment.plain(["s"] * len(residues), residues), **changes)
+    return alignment_statistics(alignment, sequence_weights(residues), 0.8)
 
 
 def test_by_eye():

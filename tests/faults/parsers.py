@@ -28,14 +28,15 @@ def genome(path: Path) -> None:
     genome = open_genome(path, index=index)
     streamed = {record.name: encode(record.sequence, record.name) for record in read_fasta(path)}
     assert list(streamed) == genome.names
-    for name, codes in streamed.items():
-        np.testing.assert_array_equal(genome.fetch(name, -1, genome.lengths[name] + 1)[1:-1], codes)
+    for number, codes in enumerate(streamed.values()):
+        window = genome.windows(np.array([number]), np.array([-1]), len(codes) + 2)[0]
+        np.testing.assert_array_equal(window[1:-1], codes)
 
 
 def genome_index(path: Path) -> None:
     genome = Genome(path)
-    for name in genome.names[:10]:
-        genome.fetch(name, -3, 20)
+    some = np.arange(min(10, len(genome.names)))
+    genome.windows(some, np.full(len(some), -3), 23)
 
 
 def table(path: Path) -> None:

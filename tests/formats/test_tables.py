@@ -83,8 +83,6 @@ def test_comments_blank_lines_crlf_and_byte_order_mark(tmp_path):
     path = table(tmp_path, b"\xef\xbb\xbf# made by a tool, v1\r\n\r\ngene,x\r\nA,1\r\n\r\nB,2\r\n")
     reader = open_table(path)
     assert list(reader.rows()) == [(4, ["A", "1"]), (6, ["B", "2"])]
-    assert reader.notes.blank_lines == 2
-    assert reader.notes.comment_lines == 1
 
 
 def test_a_commented_header_is_the_header(tmp_path):
@@ -97,7 +95,7 @@ def test_a_commented_header_is_the_header(tmp_path):
 def test_repeated_headers_are_left_out_and_counted(tmp_path):
     reader = open_table(table(tmp_path, "gene\tx\nA\t1\ngene\tx\nB\t2\n"))
     assert [cells[0] for _, cells in reader.rows()] == ["A", "B"]
-    assert reader.notes.repeated_headers == [3]
+    assert reader.repeated_headers == [3]
 
 
 def test_quotes_are_ordinary_in_tsv(tmp_path):

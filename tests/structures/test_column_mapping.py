@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.alignment import Alignment, split_insertions
+from bioattn.formats.a3m import parse_a3m
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import map_columns, read_mapping, row_identities, write_mapping
@@ -40,12 +40,8 @@ def chain_of(letters):
 
 
 def alignment_of(*rows):
-    parts = [split_insertions(row.encode()) for row in rows]
-    return Alignment(
-        names=[f"row{number}" for number in range(1, len(rows) + 1)],
-        descriptions=[""] * len(rows),
-        residues=np.array([np.frombuffer(match, np.uint8) for match, _ in parts]),
-        insertions=[inserted for _, inserted in parts],
+    return parse_a3m(
+        "x.a3m", "".join(f">row{number}\n{row}\n" for number, row in enumerate(rows, 1)).encode()
     )
 
 

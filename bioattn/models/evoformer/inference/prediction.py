@@ -116,10 +116,7 @@ def predict(
 def try_model(model: LoadedEvoformerModel) -> None:
     """Predict an alignment of random residues, eight rows of sixteen. Raises: NotFiniteError."""
     residues = np.random.default_rng(0).choice(np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8), (8, 16))
-    names = [f"row{number}" for number in range(len(residues))]
-    alignment = Alignment(
-        names=names, descriptions=[""] * len(names), residues=residues, insertions=[{} for _ in names]
-    )
+    alignment = Alignment.plain([f"row{number}" for number in range(len(residues))], residues)
     settings = replace(model.inputs, num_samples=1, num_recycles=min(1, model.inputs.num_recycles))
     inputs = prepare_inputs(alignment, model.config, settings, source=f"{model.path}: the trial")
     states = (Representation.MSA, Representation.PAIR)
