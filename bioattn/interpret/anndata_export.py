@@ -76,7 +76,7 @@ def export_anndata(
     if not output.name.endswith(SUFFIX):
         raise SettingsError(f"--output {output}: end its name in {SUFFIX}")
     require_anndata()
-    maps, progress = maps or MapChoice(), progress
+    maps = maps or MapChoice()
     if not is_hdf5(path):
         if maps != MapChoice():
             raise BioattnError(

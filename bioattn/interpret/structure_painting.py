@@ -113,13 +113,7 @@ def residue_places(
     places = np.full(len(chain), -1, dtype=np.int64)
     if alignment is None:
         query = str(attention.samples["query"].loc[sample])
-        target = Alignment(
-            names=[sample],
-            descriptions=[""],
-            residues=np.frombuffer(query.encode("ascii"), np.uint8)[None].copy(),
-            insertions=[{}],
-        )
-        mapping = map_to_target(chain, target, source)
+        mapping = map_to_target(chain, Alignment.plain([sample], query), source)
         places[mapping.residues] = mapping.columns
         return places
     rows = read_alignment(alignment)
@@ -151,9 +145,9 @@ def _residue(chain: Chain, text: str, structure: Path) -> int:
         number, code = int(digits), text[len(digits) :]
     except ValueError:
         raise SettingsError(f"--query-residue {text!r}: give a residue number such as 52, or 52A") from None
-    for index, found in enumerate(zip(chain.numbers, chain.insertion_codes, strict=True)):
-        if found == (number, code):
-            return index
+    known = list(zip(chain.numbers, chain.insertion_codes, strict=True))
+    if (number, code) in known:
+        return known.index((number, code))
     raise BioattnError(
         f"--query-residue {text}: {structure} has no such residue in chain {chain.name}; its numbers run from "
         f"{min(chain.numbers)} to {max(chain.numbers)}"

@@ -31,6 +31,7 @@ def describe_simulation(path: Path) -> dict[str, Any]:
     content = read_json(index)
     try:
         figures, files = _KINDS[content["format"]](content)
+        figures = {"format_version": content["format_version"], **figures}
         if path.is_dir():
             _require_files(path, files)
     except (KeyError, TypeError, AttributeError) as error:
@@ -43,45 +44,26 @@ _Described: TypeAlias = tuple[dict[str, Any], tuple[str, ...]]
 
 
 def _of_families(content: Mapping[str, Any]) -> _Described:
-    families = content["families"]
+    names = [family["id"] for family in content["families"]]
     figures = {
-        "format_version": content["format_version"],
         "seed": content["seed"],
-        "families": some([family["id"] for family in families]),
-        "groups": len({family["group"] for family in families}),
+        "families": some(names),
+        "groups": len({family["group"] for family in content["families"]}),
     }
-    return figures, _family_files(content)
+    places = ("msa/{}.a3m", "structure/{}.pdb", "contacts/{}.tsv")
+    return figures, ("PAIRS.tsv", *(place.format(name) for name in names for place in places))
 
 
 def _of_promoters(content: Mapping[str, Any]) -> _Described:
-    figures = {
-        "format_version": content["format_version"],
-        "settings": content["settings"],
-        "motifs": some(list(content["motifs"])),
-        "treatments": some(list(content["treatments"])),
-    }
-    return figures, _PROMOTER_FILES
+    shown = {name: some(list(content[name])) for name in ("motifs", "treatments")}
+    return {"settings": content["settings"], **shown}, _PROMOTER_FILES
 
 
 def _of_sequences(content: Mapping[str, Any]) -> _Described:
-    figures = {"format_version": content["format_version"], "settings": content["settings"]}
-    return figures, ("sequences.fa", "truth.tsv")
+    return {"settings": content["settings"]}, ("sequences.fa", "truth.tsv")
 
 
 _KINDS = {FAMILIES_FORMAT: _of_families, PROMOTERS_FORMAT: _of_promoters, SEQUENCES_FORMAT: _of_sequences}
-
-
-def _family_files(content: Mapping[str, Any]) -> tuple[str, ...]:
-    files = [
-        name
-        for family in content["families"]
-        for name in (
-            f"msa/{family['id']}.a3m",
-            f"structure/{family['id']}.pdb",
-            f"contacts/{family['id']}.tsv",
-        )
-    ]
-    return ("PAIRS.tsv", *files)
 
 
 def _require_files(folder: Path, names: tuple[str, ...]) -> None:

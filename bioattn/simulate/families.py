@@ -1,12 +1,6 @@
 """Simulated protein families (a fold, and an alignment whose couplings are its contacts), written with the truth.
 
-| file | content |
-| --- | --- |
-| `PAIRS.tsv` | id, msa, structure, chain, group: what `bioattn prepare contacts` reads |
-| `msa/ID.a3m` | the alignment; its first row has no gaps |
-| `structure/ID.pdb` | CA and CB of the fold, named after the first row |
-| `contacts/ID.tsv` | the coupled pairs: match columns from 1, CB distance in Å, norm of the coupling |
-| `simulation.json` | the settings of each family |
+The files are those of `docs/formats/simulated-families.md`.
 """
 
 import re
@@ -25,6 +19,7 @@ from bioattn.formats.structure_output import CHAIN, StructureResidue, write_pdb
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.output_names import final_name, partial_folder
+from bioattn.simulate.description import FAMILIES_FORMAT, INDEX
 from bioattn.simulate.potts import (
     LETTERS,
     FamilySettings,
@@ -95,13 +90,10 @@ def simulate_family(
 
 
 PAIRS = "PAIRS.tsv"
-SIMULATION = "simulation.json"
 _FOLDERS = {"msa": "a3m", "structure": "pdb", "contacts": "tsv"}
 """Folders of families' files, and how the names in them end."""
 _FAMILY_FILE = re.compile(r"(?:msa/|structure/|contacts/)simulated\d{6,}\.(?:a3m|pdb|tsv)")
 """A file of a family."""
-FORMAT = "bioattn-simulated-families"
-FORMAT_VERSION = 1
 _TITLE = "SIMULATED BY BIOATTN: A FOLD WITH CA AND CB, NO MEASURED STRUCTURE"
 _CA_TO_CB = 1.53
 """Å."""
@@ -167,7 +159,7 @@ def _own_names(folder: Path) -> set[str]:
         if _FAMILY_FILE.fullmatch(name := final_name(path.relative_to(each).as_posix()))
     }
     first = {f"{name}/simulated000000.{end}" for name, end in _FOLDERS.items()}
-    return {PAIRS, SIMULATION, f"{PAIRS}.run.json", *first, *written}
+    return {PAIRS, INDEX, f"{PAIRS}.run.json", *first, *written}
 
 
 def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -> int:
@@ -177,12 +169,10 @@ def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -
     settings = []
     for number in watched(progress, "simulating families", range(simulation.families)):
         random = np.random.default_rng([simulation.seed, number])
-        name = f"simulated{number:06d}"
-        group = name
+        name = group = f"simulated{number:06d}"
         positions = None
         if simulation.folds:
-            source, positions = simulation.folds[number % len(simulation.folds)]
-            group = source
+            group, positions = simulation.folds[number % len(simulation.folds)]
         chosen = random_settings(random, depths=simulation.depths, strength=simulation.strength)
         family = simulate_family(random, positions=positions, settings=chosen, lengths=simulation.lengths)
         _write_family(folder, name, family)
@@ -190,21 +180,14 @@ def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -
         settings.append({"id": name, "group": group, "structure": family.structure, **asdict(chosen)})
     with text_output(folder / PAIRS) as file:
         file.writelines(rows)
-    write_json(
-        folder / SIMULATION,
-        {"format": FORMAT, "format_version": FORMAT_VERSION, "seed": simulation.seed, "families": settings},
-    )
+    head = {"format": FAMILIES_FORMAT, "format_version": 1, "seed": simulation.seed}
+    write_json(folder / INDEX, {**head, "families": settings})
     return simulation.families
 
 
 def _write_family(folder: Path, name: str, family: SimulatedFamily) -> None:
-    rows = len(family.states)
-    alignment = Alignment(
-        names=[f"{name}_{row}" for row in range(rows)],
-        descriptions=[""] * rows,
-        residues=_ASCII[family.states],
-        insertions=[{} for _ in range(rows)],
-    )
+    names = [f"{name}_{row}" for row in range(len(family.states))]
+    alignment = Alignment.plain(names, _ASCII[family.states])
     write_a3m(alignment, folder / "msa" / f"{name}.a3m")
     write_pdb(folder / "structure" / f"{name}.pdb", _residues(alignment.row(0), family.positions), _TITLE)
     distance = np.linalg.norm(family.positions[:, None] - family.positions[None], axis=-1)
@@ -221,17 +204,9 @@ def _residues(letters: str, cb: NDArray[np.float64]) -> list[StructureResidue]:
     inward /= np.maximum(np.linalg.norm(inward, axis=1, keepdims=True), 1e-6)
     ca = cb + _CA_TO_CB * inward
     residues = []
-    for number, letter in enumerate(letters, start=1):
-        first, second = _point(ca[number - 1]), _point(cb[number - 1])
+    for number, (letter, first, second) in enumerate(zip(letters, ca.tolist(), cb.tolist(), strict=True)):
         # Of glycine CA counts as CB.
         atoms = {"CA": second} if letter == "G" else {"CA": first, "CB": second}
-        residues.append(
-            StructureResidue(
-                name=protein_letters_1to3[letter].upper(), number=number, atoms=atoms, confidence=0.0
-            )
-        )
+        name = protein_letters_1to3[letter].upper()
+        residues.append(StructureResidue(name=name, number=number + 1, atoms=atoms, confidence=0.0))
     return residues
-
-
-def _point(place: NDArray[np.float64]) -> tuple[float, float, float]:
-    return float(place[0]), float(place[1]), float(place[2])

@@ -5,6 +5,7 @@ first base (for a gene on the minus strand, everything reverse complemented). Wi
 therefore overlap neither each other nor another gene.
 """
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -23,14 +24,7 @@ MIN_SPACER, MAX_SPACER = 20, 60
 _START_CODON = (0, 3, 2)
 _STOP_CODONS = ((3, 0, 0), (3, 0, 2), (3, 2, 0))
 _SENSE_CODONS = np.array(
-    [
-        (first, second, third)
-        for first in range(4)
-        for second in range(4)
-        for third in range(4)
-        if (first, second, third) not in _STOP_CODONS
-    ],
-    dtype=np.uint8,
+    [codon for codon in itertools.product(range(4), repeat=3) if codon not in _STOP_CODONS], dtype=np.uint8
 )
 
 

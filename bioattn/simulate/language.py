@@ -1,14 +1,8 @@
 """Sequences in which a motif that was never seen before comes again, to see whether a model copies in context.
 
-| file | content |
-| --- | --- |
-| `sequences.fa` | the sequences |
-| `truth.tsv` | a row for each copy: id, motif, copy, start, end, known_from |
-| `simulation.json` | the settings |
-
-Positions are letters, 0-based and half-open. In a sequence no `cue` words in a row come twice but in the copies.
-So the first `cue` words of a later copy tell where the first one stands, and all letters from `known_from` on
-follow; all others are drawn at random, and cannot be predicted.
+The files are those of `docs/formats/simulated-sequences.md`. In a sequence no `cue` words in a row come twice but
+in the copies. So the first `cue` words of a later copy tell where the first one stands, and all letters from
+`known_from` on follow; all others are drawn at random, and cannot be predicted.
 """
 
 from collections.abc import Iterator

@@ -190,17 +190,12 @@ class PromoterSimulation:
             ("pairs", 0, self.treatments),
             ("chromosomes", 1, self.genes),
             ("seed", 0, 2**63),
+            ("presence", 0, 1),
+            ("substitution_rate", 0, 0.75),
         ):
-            value = getattr(self, name)
+            value, option = getattr(self, name), name.replace("_", "-")
             if not low <= value <= high:
-                raise SettingsError(f"--{name} is {value} but must be between {low} and {high:,}")
-        for name, low_rate, high_rate in (("presence", 0.0, 1.0), ("substitution_rate", 0.0, 0.75)):
-            value = getattr(self, name)
-            if not low_rate <= value <= high_rate:
-                option = name.replace("_", "-")
-                raise SettingsError(
-                    f"--{option} is {value} but must be between {low_rate:g} and {high_rate:g}"
-                )
+                raise SettingsError(f"--{option} is {value} but must be between {low} and {high:,}")
         largest = 0.5 if self.task == "binary" else 1000.0
         if not 0 <= self.noise <= largest:
             raise SettingsError(

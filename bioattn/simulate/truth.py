@@ -1,13 +1,6 @@
 """The truth table: which motif was planted where, in which promoter, and whether it matters to a treatment.
 
-Tab-separated with a header: gene_id, motif, treatment, role, start, end, strand, effect. Positions are 0-based,
-half-open and count from the first base of the promoter window, 5'→3' in the direction of the gene; strand is that
-of the motif relative to the gene. A site that several treatments know has a row for each. Roles:
-
-- `causal`: the site gives this promoter its response to `treatment`, or a part of it;
-- `lone`: one half of a pair whose other half is missing here, so it gives no response to `treatment`;
-- `out-of-range`: the motif of `treatment` at a distance from the gene where it has no effect;
-- `decoy`: a motif no treatment knows; `treatment` is empty.
+Tab-separated with a header; `docs/formats/simulation.md` defines the columns and roles.
 """
 
 import re

@@ -13,7 +13,7 @@ import pytest
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.windows import promoter_samples
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.result_files import cross_site, promoter_layout, write_alignments, write_promoters
 
 EDGES = (0, 4, *range(12, 61, 8))
@@ -22,7 +22,7 @@ COLUMNS = (0, 2, 3, 5)
 
 
 def export(*words):
-    return main(["export", "anndata", *map(str, words), "-q"])
+    return bioattn("export", "anndata", *words, "-q")
 
 
 @pytest.fixture
@@ -97,10 +97,10 @@ def test_what_is_chosen_and_that_bytes_repeat(promoters, tmp_path, capsys):
         [1],
     )
     assert json.loads((tmp_path / "one.h5ad.run.json").read_text())["maps"] == 1
-    assert main(["inspect", str(tmp_path / "one.h5ad"), "--json"]) == 0
+    assert bioattn("inspect", tmp_path / "one.h5ad", "--json") == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["kind"] == "anndata"
-    assert main(["validate", str(tmp_path / "one.h5ad"), "-q"]) == 0
+    assert bioattn("validate", tmp_path / "one.h5ad", "-q") == 0
 
 
 def test_heads_of_an_alignment_are_layers(alignment, tmp_path, capsys):

@@ -10,7 +10,7 @@ from Bio.PDB.PDBParser import PDBParser
 from bioattn.interpret.structure_painting import paint_structure
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.result_files import write_alignments
 
 QUERY = "MKTAYIAKQRQISFVKSHFS"
@@ -117,7 +117,7 @@ def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking)
 
 def test_the_command_says_what_the_numbers_mean(attention, structure, tmp_path, capsys):
     out = tmp_path / "out.pdb"
-    assert main(["export", "structure", str(attention), str(structure), "-o", str(out), "--chain", "A"]) == 0
+    assert bioattn("export", "structure", attention, structure, "-o", out, "--chain", "A") == 0
     text = capsys.readouterr().err
     assert re.search(r"a on chain A: attention received from 0\.\d+ \(0\) to \d\.\d+ × uniform", text)
     assert "16 of 18 residues have a column" in text
@@ -133,15 +133,15 @@ def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys
         shifted[place + 2] = letter
     other.write_text(f">first\n{'W' * 22}\n>second\n{''.join(shifted)}\n")
     out = tmp_path / "out.pdb"
-    words = ["export", "structure", str(attention), str(structure), "-o", str(out), "--chain", "A"]
-    assert main([*words, "--alignment", str(other)]) == 0
+    words = ["export", "structure", attention, structure, "-o", out, "--chain", "A"]
+    assert bioattn(*words, "--alignment", other) == 0
     found = painted(out)
     # Residues 52 and 56 (52A counts) stand in columns 4 and 9, which the model did not see.
     assert found["A", 52, ""] == -1
     assert found["A", 56, ""] == -1
     assert sum(value >= 0 for (chain, *_), value in found.items() if chain == "A") == 14
     other.write_text(f">first\n{'W' * 21}\n>second\n{''.join(shifted[:21])}\n")
-    assert main([*words, "--alignment", str(other)]) == 1
+    assert bioattn(*words, "--alignment", other) == 1
     assert "has 21 match columns, that of 'a'" in capsys.readouterr().err
 
 
@@ -170,7 +170,7 @@ def test_bad_input_is_one_sentence(
 ):
     monkeypatch.chdir(tmp_path)
     output = [] if "-o" in words else ["-o", "out.pdb"]
-    assert main(["export", "structure", str(attention), str(structure), *output, *words]) == code
+    assert bioattn("export", "structure", attention, structure, *output, *words) == code
     text = capsys.readouterr().err
     assert sentence in text
     assert text.startswith("bioattn: error: ")

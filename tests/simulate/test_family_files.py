@@ -8,7 +8,7 @@ from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.structures.chain import read_chain
 from bioattn.structures.contacts import contacts
-from bioattn_cli.main import main
+from tests.making import bioattn
 
 SMALL = ["--families", "2", "--min-depth", "60", "--max-depth", "80", "--max-length", "60", "-q"]
 
@@ -24,7 +24,7 @@ def tree(folder):
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulate") / "families"
-    assert main(["simulate", "msa", "-o", str(folder), *SMALL]) == 0
+    assert bioattn("simulate", "msa", "-o", folder, *SMALL) == 0
     return folder
 
 
@@ -50,18 +50,18 @@ def test_files_agree(simulated):
 
 def test_same_seed_same_bytes_and_more_families_leave_the_first_as_they_were(simulated, tmp_path):
     again, more, other = (tmp_path / name for name in ("again", "more", "other"))
-    assert main(["simulate", "msa", "-o", str(again), *SMALL]) == 0
+    assert bioattn("simulate", "msa", "-o", again, *SMALL) == 0
     assert tree(again) == tree(simulated)
-    assert main(["simulate", "msa", "-o", str(more), *SMALL, "--families", "3"]) == 0
+    assert bioattn("simulate", "msa", "-o", more, *SMALL, "--families", "3") == 0
     first = "msa/simulated000001.a3m"
     assert tree(more)[first] == tree(simulated)[first]
-    assert main(["simulate", "msa", "-o", str(other), *SMALL, "--seed", "1"]) == 0
+    assert bioattn("simulate", "msa", "-o", other, *SMALL, "--seed", "1") == 0
     assert tree(other)[first] != tree(simulated)[first]
 
 
 def test_dataset_is_made_of_them(simulated, tmp_path):
     output = tmp_path / "X.dataset.h5"
-    assert main(["prepare", "contacts", str(simulated / "PAIRS.tsv"), "-o", str(output), "-q"]) == 0
+    assert bioattn("prepare", "contacts", simulated / "PAIRS.tsv", "-o", output, "-q") == 0
     dataset = open_contact_dataset(output)
     assert dataset.ids == ["simulated000000", "simulated000001"]
     assert len(set(dataset.groups)) == 2
@@ -73,7 +73,7 @@ def test_given_folds_are_planted(simulated, tmp_path):
     fold = simulated / "structure" / "simulated000001.pdb"
     output = tmp_path / "families"
     options = ["--families", "1", "--min-depth", "1200", "--max-depth", "1200", "--strength", "1", "-q"]
-    assert main(["simulate", "msa", str(fold), "-o", str(output), *options]) == 0
+    assert bioattn("simulate", "msa", fold, "-o", output, *options) == 0
     planted = contacts(read_chain(fold).cb)
     alignment = read_alignment(output / "msa" / "simulated000000.a3m")
     letters = {letter: code for code, letter in enumerate(b"ARNDCQEGHILKMFPSTWYV")} | {ord("-"): 21}
@@ -98,13 +98,13 @@ def test_given_folds_are_planted(simulated, tmp_path):
 )
 def test_bad_input(tmp_path, capsys, arguments, code, words):
     output = tmp_path / "families"
-    assert main(["simulate", "msa", *arguments, "-o", str(output)]) == code
+    assert bioattn("simulate", "msa", *arguments, "-o", output) == code
     assert words in capsys.readouterr().err
     assert not output.exists()
 
 
 def test_a_folder_with_files_is_kept(simulated, capsys):
     before = tree(simulated)
-    assert main(["simulate", "msa", "-o", str(simulated), *SMALL]) == 1
+    assert bioattn("simulate", "msa", "-o", simulated, *SMALL) == 1
     assert "--force" in capsys.readouterr().err
     assert tree(simulated) == before

@@ -79,14 +79,6 @@ def test_consensus_sites_are_substituted_at_the_rate():
     assert np.all(np.abs(shares - 0.05 / 3) < 5 * np.sqrt(0.0167 / 20_000))
 
 
-def test_matrix_sites_have_the_matrix_frequencies():
-    rng = np.random.default_rng(3)
-    motif = Motif(name="m", probabilities=profile_matrix(rng, encode("ACGTTGCAAC")))
-    sites = motif.sample(rng, 40_000)
-    counted = np.stack([(sites == base).mean(axis=0) for base in range(4)], axis=1)
-    assert np.abs(counted - motif.probabilities).max() < 5 * np.sqrt(0.25 / 40_000)
-
-
 def test_matrices_look_like_those_of_jaspar():
     """Information per position as in JASPAR's fungi and plants: half of the positions within 0.8-2 bits."""
     rng = np.random.default_rng(4)

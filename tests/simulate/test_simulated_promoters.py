@@ -14,7 +14,7 @@ from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.simulate.promoter_files import write_simulation
 from bioattn.simulate.promoters import EFFECT, simulate_promoters, simulation_settings
 from bioattn.simulate.truth import CAUSAL, DECOY, LONE, read_truth
-from bioattn_cli.main import main
+from tests.making import bioattn
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
@@ -228,7 +228,7 @@ def test_genes_are_open_reading_frames_on_both_strands_and_windows_do_not_overla
 def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path):
     for folder, seed in (("a", "5"), ("b", "5"), ("c", "6")):
         arguments = ["--genes", "120", "--seed", seed, "--gzip", "--quiet"]
-        assert main(["simulate", "promoters", "-o", str(tmp_path / folder), *arguments]) == 0
+        assert bioattn("simulate", "promoters", "-o", tmp_path / folder, *arguments) == 0
     names = sorted(p.name for p in (tmp_path / "a").iterdir() if not p.name.endswith(".run.json"))
     assert names == [
         "annotation.gff3.gz",
@@ -248,7 +248,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path):
 
 def test_the_command_writes_what_the_library_draws(tmp_path):
     out = tmp_path / "s"
-    assert main(["simulate", "promoters", "-o", str(out), "--genes", "40", "--difficulty", "hard"]) == 0
+    assert bioattn("simulate", "promoters", "-o", out, "--genes", "40", "--difficulty", "hard") == 0
     simulated = simulate_promoters(simulation_settings("hard", genes=40))
     responses = pd.read_csv(out / "responses.tsv", sep="\t", index_col=0)
     assert list(responses.index) == simulated.gene_ids
@@ -285,35 +285,35 @@ def test_compressed_and_plain_hold_the_same(tmp_path):
     ],
 )
 def test_impossible_settings_are_refused(tmp_path, capsys, arguments, code, message):
-    assert main(["simulate", "promoters", "-o", str(tmp_path / "s"), *arguments]) == code
+    assert bioattn("simulate", "promoters", "-o", tmp_path / "s", *arguments) == code
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_existing_folders_are_kept_unless_forced(tmp_path, capsys):
     out = tmp_path / "s"
-    arguments = ["simulate", "promoters", "-o", str(out), "--genes", "20", "-q"]
+    arguments = ["simulate", "promoters", "-o", out, "--genes", "20", "-q"]
     out.mkdir()
-    assert main(arguments) == 0  # an empty folder is no obstacle
+    assert bioattn(*arguments) == 0  # an empty folder is no obstacle
     (out / "mine.txt").write_text("keep")
     before = (out / "genome.fa").read_bytes()
-    assert main([*arguments, "--seed", "1"]) == 1
+    assert bioattn(*arguments, "--seed", "1") == 1
     assert "or --force to replace it" in capsys.readouterr().err
     assert (out / "genome.fa").read_bytes() == before
-    assert main([*arguments, "--seed", "1", "--force"]) == 1
+    assert bioattn(*arguments, "--seed", "1", "--force") == 1
     assert "holds mine.txt, which bioattn did not write there" in capsys.readouterr().err
     assert (out / "mine.txt").read_text() == "keep"
     assert (out / "genome.fa").read_bytes() == before
     (out / "mine.txt").rename(tmp_path / "mine.txt")
-    assert main([*arguments, "--seed", "1", "--force", "--gzip"]) == 0
+    assert bioattn(*arguments, "--seed", "1", "--force", "--gzip") == 0
     assert (out / "genome.fa.gz").is_file()
     assert not (
         out / "genome.fa"
     ).exists()  # of the earlier simulation, with which nothing here goes together
-    assert main(["simulate", "promoters", "-o", str(tmp_path / "no" / "s")]) == 1
+    assert bioattn("simulate", "promoters", "-o", tmp_path / "no" / "s") == 1
     assert "does not exist" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
-    assert main(["simulate", "promoters", "-o", str(tmp_path / "file")]) == 1
+    assert bioattn("simulate", "promoters", "-o", tmp_path / "file") == 1
     assert "is a file" in capsys.readouterr().err
 
 
@@ -326,10 +326,10 @@ def test_settings_are_checked_in_the_library_too(field, value):
 @pytest.mark.parametrize("flank", ["0", "15"])
 def test_the_windows_of_prepare_promoters_are_the_simulated_ones(tmp_path, flank):
     """The ordinary command on the written files gives the promoters that the truth speaks of, on both strands."""
-    assert main(["simulate", "promoters", "-o", str(tmp_path / "s"), "--genes", "120", "--gzip", "-q"]) == 0
-    inputs = [str(tmp_path / "s" / "genome.fa.gz"), str(tmp_path / "s" / "annotation.gff3.gz")]
+    assert bioattn("simulate", "promoters", "-o", tmp_path / "s", "--genes", "120", "--gzip", "-q") == 0
+    inputs = [tmp_path / "s" / "genome.fa.gz", tmp_path / "s" / "annotation.gff3.gz"]
     window = ["--upstream", "400", "--downstream", "0", "--flank", flank]
-    assert main(["prepare", "promoters", *inputs, *window, "-o", str(tmp_path / "p.fa"), "-q"]) == 0
+    assert bioattn("prepare", "promoters", *inputs, *window, "-o", tmp_path / "p.fa", "-q") == 0
     simulated = simulate_promoters(simulation_settings(genes=120))
     promoters = {promoter.gene_id: promoter for promoter in read_promoters(tmp_path / "p.fa")}
     assert list(promoters) == simulated.gene_ids

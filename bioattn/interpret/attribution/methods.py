@@ -13,7 +13,7 @@ Shape suffixes: B promoters, M mutants, T treatments, L bases, A the four bases,
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -40,16 +40,6 @@ class Attribution(NamedTuple):
     """Of methods that promise a sum, what the sum of contributions before centring misses; None for others."""
 
 
-class Attributor(Protocol):
-    """A method ready to run on a model and treatments."""
-
-    promoters_at_once: int
-    """How many promoters a call had best get."""
-
-    def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
-        """Codes (B, length) as the model sees them: 0..3 = ACGT, 4 = N."""
-
-
 def centred(values: NDArray[np.float32], codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Values (B, T, L, 4) with their mean over the four bases removed, in place; 0 at N."""
     # In float64: what all four bases share can be far larger than what tells them apart.
@@ -69,6 +59,7 @@ class Mutagenesis:
     """Runs all single mutants of promoters through a model of any kind."""
 
     promoters_at_once = 1
+    """How many promoters a call had best get."""
 
     def __init__(
         self, predictor: Predictor, *, batch_size: int | None = None, reuse_trunk: bool = True
@@ -83,10 +74,8 @@ class Mutagenesis:
     def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
         """Codes (B, length) as the model sees them → predictions and values, one promoter after the other."""
         answers = [self._one(torch.from_numpy(codes_L).to(self._device)) for codes_L in codes_BL]
-        values_BTLA = np.stack([values for _, values in answers])
-        return Attribution(
-            np.stack([prediction for prediction, _ in answers]), centred(values_BTLA, codes_BL)
-        )
+        predictions, values = (np.stack(arrays) for arrays in zip(*answers, strict=True))
+        return Attribution(predictions, centred(values, codes_BL))
 
     def _one(self, codes_L: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Prediction (T,) and differences (T, L, 4) of one promoter, not centred."""
@@ -97,7 +86,7 @@ class Mutagenesis:
             for rows, response_MT in self._responses(codes_L, position_M, base_M):
                 changed_MT = response_MT - prediction_T
                 values_TLA[:, position_M[rows], base_M[rows].long()] = changed_MT.T
-        return _numpy(prediction_T), _numpy(values_TLA)
+        return prediction_T.float().cpu().numpy(), values_TLA.float().cpu().numpy()
 
     def _responses(
         self, codes_L: Tensor, position_M: Tensor, base_M: Tensor
@@ -118,11 +107,6 @@ def single_mutants(codes_L: Tensor) -> tuple[Tensor, Tensor]:
     differs_LA = (codes_L[:, None] != bases_A) & (codes_L[:, None] != UNKNOWN)
     position_M, base_M = differs_LA.nonzero(as_tuple=True)
     return position_M, base_M.to(codes_L.dtype)
-
-
-def _numpy(values: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = values.float().cpu().numpy()
-    return array
 
 
 SHUFFLES = 20
@@ -146,13 +130,9 @@ class GradientInput:
         codes = torch.from_numpy(codes_BL).to(self._predictor.runner.device)
         with torch.no_grad():
             prediction_BT = self._predictor.forward(codes)
-        bases_BLA = one_hot(codes)
-        with frozen(self._predictor.runner.model):
-            gradients = [
-                _gradient(self._predictor, codes, bases_BLA, treatment)
-                for treatment in range(len(self._predictor.names))
-            ]
-        values_BTLA = torch.stack(gradients, dim=1).cpu().numpy()
+        values_BTLA = (
+            torch.stack(list(_gradients(self._predictor, codes, one_hot(codes))), dim=1).cpu().numpy()
+        )
         return Attribution(prediction_BT.cpu().numpy(), centred(values_BTLA, codes_BL))
 
 
@@ -166,18 +146,9 @@ class IntegratedGradients:
 
     promoters_at_once = 1
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        *,
-        steps: int = 50,
-        baseline: AttributionBaseline = AttributionBaseline.UNIFORM,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, predictor: Predictor, settings: "MethodSettings") -> None:
         self._predictor = predictor
-        self._steps = steps
-        self._baseline = baseline
-        self._seed = seed
+        self._settings = settings
 
     def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
         """Codes (B, length) → predictions, values and how far the contributions are from their sum."""
@@ -188,14 +159,14 @@ class IntegratedGradients:
     def baseline(self, codes_L: NDArray[np.uint8]) -> Tensor:
         """The baseline of a promoter, (L, 4)."""
         known_L1 = torch.from_numpy(codes_L < UNKNOWN)[:, None].float()
-        match self._baseline:
+        match self._settings.baseline:
             case AttributionBaseline.UNIFORM:
                 return (known_L1 / 4).expand(-1, 4)
             case AttributionBaseline.ZEROS:
                 return torch.zeros(len(codes_L), 4)
             case AttributionBaseline.DINUCLEOTIDE_SHUFFLED:
                 # From the sequence itself, so that a promoter's baseline does not depend on those before it.
-                random = np.random.default_rng([self._seed, *codes_L.tolist()])
+                random = np.random.default_rng([self._settings.seed, *codes_L.tolist()])
                 shuffled = dinucleotide_shuffled(np.tile(codes_L, (SHUFFLES, 1)), random)
                 return one_hot(torch.from_numpy(shuffled)).mean(0)
 
@@ -203,22 +174,17 @@ class IntegratedGradients:
         self, codes_L: NDArray[np.uint8]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """Prediction (T,), mean gradient (T, L, 4) and gap (T,) of one promoter."""
-        predictor, device = self._predictor, self._predictor.runner.device
+        predictor, device, steps = self._predictor, self._predictor.runner.device, self._settings.steps
         codes_1L = torch.from_numpy(codes_L)[None].to(device)
         bases_1LA = one_hot(codes_1L)
         begin_1LA = self.baseline(codes_L)[None].to(device)
-        share_S11 = ((torch.arange(self._steps, device=device) + 0.5) / self._steps)[:, None, None]
+        share_S11 = ((torch.arange(steps, device=device) + 0.5) / steps)[:, None, None]
         way_SLA = begin_1LA + share_S11 * (bases_1LA - begin_1LA)
-        codes_SL = codes_1L.expand(self._steps, -1)
-        with frozen(predictor.runner.model):
+        codes_SL = codes_1L.expand(steps, -1)
+        with torch.no_grad():
             prediction_T = predictor.forward(codes_1L)[0]
             begin_T = predictor.forward(codes_1L, begin_1LA)[0]
-            mean_TLA = torch.stack(
-                [
-                    _gradient(predictor, codes_SL, way_SLA, treatment).mean(0)
-                    for treatment in range(len(predictor.names))
-                ]
-            )
+        mean_TLA = torch.stack([each.mean(0) for each in _gradients(predictor, codes_SL, way_SLA)])
         sum_T = ((bases_1LA - begin_1LA) * mean_TLA).sum((1, 2))
         gap_T = prediction_T - begin_T - sum_T
         return prediction_T.cpu().numpy(), mean_TLA.cpu().numpy(), gap_T.cpu().numpy()
@@ -231,13 +197,13 @@ def one_hot(codes_BL: Tensor) -> Tensor:
     return (codes_BL.unsqueeze(1) == bases_A1).float().transpose(1, 2)
 
 
-def _gradient(predictor: Predictor, codes_BL: Tensor, bases_BLA: Tensor, treatment: int) -> Tensor:
-    """Gradient (B, L, 4) of the responses to one treatment."""
-    with torch.enable_grad():
-        bases_BLA = bases_BLA.detach().requires_grad_()
-        response_B1 = predictor.chosen([treatment]).forward(codes_BL, bases_BLA)
-        (gradient_BLA,) = torch.autograd.grad(response_B1.sum(), bases_BLA)
-    return gradient_BLA
+def _gradients(predictor: Predictor, codes_BL: Tensor, bases_BLA: Tensor) -> Iterator[Tensor]:
+    """Gradient (B, L, 4) of the responses to one treatment after the other."""
+    with frozen(predictor.runner.model), torch.enable_grad():
+        for treatment in range(len(predictor.names)):
+            bases_BLA = bases_BLA.detach().requires_grad_()
+            response_B1 = predictor.chosen([treatment]).forward(codes_BL, bases_BLA)
+            yield torch.autograd.grad(response_B1.sum(), bases_BLA)[0]
 
 
 @contextmanager
@@ -253,7 +219,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-__all__ = ["AttributionBaseline", "Method", "MethodSettings", "make_attributor"]
+Attributor: TypeAlias = Mutagenesis | GradientInput | IntegratedGradients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +254,4 @@ def make_attributor(predictor: Predictor, settings: MethodSettings) -> Attributo
         case Method.GRADIENT_INPUT:
             return GradientInput(predictor)
         case Method.INTEGRATED_GRADIENTS:
-            return IntegratedGradients(
-                predictor, steps=settings.steps, baseline=settings.baseline, seed=settings.seed
-            )
+            return IntegratedGradients(predictor, settings)

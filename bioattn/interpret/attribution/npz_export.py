@@ -7,7 +7,6 @@ A folder with `sequences.npz` (one-hot, N only zeros), an archive of hypothetica
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +14,9 @@ from numpy.typing import NDArray
 
 from bioattn.choices import require_names
 from bioattn.formats.npz import npz_output
+from bioattn.formats.tables import write_table
 from bioattn.interpret.file_kinds import ARRAY_FOLDER, GENES, SEQUENCES, TREATMENTS, file_stems
-from bioattn.io.files import sha256_of, text_output, write_json
+from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile, open_attribution
@@ -52,54 +52,38 @@ def export_attribution(
         progress.begin("arrays", len(files) + 1)
         try:
             with atomic_folder(output, names | {SEQUENCES, TREATMENTS, GENES, *files}) as folder:
-                _write_array(folder / SEQUENCES, file, ids, None)
-                progress.advance()
-                for name, treatment in zip(files, chosen, strict=True):
-                    _write_array(folder / name, file, ids, treatment)
+                shape = (len(ids), 4, file.window_length)
+                for name, treatment in zip([SEQUENCES, *files], [None, *chosen], strict=True):
+                    with npz_output(folder / name) as archive:
+                        blocks = _blocks(file, ids, treatment)
+                        archive.write_blocks(ARRAY, shape, np.dtype(np.float32), blocks)
                     progress.advance()
-                _write_table(folder / TREATMENTS, pd.DataFrame({"treatment": chosen, "file": files}))
-                places = file.samples.loc[ids]
-                _write_table(
-                    folder / GENES,
-                    pd.DataFrame({"row": np.arange(len(ids)), "gene_id": ids}).join(
-                        places.reset_index(drop=True)
-                    ),
-                )
+                write_table(folder / TREATMENTS, pd.DataFrame({"treatment": chosen, "file": files}))
+                rows = pd.DataFrame({"row": np.arange(len(ids)), "gene_id": ids})
+                write_table(folder / GENES, rows.join(file.samples.loc[ids].reset_index(drop=True)))
                 written = [SEQUENCES, *files, TREATMENTS, GENES]
-                write_json(folder / ARRAY_FOLDER.record, _record(file, folder, written, ids, chosen))
+                record = {
+                    **ARRAY_FOLDER.header,
+                    "model_sha256": file.model_sha256,
+                    "input_sha256": file.input_sha256,
+                    "attribution_sha256": sha256_of(attribution),
+                    "method": file.method,
+                    "method_settings": file.method_settings,
+                    "window_length": file.window_length,
+                    "genes": len(ids),
+                    "treatments": chosen,
+                    "sha256": {name: sha256_of(folder / name) for name in written},
+                }
+                write_json(folder / ARRAY_FOLDER.record, record)
         finally:
             progress.end()
     return {"genes": len(ids), "treatments": len(chosen)}
 
 
-def _record(
-    file: AttributionFile, folder: Path, names: Sequence[str], ids: Sequence[str], treatments: Sequence[str]
-) -> dict[str, Any]:
-    """The content of `arrays.json`."""
-    return {
-        **ARRAY_FOLDER.header,
-        "model_sha256": file.model_sha256,
-        "input_sha256": file.input_sha256,
-        "attribution_sha256": sha256_of(file.path),
-        "method": file.method,
-        "method_settings": file.method_settings,
-        "window_length": file.window_length,
-        "genes": len(ids),
-        "treatments": list(treatments),
-        "sha256": {name: sha256_of(folder / name) for name in names},
-    }
-
-
-def _write_array(path: Path, file: AttributionFile, ids: Sequence[str], treatment: str | None) -> None:
-    """One archive: one-hot sequences, or the hypothetical contributions of a treatment."""
-    shape = (len(ids), 4, file.window_length)
-    with npz_output(path) as archive:
-        archive.write_blocks(ARRAY, shape, np.dtype(np.float32), _blocks(file, ids, treatment))
-
-
 def _blocks(
     file: AttributionFile, ids: Sequence[str], treatment: str | None
 ) -> Iterator[NDArray[np.float32]]:
+    """One-hot sequences, or the hypothetical contributions of a treatment."""
     step = max(1, BLOCK_BYTES // (16 * file.window_length))
     whole = list(ids) == list(file.samples.index)
     for first in range(0, len(ids), step):
@@ -110,8 +94,3 @@ def _blocks(
             yield (codes[:, None] == np.arange(4, dtype=np.uint8)[:, None]).astype(np.float32)
         else:
             yield file.values(gene=gene, treatment=treatment).transpose(0, 2, 1)
-
-
-def _write_table(path: Path, table: pd.DataFrame) -> None:
-    with text_output(path) as file:
-        table.to_csv(file, sep="\t", index=False, lineterminator="\n")

@@ -11,12 +11,13 @@ Shape suffixes: R residues (of alignments the match columns that the model saw),
 N pairs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from bioattn import __version__
 from bioattn.alignments.alphabet import RESIDUES, letters_of
@@ -26,6 +27,7 @@ from bioattn.choices import require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.interpret.contacts.contact_regression import ContactRegression, fit_sparse_logistic
+from bioattn.interpret.maps.alignment_maps import head_map
 from bioattn.io.files import text_output
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import AttentionFile, SiteInfo, open_attention
@@ -43,15 +45,6 @@ from bioattn.text import first_names
 ROW_SITES = "msa_row"
 INVERSE_STRENGTH = 0.15
 """Loss of one pair against the penalty, as Rao et al. chose it."""
-
-
-class HeadMap(NamedTuple):
-    """One head of one site."""
-
-    site: str
-    head: int
-    map_RR: NDArray[np.float64]
-    """Symmetric, corrected; the diagonal is 0."""
 
 
 class Protein(NamedTuple):
@@ -77,17 +70,16 @@ class FitReport(NamedTuple):
     num_held_out: int
 
 
-def head_maps(attention: AttentionFile, sample: str) -> Iterator[HeadMap]:
-    """The corrected map (R, R) of every head of `contact_sites`, one in memory at a time. Raises: as that."""
+def head_maps(attention: AttentionFile, sample: str) -> Iterator[tuple[str, int, NDArray[np.float64]]]:
+    """Site, head and map (R, R) of every head of `contact_sites`, one in memory at a time. Raises: as that.
+
+    Maps are symmetric and corrected; their diagonal is 0.
+    """
+    tokens = read_protein(attention, sample).tokens
     for info in contact_sites(attention):
-        tokens = read_protein(attention, sample).tokens
         for head in info.heads:
-            weights = attention.weights(info.name, sample=sample, head=head)
-            map_RR = (
-                weights.mean(axis=0, dtype=np.float64) if "row" in info.dims else weights.astype(np.float64)
-            )
-            map_RR = map_RR[tokens][:, tokens]
-            yield HeadMap(info.name, head, average_product_correction(map_RR + map_RR.T))
+            map_RR = head_map(attention, info, sample, head)[tokens][:, tokens]
+            yield info.name, head, average_product_correction(map_RR + map_RR.T)
 
 
 def read_protein(attention: AttentionFile, name: str) -> Protein:
@@ -150,8 +142,7 @@ def predict_contacts(
     for site, head, map_RR in head_maps(attention, sample):
         weight = regression.weights[site][attention.sites[site].heads.index(head)]
         logits_RR += weight * map_RR
-    probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-logits_RR))
-    return probabilities
+    return np.asarray(expit(logits_RR))
 
 
 def mean_map(attention: AttentionFile, sample: str) -> NDArray[np.float64]:
@@ -160,11 +151,9 @@ def mean_map(attention: AttentionFile, sample: str) -> NDArray[np.float64]:
     Raises: BioattnError when the sample or `contact_sites` are not in the file.
     """
     total_RR: NDArray[np.float64] = np.zeros(())
-    number = 0
     for _, _, map_RR in head_maps(attention, sample):
         total_RR = total_RR + map_RR
-        number += 1
-    return total_RR / number
+    return total_RR / sum(len(info.heads) for info in contact_sites(attention))
 
 
 def fit_contacts(
@@ -210,10 +199,13 @@ def fit_contacts(
             proteins=tuple(protein.id for protein in fitted),
             inverse_strength=inverse_strength,
         )
-        report = FitReport(
-            _scores(attention, regression, fitted), _scores(attention, regression, held_out), len(held_out)
-        )
-    return regression, report
+
+        def scores(protein: ContactProtein) -> ContactScores:
+            columns = read_protein(attention, protein.id).columns
+            return contact_scores(predict_contacts(attention, protein.id, regression), protein.cb, columns)
+
+        on_fitted, on_others = (mean_scores(list(map(scores, each))) for each in (fitted, held_out))
+    return regression, FitReport(on_fitted, on_others, len(held_out))
 
 
 def _proteins_of(
@@ -259,21 +251,6 @@ def _examples(
     pairs = np.nonzero(apart)
     features = [map_RR[pairs].astype(np.float32) for _, _, map_RR in head_maps(attention, protein.id)]
     return np.stack(features, axis=1), contacts(protein.cb)[np.ix_(seen, seen)][pairs]
-
-
-def _scores(
-    attention: AttentionFile, regression: ContactRegression, proteins: Sequence[ContactProtein]
-) -> ContactScores:
-    return mean_scores(
-        [
-            contact_scores(
-                predict_contacts(attention, protein.id, regression),
-                protein.cb,
-                read_protein(attention, protein.id).columns,
-            )
-            for protein in proteins
-        ]
-    )
 
 
 def _require_same_heads(attention: AttentionFile, regression: ContactRegression) -> None:
@@ -327,10 +304,14 @@ def export_contacts(
         )
     with open_attention(attention_path) as attention:
         contact_sites(attention)
-        names = _samples(attention, sample)
+        noun = attention.inputs.removesuffix("s")
+        names = [str(name) for name in attention.samples.index]
+        if sample is not None:
+            require_names("--sample", [sample], names, attention.path, noun)
+            names = [sample]
         if as_rr and len(names) > 1:
             raise BioattnError(
-                f"--output {output}: RR holds one {_noun(attention)} and {attention_path} has {len(names):,}; "
+                f"--output {output}: RR holds one {noun} and {attention_path} has {len(names):,}; "
                 f"choose one with --sample ({first_names(names)}) or write .tsv"
             )
         progress.begin("proteins", len(names))
@@ -363,18 +344,6 @@ def export_contacts(
         finally:
             progress.end()
     return len(names)
-
-
-def _samples(attention: AttentionFile, sample: str | None) -> list[str]:
-    known = [str(name) for name in attention.samples.index]
-    if sample is None:
-        return known
-    require_names("--sample", [sample], known, attention.path, _noun(attention))
-    return [sample]
-
-
-def _noun(attention: AttentionFile) -> str:
-    return attention.inputs.removesuffix("s")
 
 
 def _lines(attention: AttentionFile, name: str, regression: ContactRegression | None) -> Iterator[str]:

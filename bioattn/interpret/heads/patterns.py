@@ -121,12 +121,11 @@ def head_patterns(scorer: HeadScorer) -> dict[Head, dict[str, float]]:
     found = {}
     for name, site in scorer.sites.items():
         for place, head in enumerate(site.heads):
-            found[name, head] = {
-                figure: _mean(meter.sums[name], figure, place)
-                if figure in meter.sums[name].figures
-                else _mean(copies.sums.get(name), figure, place)
-                for figure in FIGURES
-            } | {"near": meter.sums[name].near / meter.sums[name].queries}
+            figures = {"near": meter.sums[name].near / meter.sums[name].queries}
+            for sums in (meter.sums[name], copies.sums.get(name)):
+                if sums is not None:
+                    figures |= {key: float(each[place] / sums.queries) for key, each in sums.figures.items()}
+            found[name, head] = dict.fromkeys(FIGURES, math.nan) | figures
     return found
 
 
@@ -148,11 +147,3 @@ def _same_places(site: AttentionSite) -> bool:
     """Whether queries and keys are places of one kind, so that they have a distance."""
     query, key = site.axis("query"), site.axis("key")
     return query is not None and key is not None and query.kind == key.kind
-
-
-def _mean(sums: _Sums | None, figure: str, place: int) -> float:
-    return (
-        math.nan
-        if sums is None or figure not in sums.figures
-        else float(sums.figures[figure][place] / sums.queries)
-    )

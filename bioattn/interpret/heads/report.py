@@ -218,7 +218,10 @@ def explain_heads(
             _write(
                 folder / PRUNING,
                 ("heads_left", "removed_site", "removed_head", "importance", "loss", "accuracy"),
-                [_pruning_row(step) for step in steps],
+                [
+                    (step.num_heads, *(step.removed or ("", "")), step.importance, *step.figures)
+                    for step in steps
+                ],
             )
         digests = {path.name: sha256_of(path) for path in sorted(folder.glob("*.tsv"))}
         write_json(folder / HEAD_FOLDER.record, record | {"sha256": digests})
@@ -236,11 +239,6 @@ def _warn_of_other_data(model_folder: Path, dataset: Path, split: str, *, error:
     LOGGER.warning(sentence)
 
 
-def _pruning_row(step: PruningStep) -> Cells:
-    site, head = step.removed if step.removed is not None else ("", "")
-    return (step.num_heads, site, head, step.importance, *step.figures)
-
-
 def _figures(figures: HeadFigures) -> dict[str, float | None]:
     return {
         name: None if math.isnan(value) else float(np.float32(value))
@@ -254,10 +252,5 @@ def _write(path: Path, header: Sequence[str], rows: Sequence[Cells]) -> None:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(header)
         for row in rows:
-            writer.writerow([_cell(value) for value in row])
-
-
-def _cell(value: str | float) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.6g}"
-    return str(value)
+            known = ("" if value != value else value for value in row)  # NaN alone is not itself
+            writer.writerow([f"{each:.6g}" if isinstance(each, float) else each for each in known])

@@ -1,22 +1,7 @@
 """Tests whether a signal lies on known motifs in the conditions to which they should respond.
 
-The *effect* of a motif is the mean, over promoters with sites, of what the signal is at a site (mean over the
-promoter's sites) less what it is at windows matched by position and G+C (`matched_background`) that share no base
-with a site of any motif of the table: for attention in log2 units (0.3 is 23 % more), for attribution in units of
-the predictions, summed over the site. With it come a 95 % interval from resampling promoters, a two-sided p-value
-of a t-test over promoters and q-values (Benjamini & Hochberg 1995) over all pairs of a signal.
-
-Thousands of sites make every letter pattern's effect significant, as a model sums over short words. What tells a
-motif from a pattern is the comparison with shuffled motifs (`site_sets`): the share of them, the motif included,
-whose effect is as large. A pair *passes* when q and that share are at most `LEVEL` and the effect has the
-direction expected (for attention, which has none, more than the background). A pair of which no answer is
-expected passes when it would pass in neither direction, half the level each. `shuffled_passing` is the share of
-shuffled motifs that would pass in the motif's place, `shuffled_significant` of those that are significant against
-the matched background alone.
-
-Each pair is scored against the background, against the mean of all treatments (the effect of the difference) and,
-where a contrast names its condition, against another condition. There nothing is expected of a pair that should
-have no answer.
+`docs/known-motifs.md` defines the effect of a motif, when a pair passes, and the columns of the table. The matched
+background is that of `site_differences`, shuffled motifs are those of `site_sets`.
 """
 
 from collections.abc import Sequence

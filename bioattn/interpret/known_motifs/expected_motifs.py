@@ -1,16 +1,10 @@
 """The table of expected pairs: which motif should respond to which condition, and in which direction.
 
-A table (tab, comma or semicolon) with the columns factor, consensus, condition_group, direction and, optionally,
-jaspar_id; others are passed over. One row per pair of a motif and a condition:
-
     factor                  jaspar_id          consensus  condition_group   direction
     MSN2/MSN4, >=2 sites    MA0341.1;MA0342.1  AGGGG      heat_shock_25_37  up
     (negative control)                         ACCGTA     heat_shock_25_37  none
 
-`direction` begins with `up`, `down`, `either` (or `up/down`) or `none` (no answer expected); what follows is a
-remark. A factor that says `>=2 sites` counts promoters with so many. `consensus` is an IUPAC pattern, `n11` or
-`(n11)` standing for eleven n, alternatives apart by `|`; what is no such pattern (`TGAAAAATTT-like`) needs
-matrices.
+`docs/known-motifs.md` defines the columns; `jaspar_id` may be left out, `up/down` stands for `either`.
 """
 
 import logging

@@ -4,7 +4,6 @@
   same; mean over heads, at least 2^−10. Unsigned: attention lies somewhere or not.
 - `value-weighted attention`: the same of attention times the norm of the value it multiplies, each row to sum 1.
 - `contributions`: what attention to a bin adds to the response, shared equally by the bases of the bin. Signed.
-- `contributions`: what attention to a bin adds to the response, shared by the bases of the bin. Signed.
 - `attribution`: what the base that is there adds to the response. Signed.
 
 Several files of one kind (seeds, say) are averaged. A signal is asked for *quantities*, weighted sums over the

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.formats.tables import open_table, refuse_duplicate_columns
+from bioattn.formats.tables import open_table, refuse_duplicate_columns, write_table
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.enrichment import ALL_TREATMENTS, BACKGROUND, score_pairs
 from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, locate, read_expected
 from bioattn.interpret.known_motifs.position_signals import AttentionSignal, AttributionSignal, PositionSignal
 from bioattn.interpret.maps.promoter_maps import codes_of_genes, open_maps
-from bioattn.io.files import text_output
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile
 from bioattn.store.reader import AttentionFile
@@ -109,7 +108,7 @@ def score_known_motifs(
     Raises: BioattnError for files that do not belong together, FormatError for damaged ones, SettingsError for
     contrasts of unknown conditions.
     """
-    settings, progress = settings or KnownMotifSettings(), progress
+    settings = settings or KnownMotifSettings()
     pairs = read_expected(expected)
     database = None if motifs is None else read_meme(motifs)
     with ExitStack() as opened:
@@ -154,8 +153,7 @@ def write_known_motifs(path: Path, table: pd.DataFrame) -> None:
     """Write the table as TSV, numbers with five digits; `passed` is yes, no or empty."""
     shown = table.copy()
     shown["passed"] = shown["passed"].map({True: "yes", False: "no"})
-    with text_output(path) as file:
-        shown.to_csv(file, sep="\t", index=False, float_format="%.5g", lineterminator="\n")
+    write_table(path, shown, "%.5g")
 
 
 def _signals(

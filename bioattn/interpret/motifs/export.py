@@ -25,6 +25,7 @@ from bioattn.choices import require_names, require_reference
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.formats.meme import read_meme, write_meme
 from bioattn.formats.motif import UNIFORM_BACKGROUND, Motif, MotifDatabase
+from bioattn.formats.tables import write_table
 from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
 from bioattn.interpret.maps.promoter_maps import (
@@ -38,7 +39,7 @@ from bioattn.interpret.maps.promoter_maps import (
 )
 from bioattn.interpret.motifs.discovery import MIN_BITS, trim_vague_ends
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.interpret.motifs.source import MotifSettings, MotifSource, filter_row
+from bioattn.interpret.motifs.source import FILTER, MotifSettings, MotifSource, motif_row
 from bioattn.interpret.motifs.use import BACKGROUND, EDGE_COLUMNS, USE_COLUMNS
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
@@ -54,17 +55,17 @@ if TYPE_CHECKING:
     from bioattn.inference.runner import FirstLayerRunner
 
 MOTIF_HEADER = (
+    *("motif", "source", "consensus", "width", "seqlets", "information_bits", "treatments"),
     *(
-        "motif",
-        "source",
-        "consensus",
-        "width",
-        "seqlets",
-        "information_bits",
-        "treatments",
         "surest_treatment",
+        "share",
+        "control_share",
+        "log10_p",
+        "match",
+        "match_name",
+        "match_p_value",
+        "match_q_value",
     ),
-    *("share", "control_share", "log10_p", "match", "match_name", "match_p_value", "match_q_value"),
 )
 _PLACE = ("chrom", "genomic_start", "genomic_end", "genomic_strand")
 EDGE_HEADER = (*EDGE_COLUMNS[:6], *_PLACE, *EDGE_COLUMNS[6:])
@@ -81,7 +82,7 @@ def write_motif_table(path: Path, rows: Sequence[dict[str, object]], matches: pd
             table[f"match_{name}"] = matches[name].to_numpy()
     for name in ("width", "seqlets", "treatments"):
         table[name] = table[name].astype("Int64")
-    _write(path, table)
+    write_table(path, table, _NUMBERS)
 
 
 def write_treatment_table(path: Path, rows: Sequence[dict[str, object]]) -> None:
@@ -91,7 +92,7 @@ def write_treatment_table(path: Path, rows: Sequence[dict[str, object]]) -> None
     for part in (table["reference"] == BACKGROUND, table["reference"] != BACKGROUND):
         p_values = table.loc[part, "p_value"].to_numpy(dtype=np.float64)
         table.loc[part, "q_value"] = benjamini_hochberg(p_values)
-    _write(path, table)
+    write_table(path, table, _NUMBERS)
 
 
 def write_edges(file: io.TextIOBase, edges: pd.DataFrame, maps: PromoterMaps) -> int:
@@ -125,16 +126,10 @@ def write_edges(file: io.TextIOBase, edges: pd.DataFrame, maps: PromoterMaps) ->
     return len(table)
 
 
-def _write(path: Path, table: pd.DataFrame) -> None:
-    with text_output(path) as file:
-        table.to_csv(file, sep="\t", index=False, float_format=_NUMBERS, lineterminator="\n")
-
-
 LOGGER = logging.getLogger("bioattn")
 
 FEW_TARGETS = 50
 """With fewer motifs in the database p-values depend much on which they are; MEME's tomtom warns below this too."""
-MATCH_COLUMNS = ("motif", "match", "match_name", "p_value", "q_value")
 
 
 def require_tomtom() -> None:
@@ -158,7 +153,7 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
     require_tomtom()
     motifs = [motif for family in families for motif in family]
     if not motifs:
-        return pd.DataFrame(columns=list(MATCH_COLUMNS))
+        return pd.DataFrame(columns=["motif", "match", "match_name", "p_value", "q_value"])
     if len(database.motifs) < FEW_TARGETS:
         LOGGER.warning(
             f"the database holds {len(database.motifs)} motifs only; TOMTOM's p-values take their background from "
@@ -169,9 +164,15 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
         f"comparing {ours} with {theirs} of the database; the first time after an install memelite compiles "
         "itself, which takes about a minute"
     )
-    p_values = _tomtom(
-        [motif.probabilities for motif in motifs], [motif.probabilities for motif in database.motifs]
-    )
+    from memelite import tomtom
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few targets; said above
+        queries, targets = (
+            [np.ascontiguousarray(motif.probabilities.T) for motif in several]
+            for several in (motifs, database.motifs)
+        )
+        p_values: NDArray[np.float64] = np.asarray(tomtom(queries, targets, n_jobs=1)[0], dtype=np.float64)
     q_values = np.empty_like(p_values)
     first = 0
     for family in families:
@@ -189,22 +190,6 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
             "q_value": q_values[every, best],
         }
     )
-
-
-def _tomtom(
-    queries: Sequence[NDArray[np.float64]], targets: Sequence[NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """p-values, (queries, targets)."""
-    from memelite import tomtom
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of few targets; said above
-        results = tomtom(
-            [np.ascontiguousarray(query.T) for query in queries],
-            [np.ascontiguousarray(target.T) for target in targets],
-            n_jobs=1,
-        )
-    return np.asarray(results[0], dtype=np.float64)
 
 
 MATCHED = 0.05
@@ -278,9 +263,14 @@ def export_motifs(
         sources = [MotifSource(each, treatments or each.treatments, settings) for each in maps]
         try:
             with stop_on_signals() as request, atomic_folder(output, own_names) as folder:
-                _search(sources, request, progress)
+                for source in sources:
+                    kind = f"motifs in {source.maps.kind}"
+                    for treatment in watched(progress, kind, source.treatments):
+                        request.check()
+                        source.search(treatment)
+                    source.merge()
                 rows = [row for source in sources for row in source.table()]
-                rows += [filter_row(motif) for motif in filters]
+                rows += [motif_row(motif, FILTER) for motif in filters]
                 motifs = [motif for source in sources for motif in source.motifs] + filters
                 families = [*(source.motifs for source in sources), filters]
                 matches = None if targets is None else match_motifs(families, targets)
@@ -364,14 +354,6 @@ def filter_motifs(runner: "FirstLayerRunner", codes_BL: NDArray[np.uint8]) -> li
     return motifs
 
 
-def _search(sources: Sequence[MotifSource], request: StopRequest, progress: Progress) -> None:
-    for source in sources:
-        for treatment in watched(progress, f"motifs in {source.maps.kind}", source.treatments):
-            request.check()
-            source.search(treatment)
-        source.merge()
-
-
 def _write_use(folder: Path, sources: Sequence[MotifSource], request: StopRequest, progress: Progress) -> int:
     """Write treatments.tsv and edges.tsv; returns the number of edges."""
     rows: list[dict[str, object]] = []
@@ -379,11 +361,11 @@ def _write_use(folder: Path, sources: Sequence[MotifSource], request: StopReques
     with text_output(folder / EDGES) as file:
         file.write("\t".join(EDGE_HEADER) + "\n")
         for source in sources:
-            use = source.use()
+            source.find_use()
             for treatment in watched(progress, f"use of motifs in {source.maps.kind}", source.treatments):
                 request.check()
-                rows += source.compared(use, treatment)
-                number += write_edges(file, source.edges(use, treatment), source.maps)
+                rows += source.compared(treatment)
+                number += write_edges(file, source.edges(treatment), source.maps)
     write_treatment_table(folder / TREATMENTS, rows)
     return number
 

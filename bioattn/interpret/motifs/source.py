@@ -14,6 +14,7 @@ Shapes: N matrices, W positions, K positions of the merged matrix.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -44,8 +45,7 @@ SAME = 0.85
 """Matrices this much alike on average are one motif."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MergedMotif:
+class MergedMotif(NamedTuple):
     """A motif of one or more matrices."""
 
     probabilities: NDArray[np.float64]
@@ -61,17 +61,18 @@ def merge_motifs(matrices: Sequence[NDArray[np.float64]], sites: Sequence[int]) 
     if not matrices:
         return []
     weighted = [information_weighted(matrix) for matrix in matrices]
+    labels = np.zeros(1, dtype=np.int32)
+    if len(weighted) > 1:
+        distance = 1 - similarities(weighted)
+        np.fill_diagonal(distance, 0)
+        labels = fcluster(linkage(squareform(distance, checks=False), "average"), 1 - SAME, "distance")
     merged = []
-    for members in _clusters(weighted):
-        members = sorted(members, key=lambda number: (-sites[number], number))
+    for label in np.unique(labels):
+        members = sorted(np.flatnonzero(labels == label).tolist(), key=lambda n: (-sites[n], n))
         probabilities = _merged(
             [matrices[n] for n in members], [weighted[n] for n in members], [sites[n] for n in members]
         )
-        merged.append(
-            MergedMotif(
-                probabilities=probabilities, sites=sum(sites[n] for n in members), members=tuple(members)
-            )
-        )
+        merged.append(MergedMotif(probabilities, sum(sites[n] for n in members), tuple(members)))
     return sorted(merged, key=lambda motif: (-motif.sites, motif.members))
 
 
@@ -117,15 +118,6 @@ def similarities(weighted: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]
     return alike
 
 
-def _clusters(weighted: Sequence[NDArray[np.float64]]) -> list[list[int]]:
-    if len(weighted) == 1:
-        return [[0]]
-    distance = 1 - similarities(weighted)
-    np.fill_diagonal(distance, 0)
-    labels = fcluster(linkage(squareform(distance, checks=False), "average"), 1 - SAME, "distance")
-    return [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
-
-
 def _merged(
     matrices: Sequence[NDArray[np.float64]], weighted: Sequence[NDArray[np.float64]], sites: Sequence[int]
 ) -> NDArray[np.float64]:
@@ -147,18 +139,9 @@ CONTROLS = 3
 """Control windows for each seqlet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TreatmentMotifs:
-    """The seqlets and motifs of one treatment."""
-
-    places: Places
-    """Of its seqlets."""
-    motifs: list[FoundMotif]
-
-
 def find_treatment_motifs(
     maps: PromoterMaps, treatment: str, *, max_seqlets: int, max_motifs: int, seed: int
-) -> TreatmentMotifs:
+) -> tuple[Places, list[FoundMotif]]:
     """Cut out up to `max_seqlets` seqlets of a treatment and look for motifs in them."""
     usual_L = usual_map((maps.heights(rows, treatment) for rows in maps.blocks()), maps.length)
     parts = []
@@ -176,7 +159,7 @@ def find_treatment_motifs(
     places = best_places(parts, max_seqlets)
     places = places.take(without_copies(cut_codes(maps.codes, places, width)))
     if not len(places):
-        return TreatmentMotifs(places=places, motifs=[])
+        return places, []
     controls = control_places(places, len(maps.codes), CONTROLS, np.random.default_rng(seed))
     prior = np.zeros((len(places), width), dtype=np.float32)
     for rows in maps.blocks():
@@ -189,7 +172,7 @@ def find_treatment_motifs(
         base_composition(maps.codes),
         max_motifs=max_motifs,
     )
-    return TreatmentMotifs(places=places, motifs=motifs)
+    return places, motifs
 
 
 FILTER = "filter"
@@ -229,7 +212,8 @@ class MotifSource:
         self.settings = settings
         self.motifs: list[Motif] = []
         """After `merge`: named after the kind of map, those of most sites first."""
-        self._found: dict[str, TreatmentMotifs] = {}
+        self._found: dict[str, tuple[Places, list[FoundMotif]]] = {}
+        """Seqlets and motifs by treatment."""
         self._members: list[list[tuple[str, FoundMotif]]] = []
         if settings.against is not None:
             maps.hold_reference(settings.against)
@@ -246,7 +230,7 @@ class MotifSource:
 
     def merge(self) -> None:
         """Merge motifs of treatments that are alike."""
-        motifs = [(name, motif) for name, each in self._found.items() for motif in each.motifs]
+        motifs = [(name, motif) for name, (_, found) in self._found.items() for motif in found]
         merged = merge_motifs(
             [motif.probabilities for _, motif in motifs], [motif.seqlets for _, motif in motifs]
         )
@@ -261,7 +245,7 @@ class MotifSource:
         for motif, members in zip(self.motifs, self._members, strict=True):
             treatment, surest = min(members, key=lambda member: member[1].log_p)
             yield {
-                **_row(motif, self.maps.kind),
+                **motif_row(motif, self.maps.kind),
                 "treatments": len({name for name, _ in members}),
                 "surest_treatment": treatment,
                 "share": surest.share,
@@ -269,23 +253,23 @@ class MotifSource:
                 "log10_p": surest.log_p / np.log(10),
             }
 
-    def use(self) -> MotifUse:
+    def find_use(self) -> None:
         """Look for the motifs in all promoters; the reference is held from now on."""
         if not self.maps.reference_held:
             self.maps.hold_reference(None)
-        return MotifUse(self.maps, self.motifs)
+        self._use = MotifUse(self.maps, self.motifs)
 
-    def compared(self, use: MotifUse, treatment: str) -> list[dict[str, object]]:
+    def compared(self, treatment: str) -> list[dict[str, object]]:
         """Rows of treatments.tsv of a treatment, without q-values."""
         reference = self.settings.against or MEAN
         if reference == MEAN and len(self.maps.treatments) == 1:
             reference = treatment
-        return list(use.against(treatment, reference, self._seqlets(treatment)))
+        return list(self._use.against(treatment, reference, self._seqlets(treatment)))
 
-    def edges(self, use: MotifUse, treatment: str) -> pd.DataFrame:
+    def edges(self, treatment: str) -> pd.DataFrame:
         """Rows of edges.tsv of a treatment, without chromosome places."""
-        places = self._found[treatment].places
-        return use.edges(treatment, places, list(self.maps.samples.index), self._seqlets(treatment))
+        places, _ = self._found[treatment]
+        return self._use.edges(treatment, places, list(self.maps.samples.index), self._seqlets(treatment))
 
     def _seqlets(self, treatment: str) -> list[int]:
         """How many seqlets of a treatment hold each motif."""
@@ -294,12 +278,8 @@ class MotifSource:
         ]
 
 
-def filter_row(motif: Motif) -> dict[str, object]:
-    """A row of motifs.tsv for the motif of a filter."""
-    return _row(motif, FILTER)
-
-
-def _row(motif: Motif, source: str) -> dict[str, object]:
+def motif_row(motif: Motif, source: str) -> dict[str, object]:
+    """What a row of motifs.tsv says of every motif. source: `FILTER`, or the kind of its maps."""
     return {
         "motif": motif.name,
         "source": source,

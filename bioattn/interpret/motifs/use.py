@@ -7,7 +7,6 @@ promoters that gain.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -31,72 +30,36 @@ MIN_PROMOTERS = 8
 """With fewer no test is made."""
 BACKGROUND = "background"
 USE_COLUMNS = (
-    *(
-        "treatment",
-        "motif",
-        "reference",
-        "promoters",
-        "seqlets",
-        "value",
-        "reference_value",
-        "ratio",
-        "gaining",
-    ),
-    "p_value",
+    *("treatment", "motif", "reference", "promoters", "seqlets"),
+    *("value", "reference_value", "ratio", "gaining", "p_value"),
 )
 EDGE_COLUMNS = ("treatment", "motif", "gene_id", "start", "end", "strand", "score", "hit_p_value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MotifHits:
-    """Hits of motifs in promoters, ordered by promoter; arrays of shape (hits,)."""
-
-    motif: NDArray[np.int32]
-    """Number of the motif."""
-    gene: NDArray[np.int32]
-    start: NDArray[np.int32]
-    end: NDArray[np.int32]
-    turned: NDArray[np.bool_]
-    """Whether the motif reads against the promoter."""
-    p_value: NDArray[np.float64]
-
-
 def hits_of_motifs(
     codes_GL: NDArray[np.uint8], motifs: Sequence[Motif], background: NDArray[np.float64], p_value: float
-) -> MotifHits:
+) -> pd.DataFrame:
     """Hits of motifs with at most this p-value, or that of the motif's best site (up to `SEQLET_HIT_P_VALUE`).
 
-    A palindrome matches on both strands: once counts, on the better one.
+    Columns gene and motif (their numbers), start, end, turned (whether the motif reads against the promoter) and
+    p_value, ordered by gene, start and motif. Of a palindrome the better strand counts.
     """
     parts = []
-    for first in range(0, len(motifs), MOTIFS_AT_ONCE):
+    for first in range(0, max(1, len(motifs)), MOTIFS_AT_ONCE):
         some = motifs[first : first + MOTIFS_AT_ONCE]
         rarest = np.array([float(MotifScores(motif, background).tail[-1]) for motif in some])
         levels = np.clip(rarest, p_value, SEQLET_HIT_P_VALUE)
-        hits = find_motif_hits(codes_GL, some, background=background, p_value=float(levels.max()))
+        hits = find_motif_hits(
+            codes_GL, some, background=background, p_value=float(levels.max(initial=p_value))
+        )
         names = {motif.name: number for number, motif in enumerate(some)}
-        number = hits["motif"].map(names).to_numpy(dtype=np.int32)
-        hits = hits.assign(number=number)[hits["p_value"].to_numpy() <= levels[number] * (1 + 1e-12)]
-        hits = hits.sort_values(["row", "start", "number", "p_value", "strand"], kind="stable")
-        hits = hits.drop_duplicates(["row", "start", "number"])
-        parts.append(
-            MotifHits(
-                motif=hits["number"].to_numpy(dtype=np.int32) + np.int32(first),
-                gene=hits["row"].to_numpy(dtype=np.int32),
-                start=hits["start"].to_numpy(dtype=np.int32),
-                end=hits["end"].to_numpy(dtype=np.int32),
-                turned=(hits["strand"] == "-").to_numpy(),
-                p_value=hits["p_value"].to_numpy(dtype=np.float64),
-            )
-        )
-    if not parts:
-        nothing = np.zeros(0, dtype=np.int32)
-        return MotifHits(
-            motif=nothing, gene=nothing, start=nothing, end=nothing, turned=nothing > 0, p_value=np.zeros(0)
-        )
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in MotifHits.__slots__}
-    order = np.lexsort((joined["motif"], joined["start"], joined["gene"]))
-    return MotifHits(**{name: values[order] for name, values in joined.items()})
+        number = hits["motif"].map(names).to_numpy(dtype=np.int64)
+        hits = hits.assign(motif=number + first, turned=hits["strand"] == "-").rename(columns={"row": "gene"})
+        hits = hits[hits["p_value"].to_numpy() <= levels[number] * (1 + 1e-12)]
+        hits = hits.sort_values(["gene", "start", "motif", "p_value", "strand"], kind="stable")
+        parts.append(hits.drop_duplicates(["gene", "start", "motif"]).drop(columns=["strand", "score"]))
+    found: pd.DataFrame = pd.concat(parts).sort_values(["gene", "start", "motif"], kind="stable")
+    return found
 
 
 class MotifUse:
@@ -107,8 +70,9 @@ class MotifUse:
         self.motifs = list(motifs)
         self._signed = maps.signed
         self._background = base_composition(maps.codes)
-        self._hits = hits_of_motifs(maps.codes, motifs, self._background, HIT_P_VALUE)
-        pair = self._hits.gene.astype(np.int64) * max(1, len(motifs)) + self._hits.motif
+        hits = hits_of_motifs(maps.codes, motifs, self._background, HIT_P_VALUE)
+        self._gene, self._start, self._end = (hits[name].to_numpy() for name in ("gene", "start", "end"))
+        pair = self._gene * max(1, len(motifs)) + hits["motif"].to_numpy()
         self._pairs, self._pair_of_hit = np.unique(pair, return_inverse=True)
         """Promoters with a motif, numbered; (pairs,) and (hits,)."""
         self._per_pair = np.bincount(self._pair_of_hit, minlength=self._pairs.size)
@@ -121,7 +85,7 @@ class MotifUse:
 
         reference: a name; the maps hold its values. seqlets: how many of the treatment's hold each motif.
         """
-        own = np.zeros(self._hits.gene.size)
+        own = np.zeros(self._gene.size)
         total_L = np.zeros(self.maps.length)
         for rows in self.maps.blocks():
             part = self._part(rows)
@@ -130,7 +94,7 @@ class MotifUse:
             total_L += values_BL.sum(axis=0)
         usual = self._at_hits(total_L[None] / len(self.maps.codes), slice(None), None)
         if self._reference is None:
-            self._reference = np.zeros(self._hits.gene.size)
+            self._reference = np.zeros(self._gene.size)
             for rows in self.maps.blocks():
                 part = self._part(rows)
                 self._reference[part] = self._at_hits(self.maps.reference(rows), part, rows.start)
@@ -167,21 +131,21 @@ class MotifUse:
         windows = cut_codes(self.maps.codes, places, 2 * half)
         motifs = [self.motifs[number] for number in numbers]
         hits = hits_of_motifs(windows, motifs, self._background, SEQLET_HIT_P_VALUE)
-        middle = (hits.start + hits.end) / 2 - half - 0.5
-        kept = np.abs(middle) <= self.maps.reach / 2
-        seqlet = hits.gene[kept]
+        middle = (hits["start"] + hits["end"]) / 2 - half - 0.5
+        hits = hits[middle.abs() <= self.maps.reach / 2]
+        seqlet = hits["gene"].to_numpy()
         offset = places.centre[seqlet] - half
         table = pd.DataFrame(
             {
                 "treatment": treatment,
-                "motif": [motifs[number].name for number in hits.motif[kept]],
+                "motif": [motifs[number].name for number in hits["motif"]],
                 "gene": places.gene[seqlet],
-                "start": hits.start[kept] + offset,
-                "end": hits.end[kept] + offset,
-                "strand": np.where(hits.turned[kept], "-", "+").astype(object),
+                "start": hits["start"].to_numpy() + offset,
+                "end": hits["end"].to_numpy() + offset,
+                "strand": np.where(hits["turned"], "-", "+").astype(object),
                 "score": places.score[seqlet],
-                "hit_p_value": hits.p_value[kept],
-                "number": hits.motif[kept],
+                "hit_p_value": hits["p_value"].to_numpy(),
+                "number": hits["motif"].to_numpy(),
             }
         )
         # Seqlets are a reach apart, so that one site can lie in two of them.
@@ -191,7 +155,7 @@ class MotifUse:
 
     def _part(self, rows: slice) -> slice:
         """The hits of some promoters."""
-        low, high = np.searchsorted(self._hits.gene, [rows.start, rows.stop])
+        low, high = np.searchsorted(self._gene, [rows.start, rows.stop])
         return slice(int(low), int(high))
 
     def _at_hits(
@@ -200,8 +164,8 @@ class MotifUse:
         """Mean over the bases of each hit, of contributions the sum. first: None = one row for all promoters."""
         running = np.zeros((len(values_BL), values_BL.shape[1] + 1))
         np.cumsum(values_BL, axis=1, out=running[:, 1:])
-        gene = 0 if first is None else self._hits.gene[part] - first
-        start, end = self._hits.start[part], self._hits.end[part]
+        gene = 0 if first is None else self._gene[part] - first
+        start, end = self._start[part], self._end[part]
         total: NDArray[np.float64] = running[gene, end] - running[gene, start]
         return total if self._signed else total / (end - start)
 

@@ -29,7 +29,6 @@ Of negative pairs (`LocalisationReport.negatives`): the masses, `entropy`, and `
 largest bin.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -320,29 +319,26 @@ class _Means:
     """Means over pairs, per treatment and over all, added to block by block; NaN values do not count."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, dict[str, float]] = defaultdict(dict)
-        self._counts: dict[str, dict[str, int]] = defaultdict(dict)
-        self._pairs: dict[str, int] = defaultdict(int)
+        self._sums: list[pd.Series] = []
+        self._counts: list[pd.Series] = []
 
     def add(self, treatment: str, scores: dict[str, NDArray[Any]]) -> None:
-        for key in (treatment, ALL):
-            self._pairs[key] += len(next(iter(scores.values())))
-            for name, values in scores.items():
-                valid = np.asarray(values, dtype=np.float64)
-                valid = valid[~np.isnan(valid)]
-                self._sums[key][name] = self._sums[key].get(name, 0.0) + float(valid.sum())
-                self._counts[key][name] = self._counts[key].get(name, 0) + valid.size
+        values = pd.DataFrame(scores).astype(np.float64)
+        self._sums.append(values.sum().rename(treatment))
+        self._counts.append(pd.concat([pd.Series({"pairs": len(values)}), values.count()]).rename(treatment))
 
     def table(self, treatments: Sequence[str]) -> pd.DataFrame:
-        rows = {}
-        for key in (*treatments, ALL):
-            row: dict[str, float] = {"pairs": self._pairs.get(key, 0)}
-            for name in self._sums.get(ALL, {}):
-                count = self._counts.get(key, {}).get(name, 0)
-                row[name] = self._sums[key][name] / count if count else float("nan")
-            rows[key] = row
-        table = pd.DataFrame.from_dict(rows, orient="index")
-        return table.astype({"pairs": int})
+        if not self._sums:
+            return pd.DataFrame({"pairs": 0}, index=[*treatments, ALL])
+        tables = []
+        for each in (self._sums, self._counts):
+            table = pd.DataFrame(each).groupby(level=0).sum().reindex(list(treatments), fill_value=0)
+            table.loc[ALL] = table.sum()
+            tables.append(table)
+        sums, counts = tables
+        means = sums / counts[sums.columns].where(counts > 0)
+        means.insert(0, "pairs", counts["pairs"].astype(int))
+        return means
 
 
 def _masses(

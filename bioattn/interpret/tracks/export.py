@@ -177,14 +177,10 @@ class _Export:
             if self.along and not layout.stretches[strand]:
                 LOGGER.warning(f"no promoter lies on the {strand} strand: there are no {sign} tracks")
         if self.along and layout.overlapping_genes:
+            said = "" if self.downstream_known else ", which the file does not say"
             settled = {
                 Overlapping.NEAREST_GENE: "such a base goes to the gene whose position 0 is nearest, "
-                f"{self.downstream:,} bases before the end of its window"
-                + (
-                    " (--downstream)"
-                    if self.downstream_known
-                    else ", which the file does not say (--downstream)"
-                ),
+                f"{self.downstream:,} bases before the end of its window{said} (--downstream)",
                 Overlapping.MAX: "such a base gets the largest value",
                 Overlapping.MEAN: "such a base gets the mean",
             }[settings.overlapping]
@@ -295,15 +291,7 @@ class _Export:
                 {
                     "treatment": track.treatment,
                     "reference": track.reference,
-                    "files": [
-                        {
-                            "file": each.file,
-                            "format": str(each.format),
-                            "strand": each.strand,
-                            "sha256": sha256_of(folder / each.file),
-                        }
-                        for each in files
-                    ],
+                    "files": [each._asdict() | {"sha256": sha256_of(folder / each.file)} for each in files],
                 }
                 for track, files in written
             ],

@@ -12,6 +12,7 @@ from bioattn.attention.cpu import tiles as cpu_tiles
 from bioattn.interpret.attribution.methods import (
     GradientInput,
     IntegratedGradients,
+    MethodSettings,
     Mutagenesis,
     centred,
     contributions,
@@ -289,7 +290,7 @@ def test_integrated_gradients_are_complete(kind, baseline, make_model, make_code
     """Against f(promoter) − f(baseline) by two forward passes; many steps for a small gap."""
     model, codes = make_model(**kind), make_codes(2)
     treatments = model.encode_treatments(model.treatments)
-    method = IntegratedGradients(model.predictor(), steps=400, baseline=baseline)
+    method = IntegratedGradients(model.predictor(), MethodSettings(steps=400, baseline=baseline))
 
     found = method(codes)
 
@@ -304,7 +305,7 @@ def test_integrated_gradients_are_complete(kind, baseline, make_model, make_code
         if baseline is AttributionBaseline.UNIFORM:
             sums = contributions(found.values_BTLA, codes)[promoter].sum(-1)
             np.testing.assert_allclose(sums + found.gap_BT[promoter], difference, atol=1e-4)
-    coarse = IntegratedGradients(model.predictor(), steps=3, baseline=baseline)(codes)
+    coarse = IntegratedGradients(model.predictor(), MethodSettings(steps=3, baseline=baseline))(codes)
     assert coarse.gap_BT is not None
     assert np.abs(coarse.gap_BT).max() > np.abs(found.gap_BT).max()
 
@@ -313,7 +314,11 @@ def test_baselines(make_model, make_codes):
     model, codes = make_model(), make_codes(2)[1]
 
     def baseline(name, seed=0):
-        return IntegratedGradients(model.predictor(), baseline=name, seed=seed).baseline(codes).numpy()
+        return (
+            IntegratedGradients(model.predictor(), MethodSettings(baseline=name, seed=seed))
+            .baseline(codes)
+            .numpy()
+        )
 
     known = codes < 4
     np.testing.assert_array_equal(

@@ -15,15 +15,15 @@ from benchmarks.peers import borrowing_environment
 from bioattn.errors import Interrupted
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution import run
-from bioattn.interpret.attribution.methods import IntegratedGradients, Mutagenesis
+from bioattn.interpret.attribution.methods import IntegratedGradients, MethodSettings, Mutagenesis
 from bioattn.io.output_names import partial_folder
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store import open_attribution
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.windows import promoter_samples
-from bioattn_cli.main import main
 from tests.conftest import REPOSITORY
+from tests.making import bioattn
 from tests.result_files import write_attribution
 
 NUMBER = 7
@@ -56,9 +56,7 @@ def promoters(tmp_path):
 
 
 def explain(model, promoters, output, *options):
-    return main(
-        ["explain", "attribution", str(model), str(promoters), "-o", str(output), "--threads", "1", *options]
-    )
+    return bioattn("explain", "attribution", model, promoters, "-o", output, "--threads", "1", *options)
 
 
 def codes_of(promoters, length=70):
@@ -114,8 +112,8 @@ def test_choices_and_the_record(model, promoters, tmp_path, capfd):
         np.testing.assert_allclose(some.values(), wanted, atol=1e-5)
     record = json.loads((tmp_path / "some.h5.run.json").read_text())
     assert record["promoters"] == 2
-    assert main(["validate", str(tmp_path / "some.h5")]) == 0
-    assert main(["inspect", str(tmp_path / "some.h5")]) == 0
+    assert bioattn("validate", tmp_path / "some.h5") == 0
+    assert bioattn("inspect", tmp_path / "some.h5") == 0
     assert "attribution HDF5" in capfd.readouterr().out
 
 
@@ -131,7 +129,9 @@ def test_gradients_by_the_front_door(model, promoters, tmp_path, method, capfd):
         if gap is not None:
             assert file.method_settings == "steps=20 baseline=zeros"
             loaded = load_promoter_model(model, torch.device("cpu"))
-            found = IntegratedGradients(loaded.predictor(), steps=20, baseline="zeros")(codes_of(promoters))
+            found = IntegratedGradients(loaded.predictor(), MethodSettings(steps=20, baseline="zeros"))(
+                codes_of(promoters)
+            )
             np.testing.assert_array_equal(gap, found.gap_BT)
             assert f"by at most {np.abs(gap.to_numpy()).max():.3g}" in capfd.readouterr().err
     assert validate_file(tmp_path / "x.h5") == []
@@ -167,7 +167,7 @@ def test_interrupted_and_resumed_gives_the_same_bytes(model, promoters, tmp_path
         with pytest.raises(Interrupted, match="stopped after 4 of 7 promoters"):
             attribute(output)
     assert not output.exists()
-    assert main(["inspect", str(partial_folder(output))]) == 0
+    assert bioattn("inspect", partial_folder(output)) == 0
 
     assert attribute(output, resume=True)[0].resumed_samples == 4
     assert output.read_bytes() == (tmp_path / "whole.h5").read_bytes()
@@ -209,9 +209,9 @@ def test_the_size_is_refused_beyond_the_free_disk(model, promoters, tmp_path, mo
 
 def test_arrays_for_other_programs(model, promoters, tmp_path):
     assert explain(model, promoters, tmp_path / "x.h5") == 0
-    command = ["export", "attribution", str(tmp_path / "x.h5"), "-o", str(tmp_path / "arrays")]
+    command = ["export", "attribution", tmp_path / "x.h5", "-o", tmp_path / "arrays"]
 
-    assert main([*command, "--treatment", "heat-40", "--treatment", "dtt-10"]) == 0
+    assert bioattn(*command, "--treatment", "heat-40", "--treatment", "dtt-10") == 0
 
     codes = codes_of(promoters)
     sequences = np.load(tmp_path / "arrays" / "sequences.npz")["arr_0"]
@@ -228,8 +228,8 @@ def test_arrays_for_other_programs(model, promoters, tmp_path):
     genes = pd.read_csv(tmp_path / "arrays" / "genes.tsv", sep="\t")
     assert genes["gene_id"].tolist() == [f"G{i}" for i in range(NUMBER)]
 
-    assert main(command) == 1
-    assert main([*command, "--force", "--genes", "G3", "--genes", "G1"]) == 0
+    assert bioattn(*command) == 1
+    assert bioattn(*command, "--force", "--genes", "G3", "--genes", "G1") == 0
     assert np.load(tmp_path / "arrays" / "sequences.npz")["arr_0"].shape == (2, 4, 70)
     assert not (tmp_path / "arrays" / "run.json").exists()
     assert len(list((tmp_path / "arrays").glob("*.npz"))) == 5
@@ -238,40 +238,29 @@ def test_arrays_for_other_programs(model, promoters, tmp_path):
 def test_arrays_are_inspected_and_validated(model, promoters, tmp_path, capsys):
     arrays = tmp_path / "arrays"
     assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1", "--genes", "G3") == 0
-    assert (
-        main(["export", "attribution", str(tmp_path / "x.h5"), "-o", str(arrays), "--treatment", "heat-5"])
-        == 0
-    )
+    assert bioattn("export", "attribution", tmp_path / "x.h5", "-o", arrays, "--treatment", "heat-5") == 0
 
     figures = inspect_file(arrays).figures
     assert (figures["genes"], figures["treatments"], figures["method"]) == (2, ["heat-5"], "ism")
     record = json.loads((arrays / "arrays.json").read_text())
     for name in ("sequences.npz", "heat-5.npz", "treatments.tsv", "genes.tsv"):
         assert record["sha256"][name] == hashlib.sha256((arrays / name).read_bytes()).hexdigest()
-    assert main(["validate", str(arrays), "-q"]) == 0
+    assert bioattn("validate", arrays, "-q") == 0
 
     other = (arrays / "heat-5.npz").read_bytes()
     (arrays / "heat-5.npz").write_bytes(other[:-1] + bytes([other[-1] ^ 1]))
     capsys.readouterr()
-    assert main(["validate", str(arrays), "-q"]) == 1
+    assert bioattn("validate", arrays, "-q") == 1
     assert "heat-5.npz: is not the file that arrays.json speaks of" in capsys.readouterr().out
     (arrays / "heat-5.npz").unlink()
-    assert main(["inspect", str(arrays)]) == 1
+    assert bioattn("inspect", arrays) == 1
     assert "heat-5.npz named in arrays.json missing" in capsys.readouterr().err
-
-
-def test_a_folder_of_somebody_else_stays(model, promoters, tmp_path):
-    assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    command = ["export", "attribution", str(tmp_path / "x.h5"), "-o", str(tmp_path / "mine"), "--force"]
-    assert main(command) == 1
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
 
 @pytest.mark.parametrize(
     "tables",
     [
+        {"thesis.txt": "years of work"},
         {"treatments.tsv": "treatment\tnotes\nheat\tthesis.txt\n", "thesis.txt": "years of work"},
         {"treatments.tsv": "treatment\tfile\nheat\t37.npz\n"},
         {
@@ -282,25 +271,25 @@ def test_a_folder_of_somebody_else_stays(model, promoters, tmp_path):
         },
     ],
 )
-def test_tables_that_are_called_like_ours_stay(model, promoters, tmp_path, tables, capfd):
+def test_a_folder_of_somebody_else_stays(model, promoters, tmp_path, tables, capfd):
     assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
     mine = tmp_path / "mine"
     mine.mkdir()
     for name, text in tables.items():
         (mine / name).write_text(text)
-    assert main(["export", "attribution", str(tmp_path / "x.h5"), "-o", str(mine), "--force"]) == 1
+    assert bioattn("export", "attribution", tmp_path / "x.h5", "-o", mine, "--force") == 1
     assert "no folder of attribution arrays" in capfd.readouterr().err
     assert {path.name: path.read_text() for path in mine.iterdir()} == tables
 
 
 def test_force_replaces_the_arrays_of_other_treatments(model, promoters, tmp_path):
     assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
-    command = ["export", "attribution", str(tmp_path / "x.h5"), "-o", str(tmp_path / "arrays")]
-    assert main([*command, "--treatment", "heat-5"]) == 0
-    assert main([*command, "--treatment", "dtt-10", "--force"]) == 0
+    command = ["export", "attribution", tmp_path / "x.h5", "-o", tmp_path / "arrays"]
+    assert bioattn(*command, "--treatment", "heat-5") == 0
+    assert bioattn(*command, "--treatment", "dtt-10", "--force") == 0
     ours = {"treatments.tsv", "genes.tsv", "sequences.npz", "dtt-10.npz", "arrays.json"}
     assert {path.name for path in (tmp_path / "arrays").iterdir()} == ours
-    assert main([*command, "--treatment", "dtt-10", "--treatment", "dtt-10", "--force"]) == 2
+    assert bioattn(*command, "--treatment", "dtt-10", "--treatment", "dtt-10", "--force") == 2
     assert {path.name for path in (tmp_path / "arrays").iterdir()} == ours
 
 
@@ -338,7 +327,7 @@ def test_modisco_finds_the_planted_motif(planted, tmp_path):
     if missing:
         pytest.skip(f"TF-MoDISco-lite is {missing['modiscolite']}")
     arrays = tmp_path / "arrays"
-    assert main(["export", "attribution", str(planted), "-o", str(arrays), "--treatment", "heat"]) == 0
+    assert bioattn("export", "attribution", planted, "-o", arrays, "--treatment", "heat") == 0
 
     found = subprocess.run(
         [

@@ -33,7 +33,7 @@ from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions
 from bioattn.structures.contacts import contacts
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.result_files import write_alignments
 
 HEADS, ROWS = 3, 4
@@ -264,19 +264,16 @@ def test_names_and_choices_that_make_no_sense(files, tmp_path):
 def test_through_the_front_door(files, tmp_path, capsys):
     heads, rr, table, untaught = (tmp_path / name for name in ("h.json", "c.rr", "c.tsv", "mean.tsv"))
     attention = str(files.attention)
-    assert main(["export", "contacts", attention, "--fit", str(files.dataset), "-o", str(heads)]) == 0
+    assert bioattn("export", "contacts", attention, "--fit", files.dataset, "-o", heads) == 0
     said = capsys.readouterr().err
     assert "fitted on 2 proteins" in said
     assert "on 2 proteins of other splits" in said
     assert json.loads((tmp_path / "h.json.run.json").read_text())["precision"]["held_out"]["P@L/5"] > 0.8
     assert inspect_file(heads).figures["heads"] == 2 * HEADS
     assert validate_file(heads) == []
-    assert (
-        main(["export", "contacts", attention, "--regression", str(heads), "--sample", "c", "-o", str(rr)])
-        == 0
-    )
-    assert main(["export", "contacts", attention, "--regression", str(heads), "-o", str(table)]) == 0
-    assert main(["export", "contacts", attention, "-o", str(untaught)]) == 0
+    assert bioattn("export", "contacts", attention, "--regression", heads, "--sample", "c", "-o", rr) == 0
+    assert bioattn("export", "contacts", attention, "--regression", heads, "-o", table) == 0
+    assert bioattn("export", "contacts", attention, "-o", untaught) == 0
     lines = [line.split() for line in rr.read_text().splitlines() if line[0].isdigit()]
     rows = [line.split("\t") for line in table.read_text().splitlines()]
     assert rows[0] == ["sample", "column_i", "column_j", "letter_i", "letter_j", "probability"]
@@ -296,8 +293,8 @@ def test_through_the_front_door(files, tmp_path, capsys):
     near = contacts(files.proteins["c"].cb)
     assert np.mean([near[int(i) - 1, int(j) - 1] for i, j, *_ in lines[:6]]) > 0.8
     assert untaught.read_text().splitlines()[0].endswith("\tscore")
-    both = ["--fit", str(files.dataset), "--regression", str(heads)]
-    code = main(["export", "contacts", attention, *both, "-o", str(tmp_path / "both.tsv")])
+    both = ["--fit", files.dataset, "--regression", heads]
+    code = bioattn("export", "contacts", attention, *both, "-o", tmp_path / "both.tsv")
     assert code == 2
     assert "--fit makes a regression and goes with neither" in capsys.readouterr().err
 
@@ -312,7 +309,7 @@ def test_through_the_front_door(files, tmp_path, capsys):
 def test_options_that_contradict_are_refused(files, tmp_path, monkeypatch, capsys, words, sentence):
     monkeypatch.chdir(tmp_path)
     given = [str(files.dataset) if word == "DATASET" else word for word in words]
-    assert main(["export", "contacts", str(files.attention), *given]) == 2
+    assert bioattn("export", "contacts", files.attention, *given) == 2
     assert sentence in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"attention.h5", "x.dataset.h5"}
 

@@ -21,7 +21,7 @@ from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.store.reader import open_attention
-from bioattn_cli.main import main
+from tests.making import bioattn
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = torch.device("cpu")
@@ -55,12 +55,12 @@ def trained(tmp_path_factory):
         f"-o {folder}/x.dataset.h5",
         f"train promoter {folder}/x.dataset.h5 -o {folder}/model -c {folder}/settings.toml --no-baselines -t 1",
     ):
-        assert main([*command.split(), "--quiet"]) == 0, command
+        assert bioattn(*command.split(), "--quiet") == 0, command
     return folder
 
 
 def explain(*arguments):
-    return main(["explain", "heads", *map(str, arguments), "-t", "1"])
+    return bioattn("explain", "heads", *arguments, "-t", "1")
 
 
 def test_tables_and_a_pruned_model(trained, tmp_path, capsys):
@@ -97,25 +97,25 @@ def test_tables_and_a_pruned_model(trained, tmp_path, capsys):
     assert "heads left by pruning: promoter.cross.0 " + ", ".join(map(str, left)) in card
 
     run = f"run promoter {small} {trained}/p.fa -o {tmp_path}/p.tsv -t 1 -q".split()
-    assert main(run) == 0
+    assert bioattn(*run) == 0
     table = pd.read_csv(tmp_path / "p.tsv", sep="\t", index_col=0)
     names = [data.gene_ids[gene] for gene in data.genes_in(TEST)]
     np.testing.assert_allclose(table.loc[names].to_numpy(), expected.numpy(), atol=1e-4)
     attention = tmp_path / "a.h5"
-    export = ["export", "attention", str(small), str(trained / "p.fa"), "-o", str(attention), "-t", "1", "-q"]
-    assert main(export) == 0
+    export = ["export", "attention", small, trained / "p.fa", "-o", attention, "-t", "1", "-q"]
+    assert bioattn(*export) == 0
     with open_attention(attention) as file:
         assert file.sites["promoter.cross.0"].heads == tuple(left)
     with h5py.File(attention) as file:
         assert file["sites/promoter.cross.0/head"][:].tolist() == left
-    assert main([*export, "--heads", str(left[1])]) == 0
+    assert bioattn(*export, "--heads", left[1]) == 0
     with open_attention(attention) as file:
         assert file.sites["promoter.cross.0"].heads == (left[1],)
     capsys.readouterr()
-    assert main([*export, "--heads", least["head"]]) == 1
+    assert bioattn(*export, "--heads", least["head"]) == 1
     assert f"has heads {left[0]}, {left[1]}, but {least['head']} was asked for" in capsys.readouterr().err
-    assert main(["validate", str(small), "-q"]) == 0
-    assert main(["inspect", str(small), "-q"]) == 0
+    assert bioattn("validate", small, "-q") == 0
+    assert bioattn("inspect", small, "-q") == 0
     # What was pruned can be pruned further, by the numbers it had.
     assert explain(small, dataset, "-o", tmp_path / "again", "-q") == 0
     assert [row["head"] for row in rows(tmp_path / "again" / "heads.tsv")] == [str(head) for head in left]
@@ -145,14 +145,14 @@ def test_inspect_and_validate_know_the_folder(trained, tmp_path, capsys):
     folder = tmp_path / "heads"
     assert explain(trained / "model", trained / "x.dataset.h5", "-o", folder, "-q") == 0
     capsys.readouterr()
-    assert main(["inspect", str(folder), "--json"]) == 0
+    assert bioattn("inspect", folder, "--json") == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "heads"
-    assert main(["validate", str(folder)]) == 0
+    assert bioattn("validate", folder) == 0
     (folder / "pruning.tsv").write_text((folder / "pruning.tsv").read_text().replace("3", "4", 1))
-    assert main(["validate", str(folder)]) == 1
+    assert bioattn("validate", folder) == 1
     assert "pruning.tsv" in "".join(capsys.readouterr())
     assert explain(trained / "model", trained / "x.dataset.h5", "-o", folder, "-q", "--force") == 0
-    assert main(["validate", str(folder)]) == 0
+    assert bioattn("validate", folder) == 0
 
 
 def test_refusals(trained, tmp_path, capsys):
@@ -166,7 +166,7 @@ def test_refusals(trained, tmp_path, capsys):
     settings = tmp_path / "concat.toml"
     settings.write_text("[model]\nconcat_pools = [4, 4]\nconcat_hidden = [8, 8, 8]\n[training]\nepochs = 1\n")
     train = f"train promoter {dataset} -o {concat} --conditioning concat -c {settings}".split()
-    assert main([*train, "--no-baselines", "-t", "1", "-q"]) == 0
+    assert bioattn(*train, "--no-baselines", "-t", "1", "-q") == 0
     capsys.readouterr()
     for arguments, code, sentence in (
         ((model, dataset, "-o", tmp_path / "there"), 1, "exists already"),
@@ -193,7 +193,7 @@ def test_another_dataset_is_warned_of_and_not_pruned_on(trained, tmp_path, capsy
     sim, folder = trained / "sim", tmp_path
     inputs = f"{trained}/p.fa {sim}/responses.tsv"
     prepare = f"prepare dataset {inputs} -o {folder}/y.dataset.h5 --holdout validation=chr1"
-    assert main([*prepare.split(), "--quiet"]) == 0
+    assert bioattn(*prepare.split(), "--quiet") == 0
     capsys.readouterr()
     assert explain(trained / "model", folder / "y.dataset.h5", "-o", folder / "h") == 0
     assert "was not trained on" in capsys.readouterr().err
@@ -206,7 +206,7 @@ def test_another_dataset_is_warned_of_and_not_pruned_on(trained, tmp_path, capsy
 def contacts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("contacts")
     prepare = f"prepare contacts {ROOT}/data/families/PAIRS.tsv -o {folder}/x.dataset.h5 --quiet"
-    assert main(prepare.split()) == 0
+    assert bioattn(*prepare.split()) == 0
     return folder / "x.dataset.h5"
 
 

@@ -22,7 +22,7 @@ from bioattn.interpret.known_motifs.site_sets import (
     union,
 )
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
-from bioattn_cli.main import main
+from tests.making import bioattn
 
 HEADER = "factor\tjaspar_id\tconsensus\tcondition_group\tdirection\tn_with"
 
@@ -230,21 +230,9 @@ def test_shuffles_repeat_with_their_seed():
 def test_as_many_genes_have_sites_as_the_table_says(shared, tmp_path):
     yeast = shared / "data" / "yeast"
     fasta = tmp_path / "promoters.fa"
-    assert (
-        main(
-            [
-                *(
-                    "prepare",
-                    "promoters",
-                    str(yeast / "R64_genbank.genome.fa.gz"),
-                    str(yeast / "R64_genbank.gff3.gz"),
-                ),
-                *("-o", str(fasta), "--upstream", "500", "--downstream", "0", "--anchor", "cds", "-q"),
-                *("--biotype", "protein_coding", "--id-attribute", "locus_tag"),
-            ]
-        )
-        == 0
-    )
+    words = ["prepare", "promoters", yeast / "R64_genbank.genome.fa.gz", yeast / "R64_genbank.gff3.gz"]
+    words += ["--upstream", 500, "--downstream", 0, "--anchor", "cds", "--biotype", "protein_coding"]
+    assert bioattn(*words, "--id-attribute", "locus_tag", "-o", fasta, "-q") == 0
     (batch,) = scan_promoters(fasta, 500).batches(10_000)
     responses = pd.read_csv(yeast / "gasch2000_group_mean_log2ratio.tsv.gz", sep="\t", index_col=0)
     told = pd.read_csv(yeast / "expected_motif_condition.tsv", sep="\t")

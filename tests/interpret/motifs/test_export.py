@@ -19,8 +19,8 @@ from bioattn.simulate.truth import CAUSAL
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.windows import promoter_samples
-from bioattn_cli.main import main
 from tests import result_files
+from tests.making import bioattn
 from tests.result_files import cross_site, promoter_layout, write_attribution
 
 LENGTH, POOL, FIELD = 120, 8, 22
@@ -122,8 +122,8 @@ def planted(tmp_path_factory):
 def exported(planted):
     """Motifs of both kinds of maps."""
     output = planted.folder / "motifs"
-    files = [str(planted.attention()), str(planted.attribution())]
-    assert main(["export", "motifs", *files, "--promoters", str(planted.fasta), "-o", str(output), "-q"]) == 0
+    files = [planted.attention(), planted.attribution()]
+    assert bioattn("export", "motifs", *files, "--promoters", planted.fasta, "-o", output, "-q") == 0
     return output
 
 
@@ -155,8 +155,8 @@ def test_planted_motifs_come_out_of_either_map_and_nothing_else(planted, exporte
 
 
 def test_motifs_of_contributions_have_a_sign(planted, tmp_path):
-    files = [str(planted.contributions()), "--promoters", str(planted.fasta)]
-    assert main(["export", "motifs", *files, "-o", str(tmp_path / "motifs"), "-q"]) == 0
+    files = [planted.contributions(), "--promoters", planted.fasta]
+    assert bioattn("export", "motifs", *files, "-o", tmp_path / "motifs", "-q") == 0
     motifs = table(tmp_path / "motifs" / "motifs.tsv").set_index("motif")
     found = {name: planted_name(planted, consensus) for name, consensus in motifs["consensus"].items()}
     assert found == {"raising_1": "motif1", "lowering_1": "motif2"}
@@ -252,16 +252,16 @@ def test_the_same_input_gives_the_same_bytes_and_force_replaces(planted, exporte
     assert {"motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos/attention_1.svg"} <= set(
         before
     )
-    arguments = ["export", "motifs", str(planted.folder / "attention.h5"), str(planted.folder / "explain.h5")]
+    arguments = ["export", "motifs", planted.folder / "attention.h5", planted.folder / "explain.h5"]
     arguments += ["--promoters", str(planted.fasta), "-o", str(exported), "-q"]
-    assert main(arguments) == 1
+    assert bioattn(*arguments) == 1
     assert "--force" in capsys.readouterr().err
-    assert main([*arguments, "--force"]) == 0
+    assert bioattn(*arguments, "--force") == 0
     again = json.loads((exported / "motifs.json").read_text())
     assert again == record
     assert all(sha256_of(exported / name) == digest for name, digest in before.items())
     (exported / "logos" / "mine.txt").write_text("years")
-    assert main([*arguments, "--force"]) == 1
+    assert bioattn(*arguments, "--force") == 1
     assert "mine.txt" in capsys.readouterr().err
     (exported / "logos" / "mine.txt").unlink()
 
@@ -283,16 +283,8 @@ def test_inspect_and_validate_know_the_folder(exported):
 def test_against_a_treatment_seeks_what_gains(planted, tmp_path):
     attention = planted.attention("against.h5")
     output = tmp_path / "motifs"
-    arguments = [
-        "--promoters",
-        str(planted.fasta),
-        "--against",
-        planted.treatments[0],
-        "-o",
-        str(output),
-        "-q",
-    ]
-    assert main(["export", "motifs", str(attention), *arguments]) == 0
+    arguments = ["--promoters", planted.fasta, "--against", planted.treatments[0], "-o", output, "-q"]
+    assert bioattn("export", "motifs", attention, *arguments) == 0
     motifs = table(output / "motifs.tsv")
     assert sorted(planted_name(planted, consensus) for consensus in motifs["consensus"]) == [
         "motif2",
@@ -307,16 +299,9 @@ def test_some_treatments_and_genes(planted, tmp_path):
     output = tmp_path / "motifs"
     some = tmp_path / "genes.txt"
     some.write_text("\n".join(planted.genes[100:350]))
-    arguments = [
-        "--promoters",
-        str(planted.fasta),
-        "--treatment",
-        planted.treatments[2],
-        "--genes",
-        str(some),
-    ]
+    arguments = ["--promoters", planted.fasta, "--treatment", planted.treatments[2], "--genes", some]
     attention = planted.attention("some.h5")
-    assert main(["export", "motifs", str(attention), *arguments, "-o", str(output), "-q"]) == 0
+    assert bioattn("export", "motifs", attention, *arguments, "-o", output, "-q") == 0
     motifs = table(output / "motifs.tsv")
     assert [planted_name(planted, consensus) for consensus in motifs["consensus"]] == ["motif3"]
     edges = table(output / "edges.tsv")
@@ -327,8 +312,8 @@ def test_some_treatments_and_genes(planted, tmp_path):
 def test_maps_that_say_nothing_give_no_motifs(planted, tmp_path):
     attention = planted.attention("nothing.h5", strength=0.0)
     output = tmp_path / "motifs"
-    arguments = ["--promoters", str(planted.fasta), "-o", str(output), "-q"]
-    assert main(["export", "motifs", str(attention), *arguments]) == 0
+    arguments = ["--promoters", planted.fasta, "-o", output, "-q"]
+    assert bioattn("export", "motifs", attention, *arguments) == 0
     for name in ("motifs.tsv", "treatments.tsv", "edges.tsv"):
         assert len(table(output / name)) == 0
     assert json.loads((output / "motifs.json").read_text())["motifs"] == 0
@@ -383,7 +368,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(planted, tmp_path, capsys,
     }
     before = sorted(tmp_path.iterdir())
     filled = [argument.format(**names) for argument in arguments]
-    assert main(["export", "motifs", *filled, "-o", str(tmp_path / "out")]) == code
+    assert bioattn("export", "motifs", *filled, "-o", tmp_path / "out") == code
     said = capsys.readouterr().err
     assert message in said
     assert "Traceback" not in said

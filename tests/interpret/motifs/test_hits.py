@@ -160,16 +160,16 @@ def test_hits_come_in_order_each_place_once_and_short_motifs_at_what_they_can():
     short = Motif(name="short", probabilities=consensus_matrix(encode("ACGTA"), 0.01), sites=500)
     vague = Motif(name="vague", probabilities=consensus_matrix(encode("AC"), 0.01), sites=500)
     hits = hits_of_motifs(codes, [short, palindrome, vague], UNIFORM, 1e-4)
-    found = list(zip(hits.gene, hits.start, hits.end, hits.motif, hits.turned, strict=True))
+    found = list(zip(hits["gene"], hits["start"], hits["end"], hits["motif"], hits["turned"], strict=True))
     # 4^-5 is above 1e-4, so the short one is sought at its best site's p-value; 4^-2 is too much.
     assert found == [(0, 4, 12, 1, False)]
     codes[1, 2:8] = encode("TACGTA")
     hits = hits_of_motifs(codes, [short, palindrome, vague], UNIFORM, 1e-4)
-    assert list(zip(hits.gene, hits.start, hits.motif, hits.turned, strict=True))[1:] == [
+    assert list(zip(hits["gene"], hits["start"], hits["motif"], hits["turned"], strict=True))[1:] == [
         (1, 2, 0, True),
         (1, 3, 0, False),
     ]
-    assert len(hits_of_motifs(codes, [], UNIFORM, 1e-4).gene) == 0
+    assert len(hits_of_motifs(codes, [], UNIFORM, 1e-4)) == 0
 
 
 def test_q_values_by_hand():

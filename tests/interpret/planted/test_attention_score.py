@@ -17,7 +17,7 @@ from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import write_truth
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.windows import promoter_samples
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.result_files import promoter_layout, write_promoters
 
 GENES, TREATMENTS, HEADS, BINS = 40, 3, 2, 50
@@ -232,9 +232,9 @@ def files(tmp_path, simulated, weights):
 
 
 def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, capsys):
-    arguments = ["simulate", "score", str(files / "a.h5"), str(files / "truth.tsv")]
+    arguments = ["simulate", "score", files / "a.h5", files / "truth.tsv"]
     out = files / "scores.json"
-    assert main([*arguments, "--dataset", str(files / "d.h5"), "-o", str(out), "-q"]) == 0
+    assert bioattn(*arguments, "--dataset", files / "d.h5", "-o", out, "-q") == 0
     captured = capsys.readouterr()
     assert captured.err == ""
     assert captured.out.startswith("15 promoters of 400 bases, attention in 50 bins\n\n")
@@ -257,7 +257,7 @@ def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, c
         "dataset",
     }
     out = files / "nearest.json"
-    assert main([*arguments, "-q", "--upsampling", "nearest", "-o", str(out)]) == 0
+    assert bioattn(*arguments, "-q", "--upsampling", "nearest", "-o", out) == 0
     assert capsys.readouterr().out.startswith("40 promoters of 400 bases")
     assert json.loads(out.read_text())["upsampling"] == "nearest"
 
@@ -278,7 +278,7 @@ def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, c
 )
 def test_bad_input_is_one_sentence(files, capsys, arguments, message):
     paths = [str(files / word) if word.endswith((".h5", ".tsv")) else word for word in arguments]
-    assert main(["simulate", "score", *paths, "-o", str(files / "out.json"), "-q"]) == 1
+    assert bioattn("simulate", "score", *paths, "-o", files / "out.json", "-q") == 1
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.err.count("\n") == 1
@@ -287,8 +287,8 @@ def test_bad_input_is_one_sentence(files, capsys, arguments, message):
 
 
 def test_a_split_without_the_dataset_it_stands_in_is_wrong_usage(files, capsys):
-    paths = [str(files / "a.h5"), str(files / "truth.tsv")]
-    assert main(["simulate", "score", *paths, "--split", "validation", "-q"]) == 2
+    paths = [files / "a.h5", files / "truth.tsv"]
+    assert bioattn("simulate", "score", *paths, "--split", "validation", "-q") == 2
     assert "give it with --dataset" in capsys.readouterr().err
 
 
@@ -307,8 +307,8 @@ def test_what_cannot_be_computed_is_null_in_json(files, simulated, capsys):
     targets = dataset.targets.copy()
     targets[:, 1] = 2.5
     write_dataset(files / "flat.h5", replace(dataset, targets=targets))
-    arguments = [str(files / "a.h5"), str(files / "truth.tsv"), "--dataset", str(files / "flat.h5")]
-    assert main(["simulate", "score", *arguments, "-o", str(files / "out.json"), "-q"]) == 0
+    arguments = [files / "a.h5", files / "truth.tsv", "--dataset", files / "flat.h5"]
+    assert bioattn("simulate", "score", *arguments, "-o", files / "out.json", "-q") == 0
     scores = json.loads((files / "out.json").read_text())["predictions"]
     assert scores["treatment2"]["pearson"] is None
     assert scores["treatment1"]["pearson"] == pytest.approx(1)

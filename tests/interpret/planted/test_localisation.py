@@ -221,16 +221,6 @@ def test_left_out_positions_do_not_count(case):
             assert np.isnan(area[row])
 
 
-def test_ranking_by_eye():
-    scores = np.array([[0.9, 0.8, 0.7, 0.6]])
-    positive = np.array([[True, False, True, False]])
-    assert row_auroc(scores, positive).tolist() == [0.75]
-    assert row_average_precision(scores, positive).tolist() == [pytest.approx((1 + 2 / 3) / 2)]
-    flat = np.zeros((1, 4))
-    assert row_auroc(flat, positive).tolist() == [0.5]
-    assert row_average_precision(flat, positive).tolist() == [0.5]
-
-
 def test_both_classes_at_once_is_a_mistake():
     positive = np.array([[True, False]])
     with pytest.raises(ValueError, match="positive and negative"):

@@ -19,7 +19,7 @@ from bioattn.interpret.tracks.settings import TrackSettings
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.windows import promoter_samples
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.result_files import cross_site, promoter_layout, write_promoters
 
 LENGTH, EDGES, FIELD = 60, (0, 4, *range(12, 61, 8)), 14
@@ -224,10 +224,7 @@ def test_a_planted_peak_is_where_it_was_planted(tmp_path, write_attention):
 
 def test_heads_are_chosen_and_averaged(write_attention, tmp_path):
     path, weights = write_attention()
-    assert (
-        main(["export", "tracks", str(path), "-o", str(tmp_path / "t"), "--heads", "1", "--format", "tsv"])
-        == 0
-    )
+    assert bioattn("export", "tracks", path, "-o", tmp_path / "t", "--heads", "1", "--format", "tsv") == 0
     table = pd.read_csv(tmp_path / "t/control.genes.tsv", sep="\t")
     np.testing.assert_allclose(
         table.loc[table["gene_id"] == "alone", "attention"], weights[0, 2, 1], rtol=1e-6
@@ -238,7 +235,7 @@ def test_contributions_are_summed_over_heads_and_signed(write_attention, tmp_pat
     values = np.random.default_rng(1).normal(size=(len(GENES), 3, 2, len(EDGES) - 1)).astype(np.float32)
     path, _ = write_attention(contributions=values)
     options = ["--contributions", "--treatment", "control", "--against", "mean", "--downstream", "10"]
-    assert main(["export", "tracks", str(path), "-o", str(tmp_path / "t"), *options]) == 0
+    assert bioattn("export", "tracks", path, "-o", tmp_path / "t", *options) == 0
     table = pd.read_csv(tmp_path / "t/control.genes.tsv", sep="\t")
     alone = values[0].astype(np.float64).sum(axis=1)
     np.testing.assert_allclose(table.loc[table["gene_id"] == "alone", "contribution"], alone[2], rtol=1e-6)
@@ -259,8 +256,8 @@ def test_the_folder_explains_itself(write_attention, tmp_path, capsys):
     folder = tmp_path / "tracks"
     listed = tmp_path / "genes.txt"
     listed.write_text("one\ntwo\nnowhere\n")
-    arguments = ["export", "tracks", str(path), "-o", str(folder), "--genes", str(listed), "--gzip"]
-    assert main([*arguments, "--downstream", "10"]) == 0
+    arguments = ["export", "tracks", path, "-o", folder, "--genes", listed, "--gzip"]
+    assert bioattn(*arguments, "--downstream", "10") == 0
     said = capsys.readouterr().err
     assert "warning: 1 promoter without a place on a chromosome is left out" in said
     assert "no promoter lies on the - strand" in said
@@ -276,26 +273,23 @@ def test_the_folder_explains_itself(write_attention, tmp_path, capsys):
     assert len({name.casefold() for name in names}) == len(names) == 9
     header = gzip.decompress((folder / "heat_37_C.plus.bedgraph.gz").read_bytes()).decode().splitlines()[0]
     assert header.startswith('track type=bedGraph name="heat 37 °C (+)" description="share of attention')
-    assert main(["inspect", str(folder)]) == 0
+    assert bioattn("inspect", folder) == 0
     assert "folder of tracks along chromosomes" in capsys.readouterr().out
-    assert main(["validate", str(folder)]) == 0
+    assert bioattn("validate", folder) == 0
     with (folder / "heat_37_C.plus.bw").open("r+b") as file:
         file.seek(400)
         file.write(b"!")
-    assert main(["validate", str(folder)]) == 1
+    assert bioattn("validate", folder) == 1
     assert "heat_37_C.plus.bw: is not the file that tracks.json speaks of" in capsys.readouterr().out
     (folder / "heat_37_C.plus.bw").unlink()
-    assert main(["inspect", str(folder)]) == 1
-    assert main(["validate", str(folder)]) == 1
+    assert bioattn("inspect", folder) == 1
+    assert bioattn("validate", folder) == 1
 
 
 def test_the_same_twice_gives_the_same_bytes(write_attention, tmp_path):
     path, _ = write_attention()
     for name in ("one", "two"):
-        assert (
-            main(["export", "tracks", str(path), "-o", str(tmp_path / name), "--gzip", "--downstream", "0"])
-            == 0
-        )
+        assert bioattn("export", "tracks", path, "-o", tmp_path / name, "--gzip", "--downstream", "0") == 0
     for one in (tmp_path / "one").iterdir():
         assert one.read_bytes() == (tmp_path / "two" / one.name).read_bytes()
 
@@ -303,20 +297,20 @@ def test_the_same_twice_gives_the_same_bytes(write_attention, tmp_path):
 def test_force_replaces_tracks_and_nothing_else(write_attention, tmp_path, capsys):
     path, _ = write_attention()
     folder = tmp_path / "tracks"
-    arguments = ["export", "tracks", str(path), "-o", str(folder), "--downstream", "0", "--treatment"]
-    assert main([*arguments, "control"]) == 0
-    assert main([*arguments, "heat 37 °C"]) == 1
+    arguments = ["export", "tracks", path, "-o", folder, "--downstream", "0", "--treatment"]
+    assert bioattn(*arguments, "control") == 0
+    assert bioattn(*arguments, "heat 37 °C") == 1
     assert "exists already" in capsys.readouterr().err
-    assert main([*arguments, "heat 37 °C", "--force"]) == 0
+    assert bioattn(*arguments, "heat 37 °C", "--force") == 0
     assert not list(folder.glob("control.*"))
     (folder / "notes.txt").write_text("mine")
-    assert main([*arguments, "control", "--force"]) == 1
+    assert bioattn(*arguments, "control", "--force") == 1
     assert "holds notes.txt, which bioattn did not write there" in capsys.readouterr().err
     assert (folder / "heat_37_C.plus.bw").is_file()
     other = tmp_path / "mine"
     other.mkdir()
     (other / "notes.txt").write_text("mine")
-    assert main(["export", "tracks", str(path), "-o", str(other), "--force"]) == 1
+    assert bioattn("export", "tracks", path, "-o", other, "--force") == 1
     assert "is no folder of tracks" in capsys.readouterr().err
 
 
@@ -325,8 +319,8 @@ def test_position_0_is_where_the_file_says(write_attention, tmp_path, capsys):
 
     def exported(name, path, *options):
         folder = tmp_path / name
-        command = ["export", "tracks", str(path), "-o", str(folder), "--treatment", "control", *options]
-        assert main(command) == 0
+        command = ["export", "tracks", path, "-o", folder, "--treatment", "control", *options]
+        assert bioattn(*command) == 0
         record = json.loads((folder / "tracks.json").read_text())
         files = {each.name: each.read_bytes() for each in folder.iterdir() if each.suffix == ".bedgraph"}
         return record["settings"]["downstream"], files
@@ -387,7 +381,7 @@ def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, python)
 )
 def test_what_does_not_fit_is_one_sentence(write_attention, tmp_path, capsys, options, code, sentence):
     path, _ = write_attention()
-    assert main(["export", "tracks", str(path), "-o", str(tmp_path / "t"), *options]) == code
+    assert bioattn("export", "tracks", path, "-o", tmp_path / "t", *options) == code
     error = capsys.readouterr().err
     assert sentence in error
     assert error.splitlines()[-1].startswith("bioattn: error: ")
@@ -409,8 +403,8 @@ def test_chromosome_sizes_that_do_not_fit(write_attention, tmp_path, capsys, siz
     path, _ = write_attention()
     given = tmp_path / "genome.sizes"
     given.write_text(sizes)
-    arguments = ["export", "tracks", str(path), "-o", str(tmp_path / "t"), "--chromosome-sizes", str(given)]
-    assert main(arguments) == 1
+    arguments = ["export", "tracks", path, "-o", tmp_path / "t", "--chromosome-sizes", given]
+    assert bioattn(*arguments) == 1
     assert sentence in capsys.readouterr().err
 
 
@@ -420,15 +414,15 @@ def test_lengths_come_from_fasta_too(write_attention, tmp_path):
     genome.write_text(
         "".join(f">{name} some\n{'ACGT' * (length // 4)}\n" for name, length in LENGTHS.items())
     )
-    arguments = ["export", "tracks", str(path), "-o", str(tmp_path / "t"), "--chromosome-sizes", str(genome)]
-    assert main([*arguments, "--treatment", "control", "--overlapping", "max"]) == 0
+    arguments = ["export", "tracks", path, "-o", tmp_path / "t", "--chromosome-sizes", genome]
+    assert bioattn(*arguments, "--treatment", "control", "--overlapping", "max") == 0
     assert pybigtools.open(str(tmp_path / "t/control.plus.bw")).chroms() == LENGTHS
 
 
 def test_formats_are_chosen(write_attention, tmp_path):
     path, _ = write_attention()
-    arguments = ["export", "tracks", str(path), "-o", str(tmp_path / "t"), "--overlapping", "mean"]
-    assert main([*arguments, "--format", "TSV, bigwig"]) == 0
+    arguments = ["export", "tracks", path, "-o", tmp_path / "t", "--overlapping", "mean"]
+    assert bioattn(*arguments, "--format", "TSV, bigwig") == 0
     suffixes = sorted(each.suffix for each in (tmp_path / "t").iterdir())
     assert suffixes == [*[".bw"] * 6, ".json", *[".tsv"] * 3]
 
@@ -462,11 +456,11 @@ def test_an_output_that_is_no_folder_name(write_attention, tmp_path):
 
 def test_bigwig_ends_at_32_bits(write_attention, tmp_path, capsys):
     path, _ = write_attention([("far", "chrI", 5_000_000_000, 5_000_000_060, "+")])
-    command = ["export", "tracks", str(path), "-o", str(tmp_path / "out"), "-q"]
-    assert main(command) == 1
+    command = ["export", "tracks", path, "-o", tmp_path / "out", "-q"]
+    assert bioattn(*command) == 1
     said = "chrI has at least 5,000,000,060 bases, and bigWig ends at 4,294,967,295; choose --format bedgraph,tsv"
     assert said in capsys.readouterr().err
-    assert main([*command, "--format", "bedgraph,tsv"]) == 0
-    assert main(["validate", str(tmp_path / "out")]) == 0
+    assert bioattn(*command, "--format", "bedgraph,tsv") == 0
+    assert bioattn("validate", tmp_path / "out") == 0
     (line, *_) = next((tmp_path / "out").glob("heat*.bedgraph")).read_text().splitlines()[1:]
     assert line.startswith("chrI\t5000000000\t")
