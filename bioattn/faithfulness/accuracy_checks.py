@@ -16,11 +16,11 @@ import numpy as np
 from bioattn.attention.capture import Substitution, substitute
 from bioattn.faithfulness import thresholds
 from bioattn.faithfulness.gain_and_shape import (
-    OtherPromoters,
-    OtherTreatments,
     UniformWeights,
     exchanges,
     gain_and_shape,
+    other_promoters,
+    other_treatments,
 )
 from bioattn.faithfulness.maps import key_edges
 from bioattn.faithfulness.measures import Measures, percent
@@ -35,12 +35,9 @@ from bioattn.store.training_record import MODEL_ROW
 def mean_skill(truth_BT: Floats, prediction_BT: Floats, task: str) -> Statistic:
     """The skill on resampled genes (weights, shape (R, B)): shape (R,)."""
 
-    def skill(weights_RB: Floats) -> Floats:
-        if task == "binary":
-            return mean_ignoring_nan(2 * auroc(truth_BT, prediction_BT, weights_RB) - 1, axis=1)
-        return mean_ignoring_nan(pearson(truth_BT, prediction_BT, weights_RB), axis=1)
-
-    return skill
+    if task == "binary":
+        return lambda weights: mean_ignoring_nan(2 * auroc(truth_BT, prediction_BT, weights) - 1, axis=1)
+    return lambda weights: mean_ignoring_nan(pearson(truth_BT, prediction_BT, weights), axis=1)
 
 
 class SkillComparison:
@@ -53,16 +50,11 @@ class SkillComparison:
 
     def add(self, name: str, *predictions_BT: Floats) -> None:
         """Add a predictor; given several predictions, its skill is their mean."""
-        each = [
-            resampled(
-                mean_skill(self.genes.targets_BT, prediction, self.genes.task),
-                len(self.genes.ids),
-                self._resamples,
-                self._seed,
-            )
-            for prediction in predictions_BT
-        ]
-        self._skills[name] = np.mean(each, axis=0)
+        genes, number = self.genes, len(self.genes.ids)
+        skills = [mean_skill(genes.targets_BT, each, genes.task) for each in predictions_BT]
+        self._skills[name] = np.mean(
+            [resampled(each, number, self._resamples, self._seed) for each in skills], axis=0
+        )
 
     def skill(self, name: str) -> Estimate:
         """The skill and its 95 % interval over genes."""
@@ -80,11 +72,6 @@ class SkillComparison:
 
     def __contains__(self, name: str) -> bool:
         return name in self._skills
-
-
-def correlation_statistic(own_BT: Floats, other_BT: Floats) -> Statistic:
-    """Mean over treatments of Pearson r over promoters between two sets of predictions."""
-    return lambda weights_RB: mean_ignoring_nan(pearson(own_BT, other_BT, weights_RB), axis=1)
 
 
 RETRAINED = {
@@ -118,6 +105,7 @@ SHAPES = {
     ),
 }
 """Maps of which a part is replaced (`bioattn.faithfulness.gain_and_shape`): label, and what was done."""
+SWAPPED = "other treatments' maps", "When every treatment uses the map of another"
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
 NO_CONTROLS = "needs models retrained on the same data: give --controls DIR to keep them in"
 NO_SKILL = "the model predicts too little to have anything to lose"
@@ -189,13 +177,8 @@ def compare_skills(
     retrained: name of a control (`uniform`, `shared`, …) → those that there are.
     """
     if subject.genes is None or not measures.passed("skill"):
-        for name in (
-            "forced_skill",
-            "elsewhere_skill",
-            "swapped_skill",
-            *(f"{name}_skill" for name in SHAPES),
-        ):
-            measures.skip(name, NO_DATASET if subject.genes is None else NO_SKILL)
+        for name in ("forced", "elsewhere", "swapped", *SHAPES):
+            measures.skip(f"{name}_skill", NO_DATASET if subject.genes is None else NO_SKILL)
     else:
         _judge_skills(subject, _skills(subject, subject.genes, retrained), measures)
     _swapped_predictions(subject, measures)
@@ -217,10 +200,10 @@ def _skills(
 
     known_BP = known_bins(genes.codes, key_edges(subject.predictor))
     comparison.add("forced", with_weights(UniformWeights(known_BP)))
-    comparison.add("elsewhere", with_weights(OtherPromoters()))
+    comparison.add("elsewhere", with_weights(other_promoters))
     if len(subject.names) > 1:
         swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
-        comparison.add("swapped", *(with_weights(OtherTreatments(source)) for source in swaps))
+        comparison.add("swapped", *(with_weights(other_treatments(source)) for source in swaps))
         parts = gain_and_shape(subject.predictor, genes.codes, known_BP)
         comparison.add("swapped_shapes", *(with_weights(parts.exchanged(shapes=each)) for each in swaps))
         comparison.add("mean_shapes", with_weights(parts.averaged()))
@@ -257,24 +240,15 @@ def _judge_skills(subject: Subject, comparison: SkillComparison, measures: Measu
         ("forced", "skill lost with uniform weights forced on it", "made to weigh all positions the same"),
         ("elsewhere", "skill lost with another promoter's maps", "given the map of another promoter"),
     ):
-        if name in comparison:
-            share = comparison.share_lost("own", name)
-            shift = " (a model is not made for that: told, not judged)" if name == "forced" else ""
-            measures.add(
-                f"{name}_skill",
-                label,
-                share,
-                f"Without retraining, {what}, the model has {_less(share.value)}{shift}.",
-            )
+        share = comparison.share_lost("own", name)
+        shift = " (a model is not made for that: told, not judged)" if name == "forced" else ""
+        sentence = f"Without retraining, {what}, the model has {_less(share.value)}{shift}."
+        measures.add(f"{name}_skill", label, share, sentence)
     if "swapped" in comparison:
         share = comparison.share_lost("own", "swapped")
-        measures.add(
-            "swapped_skill",
-            "skill lost with other treatments' maps",
-            share,
-            f"When every treatment uses the map of another, the model has {_less(share.value)}.",
-            least=thresholds.SWAPPED,
-        )
+        sentence = f"{SWAPPED[1]}, the model has {_less(share.value)}."
+        label = f"skill lost with {SWAPPED[0]}"
+        measures.add("swapped_skill", label, share, sentence, least=thresholds.SWAPPED)
     elif len(subject.names) == 1:
         for name in ("swapped_skill", *(f"{name}_skill" for name in SHAPES)):
             measures.skip(name, ONE_TREATMENT)
@@ -306,21 +280,17 @@ def _swapped_predictions(subject: Subject, measures: Measures) -> None:
     swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
     parts = gain_and_shape(subject.predictor, codes_BL, known_bins(codes_BL, key_edges(subject.predictor)))
     substitutions: tuple[Sequence[Substitution], ...] = (
-        [OtherTreatments(source) for source in swaps],
+        [other_treatments(source) for source in swaps],
         [parts.exchanged(shapes=source) for source in swaps],
         [parts.averaged()],
     )
     for name, others in zip(names, substitutions, strict=True):
-        each = [
-            correlation_statistic(
-                own_BT, predict(subject.predictor, codes_BL, substitute(map_sites(subject.predictor), other))
-            )
+        changed = [
+            predict(subject.predictor, codes_BL, substitute(map_sites(subject.predictor), other))
             for other in others
         ]
-        moved = subject.estimate(_mean_change(each))
-        label, what = SHAPES.get(
-            name, ("other treatments' maps", "When every treatment uses the map of another")
-        )
+        moved = subject.estimate(_mean_change(own_BT, changed))
+        label, what = SHAPES.get(name, SWAPPED)
         measures.add(
             f"{name}_predictions",
             f"1 − r of predictions with {label}",
@@ -330,8 +300,12 @@ def _swapped_predictions(subject: Subject, measures: Measures) -> None:
         )
 
 
-def _mean_change(correlations: Sequence[Statistic]) -> Statistic:
-    return lambda weights_RB: 1 - np.mean([each(weights_RB) for each in correlations], axis=0)
+def _mean_change(own_BT: Floats, changed: Sequence[Floats]) -> Statistic:
+    """1 − r over promoters of predictions with changed ones, mean over treatments and changes."""
+    return lambda weights_RB: (
+        1
+        - np.mean([mean_ignoring_nan(pearson(own_BT, each, weights_RB), axis=1) for each in changed], axis=0)
+    )
 
 
 def _less(share: float) -> str:

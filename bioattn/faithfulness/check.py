@@ -15,7 +15,7 @@ from bioattn.faithfulness.accuracy_checks import (
     compare_skills,
 )
 from bioattn.faithfulness.maps import HeadSpread, check_maps, read_maps
-from bioattn.faithfulness.measures import Measure, Measures, rounded
+from bioattn.faithfulness.measures import Measure, Measures
 from bioattn.faithfulness.pointing_checks import Curves, check_pointing
 from bioattn.faithfulness.subject import CheckSettings, Subject, draw_sample, draw_treatments
 from bioattn.faithfulness.token_checks import check_token_windows, judge_tokens
@@ -67,13 +67,7 @@ class CheckReport:
             "verdict": self.verdict.to_json(),
             "measures": [measure.to_json() for measure in self.measures],
             "curves": self.curves,
-            "heads": [
-                {
-                    name: rounded(value) if isinstance(value, float) else value
-                    for name, value in asdict(head).items()
-                }
-                for head in self.heads
-            ],
+            "heads": [head.to_json() for head in self.heads],
             "variants": [each.to_json() for each in self.variants],
             "skipped": [{"name": name, "why": why} for name, why in self.measures.skipped.items()],
         }
@@ -113,7 +107,7 @@ def check_model(
     Interrupted when `stop` was requested (retrained controls go on from there).
     """
     settings = settings or CheckSettings()
-    progress, stop = progress, stop or StopRequest()
+    stop = stop or StopRequest()
     model.require_checkable()
     training = model.training(evidence.model_folder)
     table = (
@@ -150,7 +144,7 @@ def check_model(
         model_sha256=model.sha256,
         input_sha256=subject.sample.sha256,
         settings={
-            **settings.to_json(),
+            **asdict(settings),
             "promoters": len(subject.sample.ids),
             "held_out_promoters": subject.sample.held_out,
             "treatments": len(subject.names),
@@ -183,19 +177,13 @@ def check_token_model(
     """
     settings, measures = settings or CheckSettings(), Measures()
     probe, maps, drawn = check_token_windows(
-        model,
-        sequences,
-        dataset,
-        settings,
-        measures,
-        progress,
-        stop or StopRequest(),
+        model, sequences, dataset, settings, measures, progress, stop or StopRequest()
     )
     return CheckReport(
         model_sha256=model.sha256,
         input_sha256=probe.sha256,
         settings={
-            **settings.to_json(),
+            **asdict(settings),
             "windows": len(probe.ids),
             "tokens_per_window": probe.tokens_NL.shape[1],
             "dataset_sha256": None if dataset is None else sha256_of(dataset),
@@ -257,38 +245,27 @@ def check_text(report: CheckReport) -> str:
     lines = [report.verdict.sentence, *(f"But: {caveat}" for caveat in report.verdict.caveats), ""]
     rows = [("measure", "value", "95 % interval", "threshold", "")]
     rows += [_cells(measure) for measure in report.measures]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:4], widths[1:4], strict=True)),
-        ]
-        lines.append("  ".join([*cells, row[4]]).rstrip())
+    label, *others = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:4])
+    for name, *cells, state in rows:
+        right = (cell.rjust(width) for cell, width in zip(cells, others, strict=True))
+        lines.append("  ".join([name.ljust(label), *right, state]).rstrip())
     lines += ["", SKILL_NOTE if "treatments" in report.settings else TOKEN_NOTE]
     if report.variants:
         lines += ["", "Variants: Spearman over positions with the measured effects, by treatment"]
         lines += [f"  {_variants_line(each)}" for each in report.variants]
     if report.measures.skipped:
         lines += ["", "Skipped:"]
-        lines += [
-            f"  {SKIPPED_TITLES.get(name, name.replace('_', ' '))}: {why}"
-            for name, why in report.measures.skipped.items()
-        ]
+        for name, why in report.measures.skipped.items():
+            lines.append(f"  {SKIPPED_TITLES.get(name, name.replace('_', ' '))}: {why}")
     return "\n".join(lines) + "\n"
 
 
 def _variants_line(found: TreatmentVariants) -> str:
-    parts = {
-        "map": found.map,
-        "with other treatments' effects": found.other_truths,
-        "mutagenesis": found.mutagenesis,
-        "smoothing": found.smoothing,
-    }
-    figures = (
-        f"{name} {value.value:.2f} ({value.low:.2f} to {value.high:.2f})"
-        for name, value in parts.items()
-        if value is not None
-    )
+    figures = []
+    for name in ("map", "other_truths", "mutagenesis", "smoothing"):
+        if (figure := getattr(found, name)) is not None:
+            title = "with other treatments' effects" if name == "other_truths" else name
+            figures.append(f"{title} {figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})")
     return f"{found.treatment}: {', '.join(figures)}"
 
 

@@ -20,52 +20,49 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from bioattn.attention.capture import capture, capture_values
+from bioattn.attention.capture import Substitution, capture, capture_values
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.faithfulness.subject import map_sites, predict
 from bioattn.faithfulness.thresholds import IDLE
 from bioattn.inference.runner import Codes, Predictor
 
 
-class OtherTreatments:
-    """Treatment t uses the map of treatment `source[t]` of the same promoter."""
-
-    def __init__(self, source: Sequence[int]) -> None:
-        self._source = torch.as_tensor(list(source))
-
-    def __call__(self, _site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """Weights (B, H, T, P), treatments exchanged."""
-        return weights.index_select(-2, self._source.to(weights.device))
+def other_treatments(source: Sequence[int]) -> Substitution:
+    """Treatment t uses the map of treatment `source[t]` of the same promoter; weights (B, H, T, P)."""
+    return lambda _site, weights, _tile: _of(weights, source)
 
 
-class OtherPromoters:
+def other_promoters(_site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
     """Each promoter uses the map of the promoter before it in the batch, the first that of the last.
 
     What remains is the part of the maps that does not depend on the sequence. Promoters must have the same known
     bins.
     """
-
-    def __call__(self, _site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """Weights (B, H, T, P), promoters exchanged."""
-        return weights.roll(1, dims=0)
+    return weights.roll(1, dims=0)
 
 
-class UniformWeights:
-    """Uniform weights over the bins that hold a base; for one pass over the promoters, in their order."""
+class _Batches:
+    """Tells which rows of the promoters each batch of a site holds."""
 
     def __init__(self, known_BP: NDArray[np.bool_]) -> None:
         self._known_BP = known_BP
         self._done: dict[str, int] = {}
 
+    def known(self, site: AttentionSite, batch: Tensor) -> Tensor:
+        """(B, P) 1 where a bin of the promoters in this batch holds bases, in the batch's type."""
+        first = self._done.get(site.name, 0)
+        self._done[site.name] = first + len(batch)
+        return torch.from_numpy(self._known_BP[first : first + len(batch)]).to(batch)
+
+
+class UniformWeights(_Batches):
+    """Uniform weights over the bins that hold a base; for one pass over the promoters, in their order."""
+
     def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
         """Uniform weights (B, H, T, P); the null key gets none."""
-        first = self._done.get(site.name, 0)
-        self._done[site.name] = first + len(weights)
-        known_BP = torch.from_numpy(self._known_BP[first : first + len(weights)]).to(weights)
+        known_BP = self.known(site, weights)
         shares_BP = known_BP / known_BP.sum(-1, keepdim=True).clamp(min=1)
-        if site.null_key:
-            shares_BP = torch.nn.functional.pad(shares_BP, (0, 1))
-        return shares_BP[:, None, None].expand_as(weights)
+        return pad(shares_BP, (0, int(site.null_key)))[:, None, None].expand_as(weights)
 
 
 def exchanges(number: int, count: int, seed: int) -> list[list[int]]:
@@ -130,13 +127,32 @@ class GainAndShape:
 
     def exchanged(
         self, *, gains: Sequence[int] | None = None, shapes: Sequence[int] | None = None
-    ) -> "Exchanged":
-        """Weights in which treatment t has the gain of treatment `gains[t]` and the shape of `shapes[t]`."""
-        return Exchanged(self, gains, shapes)
+    ) -> Substitution:
+        """Weights (B, H, T, K) in which treatment t has the gain of `gains[t]` and the shape of `shapes[t]`."""
 
-    def averaged(self) -> "MeanShapes":
-        """Weights with the own gains and, for every promoter, the mean shape of the treatment."""
-        return MeanShapes(self)
+        def exchange(site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
+            idle_HP = self.idle[site.name]
+            parts = split_weights(weights, idle_HP, site.null_key)
+            return join_weights(_of(parts.gain_BHT1, gains), _of(parts.shape_BHTK, shapes), parts, idle_HP)
+
+        return exchange
+
+    def averaged(self) -> Substitution:
+        """Weights (B, H, T, K) with own gains and the treatment's mean shape, over bins that a promoter has.
+
+        For one pass over the promoters, in their order.
+        """
+        batches = _Batches(self.known_BP)
+
+        def average(site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
+            idle_HP = self.idle[site.name]
+            parts = split_weights(weights, idle_HP, site.null_key)
+            known_BP = batches.known(site, weights)
+            shape_BHTP = self.mean_shape[site.name].to(weights) * known_BP[:, None, None]
+            shape_BHTP = shape_BHTP / shape_BHTP.sum(-1, keepdim=True).clamp(min=SMALLEST)
+            return join_weights(parts.gain_BHT1, pad(shape_BHTP, (0, int(site.null_key))), parts, idle_HP)
+
+        return average
 
 
 def gain_and_shape(predictor: Predictor, codes_BL: Codes, known_BP: NDArray[np.bool_]) -> GainAndShape:
@@ -153,20 +169,6 @@ def gain_and_shape(predictor: Predictor, codes_BL: Codes, known_BP: NDArray[np.b
         known_BP=known_BP,
         has_gain=any(bool(idle[name].any()) or sites[name].null_key for name in idle),
     )
-
-
-class _Batches:
-    """Tells which rows of the promoters each batch of a site holds."""
-
-    def __init__(self, known_BP: NDArray[np.bool_]) -> None:
-        self._known_BP = known_BP
-        self._done: dict[str, int] = {}
-
-    def known(self, site: AttentionSite, batch: Tensor) -> Tensor:
-        """(B, P) 1 where a bin of the promoters in this batch holds bases, in the batch's type."""
-        first = self._done.get(site.name, 0)
-        self._done[site.name] = first + len(batch)
-        return torch.from_numpy(self._known_BP[first : first + len(batch)]).to(batch)
 
 
 class _Values(_Batches):
@@ -215,40 +217,6 @@ class _Shapes(_Batches):
         """(H, T, P) by site."""
         count_P = torch.from_numpy(self._known_BP.sum(0)).clamp(min=1)
         return {name: sums / count_P.to(sums.device) for name, sums in self._sums.items()}
-
-
-class Exchanged:
-    """As `GainAndShape.exchanged`."""
-
-    def __init__(
-        self, parts: GainAndShape, gains: Sequence[int] | None, shapes: Sequence[int] | None
-    ) -> None:
-        self._parts, self._gains, self._shapes = parts, gains, shapes
-
-    def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """Weights (B, H, T, K), gains or shapes exchanged."""
-        idle_HP = self._parts.idle[site.name]
-        parts = split_weights(weights, idle_HP, site.null_key)
-        return join_weights(
-            _of(parts.gain_BHT1, self._gains), _of(parts.shape_BHTK, self._shapes), parts, idle_HP
-        )
-
-
-class MeanShapes(_Batches):
-    """As `GainAndShape.averaged`; for one pass over the promoters, in their order."""
-
-    def __init__(self, parts: GainAndShape) -> None:
-        super().__init__(parts.known_BP)
-        self._parts = parts
-
-    def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """Weights (B, H, T, K) with mean shapes over the bins that a promoter has."""
-        idle_HP = self._parts.idle[site.name]
-        parts = split_weights(weights, idle_HP, site.null_key)
-        known_BP = self.known(site, weights)
-        shape_BHTP = self._parts.mean_shape[site.name].to(weights) * known_BP[:, None, None]
-        shape_BHTP = shape_BHTP / shape_BHTP.sum(-1, keepdim=True).clamp(min=SMALLEST)
-        return join_weights(parts.gain_BHT1, pad(shape_BHTP, (0, int(site.null_key))), parts, idle_HP)
 
 
 def _of(tensor_BHTK: Tensor, source: Sequence[int] | None) -> Tensor:

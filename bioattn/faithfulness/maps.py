@@ -6,7 +6,8 @@ Shape suffixes: B promoters, T treatments, H heads, P bins.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +18,12 @@ from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError
 from bioattn.faithfulness import thresholds
-from bioattn.faithfulness.measures import Measures, percent
+from bioattn.faithfulness.measures import Measures, percent, rounded
 from bioattn.faithfulness.perturbation import JUDGED
 from bioattn.faithfulness.similarity import map_spearman, mean_ignoring_nan, top_overlap
 from bioattn.faithfulness.subject import ONE_TREATMENT, Subject, known_bins, map_sites, predict
 from bioattn.inference.runner import CheckableRunner, Codes, Floats, Predictor
+from bioattn.promoters.bootstrap import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,12 @@ class HeadSpread:
     """Mean of the largest weight of a map."""
     sink: float
     """Mean weight that goes to the sink; 0 without one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON content."""
+        return asdict(self) | {
+            name: rounded(getattr(self, name)) for name in ("entropy", "top_weight", "sink")
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +126,9 @@ def check_maps(
     subject: Subject, maps: AttentionMaps, others: list[CheckableRunner], measures: Measures
 ) -> None:
     """Add entropy, and similarity of maps between treatments, to random weights and to `others` (other seeds)."""
-    entropy = float(np.mean([head.entropy for head in maps.heads]))
-    measures.add(
-        "entropy",
-        "entropy of the maps (1 = uniform)",
-        entropy,
-        f"Maps have {entropy:.2f} of the entropy of a uniform one, mean over heads.",
-    )
+    measures.add_entropy([head.entropy for head in maps.heads])
     random_BTP = _maps_of(subject, maps, subject.model.untrained(subject.settings.seed))
-    estimate = subject.mean(map_spearman(maps.mean_BTP, random_BTP, maps.known_BP))
+    estimate = _similarity(subject, maps, [random_BTP])
     measures.add(
         "randomised_weights",
         "similarity to maps of random weights",
@@ -142,7 +144,7 @@ def check_maps(
 
 def _compare_promoters(subject: Subject, maps: AttentionMaps, measures: Measures) -> None:
     """Add the similarity of maps of neighbouring promoters, same treatment: it follows from position alone."""
-    alike = subject.mean(map_spearman(maps.mean_BTP, np.roll(maps.mean_BTP, 1, axis=0), maps.known_BP))
+    alike = _similarity(subject, maps, [np.roll(maps.mean_BTP, 1, axis=0)])
     measures.add(
         "other_promoters_maps",
         "similarity to other promoters' maps",
@@ -161,11 +163,7 @@ def _between_treatments(subject: Subject, maps: AttentionMaps, measures: Measure
         np.roll(maps.mean_BTP, step, axis=1)
         for step in range(1, min(subject.settings.exchanges, number - 1) + 1)
     ]
-    alike = subject.mean(
-        mean_ignoring_nan(
-            np.stack([map_spearman(maps.mean_BTP, other, maps.known_BP) for other in others]), axis=0
-        )
-    )
+    alike = _similarity(subject, maps, others)
     measures.add(
         "other_treatments_maps",
         "similarity to other treatments' maps",
@@ -186,10 +184,7 @@ def _check_stability(
         measures.skip("seed_stability", "needs the same model of another seed: --controls, or --other-model")
         return
     maps_of_others = [_maps_of(subject, maps, other) for other in others]
-    alike_BT = mean_ignoring_nan(
-        np.stack([map_spearman(maps.mean_BTP, other, maps.known_BP) for other in maps_of_others]), axis=0
-    )
-    alike = subject.mean(alike_BT)
+    alike = _similarity(subject, maps, maps_of_others)
     steady = alike.value >= thresholds.STABLE
     measures.add(
         "seed_stability",
@@ -218,11 +213,16 @@ def _check_stability(
         )
 
 
+def _similarity(subject: Subject, maps: AttentionMaps, others: Sequence[NDArray[np.float32]]) -> Estimate:
+    """Spearman correlation of maps with others of the same promoter and treatment, mean over all."""
+    each = [map_spearman(maps.mean_BTP, other, maps.known_BP) for other in others]
+    return subject.mean(mean_ignoring_nan(np.stack(each), axis=0))
+
+
 def _shared_tops(maps: AttentionMaps, others: Sequence[NDArray[np.float32]]) -> Floats:
     """Mean over `others` of the share of the top tenth of bins in common, (B, T)."""
     each = [top_overlap(maps.mean_BTP, other, maps.known_BP, JUDGED)[0] for other in others]
-    shared_BT: Floats = np.mean(each, axis=0)
-    return shared_BT
+    return np.asarray(np.mean(each, axis=0))
 
 
 def _maps_of(subject: Subject, maps: AttentionMaps, other: CheckableRunner) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """Measures of a check: value, interval, threshold, whether it passed, and a sentence for a person."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,6 +74,12 @@ class Measures:
             sentence=sentence,
         )
         return self._measures[name]
+
+    def add_entropy(self, of_heads: Sequence[float]) -> None:
+        """Add the mean entropy of the heads' maps, which is not judged."""
+        entropy = sum(of_heads) / len(of_heads)
+        sentence = f"Maps have {entropy:.2f} of the entropy of a uniform one, mean over heads."
+        self.add("entropy", "entropy of the maps (1 = uniform)", entropy, sentence)
 
     def skip(self, name: str, why: str) -> None:
         """Record that a measure was skipped, and why."""

@@ -137,16 +137,18 @@ class Effects:
 
     def share(self, name: str, number: int) -> Statistic:
         """The movement `name` over that of replacing everything, both summed over promoters resampled `number`."""
-        return _ratio(self._sums(self.moved[name], number), self._sums(self.moved["everything"], number))
+        return ratio_of_sums(
+            self._sums(self.moved[name], number), self._sums(self.moved["everything"], number)
+        )
 
     def share_gained(self, name: str, other: str, number: int) -> Statistic:
         """`share(name)` minus `share(other)`."""
         gained = self.moved[name] - self.moved[other]
-        return _ratio(self._sums(gained, number), self._sums(self.moved["everything"], number))
+        return ratio_of_sums(self._sums(gained, number), self._sums(self.moved["everything"], number))
 
     def recovered(self, name: str, best: str, chance: str, number: int) -> Statistic:
         """Effect of `name` above `chance`, as a share of the effect of `best` above `chance`."""
-        return _ratio(
+        return ratio_of_sums(
             self._sums(self.moved[name] - self.moved[chance], number),
             self._sums(self.moved[best] - self.moved[chance], number),
         )
@@ -163,7 +165,9 @@ class Effects:
         return sums_B
 
 
-def _ratio(above_B: Floats, below_B: Floats) -> Statistic:
+def ratio_of_sums(above_B: Floats, below_B: Floats) -> Statistic:
+    """Sum of one quantity over that of another, over resampled promoters; NaN where the latter is not above 0."""
+
     def ratio(weights_RB: Floats) -> Floats:
         above_R, below_R = weights_RB @ above_B, weights_RB @ below_B
         return np.divide(above_R, below_R, out=np.full_like(above_R, np.nan), where=below_R > 0)

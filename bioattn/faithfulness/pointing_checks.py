@@ -1,6 +1,6 @@
 """Checks whether maps point at bases that predictions depend on: deletion, insertion, mutagenesis."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from bioattn.faithfulness.perturbation import (
 )
 from bioattn.faithfulness.similarity import map_spearman, top_overlap
 from bioattn.faithfulness.subject import ONE_TREATMENT, Subject, predict
-from bioattn.inference.runner import Codes, Floats
+from bioattn.inference.runner import Floats
 from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 Curves = dict[str, dict[str, list[float | None]]]
@@ -31,37 +31,34 @@ def check_pointing(subject: Subject, maps: AttentionMaps, measures: Measures) ->
     """Add the effects of deleting and inserting attended bins. Returns the curves."""
     settings, codes_BL = subject.settings, subject.sample.codes
     probed = subject.predictor.chosen(subject.probed)
-    replacement = Replacement(
-        predictions=partial(predictions_of, probed),
-        codes_BL=codes_BL,
-        known_BP=maps.known_BP,
-        edges=maps.edges,
-    )
     pairs = pairs_that_stand_out(predict(probed, codes_BL))
     if not len(pairs.promoter_N):
         for name in ("deletion", "insertion", "deletion_against_mutagenesis"):
             measures.skip(name, "the model says the same of every promoter")
         return {}
     rng = np.random.default_rng([settings.seed, 4])
-    backgrounds = [dinucleotide_shuffled(codes_BL, rng) for _ in range(settings.backgrounds)]
+    effects_of = partial(
+        measure_effects,
+        Replacement(
+            predictions=partial(predictions_of, probed),
+            codes_BL=codes_BL,
+            known_BP=maps.known_BP,
+            edges=maps.edges,
+        ),
+        backgrounds=[dinucleotide_shuffled(codes_BL, rng) for _ in range(settings.backgrounds)],
+        seed=settings.seed,
+        progress=subject.progress,
+        stop=subject.stop,
+    )
     probed_BTP = maps.mean_BTP[:, subject.probed].astype(np.float64)
     scores = {"own": probed_BTP[pairs.promoter_N, pairs.treatment_N]}
     neighbour_N = (pairs.promoter_N + 1) % len(codes_BL)
     scores["other promoter"] = probed_BTP[neighbour_N, pairs.treatment_N]
     if len(subject.names) > 1:
         scores["other treatment"] = _other_treatments_maps(subject, maps, pairs)
-    effects = measure_effects(
-        replacement,
-        pairs,
-        scores,
-        backgrounds,
-        settings.seed,
-        curves=["own"],
-        progress=subject.progress,
-        stop=subject.stop,
-    )
+    effects = effects_of(pairs, scores, curves=["own"])
     _judge_deletion(subject, effects, measures)
-    _check_against_mutagenesis(subject, maps, replacement, pairs, backgrounds, measures)
+    _check_against_mutagenesis(subject, maps, pairs, effects_of, measures)
     return curves(effects)
 
 
@@ -118,9 +115,8 @@ def _judge_deletion(subject: Subject, effects: Effects, measures: Measures) -> N
 def _check_against_mutagenesis(
     subject: Subject,
     maps: AttentionMaps,
-    replacement: Replacement,
     pairs: Pairs,
-    backgrounds: Sequence[Codes],
+    effects_of: Callable[[Pairs, dict[str, Floats]], Effects],
     measures: Measures,
 ) -> None:
     number = min(subject.settings.mutated, len(subject.sample.ids))
@@ -140,15 +136,7 @@ def _check_against_mutagenesis(
     place_N = place_B[mutated.promoter_N]
     effects_NP = effects_RTP[place_N, mutated.treatment_N]
     maps_NP = maps.mean_BTP[:, subject.probed][mutated.promoter_N, mutated.treatment_N].astype(np.float64)
-    effects = measure_effects(
-        replacement,
-        mutated,
-        {"own": maps_NP, "mutagenesis": effects_NP},
-        backgrounds,
-        subject.settings.seed,
-        progress=subject.progress,
-        stop=subject.stop,
-    )
+    effects = effects_of(mutated, {"own": maps_NP, "mutagenesis": effects_NP})
     everyone = len(subject.sample.ids)
     found = subject.estimate(effects.recovered("own", "mutagenesis", "random", everyone))
     measures.add(
@@ -202,11 +190,8 @@ def curves(effects: Effects) -> Curves:
     """Deletion and insertion along the fractions: shares of the whole effect, top bins and random bins."""
     found: Curves = {}
     for way in ("deletion", "insertion"):
-        found[way] = {
-            "fraction": [0.0, *FRACTIONS],
-            **{
-                label: [0.0, *(rounded(effects.value(f"{way} {name} {fraction}")) for fraction in FRACTIONS)]
-                for label, name in (("top", "own"), ("random", "random"))
-            },
-        }
+        found[way] = {"fraction": [0.0, *FRACTIONS]}
+        for label, name in (("top", "own"), ("random", "random")):
+            shares = (rounded(effects.value(f"{way} {name} {fraction}")) for fraction in FRACTIONS)
+            found[way][label] = [0.0, *shares]
     return found

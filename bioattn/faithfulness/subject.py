@@ -5,9 +5,8 @@ Shape suffixes: B promoters, T treatments, L bases, P bins, R resamples.
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -129,19 +128,10 @@ class CheckSettings:
     """Decides which promoters, treatments and backgrounds are drawn, and the resamples of intervals."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("samples", 20),
-            ("mutated", 1),
-            ("probed", 1),
-            ("backgrounds", 1),
-            ("exchanges", 1),
-        ):
+        at_least = {"samples": 20, "mutated": 1, "probed": 1, "backgrounds": 1, "exchanges": 1}
+        for name, least in at_least.items():
             if getattr(self, name) < least:
                 raise SettingsError(f"--{name} is {getattr(self, name)}; it must be {least} or more")
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON content."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

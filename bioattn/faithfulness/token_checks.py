@@ -6,8 +6,10 @@ are, does it use its attention, does that depend on the sequence, and does it po
 Shape suffixes: N windows, L tokens, M predicted places, W words, H heads, Q queries, K keys, R resamples.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +21,16 @@ from bioattn.attention.capture import Substitution, capture, substitute
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError
 from bioattn.faithfulness import thresholds
-from bioattn.faithfulness.gain_and_shape import OtherPromoters
+from bioattn.faithfulness.gain_and_shape import other_promoters
 from bioattn.faithfulness.maps import AttentionMaps, MapSums
 from bioattn.faithfulness.measures import Measures, percent
 from bioattn.faithfulness.perturbation import (
     JUDGED,
     STANDING_OUT,
-    Effects,
     Pairs,
     Replacement,
     measure_effects,
+    ratio_of_sums,
 )
 from bioattn.faithfulness.pointing_checks import Curves, curves
 from bioattn.faithfulness.subject import RESAMPLES, CheckSettings
@@ -158,20 +160,16 @@ def _check_weights(
     there_NM = probe.words_NM >= 0
     plain_N = np.where(there_NM, _frequencies(probe)[probe.words_NM], 0.0).sum(1)
 
-    def total(substitution: Substitution | None) -> Floats:
-        if substitution is None:
+    def total(listening: AbstractContextManager[object]) -> Floats:
+        with listening:
             likely_NM = probe.log_likelihoods()
-        else:
-            with substitute(probe.sites, substitution):
-                likely_NM = probe.log_likelihoods()
         require_finite(likely_NM, "predictions")
-        total_N: Floats = likely_NM.sum(1)
-        return total_N
+        return np.asarray(likely_NM.sum(1))
 
-    own_N = total(None)
+    own_N = total(nullcontext())
 
     def over_windows(above_N: Floats, below_N: Floats) -> Estimate:
-        return estimate(_ratio(above_N, below_N), len(probe.ids), RESAMPLES, settings.seed)
+        return estimate(ratio_of_sums(above_N, below_N), len(probe.ids), RESAMPLES, settings.seed)
 
     skill = over_windows(own_N - plain_N, -plain_N)
     bits = [-float(each.mean()) * len(plain_N) / there_NM.sum() / np.log(2) for each in (own_N, plain_N)]
@@ -194,7 +192,7 @@ def _check_weights(
         else (
             "other_sequences_maps",
             "another sequence's maps",
-            OtherPromoters(),
+            other_promoters,
             "given the maps of another sequence",
         )
     )
@@ -213,7 +211,7 @@ def _check_weights(
         if not measures.passed("skill"):
             measures.skip(name, "the model predicts too little to have anything to lose")
             continue
-        lost = over_windows(own_N - total(substitution), own_N - plain_N)
+        lost = over_windows(own_N - total(substitute(probe.sites, substitution)), own_N - plain_N)
         measures.add(
             name,
             f"skill lost with {label}",
@@ -252,13 +250,7 @@ def _check_pointing(
         edges=tuple(range(length + 1)),
         heads=rows.sums.spreads(),
     )
-    entropy = float(np.mean([head.entropy for head in maps.heads]))
-    measures.add(
-        "entropy",
-        "entropy of the maps (1 = uniform)",
-        entropy,
-        f"Maps have {entropy:.2f} of the entropy of a uniform one, mean over heads.",
-    )
+    measures.add_entropy([head.entropy for head in maps.heads])
 
     def answers(pairs: Pairs, tokens_NL: Tokens) -> Floats:
         own_N = pairs.promoter_N
@@ -275,22 +267,18 @@ def _check_pointing(
     backgrounds = _backgrounds(probe, known_NL, settings)
     map_NL = maps.mean_BTP[:, 0].astype(np.float64)
 
-    def effects_of(own: Pairs, scores: dict[str, Floats], drawn: Sequence[str] = ()) -> Effects:
-        return measure_effects(
-            replacement,
-            own,
-            scores,
-            backgrounds,
-            settings.seed,
-            curves=drawn,
-            progress=progress,
-            stop=stop,
-        )
-
+    effects_of = partial(
+        measure_effects,
+        replacement,
+        backgrounds=backgrounds,
+        seed=settings.seed,
+        progress=progress,
+        stop=stop,
+    )
     scores = {"own": map_NL[chosen_N]}
     if not probe.aligns:
         scores["other"] = _other_maps(map_NL, place_N)[chosen_N]
-    effects = effects_of(pairs, scores, ["own"])
+    effects = effects_of(pairs, scores, curves=["own"])
 
     def over_windows(statistic: Statistic) -> Estimate:
         return estimate(statistic, number, RESAMPLES, settings.seed)
@@ -391,17 +379,6 @@ def _noun(probe: TokenProbe) -> str:
 def _of_it(share: float) -> str:
     """A share of a loss, which may be larger than what there was to lose."""
     return "all" if share >= 1 else percent(share)
-
-
-def _ratio(above_N: Floats, below_N: Floats) -> Statistic:
-    def ratio(weights_RN: Floats) -> Floats:
-        below_R = weights_RN @ below_N
-        ratio_R: Floats = np.divide(
-            weights_RN @ above_N, below_R, out=np.full_like(below_R, np.nan), where=below_R > 0
-        )
-        return ratio_R
-
-    return ratio
 
 
 def judge_tokens(measures: Measures, *, held_out: bool) -> Verdict:

@@ -13,7 +13,7 @@ from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.training.promoter.conftest import make_dataset, write_dataset
 from tests.training.runs import CPU, train
 
@@ -61,7 +61,7 @@ CONCAT = {
 def check(folder, output, *arguments):
     """Run the command on the model and promoters of `folder`."""
     command = ["explain", "check", folder / "model", folder / "promoters.fa", "-o", output, "--samples", "40"]
-    return main([str(word) for word in (*command, *arguments, "--threads", "1", "-q")])
+    return bioattn(*(*command, *arguments, "--threads", "1", "-q"))
 
 
 def test_model_and_promoters_alone(made, tmp_path, capsys):
@@ -95,12 +95,12 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     page = (Path(__file__).parents[2] / "docs" / "formats" / "check.md").read_text()
     assert all(f"| `{name}` |" in page for name in names)
     assert f"`{content['verdict']['code']}`" in page
-    assert main(["validate", str(tmp_path / "check.json")]) == 0
-    assert main(["inspect", str(tmp_path / "check.json")]) == 0
+    assert bioattn("validate", tmp_path / "check.json") == 0
+    assert bioattn("inspect", tmp_path / "check.json") == 0
     seen = capsys.readouterr().out
     assert f"verdict: {content['verdict']['code']}" in seen
     (tmp_path / "broken.json").write_text(json.dumps({**content, "measures": None}))
-    assert main(["validate", str(tmp_path / "broken.json")]) == 1
+    assert bioattn("validate", tmp_path / "broken.json") == 1
     assert "not a complete check" in capsys.readouterr().out
     record = json.loads((tmp_path / "check.json.run.json").read_text())
     assert record["verdict"] == content["verdict"]["code"]
@@ -241,10 +241,8 @@ def test_models_and_promoters_that_cannot_be_checked(made, tmp_path, capsys):
     few = tmp_path / "few.fa"
     few.write_text("".join(f">g{n}\n{'ACGT' * 16}\n" for n in range(5)))
     output = str(tmp_path / "check.json")
-    assert main(["explain", "check", str(made / "model"), str(few), "-o", output, "-q"]) == 1
+    assert bioattn("explain", "check", made / "model", few, "-o", output, "-q") == 1
     assert "5 promoters" in capsys.readouterr().err
-    assert (
-        main(["explain", "check", str(made / "concat"), str(made / "promoters.fa"), "-o", output, "-q"]) == 1
-    )
+    assert bioattn("explain", "check", made / "concat", made / "promoters.fa", "-o", output, "-q") == 1
     assert "cross only; this model is concat" in capsys.readouterr().err
     assert not (tmp_path / "check.json").exists()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture, substitute
-from bioattn.faithfulness.gain_and_shape import OtherTreatments, gain_and_shape, join_weights, split_weights
+from bioattn.faithfulness.gain_and_shape import gain_and_shape, join_weights, other_treatments, split_weights
 from bioattn.faithfulness.subject import known_bins, predict
 from bioattn.faithfulness.thresholds import IDLE
 
@@ -71,7 +71,7 @@ def test_shapes_are_exchanged_and_gains_stay(make_model, codes):
     expected = own_BHTP[:, :, SOURCE] / own_BHTP[:, :, SOURCE].sum(-1, keepdims=True)
     np.testing.assert_allclose(used_BHTP / used_BHTP.sum(-1, keepdims=True), expected, atol=1e-6)
     both = predicted(model, codes, parts.exchanged(gains=SOURCE, shapes=SOURCE))
-    np.testing.assert_allclose(both, predicted(model, codes, OtherTreatments(SOURCE)), atol=1e-5)
+    np.testing.assert_allclose(both, predicted(model, codes, other_treatments(SOURCE)), atol=1e-5)
 
 
 def test_mean_shapes_are_means_over_the_promoters_that_have_the_bin(make_model, codes):
@@ -94,7 +94,7 @@ def test_without_null_key_and_idle_bins_a_shape_is_the_map(make_model, codes):
     parts = parts_of(model, codes)
     assert not parts.has_gain
     exchanged = predicted(model, codes, parts.exchanged(shapes=SOURCE))
-    np.testing.assert_allclose(exchanged, predicted(model, codes, OtherTreatments(SOURCE)), atol=1e-5)
+    np.testing.assert_allclose(exchanged, predicted(model, codes, other_treatments(SOURCE)), atol=1e-5)
 
 
 def test_bins_whose_value_hardly_varies_are_idle(make_model, codes):
@@ -130,7 +130,7 @@ def test_weight_moved_among_constant_bins_is_gain(make_model, codes):
     codes[:, -40:] = np.random.default_rng(1).integers(4, size=40)
     parts, own = parts_of(model, codes), predicted(model, codes)
     assert parts.has_gain
-    assert np.abs(predicted(model, codes, OtherTreatments(SOURCE)) - own).max() > 0.01
+    assert np.abs(predicted(model, codes, other_treatments(SOURCE)) - own).max() > 0.01
     np.testing.assert_allclose(predicted(model, codes, parts.exchanged(shapes=SOURCE)), own, atol=1e-5)
 
 

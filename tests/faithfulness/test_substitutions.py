@@ -7,7 +7,7 @@ import torch
 
 from bioattn.attention.capture import capture, substitute
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.faithfulness.gain_and_shape import OtherPromoters, OtherTreatments, UniformWeights, exchanges
+from bioattn.faithfulness.gain_and_shape import UniformWeights, exchanges, other_promoters, other_treatments
 from bioattn.faithfulness.subject import known_bins, predict
 from bioattn.models.promoter.model import make_promoter_model
 
@@ -63,12 +63,12 @@ def test_exchanged_treatments_use_each_others_maps(make_model, codes):
     own, used = Kept(), Kept()
     predict(predictor, codes, capture(["*"], own))
     source = [2, 3, 1, 0]
-    swapped = predict(predictor, codes, substitute(["*"], OtherTreatments(source), used))
+    swapped = predict(predictor, codes, substitute(["*"], other_treatments(source), used))
     for treatment, other in enumerate(source):
         torch.testing.assert_close(used.weights[0][:, :, treatment], own.weights[0][:, :, other])
     plain = predict(predictor, codes)
     assert np.abs(swapped - plain).max() > 0.01
-    same = predict(predictor, codes, substitute(["*"], OtherTreatments([0, 1, 2, 3])))
+    same = predict(predictor, codes, substitute(["*"], other_treatments([0, 1, 2, 3])))
     np.testing.assert_allclose(same, plain, atol=1e-5)
 
 
@@ -77,7 +77,7 @@ def test_other_promoters_maps_are_the_neighbours(make_model, codes):
     predictor = model.predictor()
     own, used = Kept(), Kept()
     predict(predictor, codes[3:], capture(["*"], own))
-    predict(predictor, codes[3:], substitute(["*"], OtherPromoters(), used))
+    predict(predictor, codes[3:], substitute(["*"], other_promoters, used))
     for promoter in range(len(codes) - 3):
         torch.testing.assert_close(used.weights[0][promoter], own.weights[0][promoter - 1])
 
