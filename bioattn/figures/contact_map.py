@@ -67,8 +67,9 @@ def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, 
     apart = column[None] - column[:, None]
     hidden = apart < MIN_SEPARATION if truth is not None else np.abs(apart) < MIN_SEPARATION
     shown = np.where(hidden, np.nan, prediction.scores)
-    low, high = (0.0, 1.0)
+    low, high, label = 0.0, 1.0, "contact probability"
     if prediction.quantity != "probability":
+        label = "score"
         low, high = np.nanquantile(prediction.scores, [0.5, 0.999]).tolist()
     image = axis.imshow(
         shown, cmap="Greys", vmin=low, vmax=high, extent=(0.5, size + 0.5, size + 0.5, 0.5), alpha=0.9
@@ -87,9 +88,7 @@ def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, 
             f"{comparison.precision_l5:.2f} of the {fifth} best",
         )
     bar = figure.colorbar(image, ax=axis, location="right", shrink=0.6, aspect=25, pad=0.02)
-    bar.set_label(
-        "contact probability" if prediction.quantity == "probability" else "score", fontsize=style.SMALL_FONT
-    )
+    bar.set_label(label, fontsize=style.SMALL_FONT)
     return figure
 
 
@@ -100,17 +99,9 @@ def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, 
     unknown = np.flatnonzero(~truth.known.any(axis=1)) if truth.cb is not None else np.empty(0, np.intp)
     for column in unknown.tolist():
         # Below the diagonal only: the prediction has pairs there.
-        axis.fill_between(
-            [0.5, column + 1.5], column + 0.5, column + 1.5, color=style.LIGHT_GREY, alpha=0.4, linewidth=0
-        )
-        axis.fill_between(
-            (column + 0.5, column + 1.5),
-            column + 0.5,
-            size + 0.5,
-            color=style.LIGHT_GREY,
-            alpha=0.4,
-            linewidth=0,
-        )
+        low, high = column + 0.5, column + 1.5
+        for ends, bottom in (([0.5, high], high), ([low, high], size + 0.5)):
+            axis.fill_between(ends, low, bottom, color=style.LIGHT_GREY, alpha=0.4, linewidth=0)
     marks = (
         ("right", comparison.right, "o", style.BLUE, False),
         ("wrong", comparison.wrong, "x", style.ORANGE, False),

@@ -28,7 +28,6 @@ from bioattn.text import quoted
 LOGGER = logging.getLogger("bioattn")
 
 _UNKNOWN = "X"
-_QUANTITIES = ("probability", "score")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +111,7 @@ def _read_table(path: Path, sample: str | None) -> ContactPrediction:
             f"{path}: holds no predicted contacts; give a folder of `bioattn run evoformer`, its distogram.h5, "
             f"contacts.rr or contacts.tsv, or a file of `bioattn export contacts` (as a table: {error})"
         ) from error
-    quantity = next((name for name in _QUANTITIES if name in table.header), None)
+    quantity = next((name for name in ("probability", "score") if name in table.header), None)
     if quantity is None or not {"column_i", "column_j"} <= set(table.header):
         raise FormatError(
             f"{path}: holds no predicted contacts: the columns column_i, column_j and probability (or score) are "
@@ -137,9 +136,9 @@ def _read_table(path: Path, sample: str | None) -> ContactPrediction:
         raise BioattnError(
             f"{path}: holds {len(samples):,} alignments; choose with --sample ({quoted(list(samples))})"
         )
+    name = next(iter(samples))
     if sample is not None and "sample" in table.header:
-        require_names("--sample", [sample], samples, path, "alignment")
-    name = sample if sample is not None and "sample" in table.header else next(iter(samples))
+        require_names("--sample", [name := sample], samples, path, "alignment")
     size = 1 + max(j for _, j, _ in samples[name])
     scores = np.full((size, size), np.nan)
     for i, j, score in samples[name]:
@@ -214,12 +213,7 @@ def read_contact_truth(
             )
         mapping = map_columns(found, rows, source=str(path))
         return truth_from_coordinates(mapping.column_cb(found, rows.num_columns)[:size])
-    target = Alignment(
-        names=[prediction.name or "the target"],
-        descriptions=[""],
-        residues=np.frombuffer(prediction.letters.encode("ascii"), np.uint8)[None].copy(),
-        insertions=[{}],
-    )
+    target = Alignment.plain([prediction.name or "the target"], prediction.letters)
     if (target.residues == GAP).all() or set(prediction.letters) == {_UNKNOWN}:
         raise BioattnError(
             f"{path}: cannot be aligned, as the prediction does not say its residues; give distogram.h5 "

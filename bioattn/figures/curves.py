@@ -20,6 +20,11 @@ LOGGER = logging.getLogger("bioattn")
 
 CURVES = ("deletion", "insertion")
 _WIDE = 120.0
+_VERDICTS = {
+    True: ("passed", "o", style.GREEN),
+    False: ("failed", "X", style.ORANGE),
+    None: ("not judged", "D", style.GREY),
+}
 
 
 @style.styled
@@ -70,37 +75,29 @@ def _draw_measures(figure: Figure, axis: Axes, measures: list[CheckMeasure], lab
     places = []
     for measure, label in zip(measures, labels, strict=True):
         assert measure.value is not None
-        middle = place + len(label) / 2
-        places.append(middle)
+        places.append(middle := place + len(label) / 2)
         place += len(label) + 0.4
-        colour = {True: style.GREEN, False: style.ORANGE, None: style.GREY}[measure.passed]
-        marker = {True: "o", False: "X", None: "D"}[measure.passed]
+        _, marker, colour = _VERDICTS[measure.passed]
         if measure.interval is not None:
             axis.plot(measure.interval, [middle, middle], color=colour, linewidth=1.5)
         axis.plot([measure.value], [middle], marker=marker, color=colour, markersize=3.5, linestyle="")
         if measure.threshold is not None:
             axis.plot(2 * [measure.threshold], [middle - 0.5, middle + 0.5], color=style.BLACK, linewidth=1)
-        axis.annotate(
-            f"{round(measure.value, 2) + 0.0:.2f}".replace("-", "−"),
-            (1, middle),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=style.SMALL_FONT,
-            color=colour,
-        )
+        text = f"{round(measure.value, 2) + 0.0:.2f}".replace("-", "−")
+        coordinates = ("axes fraction", "data")
+        style.write_beside(axis, text, (1, middle), (4, 0), xycoords=coordinates, va="center", color=colour)
     axis.axvline(0, color=style.LIGHT_GREY, linewidth=0.5, zorder=0)
     axis.set_yticks(places, ["\n".join(label) for label in labels])
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(place, -0.2)
     axis.spines["left"].set_visible(False)
     entries = [
-        Line2D([], [], color=style.GREEN, marker="o", markersize=3.5, linestyle="", label="passed"),
-        Line2D([], [], color=style.ORANGE, marker="X", markersize=3.5, linestyle="", label="failed"),
-        Line2D([], [], color=style.GREY, marker="D", markersize=3.5, linestyle="", label="not judged"),
-        Line2D([], [], color=style.BLACK, marker="|", markersize=5, linestyle="", label="threshold"),
+        Line2D([], [], color=colour, marker=marker, markersize=3.5, linestyle="", label=label)
+        for label, marker, colour in _VERDICTS.values()
     ]
+    entries.append(
+        Line2D([], [], color=style.BLACK, marker="|", markersize=5, linestyle="", label="threshold")
+    )
     style.bottom_legend(figure, entries, handletextpad=0.1, columnspacing=1)
 
 
@@ -180,13 +177,8 @@ def draw_training(
                 axis.plot(steps, history.columns[metric], label=history.name, **look)
             if history.best is not None:
                 kept = steps == history.best
-                axis.plot(
-                    steps[kept],
-                    history.columns[metric][kept],
-                    "o",
-                    color=style.colour_of(number),
-                    markersize=3,
-                )
+                best = history.columns[metric][kept]
+                axis.plot(steps[kept], best, "o", color=style.colour_of(number), markersize=3)
     losses.set_ylabel("loss")
     colour = style.colour_of(0) if len(histories) == 1 else style.GREY
     losses.legend(

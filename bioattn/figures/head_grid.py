@@ -8,13 +8,12 @@ Shape suffixes: T treatments, K bins, Q queries.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
@@ -34,8 +33,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadPanel:
+class HeadPanel(NamedTuple):
     """The map of one head."""
 
     site: str
@@ -44,6 +42,11 @@ class HeadPanel:
     """(Q, K); of promoters (T, K)."""
     effective_keys: float
     """Mean effective number of keys of a row: 2 to the power of its entropy in bits. NaN for corrected maps."""
+
+    @property
+    def name(self) -> str:
+        """The head as titles name it."""
+        return f"head {self.head}" if self.head.isdigit() else self.head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,11 @@ class HeadGrid:
         """Names of the sites, in order."""
         return list(dict.fromkeys(panel.site for panel in self.panels))
 
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The values of all panels, one after the other."""
+        return np.concatenate([panel.values.ravel() for panel in self.panels])
+
 
 def promoter_head_grid(maps: TreatmentMaps, *, title: str, zero: int | None = None) -> HeadGrid:
     """A panel per head: treatments × bins, in multiples of uniform attention per base."""
@@ -76,18 +84,12 @@ def promoter_head_grid(maps: TreatmentMaps, *, title: str, zero: int | None = No
     panels = []
     for head, weights_TK in zip(maps.heads, maps.weights_HTK, strict=True):
         site, _, number = head.rpartition(" ")
-        panels.append(
-            HeadPanel(
-                site=site, head=number, values=weights_TK * scale_K, effective_keys=effective_keys(weights_TK)
-            )
-        )
+        panels.append(HeadPanel(site, number, weights_TK * scale_K, effective_keys(weights_TK)))
     return HeadGrid(
         panels=panels,
         title=title,
         query_label="treatment",
-        key_label="position in the window, bases"
-        if zero is None
-        else "position from the start of the gene, bases",
+        key_label=style.position_label(zero),
         query_names=maps.treatments,
         key_edges=maps.key_edges,
         zero=zero,
@@ -127,16 +129,9 @@ def alignment_head_grid(
             if corrected:
                 if kinds != {"residue"}:
                     raise BioattnError("--corrected is for maps between residues")
-                values = average_product_correction(values + values.T)
+                values, effective = average_product_correction(values + values.T), math.nan
             name = str(info.reduce).replace("-", " over ") if head is None else str(head)
-            panels.append(
-                HeadPanel(
-                    site=info.name,
-                    head=name,
-                    values=values,
-                    effective_keys=float("nan") if corrected else effective,
-                )
-            )
+            panels.append(HeadPanel(info.name, name, values, effective))
     kind = kinds.pop()
     return HeadGrid(
         panels=panels,
@@ -162,6 +157,7 @@ _FOOT = 18.0
 _ROBUST = 0.995
 _LONGEST_NAME = 42.0
 """Most room of a drawn name, in millimetres."""
+_BAR: dict[str, Any] = {"location": "bottom", "aspect": 50, "shrink": 0.5, "pad": 0.02}
 
 
 class _Spacing(NamedTuple):
@@ -229,15 +225,14 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
             )
             style.framed(axis)
             axis.set_box_aspect(1)
-            name = f"head {panel.head}" if panel.head.isdigit() else panel.head
             many = "" if math.isnan(panel.effective_keys) else f" ({panel.effective_keys:.0f})"
             if roomy:
-                axis.set_title(name + many, fontsize=style.SMALL_FONT)
+                axis.set_title(panel.name + many, fontsize=style.SMALL_FONT)
             elif row == 0:
                 axis.set_title(panel.head, fontsize=style.SMALL_FONT)
             first, last = column == 0, row == layout.lines - 1 or number == len(lines) - 1
-            axis.xaxis.set_major_locator(MaxNLocator(nbins=3, integer=True, steps=[1, 2, 5, 10]))
-            axis.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True, steps=[1, 2, 5, 10]))
+            style.whole_ticks(axis.xaxis, 3)
+            style.whole_ticks(axis.yaxis, 3)
             axis.tick_params(labelleft=first and roomy, labelbottom=last and roomy, left=roomy, bottom=roomy)
             if first:
                 name = _short_site(panel.site)
@@ -254,8 +249,7 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
         note = f": {grid.query_label} (down) × {grid.key_label} (across); lines are blocks, columns heads"
     style.set_title(figure, grid.title + note)
     label = "symmetrised, corrected attention" if grid.corrected else "attention weight"
-    values = np.concatenate([panel.values.ravel() for panel in grid.panels])
-    style.colour_bar(figure, image, cells, label, values, location="bottom", aspect=50, shrink=0.5, pad=0.02)
+    style.colour_bar(figure, image, cells, label, grid.values, **_BAR)
     return figure
 
 
@@ -283,11 +277,9 @@ def _norm(grid: HeadGrid) -> Normalize:
     if grid.corrected:
         # Neighbours in the chain look at each other most; the colours are for the others.
         far = np.concatenate([panel.values[np.triu_indices(len(panel.values), 6)] for panel in grid.panels])
-        largest = float(np.quantile(np.abs(far), _ROBUST)) if far.size else 0.0
-        largest = largest or 1.0
+        largest = (float(np.quantile(np.abs(far), _ROBUST)) if far.size else 0.0) or 1.0
         return TwoSlopeNorm(0, -largest, largest)
-    values = np.concatenate([panel.values.ravel() for panel in grid.panels])
-    return Normalize(*style.data_limits(values))
+    return Normalize(*style.data_limits(grid.values))
 
 
 def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
@@ -296,9 +288,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
     number, rows = len(grid.panels), len(grid.query_names)
     across = 2 if number > 1 and width > 120 else 1
     down = math.ceil(number / across)
-    panel = max(8.0, 2.6 * rows)
-    least = (style.PAGE_HEIGHT - _FOOT - 6) / down - _ROOMY.title - 2
-    panel = min(panel, least)
+    panel = min(max(8.0, 2.6 * rows), (style.PAGE_HEIGHT - _FOOT - 6) / down - _ROOMY.title - 2)
     if panel < max(4.0, 0.3 * rows):
         raise BioattnError(
             f"{number} heads × {rows} treatments do not fit on a page; choose with --heads and --treatment"
@@ -319,7 +309,8 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
             rasterized=True,
         )
         style.framed(axis)
-        axis.set_title(_promoter_title(found), fontsize=style.SMALL_FONT)
+        site = f"{found.site}, " if found.site else ""
+        axis.set_title(f"{site}{found.name} ({found.effective_keys:.1f})", fontsize=style.SMALL_FONT)
     step = math.ceil(2.4 / (panel / rows))
     first = cells[0, 0]
     first.set_ylim(rows, 0)
@@ -333,16 +324,8 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         axis.set_xlabel(grid.key_label)
     style.set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's attention spreads")
     assert mesh is not None
-    values = np.concatenate([panel.values.ravel() for panel in grid.panels])
-    label = "attention per base, × uniform"
-    style.colour_bar(figure, mesh, cells, label, values, location="bottom", aspect=50, shrink=0.5, pad=0.02)
+    style.colour_bar(figure, mesh, cells, "attention per base, × uniform", grid.values, **_BAR)
     return figure
-
-
-def _promoter_title(panel: HeadPanel) -> str:
-    site = f"{panel.site}, " if panel.site else ""
-    name = f"head {panel.head}" if panel.head.isdigit() else panel.head
-    return f"{site}{name} ({panel.effective_keys:.1f})"
 
 
 def _short_site(site: str) -> str:

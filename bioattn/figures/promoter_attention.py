@@ -8,7 +8,6 @@ import textwrap
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from bioattn.errors import BioattnError
 from bioattn.figures import style
@@ -77,7 +76,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
         if axis is not last:
             axis.tick_params(axis="x", bottom=False, labelbottom=False)
     last.set_xlabel(style.position_label(picture.zero))
-    last.xaxis.set_major_locator(MaxNLocator(nbins=max(2, int(room / 13)), integer=True, steps=[1, 2, 5, 10]))
+    style.whole_ticks(last.xaxis, max(2, int(room / 13)))
     figure.align_ylabels()
     return figure, sum(1 for _, lane in placed if lane < 0)
 
@@ -123,15 +122,7 @@ def _draw_tracks(
         if picture.predictions is not None:
             value = picture.predictions[number]
             text = f"{value:.2f}" if picture.task == "binary" else style.signed(value)
-            axis.annotate(
-                f"predicted\n{text}",
-                (1, 0.5),
-                xytext=(4, 0),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                va="center",
-                fontsize=style.SMALL_FONT,
-            )
+            style.write_beside(axis, f"predicted\n{text}", (1, 0.5), (4, 0), va="center")
         if picture.contributions_TL is not None:
             _draw_contributions(axes[f"contributions {number}"], picture, number, letters_fit)
     if picture.contributions_TL is not None:
@@ -155,33 +146,16 @@ def _draw_tracks(
 
 def _say(axis: Axes, text: str, short: str, room: float) -> None:
     """Write the title of a track above it, a shorter one where there is little room."""
-    axis.annotate(
-        text if style.text_width(text) < room else short,
-        (0, 1),
-        xytext=(2, 1),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=style.SMALL_FONT,
-        color=style.GREY,
-        va="bottom",
-    )
+    fitting = text if style.text_width(text) < room else short
+    style.write_beside(axis, fitting, (0, 1), (2, 1), color=style.GREY, va="bottom")
 
 
 def _draw_sign_legend(axis: Axes) -> float:
     """Write above a track, on the right, which colour raises and which lowers; its width in millimetres."""
     taken = 0.0
     for words, colour in (("■ lowers", style.LOWERS), ("■ raises", style.RAISES)):
-        axis.annotate(
-            words,
-            (1, 1),
-            xytext=(-taken * 72 / 25.4, 1),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            fontsize=style.SMALL_FONT,
-            color=colour,
-            ha="right",
-            va="bottom",
-        )
+        apart = (-taken * 72 / 25.4, 1)
+        style.write_beside(axis, words, (1, 1), apart, color=colour, ha="right", va="bottom")
         taken += style.text_width(words) + 2
     return taken
 

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_hex, to_rgb
@@ -219,8 +220,21 @@ def column_axes(axis: Axes) -> None:
     framed(axis)
     axis.set_xlabel("column of the alignment")
     axis.set_ylabel("column of the alignment")
-    for ticks in (axis.xaxis, axis.yaxis):
-        ticks.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10], min_n_ticks=2))
+    whole_ticks(axis.xaxis, 6)
+    whole_ticks(axis.yaxis, 6)
+
+
+def whole_ticks(ticks: Axis, number: int) -> None:
+    """Set about `number` ticks at round whole numbers."""
+    ticks.set_major_locator(MaxNLocator(nbins=number, integer=True, steps=[1, 2, 5, 10], min_n_ticks=2))
+
+
+def write_beside(
+    axis: Axes, text: str, at: tuple[float, float], apart: tuple[float, float], **look: Any
+) -> None:
+    """Write small letters `apart` points from `at`, a fraction of the axes (unless `xycoords` says otherwise)."""
+    look = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": SMALL_FONT, **look}
+    axis.annotate(text, at, xytext=apart, **look)
 
 
 def position_label(zero: int | None) -> str:

@@ -4,13 +4,11 @@ Shape suffixes: T treatments, K bins.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import pdist
@@ -57,9 +55,8 @@ def cluster_treatments(
     widths_K = np.diff(maps.key_edges)
     # Attention in multiples of what each base has where it is uniform; contributions in response units.
     values_TK = maps.over_heads / widths_K * (1 if maps.contributions else maps.window_length)
-    number = len(maps.treatments)
-    tree, order = None, list(range(number))
-    if cluster and number > 2:
+    tree, order = None, list(range(len(maps.treatments)))
+    if cluster and len(order) > 2:
         apart = pdist(values_TK)
         tree = optimal_leaf_ordering(linkage(apart, "average"), apart)
         order = [int(leaf) for leaf in leaves_list(tree)]
@@ -89,8 +86,7 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
         raise BioattnError(
             f"{number:,} treatments do not fit on a page, {int(room / _LEAST_ROW)} do; choose with --treatment"
         )
-    height = max(number * row, 12) + 20
-    figure = style.new_figure(width, height)
+    figure = style.new_figure(width, max(number * row, 12) + 20)
     names = [style.shortened(name, _LONGEST_NAME) for name in heatmap.treatments]
     parts = figure.add_gridspec(1, 2, width_ratios=[0.08 if heatmap.tree is not None else 0.001, 1], wspace=0)
     axis = figure.add_subplot(parts[1], label="heatmap")
@@ -118,9 +114,7 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     axis.tick_params(axis="y", length=0)
     axis.set_title(heatmap.title)
     axis.set_xlabel(style.position_label(heatmap.zero))
-    axis.xaxis.set_major_locator(
-        MaxNLocator(nbins=max(3, int(width / 25)), integer=True, steps=[1, 2, 5, 10])
-    )
+    style.whole_ticks(axis.xaxis, max(3, int(width / 25)))
     if heatmap.tree is not None:
         _draw_tree(figure.add_subplot(parts[0], label="tree", sharey=axis), heatmap)
     what, unit = "attention per base", "× uniform"
@@ -128,8 +122,17 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
         what, unit = "contribution per base", "units of the response (purple lowers it, orange raises it)"
     if heatmap.reference is not None:
         what += f" less {described(heatmap.reference)}"
-    place: dict[str, Any] = {"location": "bottom", "aspect": 40, "shrink": 0.6, "pad": 0.03}
-    style.colour_bar(figure, mesh, axis, f"{what}, {unit}", heatmap.values_TK, **place)
+    style.colour_bar(
+        figure,
+        mesh,
+        axis,
+        f"{what}, {unit}",
+        heatmap.values_TK,
+        aspect=40,
+        shrink=0.6,
+        location="bottom",
+        pad=0.03,
+    )
     return figure
 
 
@@ -140,7 +143,6 @@ def _draw_tree(axis: Axes, heatmap: TreatmentHeatmap) -> None:
         # SciPy puts leaf i at 10 i + 5.
         axis.plot(height, np.asarray(place) / 10, color=style.GREY, linewidth=0.5)
     axis.set_xlim(axis.get_xlim()[1], 0)
-    axis.tick_params(labelleft=False)
     axis.set_xticks([])
     axis.tick_params(axis="y", length=0, labelleft=False, labelright=False)
     axis.spines[:].set_visible(False)

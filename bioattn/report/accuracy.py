@@ -5,7 +5,7 @@ the interval of the model's figure over genes is computed here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,6 @@ _SAME = 0.01
 """A figure computed here that differs more from the recorded one is of other predictions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accuracy(Evaluation):
-    """What the model reaches."""
-
-    interval: Estimate | None = None
-    """Of the model's headline figure on test genes, over genes."""
-    notes: tuple[str, ...] = ()
-
-
 def collect_accuracy(
     model: Path,
     record: Mapping[str, Any],
@@ -38,30 +29,24 @@ def collect_accuracy(
     dataset_path: Path | None = None,
     dataset: PromoterDataset | None = None,
     predictions: pd.DataFrame | None = None,
-) -> Accuracy | None:
-    """The tables of a promoter model; None when it was never scored.
+) -> Evaluation | None:
+    """The evaluation of a promoter model with an interval and notes; None when it was never scored.
 
     predictions: of the model, genes × treatments, response units. Raises: FormatError for a damaged record.
     """
     evaluation = read_evaluation(model, record, task)
     if evaluation is None:
         return None
-    interval, notes = None, list[str]()
     if dataset is not None and dataset_path is not None:
         if record.get("dataset", {}).get("sha256") != sha256_of(dataset_path):
-            notes.append(
+            note = (
                 f"{dataset_path.name} is not the dataset that the model was trained on, so splits and measured "
                 "responses shown here may not be those behind these figures."
             )
-        elif predictions is not None:
-            interval = _interval(dataset, predictions, evaluation.tables[0], task)
-    return Accuracy(
-        task=task,
-        tables=evaluation.tables,
-        per_treatment=evaluation.per_treatment,
-        interval=interval,
-        notes=tuple(notes),
-    )
+            return replace(evaluation, notes=(note,))
+        if predictions is not None:
+            return replace(evaluation, interval=_interval(dataset, predictions, evaluation.tables[0], task))
+    return evaluation
 
 
 def _interval(

@@ -130,12 +130,9 @@ def give_truth(proteins: list[Protein], inputs: ReportInputs) -> None:
 
 def _as_alignment(name: str, msa: NDArray[np.uint8]) -> Alignment:
     """Of a dataset, which keeps no names."""
-    rows = [letters_of(row) for row in msa]
-    return Alignment(
-        names=[name, *(f"row {number}" for number in range(2, len(rows) + 1))],
-        descriptions=[""] * len(rows),
-        residues=np.array([np.frombuffer(row.encode(), np.uint8) for row in rows]),
-        insertions=[{} for _ in rows],
+    names = [name, *(f"row {number}" for number in range(2, len(msa) + 1))]
+    return Alignment.plain(
+        names, np.array([np.frombuffer(letters_of(row).encode(), np.uint8) for row in msa])
     )
 
 
@@ -152,7 +149,7 @@ def _target_alone(protein: Protein) -> Alignment | None:
             letters[attention.columns(protein.id)] = np.frombuffer(query.encode(), np.uint8)
     else:
         return None
-    return Alignment(names=[protein.id], descriptions=[""], residues=letters[None], insertions=[{}])
+    return Alignment.plain([protein.id], letters[None])
 
 
 MAX_PAGES = 24

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.formats.motif import position_information
 from bioattn.report.markup import Child, Markup, element, join
 
 Point = tuple[float, float | None]
@@ -33,12 +34,18 @@ def svg_element(
     )
 
 
-def _text(x: float, y: float, words: str, anchor: str = "start", class_: str | None = None) -> Markup:
-    return element("text", words, x=_n(x), y=_n(y), text_anchor=anchor, class_=class_)
+def line(d: str, class_: str, **attributes: str) -> Markup:
+    """A path."""
+    return element("path", d=d, class_=class_, **attributes)
 
 
-def _n(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+def tick_text(x: float, y: float, words: str, anchor: str = "start") -> Markup:
+    """Small words, such as the number of a tick."""
+    return element("text", words, x=_n(x), y=_n(y), text_anchor=anchor, class_="tick")
+
+
+def _n(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -72,29 +79,18 @@ def bars(
             drawn += [element("span", ""), element("span", "cannot be computed", class_="muted")]
             continue
         left, width = min(0.0, value), max(abs(value), (high - low) / 500)
-        bar = element(
-            "rect", x=_n4(left), y=2, width=_n4(width), height=12, class_="bar ours" if ours else "bar"
-        )
+        kind = "bar ours" if ours else "bar"
+        bar = element("rect", x=_n(left, 4), y=2, width=_n(width, 4), height=12, class_=kind)
         whisker = None
         if ours and interval is not None:
-            ends = f"M{_n4(interval[0])} 8H{_n4(interval[1])}"
-            whisker = element("path", d=ends, class_="whisker", vector_effect="non-scaling-stroke")
+            ends = f"M{_n(interval[0], 4)} 8H{_n(interval[1], 4)}"
+            whisker = line(ends, "whisker", vector_effect="non-scaling-stroke")
+        box = f"{_n(low, 4)} 0 {_n(high - low, 4)} 16"
         drawn.append(
-            element(
-                "svg",
-                bar,
-                whisker,
-                viewBox=f"{_n4(low)} 0 {_n4(high - low)} 16",
-                preserveAspectRatio="none",
-                aria_hidden="true",
-            )
+            element("svg", bar, whisker, viewBox=box, preserveAspectRatio="none", aria_hidden="true")
         )
         drawn.append(element("span", f"{value:.3f}", class_=strong))
     return element("div", *drawn, class_="bars", role="group", aria_label=label)
-
-
-def _n4(value: float) -> str:
-    return f"{value:.4f}"
 
 
 def curves(
@@ -128,20 +124,18 @@ def curves(
     drawn: list[Markup] = []
     for tick in ticks(y_low, y_high):
         _, y_at = at(x_low, tick)
-        drawn.append(element("path", d=f"M{_n(left)} {_n(y_at)}H{_n(width - right)}", class_="grid"))
-        drawn.append(_text(left - 6, y_at + 4, f"{tick:g}", "end", "tick"))
+        drawn.append(line(f"M{_n(left)} {_n(y_at)}H{_n(width - right)}", "grid"))
+        drawn.append(tick_text(left - 6, y_at + 4, f"{tick:g}", "end"))
     for tick in ticks(x_low, x_high, 6):
         x_at, _ = at(tick, y_low)
-        drawn.append(_text(x_at, height - bottom + 16, f"{tick:g}", "middle", "tick"))
-    drawn.append(_text((left + width - right) / 2, height - bottom + 33, x_title, "middle", "tick"))
+        drawn.append(tick_text(x_at, height - bottom + 16, f"{tick:g}", "middle"))
+    drawn.append(tick_text((left + width - right) / 2, height - bottom + 33, x_title, "middle"))
     if mark is not None and x_low <= mark <= x_high:
         x_at, _ = at(mark, y_low)
-        drawn.append(element("path", d=f"M{_n(x_at)} {_n(top)}V{_n(height - bottom)}", class_="mark"))
-        before = x_at > width * 0.6
-        drawn.append(
-            _text(x_at + (-5 if before else 5), top + 10, mark_title, "end" if before else "start", "tick")
-        )
-    for number, ((name, points), (x_legend, line)) in enumerate(zip(series, legend, strict=True)):
+        drawn.append(line(f"M{_n(x_at)} {_n(top)}V{_n(height - bottom)}", "mark"))
+        aside, anchor = (-5, "end") if x_at > width * 0.6 else (5, "start")
+        drawn.append(tick_text(x_at + aside, top + 10, mark_title, anchor))
+    for number, ((name, points), (x_legend, row)) in enumerate(zip(series, legend, strict=True)):
         steps, pen = [], "M"
         for x, y in points:
             if y is None:
@@ -150,16 +144,12 @@ def curves(
             x_at, y_at = at(x, y)
             steps.append(f"{pen}{_n(x_at)} {_n(y_at)}")
             pen = "L"
-        drawn.append(element("path", d="".join(steps), class_=f"line s{number % 7} d{number % 7}"))
-        y_at = height - bottom + 54 + 18 * line
-        drawn.append(
-            element(
-                "path", d=f"M{_n(x_legend)} {_n(y_at - 4)}h20", class_=f"line s{number % 7} d{number % 7}"
-            )
-        )
-        drawn.append(_text(x_legend + 25, y_at, name, class_="tick"))
+        look = f"line s{number % 7} d{number % 7}"
+        y_at = height - bottom + 54 + 18 * row
+        drawn += [line("".join(steps), look), line(f"M{_n(x_legend)} {_n(y_at - 4)}h20", look)]
+        drawn.append(tick_text(x_legend + 25, y_at, name))
     if y_title:
-        drawn.append(_text(4, top - 3, y_title, class_="tick"))
+        drawn.append(tick_text(4, top - 3, y_title))
     return svg_element(width, height, label, *drawn)
 
 
@@ -188,11 +178,11 @@ def interval_mark(
     def at(place: float) -> float:
         return 8.0 + 144 * (place - low) / span
 
-    drawn = [element("path", d="M8 12H152", class_="grid")]
+    drawn = [line("M8 12H152", "grid")]
     if threshold is not None:
-        drawn.append(element("path", d=f"M{_n(at(threshold))} 3V21", class_="mark"))
+        drawn.append(line(f"M{_n(at(threshold))} 3V21", "mark"))
     if interval is not None:
-        drawn.append(element("path", d=f"M{_n(at(interval[0]))} 12H{_n(at(interval[1]))}", class_="whisker"))
+        drawn.append(line(f"M{_n(at(interval[0]))} 12H{_n(at(interval[1]))}", "whisker"))
     state = "" if passed is None else " good" if passed else " bad"
     drawn.append(element("circle", cx=_n(at(value)), cy=12, r=4.5, class_=f"dot{state}"))
     return svg_element(160, 24, "", *drawn, class_="interval")
@@ -215,21 +205,13 @@ def strip(values: Sequence[tuple[str, float]], label: str, title: str) -> Markup
         dots.append((x_at, height, name, value))
     step = min(9.0, 90.0 / tallest)
     base = tallest * step + 6
-    drawn = [element("path", d=f"M{_n(left)} {_n(base)}H{_n(width - right)}", class_="axis")]
+    drawn = [line(f"M{_n(left)} {_n(base)}H{_n(width - right)}", "axis")]
     for x_at, height, name, value in dots:
-        drawn.append(
-            element(
-                "circle",
-                element("title", f"{name}: {value:.3f}"),
-                cx=_n(x_at),
-                cy=_n(base - 5 - height * step),
-                r=3.6,
-                class_="dot soft",
-            )
-        )
+        label_of_dot, y_at = element("title", f"{name}: {value:.3f}"), base - 5 - height * step
+        drawn.append(element("circle", label_of_dot, cx=_n(x_at), cy=_n(y_at), r=3.6, class_="dot soft"))
     for tick in ticks(low, high, 8):
-        drawn.append(_text(left + (tick - low) * scale, base + 16, f"{tick:g}", "middle", "tick"))
-    drawn.append(_text(width / 2, base + 32, title, "middle", "tick"))
+        drawn.append(tick_text(left + (tick - low) * scale, base + 16, f"{tick:g}", "middle"))
+    drawn.append(tick_text(width / 2, base + 32, title, "middle"))
     return svg_element(width, base + 38, label, *drawn)
 
 
@@ -249,12 +231,9 @@ def logo(probabilities: NDArray[np.floating], label: str) -> Markup:
     bits against a uniform background."""
     matrix = np.asarray(probabilities, np.float64)
     matrix = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-12)
-    safe = np.where(matrix > 0, matrix, 1.0)
-    bits = 2 + (matrix * np.log2(safe)).sum(axis=1)
+    bits = position_information(matrix)
     letter_width, height = 22.0, 72.0
-    drawn: list[Markup] = [
-        element("path", d=f"M0 {_n(height)}H{_n(letter_width * len(matrix))}", class_="axis")
-    ]
+    drawn = [line(f"M0 {_n(height)}H{_n(letter_width * len(matrix))}", "axis")]
     for position, (row, information) in enumerate(zip(matrix, bits, strict=True)):
         y = height
         for base in np.argsort(row, kind="stable"):
@@ -262,14 +241,8 @@ def logo(probabilities: NDArray[np.floating], label: str) -> Markup:
             if tall < 0.4:
                 continue
             y -= tall
+            place = f"translate({_n(position * letter_width + 1)} {_n(y)})"
+            place += f" scale({(letter_width - 2) / 100:.4f} {tall / 100:.4f})"
             letter = "ACGT"[base]
-            drawn.append(
-                element(
-                    "path",
-                    d=_GLYPHS[letter],
-                    transform=f"translate({_n(position * letter_width + 1)} {_n(y)}) "
-                    f"scale({(letter_width - 2) / 100:.4f} {tall / 100:.4f})",
-                    class_=f"base-{letter}",
-                )
-            )
+            drawn.append(line(_GLYPHS[letter], f"base-{letter}", transform=place))
     return svg_element(letter_width * len(matrix), height + 1, label, join(drawn), class_="logo")

@@ -12,20 +12,11 @@ import pandas as pd
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json, sha256_of
 from bioattn.promoters.dataset import read_dataset
-from bioattn.report.accuracy import Accuracy, collect_accuracy
+from bioattn.report import findings
+from bioattn.report.accuracy import collect_accuracy
 from bioattn.report.alignment_pages import AlignmentPage, collect_alignments
 from bioattn.report.attention_summary import shown_sites
-from bioattn.report.findings import (
-    Finding,
-    accuracy_findings,
-    alignment_findings,
-    check_findings,
-    comparison_findings,
-    headline,
-    map_findings,
-    motif_findings,
-    questions,
-)
+from bioattn.report.findings import Finding
 from bioattn.report.inputs import ReportInputs, Source
 from bioattn.report.promoter_browser import PromoterBrowser, collect_browser
 from bioattn.store.kinds import ResultTable
@@ -33,6 +24,7 @@ from bioattn.store.reader import open_attention
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
 from bioattn.views.check import CheckResult, read_check
+from bioattn.views.evaluation import Evaluation
 from bioattn.views.motif_export import MotifResults, read_motif_export
 from bioattn.views.training_history import TrainingHistory, find_history
 
@@ -46,7 +38,7 @@ class Report:
     """Bad news of the accuracy, as a part of the title; empty without any."""
     asked: list[str]
     found: list[Finding]
-    accuracy: Accuracy | None
+    accuracy: Evaluation | None
     check: CheckResult | None
     browser: PromoterBrowser | None
     motifs: MotifResults | None
@@ -79,7 +71,9 @@ def collect_report(
     FormatError when one is damaged.
     """
     dataset = None if inputs.dataset is None else read_dataset(inputs.dataset)
-    config, record = _model(inputs.model)
+    config, record = {}, {}
+    if inputs.model is not None:
+        config, record = read_json(inputs.model / "config.json"), read_training_record(inputs.model)
     motifs = None if inputs.motif_export is None else read_motif_export(inputs.motif_export)
     check = None if inputs.check is None else read_check(inputs.check)
     _require_one_model(inputs, motifs, check)
@@ -114,25 +108,27 @@ def collect_report(
         task = str(config.get("task", "regression"))
         accuracy = collect_accuracy(inputs.model, record, task, inputs.dataset, dataset, predictions)
     pages, left_out = collect_alignments(inputs, progress)
-    histories = []
-    for model in (inputs.model, inputs.evoformer_model, *inputs.trained_model):
-        if model is not None and (history := find_history(model)) is not None:
-            histories.append((_label(model), history))
-    conditioning = (config.get("architecture") or {}).get("conditioning")
     others = [each for each in (inputs.evoformer_model, *inputs.trained_model) if each is not None]
+    models = others if inputs.model is None else [inputs.model, *others]
+    histories = [(_label(each), history) for each in models if (history := find_history(each)) is not None]
+    conditioning = (config.get("architecture") or {}).get("conditioning")
     found = [
-        *(finding for each in others for finding in comparison_findings(each, read_training_record(each))),
-        *accuracy_findings(accuracy, inputs.model is not None),
-        *check_findings(check, browser is not None or inputs.model is not None),
-        *map_findings(browser, hidden, weighted),
-        *motif_findings(motifs),
-        *alignment_findings(pages, left_out),
+        *(
+            finding
+            for each in others
+            for finding in findings.comparison_findings(each, read_training_record(each))
+        ),
+        *findings.accuracy_findings(accuracy, inputs.model is not None),
+        *findings.check_findings(check, browser is not None or inputs.model is not None),
+        *findings.map_findings(browser, hidden, weighted),
+        *findings.motif_findings(motifs),
+        *findings.alignment_findings(pages, left_out),
         *(Finding(table.title, text) for table in inputs.tables for text in table.sentences),
     ]
     return Report(
         title=title or _title(inputs, pages),
-        headline=headline(found),
-        asked=questions(dataset, browser, conditioning, pages),
+        headline=findings.headline(found),
+        asked=findings.questions(dataset, browser, conditioning, pages),
         found=found,
         accuracy=accuracy,
         check=check,
@@ -168,12 +164,6 @@ def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
         if path is not None:
             return f"What {_label(path)} attends to"
     return "What the model attends to"
-
-
-def _model(model: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    if model is None:
-        return {}, {}
-    return read_json(model / "config.json"), read_training_record(model)
 
 
 def _require_one_model(inputs: ReportInputs, motifs: MotifResults | None, check: CheckResult | None) -> None:

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
-from bioattn.report.accuracy import Accuracy
 from bioattn.report.alignment_pages import AlignmentPage
+from bioattn.report.lead import minus
 from bioattn.report.promoter_browser import PromoterBrowser
 from bioattn.text import counted, percentage
 from bioattn.views.check import CheckResult
-from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, read_comparison
+from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, Evaluation, read_comparison
 from bioattn.views.motif_export import MotifResults
 
 Tone = Literal["good", "bad", "open", "plain"]
@@ -82,7 +82,7 @@ def _split(dataset: PromoterDataset) -> str:
     return f"; split by {kind}" if isinstance(kind, str) else ""
 
 
-def accuracy_findings(accuracy: Accuracy | None, has_model: bool) -> Iterator[Finding]:
+def accuracy_findings(accuracy: Evaluation | None, has_model: bool) -> Iterator[Finding]:
     """The model beside the best simple model."""
     if accuracy is None:
         if has_model:
@@ -107,20 +107,20 @@ def accuracy_findings(accuracy: Accuracy | None, has_model: bool) -> Iterator[Fi
             "open",
         )
     else:
-        yield _against(figure, value, reference, simple.name.partition(" (")[0], table.cells, accuracy)
+        low, high = (None, None) if accuracy.interval is None else accuracy.interval[1:]
+        wins = value < reference and (high is None or high < reference or reference - value >= CLEAR_GAIN)
+        close = abs(value - reference) < CLEAR_GAIN if low is None else low <= reference
+        won = f"{reference:.3f}, this model a {figure}"
+        name = simple.name.partition(" (")[0]
+        yield _beside_simple("model", table.cells, figure, name, reference, won if wins else "", close=close)
     specific = model.figures.get("specific_pearson")
     if specific is not None and len(accuracy.per_treatment) > 1:
         best = table.best_baseline("specific_pearson")
         other = None if best is None else best.figures["specific_pearson"]
-        words = (
-            f"On the part of the responses that differs between treatments, r is {specific:.3f}"
-            + (
-                f" (best simple model: {other:.3f}, {best.name.partition(' (')[0]})"
-                if best is not None and other is not None
-                else ""
-            )
-            + "."
-        )
+        words = f"On the part of the responses that differs between treatments, r is {specific:.3f}"
+        if best is not None and other is not None:
+            words += f" (best simple model: {other:.3f}, {best.name.partition(' (')[0]})"
+        words += "."
         ahead = other is None or specific > other
         if specific < 0.05:
             words += " There is hardly any treatment-specific part that the model predicts."
@@ -132,33 +132,23 @@ def accuracy_findings(accuracy: Accuracy | None, has_model: bool) -> Iterator[Fi
         yield Finding("Accuracy", note, "open")
 
 
-def _against(
-    figure: str, value: float, reference: float, name: str, cells: str, accuracy: Accuracy
+def _beside_simple(
+    kind: str, cells: str, figure: str, name: str, reference: float, won: str, *, close: bool
 ) -> Finding:
-    low = accuracy.interval.low if accuracy.interval is not None else None
-    high = accuracy.interval.high if accuracy.interval is not None else None
-    if value < reference and (high is None or high < reference or reference - value >= CLEAR_GAIN):
-        return Finding(
-            "Accuracy",
-            f"A simple model wins: on {cells} {name} reaches {reference:.3f}, this model a {figure}. What its "
-            "attention shows explains the worse of the two.",
-            "bad",
-            leads=True,
-        )
-    close = abs(value - reference) < CLEAR_GAIN if low is None else low <= reference
-    if close:
-        return Finding(
-            "Accuracy",
-            f"No clear gain over a simple model: on {cells} the model reaches a {figure}, {name} {reference:.3f}.",
-            "bad",
-            leads=True,
-        )
-    return Finding(
-        "Accuracy",
-        f"On {cells} the model reaches a {figure}; the best simple model, {name}, {reference:.3f}.",
-        "good",
-        leads=True,
-    )
+    """The accuracy of a model beside that of the best simple one.
+
+    kind: what the simple one is. figure: what the model reaches. won: what both reach, where the simple one wins.
+    close: whether the gain is not clear.
+    """
+    if won:
+        text = f"A simple {kind} wins: on {cells} {name} reaches {won}. "
+        text += "What its attention shows explains the worse of the two."
+    elif close:
+        text = f"No clear gain over a simple model: on {cells} the model reaches a {figure}, "
+        text += f"{name} {reference:.3f}."
+    else:
+        text = f"On {cells} the model reaches a {figure}; the best simple {kind}, {name}, {reference:.3f}."
+    return Finding("Accuracy", text, "bad" if won or close else "good", leads=True)
 
 
 def comparison_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Finding]:
@@ -167,26 +157,11 @@ def comparison_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Find
     if comparison is None:
         return
     title = FIGURE_TITLES.get(comparison.figure, comparison.figure)
+    name, simple, ours = comparison.simple_model, comparison.simple, comparison.model
+    won = f"a {title} of {simple:.3f}, this model {ours:.3f}" if comparison.below else ""
     level = comparison.gain is not None and comparison.gain[0] <= 0
-    if level and not comparison.below:
-        text = (
-            f"No clear gain over a simple model: on {comparison.cells} the model reaches a {title} of "
-            f"{comparison.model:.3f}, {comparison.simple_model} {comparison.simple:.3f}."
-        )
-        yield Finding("Accuracy", text, "bad", leads=True)
-    elif comparison.below:
-        text = (
-            f"A simple method wins: on {comparison.cells} {comparison.simple_model} reaches a {title} of "
-            f"{comparison.simple:.3f}, this model {comparison.model:.3f}. What its attention shows explains the "
-            "worse of the two."
-        )
-        yield Finding("Accuracy", text, "bad", leads=True)
-    else:
-        text = (
-            f"On {comparison.cells} the model reaches a {title} of {comparison.model:.3f}; the best simple "
-            f"method, {comparison.simple_model}, {comparison.simple:.3f}."
-        )
-        yield Finding("Accuracy", text, "good", leads=True)
+    figure = f"{title} of {ours:.3f}"
+    yield _beside_simple("method", comparison.cells, figure, name, simple, won, close=level)
 
 
 def headline(found: Sequence[Finding]) -> str:
@@ -260,7 +235,7 @@ def map_findings(
         share = site.between_share
         figures = (
             f" Without the profile that all promoters share, maps of two treatments correlate with a median r of "
-            f"{_minus(alike)}; {percentage(share)} of their variance differs between treatments."
+            f"{minus(alike, 2)}; {percentage(share)} of their variance differs between treatments."
         )
         tone: Tone = "plain"
         if alike >= ALIKE:
@@ -270,10 +245,6 @@ def map_findings(
         else:
             words = "The model looks at different places for different treatments."
         yield Finding("Where the model looks", words + figures, tone, leads=True)
-
-
-def _minus(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
 
 
 def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:
@@ -340,36 +311,26 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
         if page.contact is None:
             yield Finding(page.id, "Attention only: no prediction of this protein was given.", "open")
         elif page.prediction_scores is None or not np.isfinite(page.prediction_scores.precision_l):
-            yield Finding(
-                page.id,
-                f"{likely}. No structure was given, so nobody knows how many of them touch.",
-                "open",
-                leads=True,
-            )
+            text = f"{likely}. No structure was given, so nobody knows how many of them touch."
+            yield Finding(page.id, text, "open", leads=True)
         else:
             scores = page.prediction_scores
-            good = [head for head in page.heads if head.precision is not None]
-            best_head = None
             text = (
                 f"Of the L likeliest pairs {percentage(scores.precision_l)} touch in the structure, of the L/5 "
                 f"likeliest {percentage(scores.precision_l5)} (L is the number of residues in the structure). "
                 f"{likely}."
             )
-            if good:
+            yield Finding(page.id, text, "good" if scores.precision_l >= 0.5 else "bad", leads=True)
+            if good := [head for head in page.heads if head.precision is not None]:
                 best = max(good, key=lambda head: head.precision or 0.0)
-                title = f"{best.kind}, block {best.block}" + (
-                    "" if best.head is None else f", head {best.head}"
-                )
-                best_head = Finding(
+                of_site = "" if best.head is None else f", head {best.head}"
+                yield Finding(
                     f"{page.id}: attention",
-                    f"The best of {counted(len(good), 'head')} ({title}, counted from 0 as in the file) finds "
-                    f"{percentage(best.precision or 0)} of the L likeliest pairs right. It was chosen on this "
-                    "very structure, so the figure is optimistic.",
+                    f"The best of {counted(len(good), 'head')} ({best.kind}, block {best.block}{of_site}, counted "
+                    f"from 0 as in the file) finds {percentage(best.precision or 0)} of the L likeliest pairs "
+                    "right. It was chosen on this very structure, so the figure is optimistic.",
                     leads=True,
                 )
-            yield Finding(page.id, text, "good" if scores.precision_l >= 0.5 else "bad", leads=True)
-            if best_head is not None:
-                yield best_head
     if any(page.prediction_scores is not None for page in pages):
         yield Finding(
             "Contacts",
@@ -383,7 +344,7 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
         yield Finding("Alignments", f"{more:,} proteins in all; {len(pages):,} have a page below.", "plain")
 
 
-def per_treatment_words(accuracy: Accuracy) -> str:
+def per_treatment_words(accuracy: Evaluation) -> str:
     """The spread over treatments in a sentence."""
     values = np.array([value for value in accuracy.per_treatment.values() if value is not None])
     if not len(values):

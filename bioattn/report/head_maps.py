@@ -103,8 +103,7 @@ def draw_heads(
     judged = []
     for number, source in enumerate(sources):
         map_RR = head_map(attention, attention.sites[source.site], sample, source.head)
-        agreement, precision = _judged(map_RR, contact_RR, cb_R)
-        judged.append((number, agreement, precision))
+        judged.append((number, *_judged(map_RR, contact_RR, cb_R)))
     best_first = sorted(
         judged, key=lambda each: (-(each[2] if each[2] is not None else each[1] or 0.0), each[0])
     )

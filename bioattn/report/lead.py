@@ -5,14 +5,13 @@ Shape suffixes: T treatments, K bins, L bases, R match columns that the model sa
 
 import base64
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.report.alignment_pages import TOUCHING, AlignmentPage
-from bioattn.report.charts import svg_element, ticks
+from bioattn.report.charts import line, svg_element, tick_text, ticks
 from bioattn.report.markup import Markup, element, join
 from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.text import counted
@@ -65,39 +64,26 @@ def promoter_lead(lead: LeadPromoter) -> Markup:
             "Below a curve: what raises (orange, up) and what lowers (purple, down) the predicted response. "
         )
     subject = f"For {best.treatment} it" if len(lead.tracks) > 1 else "It"
-    words += f"{subject} looks most at bases {_sign(start - length)} to {_sign(end - 1 - length)}"
+    words += f"{subject} looks most at bases {minus(start - length)} to {minus(end - 1 - length)}"
     if best.predicted is not None:
-        words += f" and predicts {_sign(best.predicted, 2)}"
-        words += "." if best.measured is None else f"; {_sign(best.measured, 2)} was measured."
-    else:
-        words += "."
+        words += f" and predicts {minus(best.predicted, 2)}"
+        words += "" if best.measured is None else f"; {minus(best.measured, 2)} was measured"
+    words += "."
     if best.measured is not None:
         words += " Bars: predicted responses; lines across them: measured ones."
     largest = max(float(track.weights_K.max()) for track in lead.tracks)
-    most = max(
-        (
-            float(np.abs(track.contributions_L).max())
-            for track in lead.tracks
-            if track.contributions_L is not None
-        ),
-        default=0.0,
+    contributed = [track.contributions_L for track in lead.tracks if track.contributions_L is not None]
+    most = max((float(np.abs(values).max()) for values in contributed), default=0.0)
+    answers = [value for track in lead.tracks for value in (track.predicted, track.measured)]
+    scale = max((abs(value) for value in answers if value is not None), default=0.0) or 1.0
+    tracks = (
+        _track(track, number, lead.key_edges, largest, most, scale)
+        for number, track in enumerate(lead.tracks)
     )
-    known = [
-        value for track in lead.tracks for value in (track.predicted, track.measured) if value is not None
-    ]
-    scale = max((abs(value) for value in known), default=0.0) or 1.0
     return element(
         "figure",
         element("h3", lead.title, element("span", f" {lead.place}", class_="muted")),
-        element(
-            "div",
-            *(
-                _track(track, number, lead.key_edges, largest, most, scale)
-                for number, track in enumerate(lead.tracks)
-            ),
-            _axis(length),
-            class_="lead-tracks",
-        ),
+        element("div", *tracks, _axis(length), class_="lead-tracks"),
         _letters(lead.sequence, start, end),
         element("figcaption", words),
         class_="lead",
@@ -117,22 +103,18 @@ def _track(
         int(key_edges[-1]),
         height,
         f"Attention for {track.treatment}",
-        element("path", d=outline, class_=f"area f{number % 7}"),
-        element("path", d=outline, class_=f"edge s{number % 7}", vector_effect="non-scaling-stroke"),
+        line(outline, f"area f{number % 7}"),
+        line(outline, f"edge s{number % 7}", vector_effect="non-scaling-stroke"),
         class_="stretched",
         preserveAspectRatio="none",
     )
     answer = None
     if track.predicted is not None:
-        said = f"predicted {_sign(track.predicted, 2)}"
-        said += "" if track.measured is None else f", measured {_sign(track.measured, 2)}"
+        said = f"predicted {minus(track.predicted, 2)}"
+        said += "" if track.measured is None else f", measured {minus(track.measured, 2)}"
         answer = element("span", said, _answer_bar(track, number, scale, said), class_="muted")
-    return join(
-        [
-            element("p", element("strong", track.treatment), answer, class_="lead-name"),
-            element("div", drawing, _contributions(track, most)),
-        ]
-    )
+    name = element("p", element("strong", track.treatment), answer, class_="lead-name")
+    return join([name, element("div", drawing, _contributions(track, most))])
 
 
 def _contributions(track: LeadTrack, most: float) -> Markup | None:
@@ -149,8 +131,8 @@ def _contributions(track: LeadTrack, most: float) -> Markup | None:
         len(values),
         2 * half,
         f"What bases contribute to the response to {track.treatment}",
-        element("path", d=f"M0 {half:g}H{len(values)}", class_="grid", vector_effect="non-scaling-stroke"),
-        *(element("path", d=path, class_=name) for name, path in bars.items()),
+        line(f"M0 {half:g}H{len(values)}", "grid", vector_effect="non-scaling-stroke"),
+        *(line(path, name) for name, path in bars.items()),
         class_="stretched contributed",
         preserveAspectRatio="none",
     )
@@ -159,30 +141,18 @@ def _contributions(track: LeadTrack, most: float) -> Markup | None:
 def _answer_bar(track: LeadTrack, number: int, scale: float, label: str) -> Markup:
     """The prediction as a bar from 0, the measurement as a line across it."""
     value = 100 * (track.predicted or 0.0) / scale
-    drawn = [
-        element(
-            "rect",
-            x=f"{min(0.0, value):.1f}",
-            y=3,
-            width=f"{abs(value):.1f}",
-            height=8,
-            class_=f"f{number % 7}",
-        ),
-        element("path", d="M0 0V14", class_="axis"),
-    ]
+    left, width = f"{min(0.0, value):.1f}", f"{abs(value):.1f}"
+    bar = element("rect", x=left, y=3, width=width, height=8, class_=f"f{number % 7}")
+    drawn = [bar, line("M0 0V14", "axis")]
     if track.measured is not None:
-        drawn.append(element("path", d=f"M{100 * track.measured / scale:.1f} 0V14", class_="whisker"))
+        drawn.append(line(f"M{100 * track.measured / scale:.1f} 0V14", "whisker"))
     return element("svg", *drawn, viewBox="-104 0 208 14", role="img", aria_label=label, class_="answer")
 
 
 def _axis(length: int) -> Markup:
-    labels = [f"{_sign(-length)}", f"{_sign(-(length // 2))}", "0 = end of the window"]
-    return join(
-        [
-            element("p", "", class_="lead-name"),
-            element("p", *(element("span", text) for text in labels), class_="lead-axis muted"),
-        ]
-    )
+    labels = [minus(-length), minus(-(length // 2)), "0 = end of the window"]
+    axis = element("p", *(element("span", text) for text in labels), class_="lead-axis muted")
+    return join([element("p", "", class_="lead-name"), axis])
 
 
 def _letters(sequence: str, start: int, end: int) -> Markup | None:
@@ -195,7 +165,7 @@ def _letters(sequence: str, start: int, end: int) -> Markup | None:
         element("span", base, class_=f"base-{base}" + (" peak" if start <= place < end else ""))
         for place, base in enumerate(sequence[first : first + shown], start=first)
     ]
-    from_to = f"{_sign(first - len(sequence))} to {_sign(first + shown - 1 - len(sequence))}"
+    from_to = f"{minus(first - len(sequence))} to {minus(first + shown - 1 - len(sequence))}"
     return element("p", element("span", f"bases {from_to}: ", class_="muted"), *bases, class_="lead-letters")
 
 
@@ -215,16 +185,10 @@ def contact_lead(page: AlignmentPage) -> Markup | None:
     drawn: list[Markup] = []
 
     def square(row: int, column: int, class_: str, title: str) -> None:
+        x, y = f"{margin + column * step:.1f}", f"{margin + row * step:.1f}"
+        side = f"{max(2.0, step):.1f}"
         drawn.append(
-            element(
-                "rect",
-                element("title", title),
-                x=f"{margin + column * step:.1f}",
-                y=f"{margin + row * step:.1f}",
-                width=f"{max(2.0, step):.1f}",
-                height=f"{max(2.0, step):.1f}",
-                class_=class_,
-            )
+            element("rect", element("title", title), x=x, y=y, width=side, height=side, class_=class_)
         )
 
     right = 0
@@ -237,18 +201,17 @@ def contact_lead(page: AlignmentPage) -> Markup | None:
     if truth_RR is not None:
         for i, j in np.argwhere(far_RR & (truth_RR == TOUCHING)).tolist():
             square(j, i, "bar", f"{page.sequence[i]}{columns[i]} and {page.sequence[j]}{columns[j]} touch")
-    drawn.append(element("path", d=f"M{margin:g} {margin:g}L{width:g} {width:g}", class_="grid"))
-    for place, label in _residue_ticks(page.columns):
-        at = margin + (place + 0.5) * step
-        drawn.append(element("text", label, x=f"{at:.1f}", y=margin - 6, text_anchor="middle", class_="tick"))
-        drawn.append(
-            element("text", label, x=margin - 5, y=f"{at + 4:.1f}", text_anchor="end", class_="tick")
-        )
-    drawn.append(element("path", d=f"M{margin:g} {width:g}V{margin:g}H{width:g}", class_="axis"))
-    shown = counted(len(order), "pair")
-    words = (
-        f"{page.id}: the {shown} of residues that most likely touch, at least {MIN_SEPARATION} columns apart."
-    )
+    drawn.append(line(f"M{margin:g} {margin:g}L{width:g} {width:g}", "grid"))
+    # Places of columns with a round number.
+    rounds = ticks(page.columns[0], page.columns[-1], 6) if size > 1 else page.columns
+    for place, column in enumerate(page.columns):
+        if column in rounds:
+            at = margin + (place + 0.5) * step
+            drawn.append(tick_text(at, margin - 6, str(column), "middle"))
+            drawn.append(tick_text(margin - 5, at + 4, str(column), "end"))
+    drawn.append(line(f"M{margin:g} {width:g}V{margin:g}H{width:g}", "axis"))
+    words = f"{page.id}: the {counted(len(order), 'pair')} of residues that most likely touch"
+    words += f", at least {MIN_SEPARATION} columns apart."
     if truth_RR is not None:
         words += (
             f" Blue: they touch in the structure ({right} of {len(order)}); orange: they do not. Below the "
@@ -258,15 +221,10 @@ def contact_lead(page: AlignmentPage) -> Markup | None:
     return element("figure", drawing, element("figcaption", words), class_="lead")
 
 
-def _residue_ticks(columns: Sequence[int]) -> list[tuple[int, str]]:
-    """Places and numbers of columns with a round number."""
-    wanted = set(ticks(columns[0], columns[-1], 6)) if len(columns) > 1 else {float(columns[0])}
-    return [(place, str(column)) for place, column in enumerate(columns) if float(column) in wanted]
-
-
 def _unpacked(text: str, size: int) -> NDArray[np.uint8]:
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(size, size)
 
 
-def _sign(value: float, decimals: int = 0) -> str:
+def minus(value: float, decimals: int = 0) -> str:
+    """A number with a typographic minus."""
     return f"{value:.{decimals}f}".replace("-", "−")

@@ -97,6 +97,20 @@ def note(*children: Child) -> Markup:
     return element("p", *children, class_="note")
 
 
+def details(title: str, *children: Child, opened: bool = False) -> Markup:
+    """A part that unfolds below its title."""
+    return element("details", element("summary", title), *children, open=opened)
+
+
+def row(name: str, *cells: Child, class_: str | None = None) -> Markup:
+    """A row of a table under its name; a cell that is no `td` yet becomes one."""
+    done = (
+        each if str(each).startswith("<td") and isinstance(each, Markup) else element("td", each)
+        for each in cells
+    )
+    return element("tr", element("th", name, scope="row"), *done, class_=class_)
+
+
 def table(
     rows: Iterable[Child],
     names: Iterable[str] = (),

@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, SettingsError
@@ -24,11 +24,17 @@ PARENT = {
     "parent_name": "bioattn",
     "parent_description": "trains attention models on biological sequences and keeps every attention map.",
 }
-_DOWNWARD = {"min": 0}
+_NEFF = {"title": "Neff", "format": "{:,.1f}", "min": 0}
 _SHARE = {"min": 0, "max": 1, "format": "{:,.3f}"}
 _NUMBER = {"min": 0, "format": "{:,.0f}"}
 _CORRELATION = {"min": -1, "max": 1, "format": "{:,.3f}"}
 _HIDDEN = {"hidden": True}
+_CONTACTS = {
+    "title": "Contacts",
+    "description": "Mean probability of the L likeliest contacts, L the length",
+    **_SHARE,
+}
+_PLDDT = {"title": "pLDDT", "min": 0, "max": 100, "format": "{:,.1f}"}
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "general": {
@@ -41,24 +47,9 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
                 "format": "{:,.3f}",
             },
             "verdict": {"title": "Attention", "description": "Verdict of `bioattn explain check`"},
-            "neff": {
-                "title": "Neff",
-                "description": "Effective sequences of the alignment",
-                "format": "{:,.1f}",
-                **_DOWNWARD,
-            },
-            "contact_probability": {
-                "title": "Contacts",
-                "description": "Mean probability of the L likeliest contacts, L the length",
-                **_SHARE,
-            },
-            "plddt": {
-                "title": "pLDDT",
-                "description": "Mean predicted LDDT of the structure",
-                "min": 0,
-                "max": 100,
-                "format": "{:,.1f}",
-            },
+            "neff": {**_NEFF, "description": "Effective sequences of the alignment"},
+            "contact_probability": _CONTACTS,
+            "plddt": {**_PLDDT, "description": "Mean predicted LDDT of the structure"},
         },
     },
     "promoters": {
@@ -66,13 +57,12 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
         "section_name": "Promoters",
         "description": "Genes of the annotation: kept, trimmed, and dropped by reason "
         "(<code>bioattn prepare promoters</code>).",
-        "pconfig": {"id": "bioattn_promoters_plot", "title": "bioattn: Promoters", "ylab": "Genes"},
+        "pconfig": {"ylab": "Genes"},
     },
     "datasets": {
         "plot_type": "table",
         "section_name": "Datasets",
         "description": "Genes, treatments and splits (<code>bioattn prepare dataset</code>).",
-        "pconfig": {"id": "bioattn_datasets_table", "title": "bioattn: Datasets"},
         "headers": {
             "genes": {"title": "Genes", **_NUMBER},
             "treatments": {"title": "Treatments", **_NUMBER},
@@ -86,30 +76,19 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
         "plot_type": "linegraph",
         "section_name": "Training loss of promoter models",
         "description": "By epoch (<code>bioattn train promoter</code>).",
-        "pconfig": {
-            "id": "bioattn_loss_epoch_plot",
-            "title": "bioattn: Training loss of promoter models",
-            "xlab": "Epoch",
-            "ylab": "Loss",
-        },
+        "pconfig": {"xlab": "Epoch", "ylab": "Loss"},
     },
     "loss_step": {
         "plot_type": "linegraph",
         "section_name": "Training loss of MSA/pair models",
         "description": "By step (<code>bioattn train evoformer</code>).",
-        "pconfig": {
-            "id": "bioattn_loss_step_plot",
-            "title": "bioattn: Training loss of MSA/pair models",
-            "xlab": "Step",
-            "ylab": "Loss",
-        },
+        "pconfig": {"xlab": "Step", "ylab": "Loss"},
     },
     "accuracy": {
         "plot_type": "table",
         "section_name": "Accuracy",
         "description": "On genes held out, beside the best simple model: where that is as good, attention was not "
         "needed.",
-        "pconfig": {"id": "bioattn_accuracy_table", "title": "bioattn: Accuracy"},
         "headers": {
             "model": {"title": "Model", "format": "{:,.3f}"},
             "baseline": {"title": "Best simple model", "format": "{:,.3f}"},
@@ -127,7 +106,6 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
         "plot_type": "table",
         "section_name": "Attention checks",
         "description": "Whether the maps may be believed (<code>bioattn explain check</code>).",
-        "pconfig": {"id": "bioattn_checks_table", "title": "bioattn: Attention checks"},
         "headers": {
             "verdict": {"title": "Verdict"},
             "sentence": {"title": "In words"},
@@ -140,11 +118,10 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
         "plot_type": "table",
         "section_name": "Alignments",
         "description": "Depth and diversity (<code>bioattn prepare msa</code>).",
-        "pconfig": {"id": "bioattn_alignments_table", "title": "bioattn: Alignments"},
         "headers": {
             "depth": {"title": "Rows", **_NUMBER},
             "columns": {"title": "Columns", **_NUMBER},
-            "neff": {"title": "Neff", "format": "{:,.1f}", **_DOWNWARD},
+            "neff": _NEFF,
             "gaps": {"title": "Gaps", "description": "Share of gaps", **_SHARE},
             "query_identity": {
                 "title": "Identity",
@@ -158,27 +135,15 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
         "plot_type": "table",
         "section_name": "Predictions from alignments",
         "description": "Contacts and structures (<code>bioattn run evoformer</code>).",
-        "pconfig": {"id": "bioattn_predictions_table", "title": "bioattn: Predictions from alignments"},
         "headers": {
             "rows": {"title": "Rows", **_NUMBER},
             "columns": {"title": "Columns", **_NUMBER},
-            "contact_probability": {
-                "title": "Contacts",
-                "description": "Mean probability of the L likeliest contacts, L the length",
-                **_SHARE,
-            },
-            "plddt": {"title": "pLDDT", "min": 0, "max": 100, "format": "{:,.1f}"},
+            "contact_probability": _CONTACTS,
+            "plddt": _PLDDT,
         },
     },
 }
 """Sections by the end of their id, without data."""
-
-
-class _Filled(NamedTuple):
-    """Which input has filled a section for a sample, and with what."""
-
-    path: Path
-    figures: Mapping[str, Any]
 
 
 def section_file(section: str) -> str:
@@ -202,20 +167,20 @@ def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = Non
     if sample is not None and not sample.strip():
         raise SettingsError("--sample is empty; give a name")
     data: dict[str, dict[str, Any]] = {}
-    whose: dict[tuple[str, str], _Filled] = {}
+    whose: dict[tuple[str, str], tuple[Path, Mapping[str, Any]]] = {}
     for path in inputs:
         for result in _samples(path):
             name = _sample_name(sample or result.name)
             for section, figures in result.sections.items():
                 if not figures:
                     continue
-                earlier = whose.get((section, name))
-                if earlier is not None and section != "general" and earlier.figures != figures:
+                earlier, theirs = whose.get((section, name), (path, figures))
+                if section != "general" and theirs != figures:
                     raise BioattnError(
-                        f"{path}: {earlier.path} has filled {SECTIONS[section]['section_name']!r} for the "
+                        f"{path}: {earlier} has filled {SECTIONS[section]['section_name']!r} for the "
                         f"sample {name!r} already; name samples apart with --sample, one call for each"
                     )
-                whose[section, name] = _Filled(path, figures)
+                whose[section, name] = path, figures
                 _add(data.setdefault(section, {}), section, name, figures)
     with atomic_folder(output, FILES) as folder:
         for section in SECTIONS:
@@ -247,22 +212,23 @@ def _add(entries: dict[str, Any], section: str, name: str, figures: Mapping[str,
         for line, points in figures.items():
             entries[f"{name} {line}"] = points
         return
-    known = {key: _inert(value) for key, value in figures.items() if value is not None}
-    entries.setdefault(name, {}).update(known)
+    for key, value in figures.items():
+        if value is not None:
+            entries.setdefault(name, {})[key] = html.escape(value) if isinstance(value, str) else value
 
 
 def _section(section: str, data: dict[str, Any]) -> dict[str, Any]:
     settings = SECTIONS[section]
     content: dict[str, Any] = {"id": f"bioattn_{section}"}
-    if settings["plot_type"] == "generalstats":
-        content["namespace"] = "bioattn"
-    else:
-        content |= PARENT
-    return {**content, **settings, "data": data}
-
-
-def _inert(value: Any) -> Any:
-    return html.escape(value) if isinstance(value, str) else value
+    kind = settings["plot_type"]
+    if kind == "generalstats":
+        return {**content, "namespace": "bioattn", **settings, "data": data}
+    plot = {
+        "id": f"bioattn_{section}_{'table' if kind == 'table' else 'plot'}",
+        "title": f"bioattn: {settings['section_name']}",
+        **settings.get("pconfig", {}),
+    }
+    return {**content, **PARENT, **settings, "pconfig": plot, "data": data}
 
 
 def _sample_name(name: str) -> str:

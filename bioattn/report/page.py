@@ -19,20 +19,12 @@ from scipy.spatial.distance import squareform
 
 from bioattn import __version__
 from bioattn.io.files import text_output
+from bioattn.report import sections
 from bioattn.report.collection import Report
 from bioattn.report.gene_maps import STEPS, as_text, pack, pack_bytes, quantised
 from bioattn.report.markup import Markup, data_block, element, escape, join
 from bioattn.report.promoter_browser import PromoterBrowser
 from bioattn.report.promoter_sections import motifs_section, promoters_section, similarity_section
-from bioattn.report.sections import (
-    accuracy_section,
-    alignments_section,
-    check_section,
-    inputs_section,
-    summary_section,
-    table_sections,
-    training_section,
-)
 
 MEAN_PROMOTER = "(mean of all promoters)"
 MAX_CLUSTERED = 1500
@@ -49,10 +41,7 @@ def page_data(report: Report) -> dict[str, Any]:
 
 
 def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
-    mean = {
-        "id": MEAN_PROMOTER,
-        "maps": as_text(pack([quantised(site.profile_THK) for site in browser.sites])),
-    }
+    maps = as_text(pack([quantised(site.profile_THK) for site in browser.sites]))
     return {
         "length": browser.window_length,
         "task": browser.task,
@@ -69,7 +58,7 @@ def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
             for site in browser.sites
         ],
         "contributions": browser.contributions,
-        "mean": mean,
+        "mean": {"id": MEAN_PROMOTER, "maps": maps},
         "genes": [asdict(gene) for gene in browser.genes],
         # Names of fields once, not five thousand times.
         "lines": browser.lines if len(browser.lines) > len(browser.genes) else [],
@@ -80,18 +69,11 @@ def _similarity(browser: PromoterBrowser) -> dict[str, Any] | None:
     site = browser.sites[0]
     if len(site.treatments) < 2:
         return None
+    about = "Correlation of two treatments' maps over all promoters and bins"
+    without = f"{about}, without the profile that all promoters share (each treatment's mean map)."
     matrices = [
-        (
-            "Attention without the shared profile",
-            "Correlation of two treatments' maps over all promoters and bins, without the profile that all "
-            "promoters share (each treatment's mean map).",
-            site.specific_similarity_TT,
-        ),
-        (
-            "Attention as it is",
-            "Correlation of two treatments' maps over all promoters and bins.",
-            site.similarity_TT,
-        ),
+        ("Attention without the shared profile", without, site.specific_similarity_TT),
+        ("Attention as it is", f"{about}.", site.similarity_TT),
     ]
     for kind, similarity_TT in (
         ("predicted", browser.prediction_similarity_TT),
@@ -140,19 +122,19 @@ def write_page(path: Path, report: Report) -> None:
 
 def render_page(report: Report) -> str:
     """The page: the same report gives the same text."""
-    sections = [
-        summary_section(report),
+    parts = [
+        sections.summary_section(report),
         promoters_section(report),
-        alignments_section(report),
-        check_section(report),
-        accuracy_section(report),
+        sections.alignments_section(report),
+        sections.check_section(report),
+        sections.accuracy_section(report),
         similarity_section(report),
         motifs_section(report),
-        *table_sections(report),
-        training_section(report),
-        inputs_section(report),
+        *sections.table_sections(report),
+        sections.training_section(report),
+        sections.inputs_section(report),
     ]
-    shown = [section for section in sections if section is not None]
+    shown = [section for section in parts if section is not None]
     style = _resource("report.css")
     script = "\n".join(_resource(name) for name in SCRIPTS)
     return Template(_resource("page.html")).substitute(

@@ -3,8 +3,9 @@
 Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
 """
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -331,19 +332,12 @@ def ranked_genes(responses: NDArray[np.floating], unseen: NDArray[np.bool_]) -> 
     orders = [np.argsort(-specific[:, t], kind="stable") for t in range(num_treatments)]
     queues = [(iter(order[unseen[order]].tolist()), iter(order.tolist())) for order in orders]
     taken: dict[int, None] = {}
-
-    def following(queue: Iterator[int]) -> int | None:
-        return next((gene for gene in queue if gene not in taken), None)
-
     turn = 0
-    while len(taken) < num_genes and queues:
-        before = len(taken)
+    while len(taken) < num_genes:
         for held_out, everyone in queues:
-            gene = following(held_out) if turn % 2 == 0 else None
-            gene = following(everyone) if gene is None else gene
+            waiting = itertools.chain(held_out if turn % 2 == 0 else (), everyone)
+            gene = next((gene for gene in waiting if gene not in taken), None)
             if gene is not None:
                 taken[gene] = None
         turn += 1
-        if len(taken) == before:
-            break
-    return [*taken, *(gene for gene in range(num_genes) if gene not in taken)]
+    return list(taken)

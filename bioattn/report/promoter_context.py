@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.formats.nucleotides import LETTERS
+from bioattn.formats.nucleotides import decode
 from bioattn.interpret.maps.promoter_maps import codes_of_genes
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import SPLIT_NAMES, PromoterDataset
@@ -89,12 +89,7 @@ class PromoterContext:
 
     def letters(self, gene: str) -> str:
         """The bases of a promoter as text; empty where they are not known."""
-        codes = self.sequences.get(gene)
-        return (
-            ""
-            if codes is None
-            else np.frombuffer(LETTERS.encode(), np.uint8)[codes].tobytes().decode("ascii")
-        )
+        return decode(self.sequences.get(gene, np.empty(0, np.uint8)))
 
     def size(self, gene: str) -> int:
         """Bytes that a promoter takes of the page beside its maps, about."""

@@ -2,7 +2,7 @@
 
 from bioattn.report.charts import logo
 from bioattn.report.collection import Report
-from bioattn.report.markup import Markup, Section, element, join, note, section, table
+from bioattn.report.markup import Markup, Section, details, element, join, note, row, section, table
 from bioattn.text import counted, listed
 from bioattn.views.motif_export import FoundMotif, MotifResults
 
@@ -61,13 +61,10 @@ def motifs_section(report: Report) -> Section | None:
         element("div", *(_motif_card(motif, motifs) for motif in found), class_="cards")
         if found
         else element("p", "No motif was found in them.", class_="muted"),
-        element(
-            "details",
-            element(
-                "summary", f"What the first layer's filters respond to ({counted(len(filters), 'motif')})"
-            ),
+        details(
+            f"What the first layer's filters respond to ({counted(len(filters), 'motif')})",
             element("div", *(_motif_card(motif, motifs) for motif in filters), class_="cards"),
-            open=not found,
+            opened=not found,
         )
         if filters
         else None,
@@ -134,24 +131,18 @@ def _treatment_motifs(results: MotifResults) -> Markup | None:
                 + ("" if each.q_value is None else f", q = {each.q_value:.2g}"),
             )
         )
-    order = dict.fromkeys(each.treatment for each in results.treatments)
     rows = [
-        element(
-            "tr",
-            element("th", name, scope="row"),
-            element("td", join(by_treatment[name], " "), class_="words"),
-        )
-        for name in order
+        row(name, element("td", join(by_treatment[name], " "), class_="words"))
+        for name in dict.fromkeys(each.treatment for each in results.treatments)
     ]
     references = sorted({each.reference for each in results.treatments if each.reference})
-    return element(
-        "details",
-        element("summary", f"Treatment by treatment ({counted(len(rows), 'treatment')})"),
+    return details(
+        f"Treatment by treatment ({counted(len(rows), 'treatment')})",
         note(
             "Share of attention on a motif, relative to the reference"
             + (f" ({', '.join(references[:3])}{', …' if len(references) > 3 else ''})" if references else "")
             + "; framed where q ≤ 0.05."
         ),
         table(rows, tall=True),
-        open=len(rows) <= 12,
+        opened=len(rows) <= 12,
     )

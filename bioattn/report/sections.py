@@ -11,13 +11,14 @@ from bioattn.report.markup import (
     SIGNS,
     Markup,
     Section,
+    details,
     element,
     figure_text,
     note,
+    row,
     section,
     table,
 )
-from bioattn.store.kinds import ResultTable
 from bioattn.text import counted
 from bioattn.views.check import CheckResult
 from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
@@ -56,9 +57,7 @@ def summary_section(report: Report) -> Section:
         "summary",
         "In short",
         element("div", lead, findings, class_="opening" if lead is not None else None),
-        element("details", element("summary", f"More findings ({len(rest)})"), _findings(rest), open=True)
-        if rest
-        else None,
+        details(f"More findings ({len(rest)})", _findings(rest), opened=True) if rest else None,
     )
 
 
@@ -66,7 +65,7 @@ def _findings(found: list[Finding]) -> Markup:
     items = [
         element(
             "li",
-            element("span", SIGNS[each.tone], class_="sign", role="img", aria_label=SIGN_WORDS[each.tone]),
+            _sign(each.tone),
             element("div", element("strong", each.topic), element("p", each.text)),
             class_=f"finding {each.tone}",
         )
@@ -85,17 +84,13 @@ def alignments_section(report: Report) -> Section | None:
         left = f" {counted(len(report.left_out), 'protein')} without a page: {shown}."
     maps = sum(len(page.heads) for page in report.pages)
     of_all = sum(page.num_heads for page in report.pages)
-    kept = (
-        ""
-        if maps == of_all
-        else f" {maps:,} of {of_all:,} attention maps are in this page, those that say most of contacts."
-    )
+    kept = f" {maps:,} of {of_all:,} attention maps are in this page, those that say most of contacts."
     return section(
         "proteins",
         "Proteins: contacts, alignment, attention",
         note(
             "Point at a pair in any map, or move with the arrow keys: its two columns are marked in the alignment "
-            f"and the same pair in every other map.{kept}{left}"
+            f"and the same pair in every other map.{'' if maps == of_all else kept}{left}"
         ),
         element("div", id="alignment-browser", class_="app"),
         element("noscript", element("p", "The maps need JavaScript.")),
@@ -104,16 +99,13 @@ def alignments_section(report: Report) -> Section | None:
 
 def table_sections(report: Report) -> list[Section]:
     """A section for each result of which the page has a table."""
-    return [
-        section(f"result-{number}", each.title, _result_table(each))
-        for number, each in enumerate(report.tables, start=1)
-        if each.rows
-    ]
-
-
-def _result_table(result: ResultTable) -> Markup:
-    rows = [element("tr", *(element("td", _cell(value)) for value in row)) for row in result.rows]
-    return table(rows, result.columns, label=result.title)
+    sections = []
+    for number, each in enumerate(report.tables, start=1):
+        if each.rows:
+            rows = [element("tr", *(element("td", _cell(value)) for value in cells)) for cells in each.rows]
+            shown = table(rows, each.columns, label=each.title)
+            sections.append(section(f"result-{number}", each.title, shown))
+    return sections
 
 
 def _cell(value: str | int | float | None) -> str:
@@ -124,17 +116,11 @@ def _cell(value: str | int | float | None) -> str:
 
 def inputs_section(report: Report) -> Section:
     """Of what the page was made."""
-    rows = [
-        element(
-            "tr",
-            element("th", source.name, scope="row"),
-            element("td", source.kind, class_="words"),
-            element(
-                "td", "; ".join(f"{name} {value}" for name, value in source.figures), class_="words muted"
-            ),
-        )
-        for source in report.sources
-    ]
+    rows = []
+    for source in report.sources:
+        figures = "; ".join(f"{name} {value}" for name, value in source.figures)
+        kind = element("td", source.kind, class_="words")
+        rows.append(row(source.name, kind, element("td", figures, class_="words muted")))
     asked = element("ul", *(element("li", text) for text in report.asked), class_="asked")
     settings = "; ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.settings.items())
     return section(
@@ -156,8 +142,8 @@ def accuracy_section(report: Report) -> Section | None:
     if accuracy is None:
         return None
     first, metric = accuracy.tables[0], accuracy.headline
-    rows = [(row.name.partition(" (")[0], row.figures.get(metric), row.is_model) for row in first.rows]
-    rows.sort(key=lambda row: (-(row[1] if row[1] is not None else -9.0), row[0]))
+    rows = [(each.name.partition(" (")[0], each.figures.get(metric), each.is_model) for each in first.rows]
+    rows.sort(key=lambda each: (-(each[1] if each[1] is not None else -9.0), each[0]))
     interval = None if accuracy.interval is None else (accuracy.interval.low, accuracy.interval.high)
     caption = f"{HEADLINE_TITLES[metric]} on {first.cells}."
     if interval is not None:
@@ -187,16 +173,15 @@ def _by_treatment(values: list[tuple[str, float]], title: str, words: str) -> Ma
 def _accuracy_table(accuracy: AccuracyTable, *, opened: bool) -> Markup:
     title = f"All figures: {accuracy.cells}"
     rows = [
-        element(
-            "tr",
-            element("th", row.name, scope="row"),
-            *(element("td", figure_text(row.figures.get(metric))) for metric in accuracy.metrics),
-            class_="ours" if row.is_model else None,
+        row(
+            each.name,
+            *(figure_text(each.figures.get(metric)) for metric in accuracy.metrics),
+            class_="ours" if each.is_model else None,
         )
-        for row in accuracy.rows
+        for each in accuracy.rows
     ]
     names = ["predictor", *(METRIC_TITLES[metric] for metric in accuracy.metrics)]
-    return element("details", element("summary", title), table(rows, names, label=title), open=opened)
+    return details(title, table(rows, names, label=title), opened=opened)
 
 
 def training_section(report: Report) -> Section | None:
@@ -241,59 +226,46 @@ def _is_best(history: TrainingHistory, title: str) -> bool:
 
 def check_section(report: Report) -> Section | None:
     """The verdict on the attention."""
-    check = report.check
+    check, title = report.check, "May the attention be believed?"
     if check is None:
         if report.browser is None:
             return None
-        return section(
-            "check",
-            "May the attention be believed?",
-            element(
-                "div",
-                element("span", "?", class_="sign", aria_hidden="true"),
-                element(
-                    "div",
-                    element("strong", "Not checked."),
-                    element(
-                        "p",
-                        "No result of ",
-                        element("code", "bioattn explain check"),
-                        " was given. Attention can look convincing and mean nothing: maps of untrained models "
-                        "peak, too, and models can predict well from what attention passes by.",
-                    ),
-                ),
-                class_="verdict open",
-            ),
+        words = element(
+            "p",
+            "No result of ",
+            element("code", "bioattn explain check"),
+            " was given. Attention can look convincing and mean nothing: maps of untrained models peak, too, and "
+            "models can predict well from what attention passes by.",
         )
-    tone = check.tone
+        return section("check", title, _verdict("open", "Not checked.", words))
+    sentences = [check.sentence, *(f"But: {caveat}" for caveat in check.caveats)]
+    heading = "Provisional" if check.is_provisional else VERDICTS[check.tone]
     return section(
         "check",
-        "May the attention be believed?",
-        element(
-            "div",
-            element("span", SIGNS[tone], class_="sign", role="img", aria_label=SIGN_WORDS[tone]),
-            element(
-                "div",
-                element("strong", "Provisional" if check.is_provisional else VERDICTS[tone]),
-                element("p", check.sentence),
-                *(element("p", f"But: {caveat}") for caveat in check.caveats),
-            ),
-            class_=f"verdict {tone}",
-        ),
+        title,
+        _verdict(check.tone, heading, *(element("p", sentence) for sentence in sentences)),
         _measures(check),
         element("div", *_check_curves(check), class_="charts") if check.curves else None,
         _check_heads(check),
-        element(
-            "details",
-            element("summary", f"Not run: {counted(len(check.skipped), 'test')}"),
+        details(
+            f"Not run: {counted(len(check.skipped), 'test')}",
             element(
                 "ul", *(element("li", element("strong", name), ": ", why) for name, why in check.skipped)
             ),
-            open=True,
+            opened=True,
         )
         if check.skipped
         else None,
     )
+
+
+def _verdict(tone: str, heading: str, *paragraphs: Markup) -> Markup:
+    words = element("div", element("strong", heading), *paragraphs)
+    return element("div", _sign(tone), words, class_=f"verdict {tone}")
+
+
+def _sign(tone: str) -> Markup:
+    return element("span", SIGNS[tone], class_="sign", role="img", aria_label=SIGN_WORDS[tone])
 
 
 def _measures(check: CheckResult) -> Markup | None:
@@ -307,18 +279,13 @@ def _measures(check: CheckResult) -> Markup | None:
         value = "–" if measure.value is None else _plain(measure.value)
         if measure.interval is not None:
             value += f" [{_plain(measure.interval[0])}, {_plain(measure.interval[1])}]"
+        passed = measure.passed if sure else None
         rows.append(
-            element(
-                "tr",
-                element("th", measure.label, scope="row"),
-                element("td", value),
-                element("td", "" if measure.threshold is None else _plain(measure.threshold)),
-                element(
-                    "td",
-                    interval_mark(
-                        measure.value, measure.interval, measure.threshold, measure.passed if sure else None
-                    ),
-                ),
+            row(
+                measure.label,
+                value,
+                "" if measure.threshold is None else _plain(measure.threshold),
+                interval_mark(measure.value, measure.interval, measure.threshold, passed),
                 element("td", state, class_=("good" if measure.passed else "bad") if sure else None),
                 element("td", measure.sentence, class_="words"),
             )
@@ -356,15 +323,10 @@ def _check_heads(check: CheckResult) -> Markup | None:
         return None
     names = list(dict.fromkeys(name for head in check.heads for name in head.figures))
     rows = [
-        element(
-            "tr",
-            element("th", f"{head.site}, head {head.head}", scope="row"),
-            *(element("td", figure_text(head.figures.get(name))) for name in names),
-        )
+        row(f"{head.site}, head {head.head}", *(figure_text(head.figures.get(name)) for name in names))
         for head in check.heads
     ]
-    return element(
-        "details",
-        element("summary", f"{counted(len(check.heads), 'head')} one by one"),
+    return details(
+        f"{counted(len(check.heads), 'head')} one by one",
         table(rows, ["head", *(name.replace("_", " ") for name in names)]),
     )

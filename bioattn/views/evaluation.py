@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import FormatError
+from bioattn.promoters.bootstrap import Estimate
 from bioattn.store.training_record import COMPARISON, MODEL_ROW, TRAINING_RECORD, Comparison
 
 HEADLINE = {"regression": "pearson", "binary": "auroc"}
@@ -61,6 +62,9 @@ class Evaluation:
     """Test genes first."""
     per_treatment: dict[str, float | None]
     """The headline figure of every treatment on the test (else validation) genes."""
+    interval: Estimate | None = None
+    """Of the model's headline figure on test genes, over genes; where it was computed from predictions."""
+    notes: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:

@@ -14,6 +14,9 @@ from bioattn.figures.promoter_attention import draw_promoter_attention
 from bioattn.figures.promoter_picture import PromoterRequest, Region, parse_region, read_promoter_picture
 from bioattn.figures.style import colour_of
 from bioattn.figures.window_features import window_genes
+from bioattn.formats.meme import write_meme
+from bioattn.formats.motif import Motif
+from bioattn.formats.nucleotides import encode
 from bioattn.store import open_attention
 from bioattn.views.window_genes import WindowGene
 from tests.figures.conftest import EDGES
@@ -44,6 +47,12 @@ def fasta(path, promoters, motif, place):
         bases[at : at + len(motif)] = motif
         lines.append(f">{gene} chrI:{start}-{end}({strand}) flank=3\nCCC{''.join(bases)}GGG\n")
     path.write_text("".join(lines))
+    return path
+
+
+def motif_of(bases, path):
+    probabilities = 0.96 * np.eye(4)[encode(bases)] + 0.01
+    write_meme(path, [Motif(name="MA1", alternative_name="TF1", probabilities=probabilities)])
     return path
 
 
@@ -98,12 +107,7 @@ def test_attention_is_in_multiples_of_uniform(promoters):
 
 def test_motifs_are_found_and_drawn_where_they_are(promoters, tmp_path):
     """A site at 40..46 of the window of g4, which is padded by ten bases on its left."""
-    motifs = tmp_path / "m.meme"
-    rows = "\n".join(" ".join("0.97" if base == letter else "0.01" for letter in "ACGT") for base in "GTCGAC")
-    motifs.write_text(
-        "MEME version 4\n\nALPHABET= ACGT\n\nMOTIF MA1 TF1\nletter-probability matrix: alength= 4 w= 6\n"
-        + rows
-    )
+    motifs = motif_of("GTCGAC", tmp_path / "m.meme")
     sequences = fasta(tmp_path / "p.fa", promoters, "GTCGAC", 40)
     request = PromoterRequest(gene="g4", motifs=motifs, promoters=sequences, upstream=50)
     picture = read_promoter_picture(promoters.path, request)
@@ -122,12 +126,7 @@ def test_motifs_are_found_and_drawn_where_they_are(promoters, tmp_path):
 
 
 def test_a_promoter_without_sites_is_said_to_have_none(promoters, tmp_path, caplog):
-    motifs = tmp_path / "m.meme"
-    rows = "\n".join(" ".join("0.97" if base == letter else "0.01" for letter in "ACGT") for base in "GTCGAC")
-    motifs.write_text(
-        "MEME version 4\n\nALPHABET= ACGT\n\nMOTIF MA1 TF1\nletter-probability matrix: alength= 4 w= 6\n"
-        + rows
-    )
+    motifs = motif_of("GTCGAC", tmp_path / "m.meme")
     caplog.set_level("INFO", logger="bioattn")
     for letters, said in (("GTCGAC", False), ("AAAAAA", True)):
         caplog.clear()

@@ -20,7 +20,7 @@ from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.windows import promoter_samples
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.result_files import write_attribution
 
 LENGTH = 80
@@ -104,7 +104,7 @@ def run(tmp_path_factory):
     )
     model = write_model(folder / "model", table, sha256_of(dataset))
     attention = folder / "attention.h5"
-    assert main(["export", "attention", str(model), str(promoters), "-o", str(attention), "-q"]) == 0
+    assert bioattn("export", "attention", model, promoters, "-o", attention, "-q") == 0
     digest = sha256_of(model / "model.safetensors")
     values = random.normal(size=(5, len(TREATMENTS), LENGTH, 4)).astype(np.float32)
     attribution = folder / "explain.h5"
@@ -294,7 +294,7 @@ class ProteinRun(NamedTuple):
 def protein(tmp_path_factory):
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("protein")
-    words = ["run", "evoformer", str(ALIGNMENT), "--model", str(DATA / "models/evoformer-contacts")]
+    words = ["run", "evoformer", ALIGNMENT, "--model", DATA / "models/evoformer-contacts"]
     words += ["--sites", "*.msa_row", "--attention", str(folder / "attention.h5"), "-o", str(folder / "run")]
-    assert main([*words, "-q"]) == 0
+    assert bioattn(*words, "-q") == 0
     return ProteinRun(folder / "run", folder / "attention.h5", ALIGNMENT, STRUCTURE)

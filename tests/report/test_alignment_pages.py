@@ -23,7 +23,7 @@ from bioattn.store.schema import AttentionOptions
 from bioattn.structures.chain import read_chains
 from bioattn.structures.contacts import distances
 from bioattn.system.progress import NoProgress
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.report.conftest import FAMILY
 from tests.result_files import write_alignments
 
@@ -148,7 +148,7 @@ def test_every_way_of_keeping_attention_is_read(tmp_path, reduce):
 def test_a_contact_dataset_gives_the_same_truth_and_rows(protein, page, tmp_path):
     dataset = tmp_path / "families.h5"
     pairs = protein.alignment.parents[1] / "PAIRS.tsv"
-    assert main(["prepare", "contacts", str(pairs), "-o", str(dataset), "-q"]) == 0
+    assert bioattn("prepare", "contacts", pairs, "-o", dataset, "-q") == 0
     inputs = ReportInputs(
         prediction=[protein.prediction], alignment_attention=[protein.attention], contact_dataset=[dataset]
     )
@@ -162,8 +162,8 @@ def test_a_row_that_was_made_the_query_is_the_target_of_the_page(tmp_path, prote
     alignment = read_alignment(protein.alignment)
     name = next(each for row, each in enumerate(alignment.names) if row and "-" in alignment.row(row))
     model = Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts"
-    words = ["run", "evoformer", str(protein.alignment), "--query", name, "--model", str(model)]
-    assert main([*words, "-o", str(tmp_path / "run"), "-q"]) == 0
+    words = ["run", "evoformer", protein.alignment, "--query", name, "--model", model]
+    assert bioattn(*words, "-o", tmp_path / "run", "-q") == 0
     inputs = ReportInputs(prediction=[tmp_path / "run"], alignment=[protein.alignment])
     (page,), _ = collect_alignments(inputs, NoProgress())
     assert page.row_names[0] == name
@@ -174,23 +174,15 @@ def test_a_lonely_sequence_and_maps_of_another_kind_are_told(tmp_path):
     """In the page's words, whether the alignment was given or only its attention."""
     (tmp_path / "one.a3m").write_text(">one\nMKTAYIAKQRQISFVKSHFSRQ\n")
     model = Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts"
-    words = [
-        "run",
-        "evoformer",
-        str(tmp_path / "one.a3m"),
-        "--model",
-        str(model),
-        "-o",
-        str(tmp_path / "run"),
-    ]
+    words = ["run", "evoformer", tmp_path / "one.a3m", "--model", model, "-o", tmp_path / "run"]
     words += ["--attention", str(tmp_path / "a.h5"), "--sites", "*.msa_row", "--sites", "*.msa_column*"]
-    assert main([*words, "-q"]) == 0
+    assert bioattn(*words, "-q") == 0
     with open_attention(tmp_path / "a.h5") as attention:
         columns = sum(name.endswith(".msa_column") for name in attention.sites)
     given = ["run", "a.h5"], ["run", "a.h5", "one.a3m"], ["run", "one.a3m"]
     for number, names in enumerate(given):
         page = tmp_path / f"{number}.html"
-        assert main(["report", *(str(tmp_path / name) for name in names), "-o", str(page), "-q"]) == 0
+        assert bioattn("report", *(str(tmp_path / name) for name in names), "-o", page, "-q") == 0
         said = page.read_text()
         assert "holds this sequence alone: without other rows it carries no signal" in said
         assert (f"msa_column ({columns} site" in said) == ("a.h5" in names)
@@ -262,7 +254,7 @@ def test_of_two_structures_that_fit_the_closer_is_taken_in_any_order(protein, pa
 
 def test_one_input_twice_is_refused(protein, tmp_path, capsys):
     again = protein.prediction.parent / "." / protein.prediction.name
-    words = ["report", str(protein.prediction), f"{again}/", "-o", str(tmp_path / "x.html")]
-    assert main(words) == 2
+    words = ["report", protein.prediction, f"{again}/", "-o", tmp_path / "x.html"]
+    assert bioattn(*words) == 2
     assert "is given twice" in capsys.readouterr().err
     assert not (tmp_path / "x.html").exists()

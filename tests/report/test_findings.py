@@ -6,7 +6,6 @@ import pytest
 
 from bioattn.errors import FormatError
 from bioattn.promoters.bootstrap import Estimate
-from bioattn.report.accuracy import Accuracy
 from bioattn.report.findings import (
     accuracy_findings,
     check_findings,
@@ -16,7 +15,7 @@ from bioattn.report.findings import (
 )
 from bioattn.store.training_record import Comparison
 from bioattn.views.check import read_check
-from bioattn.views.evaluation import AccuracyTable, PredictorRow
+from bioattn.views.evaluation import AccuracyTable, Evaluation, PredictorRow
 from bioattn.views.motif_export import FoundMotif, MotifResults, TreatmentMotif
 
 
@@ -26,7 +25,7 @@ def accuracy(model, *baselines, low_high=None):
         PredictorRow(f"baseline {number}", False, {"pearson": value})
         for number, value in enumerate(baselines)
     ]
-    return Accuracy(
+    return Evaluation(
         task="regression",
         tables=[AccuracyTable("test genes", ["pearson"], rows)],
         per_treatment={"a": model},

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bioattn.report.multiqc import FILES, SECTIONS, section_file
-from bioattn_cli.main import main
+from tests.making import bioattn
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ROOT / "data" / "families"
@@ -16,7 +16,7 @@ EVOFORMER = ROOT / "data" / "models" / "evoformer-contacts"
 
 def export(output, *words):
     """Run the command; the sections of its folder by name."""
-    assert main(["export", "multiqc", *map(str, words), "-o", str(output), "-q"]) == 0
+    assert bioattn("export", "multiqc", *words, "-o", output, "-q") == 0
     names = {path.name for path in output.iterdir()}
     assert names <= FILES
     return {
@@ -72,7 +72,7 @@ def test_alignments_and_predictions(tmp_path):
     family, statistics = tmp_path / "family.a3m", tmp_path / "family.json"
     source = FAMILIES / "msa" / "simulated000000.a3m"
     words = ["prepare", "msa", source, "-o", family, "--stats", statistics, "-q"]
-    assert main(list(map(str, words))) == 0
+    assert bioattn(*list(map(str, words))) == 0
     words = [
         "run",
         "evoformer",
@@ -85,7 +85,7 @@ def test_alignments_and_predictions(tmp_path):
         "1",
         "-q",
     ]
-    assert main(list(map(str, words))) == 0
+    assert bioattn(*list(map(str, words))) == 0
     found = export(tmp_path / "out", statistics, tmp_path / "family", EVOFORMER)
     assert set(found) == {"general", "alignments", "predictions", "loss_step"}
     (row,) = found["alignments"]["data"].values()
@@ -114,7 +114,7 @@ def test_what_became_of_genes_adds_up(tmp_path):
         "-o",
         tmp_path / "promoters.fa",
     ]
-    assert main([*map(str, words), "--upstream", "300", "--downstream", "0", "--overlap", "drop", "-q"]) == 0
+    assert bioattn(*words, "--upstream", "300", "--downstream", "0", "--overlap", "drop", "-q") == 0
     rows = [line.split("\t") for line in (tmp_path / "promoters.audit.tsv").read_text().splitlines()[1:]]
     by_fasta = export(tmp_path / "a", tmp_path / "promoters.fa")
     by_audit = export(tmp_path / "b", tmp_path / "promoters.audit.tsv")
@@ -128,15 +128,8 @@ def test_what_became_of_genes_adds_up(tmp_path):
 
 def test_a_genome_is_no_result(tmp_path, capsys):
     """Any FASTA reads as promoters; only those of `prepare promoters` say where they lie."""
-    words = [
-        "export",
-        "multiqc",
-        str(ROOT / "data" / "tiny" / "genome.fa"),
-        "-o",
-        str(tmp_path / "out"),
-        "-q",
-    ]
-    assert main(words) == 1
+    words = ["export", "multiqc", ROOT / "data" / "tiny" / "genome.fa", "-o", tmp_path / "out", "-q"]
+    assert bioattn(*words) == 1
     assert (
         "no record says where its promoter lies, and there is no genome.audit.tsv" in capsys.readouterr().err
     )
@@ -152,22 +145,22 @@ def test_two_of_a_kind_need_two_names(check, tmp_path, capsys):
     content = json.loads(check.read_text())
     content["verdict"]["code"] = "undecided"
     other.write_text(json.dumps(content))
-    words = ["export", "multiqc", str(check), str(other), "-o", str(tmp_path / "out"), "-q"]
-    assert main(words) == 1
+    words = ["export", "multiqc", check, other, "-o", tmp_path / "out", "-q"]
+    assert bioattn(*words) == 1
     assert "name samples apart with --sample" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 def test_refusals(run, check, tmp_path, capsys):
     output = tmp_path / "out"
-    assert main(["export", "multiqc", str(run.attention), "-o", str(output), "-q"]) == 1
+    assert bioattn("export", "multiqc", run.attention, "-o", output, "-q") == 1
     assert "attention HDF5, of which a MultiQC report shows nothing" in capsys.readouterr().err
-    assert main(["export", "multiqc", str(check), "-o", str(output), "--sample", " ", "-q"]) == 2
-    assert main(["export", "multiqc", str(check), "-o", str(output), "-q"]) == 0
-    assert main(["export", "multiqc", str(check), "-o", str(output), "-q"]) == 1
+    assert bioattn("export", "multiqc", check, "-o", output, "--sample", " ", "-q") == 2
+    assert bioattn("export", "multiqc", check, "-o", output, "-q") == 0
+    assert bioattn("export", "multiqc", check, "-o", output, "-q") == 1
     assert "exists already; choose another --output, or --force to replace it" in capsys.readouterr().err
     (output / "mine.txt").write_text("")
-    assert main(["export", "multiqc", str(check), "-o", str(output), "--force", "-q"]) == 1
+    assert bioattn("export", "multiqc", check, "-o", output, "--force", "-q") == 1
     assert "mine.txt" in capsys.readouterr().err
 
 

@@ -18,7 +18,7 @@ from bioattn.report import gene_maps
 from bioattn.store import open_attention
 from bioattn.store.training_record import Comparison
 from bioattn.store.windows import promoter_samples
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.report.conftest import (
     GENES,
     HOSTILE_GENE,
@@ -36,7 +36,7 @@ SITE = "promoter.cross.0"
 @pytest.fixture(scope="module")
 def page(run, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    assert main(["report", *run.everything, "-o", str(path), "-q"]) == 0
+    assert bioattn("report", *run.everything, "-o", path, "-q") == 0
     return path
 
 
@@ -115,7 +115,7 @@ def test_contributions_of_attention_are_in_the_page(tmp_path):
     layout = promoter_layout([site], ["heat", "cold"], 40)
     arrays = {site.name: {"weights": weights, "contributions": contributions}}
     write_promoters(tmp_path / "attention.h5", layout, samples, arrays)
-    assert main(["report", str(tmp_path / "attention.h5"), "-o", str(tmp_path / "page.html"), "-q"]) == 0
+    assert bioattn("report", tmp_path / "attention.h5", "-o", tmp_path / "page.html", "-q") == 0
     promoters = data_of(tmp_path / "page.html")["promoters"]
     told = {"method": "attention × value", "treatments": ["heat", "cold"], "ofSingleBases": False}
     assert promoters["contributions"] == told
@@ -196,7 +196,7 @@ def test_bytes_repeat_and_hold_no_path(run, page, tmp_path):
     shutil.copytree(run.folder, elsewhere)
     again = tmp_path / "again.html"
     words = [word.replace(str(run.folder), str(elsewhere)) for word in run.everything]
-    assert main(["report", *words, "-o", str(again), "-q"]) == 0
+    assert bioattn("report", *words, "-o", again, "-q") == 0
     assert again.read_bytes() == page.read_bytes()
     assert str(elsewhere).encode() not in again.read_bytes()
     record = json.loads((tmp_path / "again.html.run.json").read_text())
@@ -207,17 +207,8 @@ def test_where_not_all_promoters_fit_a_choice_is_made_and_said(run, tmp_path, mo
     monkeypatch.setattr("bioattn.report.promoter_browser.ALONE_BYTES", 4_000)
     path = tmp_path / "report.html"
     asked = GENES[-1]
-    words = [
-        "report",
-        str(run.model),
-        str(run.dataset),
-        str(run.attention),
-        "--genes",
-        asked,
-        "-o",
-        str(path),
-    ]
-    assert main([*words, "-q"]) == 0
+    words = ["report", run.model, run.dataset, run.attention, "--genes", asked, "-o", path]
+    assert bioattn(*words, "-q") == 0
     promoters = data_of(path)["promoters"]
     shown = [gene["id"] for gene in promoters["genes"]]
     assert shown[0] == asked
@@ -234,8 +225,8 @@ def test_where_not_all_promoters_fit_a_choice_is_made_and_said(run, tmp_path, mo
 def test_genes_that_are_not_there_are_named(run, tmp_path, capsys):
     path, wanted = tmp_path / "report.html", tmp_path / "genes.txt"
     wanted.write_text(f"absent1\n{GENES[3]}\tx\n")
-    words = ["report", str(run.attention), "--genes", str(wanted), "--genes", "nobody", "-o", str(path)]
-    assert main([*words, "-q"]) == 0
+    words = ["report", run.attention, "--genes", wanted, "--genes", "nobody", "-o", path]
+    assert bioattn(*words, "-q") == 0
     assert "not in" in (said := capsys.readouterr().err)
     assert said.rstrip().endswith(": absent1, nobody")
     assert "Asked for, but not in the attention file: absent1, nobody." in " ".join(outline_of(path).words)
@@ -266,8 +257,8 @@ def test_the_first_screen_shows_a_promoter_and_three_findings(run, page, tmp_pat
     check["verdict"]["code"] = "faithful-treatment-specific"
     check["skipped"] = [{"name": name, "why": "x"} for name in ("uniform_control", "seed_stability")]
     (tmp_path / "check.json").write_text(json.dumps(check))
-    words = ["report", str(run.model), str(run.attention), str(tmp_path / "check.json")]
-    assert main([*words, "-o", str(tmp_path / "x.html"), "-q"]) == 0
+    words = ["report", run.model, run.attention, tmp_path / "check.json"]
+    assert bioattn(*words, "-o", tmp_path / "x.html", "-q") == 0
     provisional = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert "Provisional" in provisional
     for key in ("faithful-treatment-specific", "uniform_control", "seed_stability"):
@@ -283,7 +274,7 @@ def test_a_model_below_a_simple_method_says_so_in_the_headline(tmp_path):
     shutil.copytree(Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts", model)
     comparison = Comparison("test families", "P@L", 0.05, "mean-field DCA", 0.6)
     (model / "training.json").write_text(json.dumps({"comparison": comparison.to_json()}))
-    assert main(["report", str(model), "-o", str(tmp_path / "report.html"), "-q"]) == 0
+    assert bioattn("report", model, "-o", tmp_path / "report.html", "-q") == 0
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h1>What contacts attends to: a simple method wins</h1>" in text
     assert "mean-field DCA reaches a precision of the L likeliest contacts of 0.600" in text
@@ -296,7 +287,7 @@ def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run, tm
         "epoch,training_loss,validation_loss,validation_mean_pearson,validation_pearson\n"
         "1,1.0,1.1,0.1,0.4\n2,0.8,0.9,0.3,0.3\n3,0.7,0.8,0.2,0.2\n"
     )
-    assert main(["report", str(model), "-o", str(tmp_path / "report.html"), "-q"]) == 0
+    assert bioattn("report", model, "-o", tmp_path / "report.html", "-q") == 0
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     drawings = re.findall(r'<svg[^>]*aria-label="(.*?) while training model"[^>]*>(.*?)</svg>', text)
     assert {title: 'class="mark"' in drawing for title, drawing in drawings} == {
@@ -307,7 +298,7 @@ def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run, tm
 
 def test_some_treatments_only(run, tmp_path):
     path = tmp_path / "report.html"
-    assert main(["report", str(run.attention), "--treatment", "cold", "-o", str(path), "-q"]) == 0
+    assert bioattn("report", run.attention, "--treatment", "cold", "-o", path, "-q") == 0
     promoters = data_of(path)["promoters"]
     assert promoters["treatments"] == promoters["sites"][0]["treatments"] == ["cold"]
     raw = zlib.decompress(base64.b64decode(promoters["genes"][0]["maps"]))
@@ -320,33 +311,25 @@ def test_a_model_whose_positions_ask_is_reported_without_a_browser(run, tmp_path
     model, attention, page = tmp_path / "model", tmp_path / "attention.h5", tmp_path / "report.html"
     shape = tmp_path / "shape.toml"
     shape.write_text("[model]\nchannels = 4\nhidden_channels = 4\n")
-    words = ["train", "promoter", str(run.dataset), "-o", str(model), "--conditioning", "cross-all"]
-    assert main([*words, "--epochs", "1", "--no-baselines", "-c", str(shape), "-q"]) == 0
-    assert main(["export", "attention", str(model), str(run.promoters), "-o", str(attention), "-q"]) == 0
-    assert main(["report", str(model), str(attention), "-o", str(page), "-q"]) == 0
+    words = ["train", "promoter", run.dataset, "-o", model, "--conditioning", "cross-all"]
+    assert bioattn(*words, "--epochs", "1", "--no-baselines", "-c", shape, "-q") == 0
+    assert bioattn("export", "attention", model, run.promoters, "-o", attention, "-q") == 0
+    assert bioattn("report", model, attention, "-o", page, "-q") == 0
     assert data_of(page)["promoters"] is None
     assert "what positions ask of a treatment's tokens" in " ".join(outline_of(page).words)
 
 
 def test_values_that_are_not_drawn_are_told(run, tmp_path):
-    words = [
-        "export",
-        "attention",
-        str(run.model),
-        str(run.promoters),
-        "--treatment",
-        "heat",
-        "--value-weighted",
-    ]
-    assert main([*words, "-o", str(tmp_path / "attention.h5"), "-q"]) == 0
-    assert main(["report", str(tmp_path / "attention.h5"), "-o", str(tmp_path / "report.html"), "-q"]) == 0
+    words = ["export", "attention", run.model, run.promoters, "--treatment", "heat", "--value-weighted"]
+    assert bioattn(*words, "-o", tmp_path / "attention.h5", "-q") == 0
+    assert bioattn("report", tmp_path / "attention.h5", "-o", tmp_path / "report.html", "-q") == 0
     said = " ".join(" ".join(outline_of(tmp_path / "report.html").words).split())
     assert "also holds value-weighted attention of promoter.cross.0" in said
 
 
 def test_nothing_but_a_model_says_what_is_not_known(run, tmp_path):
     path = tmp_path / "report.html"
-    assert main(["report", str(run.model), "-o", str(path), "-q"]) == 0
+    assert bioattn("report", run.model, "-o", path, "-q") == 0
     words = " ".join(" ".join(outline_of(path).words).split())
     assert "Not checked" in words
     assert data_of(path) == {"promoters": None, "similarity": None, "alignments": []}
@@ -354,7 +337,7 @@ def test_nothing_but_a_model_says_what_is_not_known(run, tmp_path):
 
 def refused(arguments, capsys):
     capsys.readouterr()
-    code = main(["report", *arguments, "-q"])
+    code = bioattn("report", *arguments, "-q")
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     return code, said
@@ -392,8 +375,8 @@ def test_what_does_not_belong_together_is_refused(run, tmp_path, capsys):
 def test_measured_responses_are_not_taken_for_predictions(run, tmp_path, capsys):
     output = ["-o", str(tmp_path / "report.html")]
     predictions = tmp_path / "predictions.tsv"
-    assert main(["run", "promoter", str(run.model), str(run.promoters), "-o", str(predictions), "-q"]) == 0
-    assert main(["report", str(run.attention), str(predictions), *output, "-q"]) == 0
+    assert bioattn("run", "promoter", run.model, run.promoters, "-o", predictions, "-q") == 0
+    assert bioattn("report", run.attention, predictions, *output, "-q") == 0
     header, *rows = predictions.read_text().splitlines()
     measured = tmp_path / "measured.tsv"
     measured.write_text("\n".join([header, *(f"{row}e1" for row in rows)]))
@@ -407,7 +390,7 @@ def test_an_export_without_motifs_is_said_to_have_none(run, tmp_path):
     for name in ("motifs.tsv", "treatments.tsv", "edges.tsv"):
         (folder / name).write_text((folder / name).read_text().splitlines(keepends=True)[0])
     write_meme(folder / "motifs.meme", [])
-    assert main(["report", str(run.attention), str(folder), "-o", str(tmp_path / "report.html"), "-q"]) == 0
+    assert bioattn("report", run.attention, folder, "-o", tmp_path / "report.html", "-q") == 0
     assert "No motif was found" in (tmp_path / "report.html").read_text()
 
 

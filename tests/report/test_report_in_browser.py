@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bioattn.store import open_attention
-from bioattn_cli.main import main
+from tests.making import bioattn
 from tests.report.conftest import FAMILY, GENES, HOSTILE_GENE, HOSTILE_TREATMENT, LENGTH
 
 selenium = pytest.importorskip("selenium", reason="needs selenium")
@@ -111,9 +111,9 @@ def browser(tmp_path_factory):
 def pages(run, protein, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     promoters, proteins, both = (folder / f"{name}.html" for name in ("promoters", "proteins", "both"))
-    assert main(["report", *run.everything, "-o", str(promoters), "-q"]) == 0
-    assert main(["report", *(str(path) for path in protein), "-o", str(proteins), "-q"]) == 0
-    assert main(["report", *run.everything, *(str(path) for path in protein), "-o", str(both), "-q"]) == 0
+    assert bioattn("report", *run.everything, "-o", promoters, "-q") == 0
+    assert bioattn("report", *(str(path) for path in protein), "-o", proteins, "-q") == 0
+    assert bioattn("report", *run.everything, *(str(path) for path in protein), "-o", both, "-q") == 0
     return promoters, proteins, both
 
 
@@ -175,7 +175,7 @@ def test_opens_without_a_complaint_or_a_request_and_hostile_names_do_nothing(pro
 
 def test_without_a_dataset_the_line_of_a_gene_says_no_split(browser, run, tmp_path):
     page = tmp_path / "plain.html"
-    assert main(["report", str(run.attention), "--genes", GENES[1], "-o", str(page), "-q"]) == 0
+    assert bioattn("report", run.attention, "--genes", GENES[1], "-o", page, "-q") == 0
     browser.open(page)
     browser.wait("document.querySelectorAll('#tracks g.track').length === 3")
     search(browser, GENES[1])
