@@ -133,7 +133,7 @@ def proteins(folder: Path, steps: int, words: Sequence[str]) -> Iterator[str]:
     dataset = prepared(folder, "yeast", "codon", "protein")
     pairs = sorted(open_pair_dataset(dataset).side(TEST), key=lambda pair: len(pair.source))
     share, said = {}, []
-    for name, channels, more in ((ATTENTION, 64, 1.0), ("`recurrent`, LSTM", 64, 1.5)):
+    for name, channels, more in ((ATTENTION, 64, 1.0), ("`recurrent`, LSTM", 64, 4.0)):
         (folder / "small.toml").write_text(SMALL.format(channels=channels, longest=TRAINED))
         output = folder / f"proteins-{len(share)}"
         own = (
