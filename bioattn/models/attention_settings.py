@@ -34,7 +34,7 @@ TREATMENT_HELP = (
 )
 TREATMENT_TABLE_HELP = (
     "Table of treatments to predict instead of the training ones; unseen treatments need a model trained with "
-    "--treatment-encoder features or kernel."
+    "--treatment-encoder features, kernel or molecule."
 )
 BATCH_SIZE_HELP = "Promoters per forward pass [default: chosen to keep memory flat]."
 DROP_PARTS_HELP = "Drop the parts of an interrupted run (a finished file is always replaced)."

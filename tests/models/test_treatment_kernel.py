@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bioattn.models.promoter.config import TreatmentEncoding
+from bioattn.models.promoter.treatment_encoder import FeatureEncoder
 from bioattn.models.promoter.treatment_kernel import KernelEncoder, chosen_widths
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
@@ -80,6 +81,29 @@ def test_molecules_count_by_tanimoto():
     with pytest.raises(Exception, match="treatment 'n': the molecule 'C1CC' is not valid SMILES"):
         vocabulary.encode(table(names=["n"], SMILES=["C1CC"]))
     assert encoder.weights(vocabulary.encode(named_treatments(["b"]))).tolist() == [[0, 1, 0]]
+
+
+def test_molecules_as_graphs():
+    """A treatment's token is what its atoms write; padding, other treatments and joining change nothing."""
+    pytest.importorskip("rdkit", reason="no RDKit here (pip install 'bioattn[chem]')")
+    measured = table(names=["a", "b", "c"], smiles=["CCO", "c1ccccc1O", ""], minutes=[5.0, 10.0, 20.0])
+    learned = {"encoding": TreatmentEncoding.MOLECULE, "unconditional": True}
+    vocabulary = TreatmentVocabulary.learn(measured, **learned)
+    torch.manual_seed(0)
+    encoder = FeatureEncoder(vocabulary, 6).eval()
+    batch = vocabulary.encode(measured)
+    with torch.no_grad():
+        tokens = encoder(batch)
+        assert tokens.shape == (3, 2, 6)
+        assert not tokens[2, 0].any()  # no molecule
+        alone = vocabulary.encode(measured.select(["a"]))
+        torch.testing.assert_close(encoder(alone)[0], tokens[0])
+        torch.testing.assert_close(encoder(alone.joined(batch.rows(torch.tensor([1]))))[1], tokens[1])
+        other = encoder(vocabulary.encode(table(names=["a"], smiles=["CCCO"], minutes=[5.0])))
+    assert not torch.allclose(other[0, 0], tokens[0, 0])
+    torch.testing.assert_close(other[0, 1], tokens[0, 1])
+    with pytest.raises(Exception, match="needs a column smiles"):
+        TreatmentVocabulary.learn(MEASURED, **learned)
 
 
 def test_new_treatments_through_the_commands(tmp_path, capsys):

@@ -27,6 +27,18 @@ class TreatmentEncoding(StrEnum):
     FEATURES = "features"
     KERNEL = "kernel"
     """As id; one that was not trained is the mean of those that are like it."""
+    MOLECULE = "molecule"
+    """As features, and the molecule in the column smiles as a graph."""
+
+    @property
+    def reads_molecules(self) -> bool:
+        """Whether a column smiles holds molecules."""
+        return self in (TreatmentEncoding.KERNEL, TreatmentEncoding.MOLECULE)
+
+    @property
+    def by_name(self) -> bool:
+        """Whether every training treatment has learned vectors of its own."""
+        return self in (TreatmentEncoding.ID, TreatmentEncoding.KERNEL)
 
 
 class QuerySource(StrEnum):
@@ -114,8 +126,9 @@ class PromoterModelConfig:
     conditioning: Conditioning = Conditioning.CROSS
     """concat, film, cross or cross-all."""
     treatment_encoder: TreatmentEncoding = TreatmentEncoding.ID
-    """id (learned per treatment), features (from the treatment table), or kernel: learned per treatment, and for
-    other treatments of a table the mean of those, weighted by likeness of features and molecules."""
+    """id (learned per treatment), features (from the treatment table), molecule (features, and molecules of the
+    column smiles as graphs), or kernel: learned per treatment, and for other treatments of a table the mean of
+    those, weighted by likeness of features and molecules."""
     unconditional: bool = True
     """Whether a learned token for "treatment unknown" exists."""
     stem: Stem = Stem.CONV
@@ -253,15 +266,17 @@ class PromoterModelConfig:
                 raise SettingsError(f"key_layers = {self.key_layers} is for --conditioning cross")
         if (
             self.conditioning is Conditioning.CROSS_ALL
-            and self.treatment_encoder is not TreatmentEncoding.FEATURES
+            and self.treatment_encoder.by_name
             and self.num_tokens < 1
         ):
             raise SettingsError(
                 "cross-all needs at least two keys per treatment (num_tokens >= 1 plus the sink): "
                 "over a single key softmax is 1 everywhere"
             )
-        if self.conditioning is Conditioning.CONCAT and self.treatment_encoder is TreatmentEncoding.KERNEL:
-            raise SettingsError("--treatment-encoder kernel is for --conditioning film, cross or cross-all")
+        if self.conditioning is Conditioning.CONCAT and self.treatment_encoder.reads_molecules:
+            raise SettingsError(
+                f"--treatment-encoder {self.treatment_encoder} is for --conditioning film, cross or cross-all"
+            )
         if self.conditioning is Conditioning.CONCAT:
             pooled = self.length // self.concat_pools[0] // self.concat_pools[1]
             if pooled < 1:

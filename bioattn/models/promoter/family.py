@@ -47,8 +47,8 @@ class PromoterTrainingSettings(TrainingCommand):
         "How treatment meets sequence [default: cross].", table="model"
     )
     treatment_encoder: TreatmentEncoding | None = option(
-        "Treatments known by id, by features of the treatment table, or by id and, where they were not trained, "
-        "as the mean of those that are like them (kernel) [default: id].",
+        "Treatments known by id, by features of the treatment table, by these and their molecule, or by id and, "
+        "where they were not trained, as the mean of those that are like them (kernel) [default: id].",
         table="model",
     )
     stem: Stem | None = option("How bases become bins [default: conv].", table="model")

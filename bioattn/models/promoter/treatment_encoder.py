@@ -8,9 +8,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from bioattn.models.molecule_layers import GraphBatch, make_encoder
+from bioattn.models.molecule_settings import MoleculeEncoderConfig
 from bioattn.models.promoter.batch_part import drop_channels
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
+from bioattn.molecules.graphs import BOND_CODES
 
 
 class IdEncoder(nn.Module):
@@ -45,8 +48,29 @@ class NumberEncoder(nn.Module):
         return curves_TNC * present_TN.unsqueeze(-1)
 
 
+class MoleculeToken(nn.Module):
+    """What atoms of a treatment's molecule write (`bioattn.models.molecule_layers`), as a token; 0 without one."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        config = MoleculeEncoderConfig(channels=32, slots=64, dropout=0.0)
+        self.encoder = make_encoder(config)
+        self.output = nn.Linear(config.slots, channels, bias=False)
+
+    def forward(self, treatments: TreatmentBatch) -> Tensor:
+        """(T, 1, C)."""
+        known_TA = treatments.atoms_TAF[..., 0] > 0
+        kinds_TAK = F.one_hot(treatments.bonds_TAA, BOND_CODES + 1).sum(2)[..., 1:].float()
+        graphs = GraphBatch(
+            (treatments.atoms_TAF - 1).clamp(min=0), treatments.bonds_TAA, kinds_TAK, known_TA
+        )
+        written_TS = self.encoder(graphs).sum((1, 2)) / known_TA.sum(1).clamp(min=1)[:, None]
+        token_TC: Tensor = self.output(written_TS)
+        return token_TC[:, None]
+
+
 class FeatureEncoder(nn.Module):
-    """One token per category column, one per number column."""
+    """One token per category column, one per number column, and one for the molecule where there is one."""
 
     def __init__(self, vocabulary: TreatmentVocabulary, channels: int) -> None:
         super().__init__()
@@ -57,10 +81,12 @@ class FeatureEncoder(nn.Module):
                 vectors.weight[0] = 0  # missing says nothing, unless training shows what it says
             self.categories.append(vectors)
         self.numbers = NumberEncoder(len(vocabulary.numbers), channels)
+        self.molecule = None if vocabulary.smiles is None else MoleculeToken(channels)
 
     def forward(self, treatments: TreatmentBatch) -> Tensor:
-        """Tokens (T, F + N, C)."""
+        """Tokens (T, F + N, C), with molecules (T, F + N + 1, C)."""
         tokens = [embed(treatments.categories_TF[:, f, None]) for f, embed in enumerate(self.categories)]
+        tokens += [] if self.molecule is None else [self.molecule(treatments)]
         return torch.cat([*tokens, self.numbers(treatments.numbers_TN, treatments.present_TN)], dim=1)
 
 
@@ -71,7 +97,7 @@ class TreatmentEncoder(nn.Module):
         super().__init__()
         channels = config.treatment_channels
         self.encoder: IdEncoder | FeatureEncoder
-        if config.treatment_encoder is not TreatmentEncoding.FEATURES:
+        if config.treatment_encoder.by_name:
             from bioattn.models.promoter.treatment_kernel import KernelEncoder
 
             by_name = config.treatment_encoder is TreatmentEncoding.ID
@@ -83,7 +109,9 @@ class TreatmentEncoder(nn.Module):
             self.num_tokens = num_tokens
         else:
             self.encoder = FeatureEncoder(vocabulary, channels)
-            self.num_tokens = len(vocabulary.categories) + len(vocabulary.numbers)
+            self.num_tokens = (
+                len(vocabulary.categories) + len(vocabulary.numbers) + (vocabulary.smiles is not None)
+            )
         self.unconditional_MC = (
             nn.Parameter(torch.zeros(self.num_tokens, channels)) if config.unconditional else None
         )

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.molecules.chemistry import MoleculeError, read_molecule
-from bioattn.molecules.graphs import FINGERPRINT_BITS
+from bioattn.molecules.graphs import ATOM_FEATURES, FINGERPRINT_BITS, Molecule
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -45,6 +46,10 @@ class TreatmentBatch(NamedTuple):
     """bool: rows that are the unconditional token."""
     bits_TB: Tensor
     """uint8 (T, bytes): fingerprints of molecules; 0 without one. No bytes where molecules do not count."""
+    atoms_TAF: Tensor
+    """int64 (T, atoms, features), 1 more than in `bioattn.molecules.graphs`; 0 for padding. No atoms as above."""
+    bonds_TAA: Tensor
+    """int64 (T, atoms, atoms): 1 more than the code of a bond; 0 for none."""
 
     def to(self, device: torch.device) -> "TreatmentBatch":
         """The same batch on `device`."""
@@ -57,8 +62,17 @@ class TreatmentBatch(NamedTuple):
 
     def joined(self, other: "TreatmentBatch") -> "TreatmentBatch":
         """These treatments, then those of `other`."""
-        tensors = (torch.cat(pair) for pair in zip(self[1:], other[1:], strict=True))
+        atoms = max(self.bonds_TAA.shape[1], other.bonds_TAA.shape[1])
+        both = (self._padded(atoms), other._padded(atoms))
+        tensors = (torch.cat(pair) for pair in zip(*(each[1:] for each in both), strict=True))
         return TreatmentBatch(self.names + other.names, *tensors)
+
+    def _padded(self, atoms: int) -> "TreatmentBatch":
+        more = atoms - self.bonds_TAA.shape[1]
+        return self._replace(
+            atoms_TAF=F.pad(self.atoms_TAF, (0, 0, 0, more)),
+            bonds_TAA=F.pad(self.bonds_TAA, (0, more, 0, more)),
+        )
 
     @property
     def size(self) -> int:
@@ -128,7 +142,7 @@ class TreatmentVocabulary:
         if encoding is not TreatmentEncoding.ID:
             for column in columns or list(frame.columns):
                 series = frame[column]
-                if encoding is TreatmentEncoding.KERNEL and column.lower() == "smiles":
+                if encoding.reads_molecules and column.lower() == "smiles":
                     smiles = column
                     continue
                 if not columns and series.nunique(dropna=False) < 2:
@@ -140,6 +154,10 @@ class TreatmentVocabulary:
                 else:
                     present = [str(value) for value in series.dropna() if value != ""]
                     categories[column] = tuple(sorted(set(present)))
+            if encoding is TreatmentEncoding.MOLECULE and smiles is None:
+                raise BioattnError(
+                    "--treatment-encoder molecule needs a column smiles in the treatment table"
+                )
             if not categories and not numbers and smiles is None:
                 raise BioattnError(
                     f"--treatment-encoder {encoding} needs a treatment table with at least one column that "
@@ -163,7 +181,7 @@ class TreatmentVocabulary:
 
         Raises: BioattnError naming treatments, columns or categories the model does not know.
         """
-        if unseen_is_missing or self.encoding is TreatmentEncoding.KERNEL:
+        if unseen_is_missing or self.encoding.reads_molecules:
             table = self._without_unseen(table)
         names = tuple(table.names)
         unconditional = np.array([name == UNCONDITIONAL and name not in self.names for name in names])
@@ -179,7 +197,7 @@ class TreatmentVocabulary:
                 raise BioattnError(
                     f"treatment {', '.join(map(repr, unknown[:3]))} was not in training; this model knows "
                     f"{', '.join(map(repr, self.names[:3]))}… ({len(self.names)} in all), and only a model with "
-                    "--treatment-encoder features or kernel can be asked for new ones"
+                    "--treatment-encoder features, kernel or molecule can be asked for new ones"
                 )
         conditional = ~unconditional
         categories = np.zeros((len(names), len(self.categories)), dtype=np.int64)
@@ -199,21 +217,30 @@ class TreatmentVocabulary:
             torch.from_numpy(numbers),
             torch.from_numpy(present),
             torch.from_numpy(unconditional),
-            torch.from_numpy(self._fingerprints(table.frame)),
+            *self._molecules(table.frame),
         )
 
-    def _fingerprints(self, frame: pd.DataFrame) -> npt.NDArray[np.uint8]:
-        """Bits of molecules (T, bytes), 0 where there is none. Raises: BioattnError for what is no molecule."""
-        bits = np.zeros((len(frame), self.bytes_of_molecule), np.uint8)
+    def _molecules(self, frame: pd.DataFrame) -> tuple[Tensor, Tensor, Tensor]:
+        """Fingerprints, atoms and bonds, 0 where there is none. Raises: BioattnError for what is no molecule."""
+        found: dict[int, Molecule] = {}
         for row, (name, text) in enumerate(_column(frame, self.smiles).items() if self.smiles else ()):
             if _present(text):
                 try:
-                    bits[row] = np.frombuffer(read_molecule(str(text)).fingerprint, np.uint8)
+                    found[row] = read_molecule(str(text))
                 except MoleculeError as error:
                     raise BioattnError(
                         f"treatment {name!r}: the molecule {str(text)[:40]!r} {error}"
                     ) from error
-        return bits
+        size = max((len(each.atoms) for each in found.values()), default=0)
+        bits_TB = np.zeros((len(frame), self.bytes_of_molecule), np.uint8)
+        atoms_TAF = np.zeros((len(frame), size, len(ATOM_FEATURES)), np.int64)
+        bonds_TAA = np.zeros((len(frame), size, size), np.int64)
+        for row, molecule in found.items():
+            bits_TB[row] = np.frombuffer(molecule.fingerprint, np.uint8)
+            atoms_TAF[row, : len(molecule.atoms)] = molecule.atoms.astype(np.int64) + 1
+            first, second, code = molecule.bonds.T.astype(np.int64)
+            bonds_TAA[row, first, second] = bonds_TAA[row, second, first] = code + 1
+        return torch.from_numpy(bits_TB), torch.from_numpy(atoms_TAF), torch.from_numpy(bonds_TAA)
 
     @property
     def columns(self) -> list[str]:
