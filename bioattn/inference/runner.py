@@ -269,6 +269,10 @@ class DesignRunner(Runner, Protocol):
     ) -> Codes:
         """New promoters, (number, L)."""
 
+    def map_agreement(self, codes_BL: Codes) -> float | None:
+        """Mean correlation along promoters of attention to a treatment with how much it changes each base; None
+        without attention."""
+
 
 # --- heads -------------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,9 @@ class KnownWriter:
     def levels(self, dataset):
         return np.where(dataset.targets > 0.5, 1, -1)
 
+    def map_agreement(self, codes):
+        return None
+
     def designs(self, on, off, number, *, guidance, steps, seed):
         codes, heat = promoters(np.random.default_rng(seed), 6 * number)
         return codes[heat == ("heat" in on)][:number]

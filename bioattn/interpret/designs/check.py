@@ -46,6 +46,8 @@ MOST_DISTANT, MOST_NEAR, LARGEST_GAP = 1.2, 0.02, 1.25
 """Of the verdict: the 6-mer distance over its floor, the share of designs that are nearer to training than 99 % of
 held-out promoters, and the guide's gain over that of the judging oracle."""
 P_VALUE = 1e-4
+SHOWN, LEAST_AGREEMENT = 24, 0.5
+"""Held-out promoters whose attention is held against the effects of treatments, and the least correlation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +250,12 @@ def check_designs(
             progress.advance(1)
         progress.end()
     verdict, sentences = _verdict(rows, request)
+    agreement = runner.map_agreement(judge.held_out[:SHOWN])
+    if agreement is not None and agreement < LEAST_AGREEMENT:
+        sentences.append(
+            f"Attention to treatments hardly lies where they change bases (r = {agreement:.2f}): do not read "
+            "these weights, read the effect map of `export attention`."
+        )
     return DesignsReport(
         settings={
             "designs": len(designs.codes),
@@ -258,6 +266,7 @@ def check_designs(
             "training_promoters": len(judge.train),
             "held_out_promoters": len(judge.held_out),
             "seed": seed,
+            "attention_agreement": agreement,
         },
         rows=rows,
         curve=curve,

@@ -81,6 +81,18 @@ class LoadedDenoiser:
             parts.append(last)
         return np.concatenate(parts)
 
+    def map_agreement(self, codes_BL: NDArray[np.uint8]) -> float | None:
+        """Mean correlation along promoters of attention to a treatment with how much it changes each base; None
+        without attention."""
+        from bioattn.models.diffusion.maps import effects_and_weights
+
+        if not self.sites:
+            return None
+        effect_BTL, weights_BTL = effects_and_weights(self, codes_BL)
+        both = (each - each.mean(-1, keepdims=True) for each in (effect_BTL, weights_BTL))
+        effect_BTL, weights_BTL = (each / (each.std(-1, keepdims=True) + 1e-12) for each in both)
+        return float((effect_BTL * weights_BTL).mean())
+
     def wanted_levels(self, on: Sequence[str], off: Sequence[str]) -> tuple[int, ...]:
         """Levels of all treatments. Raises: BioattnError for one that is not known, or in both lists."""
         known = self.config.treatments

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.attention.capture import capture
@@ -23,7 +24,16 @@ from bioattn.models.diffusion.config import Noise
 from bioattn.models.diffusion.folder import LoadedDenoiser
 from bioattn.models.diffusion.model import HIDDEN, OFF, STEP, UNKNOWN
 from bioattn.models.diffusion.noise import one_hot, signal_and_noise
-from bioattn.store.schema import Array, AttentionOptions, Block, FileLayout, GroupLayout, site_layout
+from bioattn.store.schema import (
+    WEIGHTS,
+    Array,
+    AttentionOptions,
+    Block,
+    FileLayout,
+    GroupLayout,
+    Samples,
+    site_layout,
+)
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
@@ -107,6 +117,27 @@ class PromoterMaps:
         time_BP = self.time_P.expand(len(bases), -1).to(device)
         logits: Tensor = self.loaded.model(bases.to(device), time_BP, levels_BT)
         return logits.float().log_softmax(-1)
+
+
+def effects_and_weights(
+    loaded: LoadedDenoiser, codes_BL: NDArray[np.uint8]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Effects of all treatments and mean weights of their tokens over steps, sites and heads, (B, T, L) each."""
+    names, treatments = list(loaded.sites), list(range(len(loaded.config.treatments)))
+    maps = PromoterMaps(loaded, treatments, names, AttentionOptions())
+    effects, weights = [], []
+    for first in range(0, len(codes_BL), BATCH):
+        codes = codes_BL[first : first + BATCH]
+        samples = Samples({"id": [str(number) for number in range(len(codes))]})
+        arrays = dict(maps.compute(PromoterBatch(samples, codes)).arrays)
+        effects.append(arrays.pop(EFFECT)["values"].mean(2))
+        at_bases = []
+        for path, of_site in arrays.items():
+            token_BTQ = of_site[WEIGHTS].mean((1, 2))[..., :-1].transpose(0, 2, 1)
+            width = 2 ** int(path.rsplit(".", 1)[1])  # bases of a bin at this stage
+            at_bases.append(token_BTQ.repeat(width, -1)[..., : codes.shape[1]])
+        weights.append(np.mean(at_bases, axis=0))
+    return np.concatenate(effects).astype(np.float64), np.concatenate(weights).astype(np.float64)
 
 
 def write_maps(

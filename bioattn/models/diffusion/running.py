@@ -51,6 +51,12 @@ class PromoterGeneration(Settings):
         default=2.0,
         min=0,
     )
+    classifier: Path | None = option(
+        "A promoter model trained with hidden_bases = true, which --guidance follows instead of the model itself "
+        "(masked noise).",
+        metavar="FOLDER",
+        recorded_file="model.safetensors",
+    )
     steps: int = option("Steps from noise to promoter.", default=64, min=1)
     length: int | None = option("Bases of a design [default: as in training].", min=8)
     keep: Path | None = option("FASTA of one promoter, parts of which stay.", metavar="FASTA")
@@ -73,11 +79,14 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
     """Write designs."""
     import numpy as np
 
-    from bioattn.io.files import check_apart, text_output
+    from bioattn.io.files import check_apart, sha256_of, text_output
+    from bioattn.models.diffusion.classifier import classifier_guide
+    from bioattn.models.diffusion.config import Noise
     from bioattn.models.diffusion.folder import load_denoiser
     from bioattn.models.diffusion.generation import read_kept, write_designs
     from bioattn.models.diffusion.model import HIDDEN
     from bioattn.models.diffusion.sampling import Wanted
+    from bioattn.models.family import WEIGHTS
     from bioattn.promoters.design_requests import describe_request
     from bioattn.system.shard import parse_shard
 
@@ -93,7 +102,13 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
     kept = np.full(length, HIDDEN, np.uint8)
     if settings.keep is not None and settings.parts is not None:
         kept = read_kept(settings.keep, settings.parts, length)
-    wanted = Wanted(levels=levels, guidance=settings.guidance, steps=settings.steps, kept=kept)
+    guide, classifier = None, {}
+    if settings.classifier is not None:
+        if loaded.config.noise is not Noise.MASKED:
+            raise SettingsError(f"--classifier: {settings.model} has {loaded.config.noise} noise, not masked")
+        guide = classifier_guide(settings.classifier, settings.treatments, settings.without, length, device)
+        classifier = {"classifier": sha256_of(settings.classifier / WEIGHTS)}
+    wanted = Wanted(levels=levels, guidance=settings.guidance, steps=settings.steps, kept=kept, guide=guide)
     description = describe_request(
         settings.treatments,
         settings.without,
@@ -101,6 +116,7 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
         steps=settings.steps,
         seed=settings.seed,
         model=loaded.sha256,
+        **classifier,
     )
     with ExitStack() as outputs:
         file = cast(TextIO, outputs.enter_context(text_output(settings.output)))

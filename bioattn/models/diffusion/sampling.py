@@ -28,7 +28,8 @@ from bioattn.models.diffusion.noise import SCALE, one_hot, signal_and_noise
 AT_ONCE = 64
 """Promoters of a forward pass outside training, and designs that are made together."""
 Guide = Callable[[Tensor, Tensor], Tensor]
-"""Noised bases (B, L) or (B, L, 4) and their time (B,) → what each base adds to ln p(treatments), (B, L, 4)."""
+"""Codes (B, L) and where bases are about to be drawn, bool (B, L) → what each base adds to ln p(treatments) there,
+(B, L, 4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +72,19 @@ def _unmasked(
     codes_BL = np.tile(wanted.kept, (count, 1))
     for step in range(steps):
         time_B = (codes_BL == HIDDEN).mean(1)
-        expected = _expected(model, wanted, torch.from_numpy(codes_BL), torch.from_numpy(time_B), step)
+        now_BL = np.zeros(codes_BL.shape, bool)
+        now_BL[:, free_F] = step_BF == step
+        expected = _expected(
+            model,
+            wanted,
+            torch.from_numpy(codes_BL),
+            torch.from_numpy(time_B),
+            step,
+            torch.from_numpy(now_BL),
+        )
         drawn_BL = _draw(expected.double().cpu().numpy(), rng)
-        now, place = np.nonzero(step_BF == step)
-        codes_BL[now, free_F[place]] = drawn_BL[now, free_F[place]]
-        yield codes_BL.copy()
+        codes_BL = np.where(now_BL, drawn_BL, codes_BL)
+        yield codes_BL
 
 
 def _denoised(
@@ -103,8 +112,10 @@ def _denoised(
 
 
 @torch.inference_mode()
-def _expected(model: Denoiser, wanted: Wanted, bases: Tensor, time_B: Tensor, step: int) -> Tensor:
-    """Probabilities of the bases under guidance, (B, L, 4)."""
+def _expected(
+    model: Denoiser, wanted: Wanted, bases: Tensor, time_B: Tensor, step: int, now_BL: Tensor | None = None
+) -> Tensor:
+    """Probabilities of the bases under guidance, (B, L, 4). now_BL: where bases are drawn in this step."""
     device = next(model.parameters()).device
     bases, time_B = bases.to(device), time_B.float().to(device)
     levels_BT = torch.tensor(wanted.levels, device=device).expand(len(bases), -1)
@@ -114,9 +125,9 @@ def _expected(model: Denoiser, wanted: Wanted, bases: Tensor, time_B: Tensor, st
         logits: Tensor = model(bases[:, None], time_B[:, None], levels_BT, tile)[:, 0]
         return logits.float().log_softmax(-1)
 
-    if wanted.guide is not None:
+    if wanted.guide is not None and now_BL is not None:
         asked = log_probabilities(torch.full_like(levels_BT, UNKNOWN))
-        asked = asked + wanted.guidance * wanted.guide(bases, time_B)
+        asked = asked + wanted.guidance * wanted.guide(bases, now_BL.to(device))
     else:
         asked = log_probabilities(levels_BT)
         if wanted.guidance:

@@ -168,6 +168,9 @@ def test_designs_are_checked_drawn_and_reported(folder, capsys):
     assert bioattn("explain", "designs", *words, "--samples", 20, "--motifs", folder / "motifs.meme") == 0
     assert "By the held-out oracle designs for heat gain" in capsys.readouterr().out
     check = json.loads((folder / "check.json").read_text())
+    agreement = check["settings"]["attention_agreement"]
+    assert -1 <= agreement <= 1
+    assert ("do not read these" in " ".join(check["verdict"]["sentences"])) == (agreement < 0.5)
     designs, real = check["rows"][:2]
     assert designs["effect"] > 0.8 * real["effect"]
     assert designs["distance_6"] < 1.3
@@ -179,10 +182,30 @@ def test_designs_are_checked_drawn_and_reported(folder, capsys):
     assert "By the held-out oracle" in (folder / "report.html").read_text()
 
 
+def test_a_classifier_that_saw_hidden_bases_guides(folder, capsys):
+    (folder / "classifier.toml").write_text(
+        "[model]\nchannels = 32\npool = 4\n[training]\nhidden_bases = true\n"
+    )
+    common = ("--no-baselines", "-t", 1, "--epochs", 6)
+    words = (*common, "-c", folder / "classifier.toml", "-o", folder / "classifier")
+    assert bioattn("train", "promoter", folder / "x.dataset.h5", *words) == 0
+    shares = []
+    for guidance in (0, 8):
+        words = ("--treatment", "heat", "-n", 64, "--guidance", guidance)
+        assert generate(folder, "guided.fa", *words, "--classifier", folder / "classifier") == 0
+        shares.append(share_with_motif(folder / "guided.fa"))
+    assert shares[1] > shares[0] + 0.12
+    assert "classifier=" in records(folder / "guided.fa")[0].description
+    assert bioattn("train", "promoter", folder / "x.dataset.h5", *common, "-o", folder / "clean") == 0
+    capsys.readouterr()
+    assert generate(folder, "no.fa", "--treatment", "heat", "--classifier", folder / "clean") == 1
+    assert "was trained on whole promoters" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--treatment", "haet"), "--treatment 'haet': the model holds no such treatment; near: 'heat'"),
+        (("--treatment", "haet"), "/model holds no such treatment; near: 'heat'"),
         (("--treatment", "heat", "--not", "heat"), "--treatment heat and --not heat contradict each other"),
         (("--keep", "keep.fa"), "--keep and --parts: give both"),
         (("--keep", "keep.fa", "--parts", "short.bed"), "mine has 8 bases, designs have 40"),

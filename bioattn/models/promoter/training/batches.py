@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.formats.nucleotides import reverse_complement
+from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.promoters.dataset import PromoterDataset
 
@@ -79,6 +79,9 @@ class TrainingBatches:
         if self.config.reverse_complement:
             turned_B = random.random(len(genes_B)) < 0.5
             codes_BL[turned_B] = reverse_complement(codes_BL[turned_B])
+        if self.config.hidden_bases:
+            share_B1 = random.random((len(genes_B), 1))
+            codes_BL[random.random(codes_BL.shape) < share_B1] = UNKNOWN
         if self.treatments_per_step < self.num_treatments:
             treatments_T = np.sort(
                 random.choice(self.num_treatments, self.treatments_per_step, replace=False)

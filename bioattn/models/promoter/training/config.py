@@ -73,6 +73,9 @@ class TrainingConfig:
     """Largest random shift of the window in bases; default the flank of the dataset."""
     reverse_complement: bool = False
     """Whether half of the training windows are turned round; promoters are oriented, so off."""
+    hidden_bases: bool = False
+    """Whether a share of the bases, drawn from 0 to 1 for each promoter and step, is hidden (N): such a model can
+    guide a diffusion model (`generate promoters --classifier`)."""
     attention_entropy: float = 0.0
     """What the mean entropy of the attention weights (1 = uniform) costs at the end of training, in units of the
     loss; the price rises from zero in a straight line. 0 leaves attention to itself."""
