@@ -20,10 +20,12 @@ import bioattn
 
 DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "plant_core"
 MODELS = {
-    "own readout, one bias for both systems": ("--position-bias", "shared"),
-    "own readout (default)": (),
-    "shared readout": ("--readout", "shared"),
+    "own readout, one bias for both systems": 'position_bias = "shared"',
+    "own readout (default)": "",
+    "shared readout": 'readout = "shared"',
+    "shared readout, keys see their neighbours": 'readout = "shared"\nkey_layers = 1',
 }
+"""The table [model] of the settings, by name."""
 
 
 def partial_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray) -> float:
@@ -42,6 +44,14 @@ def prepare(folder: Path) -> tuple[Path, Path]:
     return fasta, dataset
 
 
+def train(folder: Path, dataset: Path, model: Path, name: str, epochs: int, seed: int) -> None:
+    """Train one of `MODELS`."""
+    settings = folder / "settings.toml"
+    settings.write_text(f"[model]\n{MODELS[name]}\n", encoding="utf-8")
+    options = ("-c", settings, "--epochs", epochs, "--seed", seed, "--no-baselines", "-q")
+    run("train", "promoter", dataset, "-o", model, *options)
+
+
 def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dict[str, object]]:
     """Train the models; one row of figures each."""
     fasta, dataset = prepare(folder)
@@ -51,8 +61,7 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
     rows = []
     for name in chosen:
         model = folder / f"model{len(rows)}"
-        training = ("--epochs", epochs, "--seed", seed, "--no-baselines", "-q")
-        run("train", "promoter", dataset, "-o", model, *training, *MODELS[name])
+        train(folder, dataset, model, name, epochs, seed)
         predicted = bioattn.load_model(model).predict(fasta).loc[genes].to_numpy()
         row: dict[str, object] = {"seed": seed, "model": name}
         for number, system in enumerate(data.treatments.names):
@@ -68,7 +77,7 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("-o", "--output", type=Path)
     return parser.parse_args()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from plant_core import MODELS, prepare
+from plant_core import MODELS, prepare, train
 from planted_rules import report, run
 
 import bioattn
@@ -150,7 +150,7 @@ def ridge_maps(data: PromoterDataset) -> tuple[np.ndarray, list[float]]:
     return np.stack(maps, axis=1), r_of(counts_GF[test] @ best_TF.T, data, test)
 
 
-def measure(folder: Path, seed: int, epochs: int) -> list[dict[str, object]]:
+def measure(folder: Path, seed: int, epochs: int, name: str) -> list[dict[str, object]]:
     """Train and export; one row for each kind of map, element and system."""
     fasta, dataset = prepare(folder)
     data = bioattn.open(dataset)
@@ -158,8 +158,7 @@ def measure(folder: Path, seed: int, epochs: int) -> list[dict[str, object]]:
     codes_GL = data.codes[test]
     model, some, attention = folder / f"model-{seed}", folder / "test.fa", folder / f"attention-{seed}.h5"
     if not model.exists():
-        settings = ("--epochs", epochs, "--seed", seed, "--no-baselines", "-q")
-        run("train", "promoter", dataset, "-o", model, *settings, *MODELS["shared readout"])
+        train(folder, dataset, model, name, epochs, seed)
     record_of = {record.split()[0]: f">{record}" for record in fasta.read_text().split(">")[1:]}
     some.write_text("".join(record_of[gene] for gene, kept in zip(data.gene_ids, test, strict=True) if kept))
     run("export", "attention", model, some, "-o", attention, "--phases", 8, "-q")
@@ -168,8 +167,8 @@ def measure(folder: Path, seed: int, epochs: int) -> list[dict[str, object]]:
     rng = np.random.default_rng(seed)
     shuffled = [dinucleotide_shuffled(codes_GL, rng) for _ in range(SHUFFLES)]
     rows: list[dict[str, object]] = []
-    for name, (maps_GTL, r_T) in (("model", model_maps), ("ridge", ridge_maps(data))):
-        name = f"{name} (r {r_T[0]:.3f}, {r_T[1]:.3f})"
+    for kind, (maps_GTL, r_T) in (("model", model_maps), ("ridge", ridge_maps(data))):
+        maps_of = f"{kind} (r {r_T[0]:.3f}, {r_T[1]:.3f})"
         for element in ELEMENTS:
             leaf, protoplast = (effects(element, maps_GTL[:, t], codes_GL, shuffled) for t in range(2))
             for where, (own, gc, others) in {
@@ -180,7 +179,7 @@ def measure(folder: Path, seed: int, epochs: int) -> list[dict[str, object]]:
                 rows.append(
                     {
                         "seed": seed,
-                        "maps of": name,
+                        "maps of": maps_of,
                         "element": element.name,
                         "system": f"**{where}**" if where in element.systems else where,
                         "promoters": int(np.isfinite(own).sum()),
@@ -196,6 +195,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--model", choices=list(MODELS), default="shared readout")
     parser.add_argument("--work", type=Path, help="keep models and maps here, and use those that are there")
     parser.add_argument("-o", "--output", type=Path)
     return parser.parse_args()
@@ -206,6 +206,10 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         work = arguments.work or Path(scratch)
         report(
-            [row for seed in arguments.seeds for row in measure(work, seed, arguments.epochs)],
+            [
+                row
+                for seed in arguments.seeds
+                for row in measure(work, seed, arguments.epochs, arguments.model)
+            ],
             arguments.output,
         )
