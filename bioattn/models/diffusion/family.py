@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.diffusion import running as runs
 from bioattn.models.diffusion.config import Condition, Noise
 from bioattn.models.diffusion.running import PromoterGeneration
-from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand
 
@@ -74,13 +72,8 @@ class DiffusionFamily:
 
         return DiffusionTask(settings, device)
 
-    def generate(self, settings: PromoterGeneration, running: Running) -> RunReport:
-        """Carry out `generate promoters`."""
-        return runs.generate(settings, running)
-
-    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
-        """Carry out `export attention` for a diffusion model."""
-        return runs.export_attention(settings, running)
+    generate = staticmethod(runs.generate)
+    export_attention = staticmethod(runs.export_attention)
 
 
 FAMILY = DiffusionFamily()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bioattn.models.evoformer import running as runs
 from bioattn.models.evoformer.running import EvoformerRun
-from bioattn.models.running import Running, RunReport
+from bioattn.models.running import RunReport
 from bioattn.models.settings import (
     Settings,
     argument,
@@ -83,9 +83,7 @@ class EvoformerFamily:
 
         return EvoformerTask(settings, device)
 
-    def run(self, settings: EvoformerRun, running: Running) -> RunReport:
-        """Run a model on new input."""
-        return runs.run(settings, running)
+    run = staticmethod(runs.run)
 
     def export_parameters(
         self, model: Path, output: Path, *, structure_layers: int | None, force: bool

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import SettingsError
-from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.language import running as runs
 from bioattn.models.language.config import Shape
 from bioattn.models.language.running import LanguageGeneration, LanguagePreparation, LanguageRun
-from bioattn.models.running import Running, RunReport
+from bioattn.models.running import RunReport
 from bioattn.models.settings import (
     Settings,
     argument,
@@ -103,9 +102,7 @@ class LanguageFamily:
 
         return file_kinds()
 
-    def prepare(self, settings: LanguagePreparation, running: Running) -> RunReport:
-        """Carry out `prepare language`."""
-        return runs.prepare(settings, running)
+    prepare = staticmethod(runs.prepare)
 
     def task(self, settings: LanguageTrainingSettings, device: "torch.device") -> "Task":
         """What `train language` trains."""
@@ -124,13 +121,8 @@ class LanguageFamily:
 
         return LanguageEncoder.described(description)
 
-    def run(self, settings: LanguageRun, running: Running) -> RunReport:
-        """Carry out `run language`."""
-        return runs.run(settings, running)
-
-    def generate(self, settings: LanguageGeneration, running: Running) -> RunReport:
-        """Carry out `generate language`."""
-        return runs.generate(settings, running)
+    run = staticmethod(runs.run)
+    generate = staticmethod(runs.generate)
 
     def export_parameters(
         self, model: Path, output: Path, *, structure_layers: int | None, force: bool
@@ -158,9 +150,7 @@ class LanguageFamily:
             figures={"parameters": number},
         )
 
-    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
-        """Carry out `export attention` for a language model."""
-        return runs.export_attention(settings, running)
+    export_attention = staticmethod(runs.export_attention)
 
 
 FAMILY = LanguageFamily()

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.molecule import running as runs
 from bioattn.models.molecule.running import MoleculePreparation, MoleculeRun, MoleculeSimulation
 from bioattn.models.molecule_settings import MoleculeEncoding
-from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand
 
@@ -68,13 +66,8 @@ class MoleculeFamily:
 
         return file_kinds()
 
-    def prepare(self, settings: MoleculePreparation, running: Running) -> RunReport:
-        """Carry out `prepare molecules`."""
-        return runs.prepare(settings, running)
-
-    def simulate(self, settings: MoleculeSimulation, running: Running) -> RunReport:
-        """Carry out `simulate molecules`."""
-        return runs.simulate(settings, running)
+    prepare = staticmethod(runs.prepare)
+    simulate = staticmethod(runs.simulate)
 
     def task(self, settings: MoleculeTraining, device: "torch.device") -> "Task":
         """What `train molecule` trains."""
@@ -82,13 +75,8 @@ class MoleculeFamily:
 
         return MoleculeTask(settings, device)
 
-    def run(self, settings: MoleculeRun, running: Running) -> RunReport:
-        """Carry out `run molecule`."""
-        return runs.run(settings, running)
-
-    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
-        """Carry out `export attention` for a molecule model."""
-        return runs.export_attention(settings, running)
+    run = staticmethod(runs.run)
+    export_attention = staticmethod(runs.export_attention)
 
 
 FAMILY = MoleculeFamily()

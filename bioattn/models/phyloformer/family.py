@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from bioattn.models.phyloformer import running as runs
 from bioattn.models.phyloformer.running import PhyloformerRun
-from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import Settings
 
 if TYPE_CHECKING:
@@ -50,9 +49,7 @@ class PhyloformerFamily:
 
         return file_kinds()
 
-    def run(self, settings: PhyloformerRun, running: Running) -> RunReport:
-        """Carry out `run phyloformer`."""
-        return runs.run(settings, running)
+    run = staticmethod(runs.run)
 
 
 FAMILY = PhyloformerFamily()

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
-from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.promoter import running as runs
 from bioattn.models.promoter.config import Conditioning, PositionBias, Readout, Stem, TreatmentEncoding
 from bioattn.models.promoter.running import PromoterRun
-from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
     argument,
@@ -118,13 +116,8 @@ class PromoterFamily:
 
         return PromoterTask(settings, device)
 
-    def run(self, settings: PromoterRun, running: Running) -> RunReport:
-        """Run a model on new input."""
-        return runs.run(settings, running)
-
-    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
-        """Write the attention of a model."""
-        return runs.export_attention(settings, running)
+    run = staticmethod(runs.run)
+    export_attention = staticmethod(runs.export_attention)
 
 
 FAMILY = PromoterFamily()

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.attention.choices import AttentionScore
-from bioattn.models.attention_settings import ExportAttention
-from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
     argument,
@@ -86,13 +84,8 @@ class TranslationFamily:
 
         return file_kinds()
 
-    def prepare(self, settings: TranslationPreparation, running: Running) -> RunReport:
-        """Carry out `prepare translation`."""
-        return runs.prepare(settings, running)
-
-    def simulate(self, settings: TranslationSimulation, running: Running) -> RunReport:
-        """Carry out `simulate translation`."""
-        return runs.simulate(settings, running)
+    prepare = staticmethod(runs.prepare)
+    simulate = staticmethod(runs.simulate)
 
     def task(self, settings: TranslationTraining, device: "torch.device") -> "Task":
         """What `train translation` trains."""
@@ -100,13 +93,8 @@ class TranslationFamily:
 
         return TranslationTask(settings, device)
 
-    def run(self, settings: TranslationRun, running: Running) -> RunReport:
-        """Carry out `run translation`."""
-        return runs.run(settings, running)
-
-    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
-        """Carry out `export attention` for a translation model."""
-        return runs.export_attention(settings, running)
+    run = staticmethod(runs.run)
+    export_attention = staticmethod(runs.export_attention)
 
 
 FAMILY = TranslationFamily()
