@@ -133,7 +133,7 @@ def model_results(
 class RidgeSignal:
     """What mutations do in a linear model of k-mer counts, as a signal: exact, without running it on mutants."""
 
-    signed = per_site = True
+    signed = True
     paths = ()
 
     def __init__(self, name: str, ridge: Baseline, dataset: PromoterDataset, genes: list[str]) -> None:

@@ -123,7 +123,8 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
 
     Raises: BioattnError for what a file does not hold; SettingsError for options that contradict each other.
     """
-    _check(request)
+    if request.annotation is not None and request.upstream is not None:
+        raise SettingsError("--upstream says what --annotation says already; leave one of them out")
     with open_attention(path) as attention:
         if not attention.over_alignments:
             require_names("--gene", [request.gene], attention.samples.index, path, "gene")
@@ -249,11 +250,6 @@ def parse_region(text: str, zero: int | None, length: int) -> Region:
             "two of them, the first before the second"
         )
     return region
-
-
-def _check(request: PromoterRequest) -> None:
-    if request.annotation is not None and request.upstream is not None:
-        raise SettingsError("--upstream says what --annotation says already; leave one of them out")
 
 
 def _title(attention: AttentionFile, gene: str) -> str:

@@ -4,7 +4,7 @@ Shape suffixes: T treatments, H heads, K bins.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,7 +181,9 @@ def _mean(
     row_bytes = info.dtype.itemsize * math.prod(sizes.values())
     progress.begin(f"reading {info.name}", number)
     try:
-        for block in _blocks(number, max(1, _BLOCK_BYTES // row_bytes)):
+        size = max(1, _BLOCK_BYTES // row_bytes)
+        for start in range(0, number, size):
+            block = slice(start, min(start + size, number))
             part = read(info.name, gene=block if genes is None else list(genes[block]), treatment=asked)
             if queries is not None:
                 part = part.mean(axis=queries, dtype=np.float64)
@@ -194,8 +196,3 @@ def _mean(
     finally:
         progress.end()
     return total_HTK / number
-
-
-def _blocks(number: int, size: int) -> Iterator[slice]:
-    for start in range(0, number, size):
-        yield slice(start, min(start + size, number))

@@ -138,7 +138,9 @@ class Alignment:
             self,
             residues=np.ascontiguousarray(self.residues[:, kept]),
             insertions=insertions,
-            annotations=_cut_annotations(self.annotations, kept),
+            annotations=_edit_annotations(
+                self.annotations, lambda text: "".join(text[column] for column in kept)
+            ),
         )
 
     def centre_on_row(self, index: int) -> Self:
@@ -161,11 +163,12 @@ class Alignment:
             for inserted in cut.insertions
         ]
         insertions[index] = {}
+        dots = {column: "." * len(letters) for column, letters in own.items()}
         return replace(
             cut,
             residues=residues,
             insertions=insertions,
-            annotations=_edit_annotations(cut.annotations, lambda text: _insert_dots(text, own)),
+            annotations=_edit_annotations(cut.annotations, lambda text: insert_letters(text, dots)),
         )
 
 
@@ -229,14 +232,6 @@ def _positions(indices: ArrayLike, size: int, *, ascending: bool = False) -> NDA
     if ascending and np.any(np.diff(positions) <= 0):
         raise ValueError("the columns must be given in ascending order, each once")
     return positions
-
-
-def _cut_annotations(annotations: Annotations, kept: NDArray[np.intp]) -> Annotations:
-    return _edit_annotations(annotations, lambda text: "".join(text[column] for column in kept))
-
-
-def _insert_dots(text: str, inserted: dict[int, str]) -> str:
-    return insert_letters(text, {column: "." * len(letters) for column, letters in inserted.items()})
 
 
 def _edit_annotations(annotations: Annotations, edit: Callable[[str], str]) -> Annotations:

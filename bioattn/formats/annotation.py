@@ -30,20 +30,16 @@ def read_bed(path: Path) -> Annotation:
         if not line or line.isspace() or line[0] == "#" or line.split(None, 1)[0] in ("track", "browser"):
             continue
         columns = line.split("\t")
-        if first and _is_header(columns):
-            first = False
-            continue
+        is_header = first and len(columns) >= 3 and all(each.strip().isalpha() for each in columns[1:3])
         first = False
+        if is_header:
+            continue
         place = _parse_row(path, number, line, columns)
         draft = drafts.setdefault(columns[3].strip(), GeneDraft(columns[3].strip(), number))
         draft.places[place] = None
     if not drafts:
         raise FormatError(f"{path}: holds no BED row")
     return Annotation(path, "BED", [draft.finish() for draft in drafts.values()])
-
-
-def _is_header(columns: list[str]) -> bool:
-    return len(columns) >= 3 and columns[1].strip().isalpha() and columns[2].strip().isalpha()
 
 
 def _parse_row(path: Path, number: int, line: str, columns: list[str]) -> Place:

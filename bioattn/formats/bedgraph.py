@@ -43,7 +43,8 @@ def write_intervals(file: TextIO, intervals: Intervals) -> None:
     """Write one line per interval, values with 7 significant digits."""
     # A name in a format string: its own % would be taken for a field.
     line = intervals.chrom.replace("%", "%%") + "\t%d\t%d\t%.7g\n"
-    for starts, ends, values in _pieces(intervals):
+    for first in range(0, len(intervals.starts), LINES_AT_ONCE):
+        starts, ends, values = (each[first : first + LINES_AT_ONCE] for each in intervals[1:])
         cells: list[int | float] = [0] * (3 * len(starts))
         # + 0.0: a negative zero reads as "-0".
         cells[0::3], cells[1::3], cells[2::3] = starts.tolist(), ends.tolist(), (values + 0.0).tolist()
@@ -76,14 +77,6 @@ def checked_intervals(blocks: Iterable[Intervals]) -> Iterator[Intervals]:
             raise ValueError(f"{chrom}: a value behind {last} is not a finite number")
         last = int(block.ends[-1])
         yield block
-
-
-def _pieces(
-    intervals: Intervals,
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-    for first in range(0, len(intervals.starts), LINES_AT_ONCE):
-        part = slice(first, first + LINES_AT_ONCE)
-        yield intervals.starts[part], intervals.ends[part], intervals.values[part]
 
 
 def _quoted(text: str) -> str:

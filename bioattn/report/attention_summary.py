@@ -75,7 +75,9 @@ def summarise_site(
     num_keys = len(info.key_edges) - 1
     total = len(attention.samples)
     sums = _Sums(len(names), num_heads, num_keys)
-    step = _block_size(len(names) * num_heads * num_keys * 4)
+    # A power of two, as the samples of a chunk are: so no chunk is read twice.
+    room = max(1, BLOCK_BYTES // max(1, len(names) * num_heads * num_keys * 4))
+    step = 1 << min(12, room.bit_length() - 1)
     progress.begin(f"attention of {info.name}", total)
     try:
         for first in range(0, total, step):
@@ -161,9 +163,3 @@ def _correlation(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     r = np.where(vary[:, None] & vary[None], covariance / np.outer(deviation, deviation), 0.0)
     np.fill_diagonal(r, 1.0)
     return np.clip(r, -1, 1)
-
-
-def _block_size(bytes_per_promoter: int) -> int:
-    """A power of two, as the samples of a chunk are: so no chunk is read twice."""
-    room = max(1, BLOCK_BYTES // max(1, bytes_per_promoter))
-    return 1 << min(12, room.bit_length() - 1)

@@ -23,14 +23,12 @@ def distances(cb: NDArray[np.floating]) -> NDArray[np.float32]:
     return apart
 
 
-def contacts(
-    cb: NDArray[np.floating], distance: float = CONTACT_DISTANCE, min_separation: int = MIN_SEPARATION
-) -> NDArray[np.bool_]:
-    """Contacts (R, R), symmetric: pairs closer than `distance` ångström, at least `min_separation` columns apart.
+def contacts(cb: NDArray[np.floating], min_separation: int = MIN_SEPARATION) -> NDArray[np.bool_]:
+    """Contacts (R, R), symmetric: closer than `CONTACT_DISTANCE`, at least `min_separation` columns apart.
 
     cb: (R, 3), NaN where a column has no residue in the structure; its pairs are not contacts, see `known_pairs`.
     """
-    near: NDArray[np.bool_] = distances(cb) < distance
+    near: NDArray[np.bool_] = distances(cb) < CONTACT_DISTANCE
     near &= known_pairs(cb, min_separation)
     return near
 

@@ -112,7 +112,9 @@ def read_check(path: Path) -> CheckResult:
             caveats=[str(text) for text in content["verdict"].get("caveats") or []],
             measures=[_measure(entry) for entry in content["measures"]],
             curves=[
-                PerturbationCurve(str(name), *(_numbers(curve[key]) for key in ("fraction", "top", "random")))
+                PerturbationCurve(
+                    str(name), *(list(map(float, curve[key])) for key in ("fraction", "top", "random"))
+                )
                 for name, curve in (content.get("curves") or {}).items()
                 if curve
             ],
@@ -160,7 +162,3 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
-
-
-def _numbers(values: list[Any]) -> list[float]:
-    return [float(value) for value in values]

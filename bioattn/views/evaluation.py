@@ -96,7 +96,9 @@ def read_evaluation(model: Path, record: Mapping[str, Any], task: str) -> Evalua
     if not rows:
         return None
     tables = []
-    for cells in sorted(dict.fromkeys(cells for cells, _ in rows), key=_cells_order):
+    order = ("test genes", "validation genes")
+    known = {cells for cells, _ in rows}
+    for cells in [*(each for each in order if each in known), *sorted(known.difference(order))]:
         mine = [row for where, row in rows if where == cells]
         metrics = [name for name in METRIC_TITLES if any(name in row.figures for row in mine)]
         tables.append(AccuracyTable(cells, metrics, mine))
@@ -109,11 +111,6 @@ def _figures(row: dict[str, Any]) -> dict[str, float | None]:
         for name, value in row.items()
         if name in METRIC_TITLES
     }
-
-
-def _cells_order(cells: str) -> tuple[int, str]:
-    order = ("test genes", "validation genes")
-    return (order.index(cells) if cells in order else len(order), cells)
 
 
 def read_comparison(model: Path, record: Mapping[str, Any]) -> Comparison | None:

@@ -37,9 +37,7 @@ class PositionSignal(Protocol):
     name: str
     """What it is called in tables."""
     signed: bool
-    """Whether it has a direction."""
-    per_site: bool
-    """Whether a site's value is the sum over its bases, not their mean."""
+    """Whether it has a direction; a site's value is then the sum over its bases, else their mean."""
     genes: list[str]
     """The promoters, in order."""
     treatments: list[str]
@@ -71,7 +69,7 @@ class AttentionSignal:
         self.name = "value-weighted attention" if value_weighted else "attention"
         if contributions:
             self.name = "contributions"
-        self.signed = self.per_site = contributions
+        self.signed = contributions
         self._maps = [
             position_maps(file, sites, heads, value_weighted=value_weighted, contributions=contributions)
             for file in files
@@ -117,7 +115,6 @@ class AttributionSignal:
 
     name = "attribution"
     signed = True
-    per_site = True
 
     def __init__(self, files: Sequence[AttributionFile]) -> None:
         """Raises: BioattnError when the files do not belong together."""

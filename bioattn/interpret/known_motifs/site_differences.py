@@ -159,7 +159,7 @@ def site_differences(
 
 def _windows(signal: PositionSignal, signal_BQL: NDArray[np.float64], width: int) -> NDArray[np.float64]:
     sums_BQN = window_sums(signal_BQL, width)
-    return sums_BQN if signal.per_site else sums_BQN / width
+    return sums_BQN if signal.signed else sums_BQN / width
 
 
 def _by_promoter(rows: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:

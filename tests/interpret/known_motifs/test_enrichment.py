@@ -39,7 +39,7 @@ class KnownSignal:
     paths: Sequence[Path] = ()
 
     def __init__(self, values_BTL, *, signed):
-        self.values, self.signed, self.per_site = values_BTL, signed, signed
+        self.values, self.signed = values_BTL, signed
         self.genes = [str(number) for number in range(len(values_BTL))]
 
     def blocks(self, mixing_QT, _codes):
