@@ -96,13 +96,18 @@ def main() -> None:
     parser.add_argument("row", choices=ROWS)
     parser.add_argument("--folder", type=Path, required=True, help="where models are kept")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--pools", nargs="+", default=["mean"], help="mean, cls")
+    parser.add_argument("--pools", nargs="+", default=["mean"], help="mean, cls, varying")
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--pretraining-steps", type=int, default=300)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--weight-decay", type=float, default=0.1)
+    parser.add_argument("--readout-channels", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=6, help="validations; 1: the last weights are kept")
+    parser.add_argument("--no-baselines", action="store_true")
     given = parser.parse_args()
     row, folder = ROWS[given.row], given.folder / given.row
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,10 +148,16 @@ def main() -> None:
         for pool in given.pools:
             for start in ("random", "pretrained") if base.exists() else ("random",):
                 output = folder / f"{start}-{pool}-{seed}"
-                training = f'steps = {given.steps}\nlearning_rate = {given.learning_rate}\npool = "{pool}"\n'
+                training = (
+                    f"steps = {given.steps}\nsteps_per_round = {max(1, given.steps // given.rounds)}\n"
+                    f"learning_rate = {given.learning_rate}\nbatch_size = {given.batch_size}\n"
+                    f'weight_decay = {given.weight_decay}\npool = "{pool}"\n'
+                    f"readout_channels = {given.readout_channels}\n"
+                )
                 model = shape if start == "random" else ""
                 config = settings(folder / "tuned.toml", f"{model}dropout = {given.dropout}\n", training)
                 words = ("--targets", table, "--config", config, "--seed", seed, "--force", "-q")
+                words += ("--no-baselines",) if given.no_baselines else ()
                 begin = () if start == "random" else ("--from", base)
                 run("train", "language", dataset, "-o", output, *begin, *words)
                 record = json.loads((output / "training.json").read_text())
@@ -154,11 +165,13 @@ def main() -> None:
                 figures = {
                     each["name"]: [f"{value:.3f}" for value in list(each.values())[3:]] for each in own
                 }
-                low, high = record["comparison"]["gain_interval"]
-                best = record["comparison"]["simple_model"]
+                beside = "-"
+                if record["comparison"] is not None:
+                    low, high = record["comparison"]["gain_interval"]
+                    best = record["comparison"]["simple_model"]
+                    beside = f"{best} {' '.join(figures[best])}\t{low:+.3f} to {high:+.3f}"
                 print(
-                    f"{given.row}\tseed {seed}\t{start}, {pool}\t{' '.join(figures['this model'])}\t{best} "
-                    f"{' '.join(figures[best])}\t{low:+.3f} to {high:+.3f}",
+                    f"{given.row}\tseed {seed}\t{start}, {pool}\t{' '.join(figures['this model'])}\t{beside}",
                     flush=True,
                 )
 

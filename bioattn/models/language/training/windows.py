@@ -3,7 +3,7 @@
 Shape suffixes: B windows, L tokens, S tokens of the source.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +54,12 @@ class Windows:
     """Numbers of the segments."""
     weights: NDArray[np.float64] | None = None
     """How often each segment is drawn, of rows of an alignment; None: as often as it has letters."""
+    number_to: NDArray[np.int64] = field(init=False)
+    """Windows in all segments up to each one; random windows are drawn by it."""
+
+    def __post_init__(self) -> None:
+        lengths = self.dataset.segments.end[self.segments] - self.dataset.segments.start[self.segments]
+        object.__setattr__(self, "number_to", np.cumsum(np.maximum(1, lengths // self.letters)))
 
     @property
     def letters(self) -> int:
@@ -63,9 +69,8 @@ class Windows:
     def random(self, generator: np.random.Generator, *, turned: bool) -> NDArray[np.int64]:
         """Tokens of a random window; each letter is as likely to be in it. turned: perhaps of the other strand."""
         if self.weights is None:
-            lengths = self.dataset.segments.end[self.segments] - self.dataset.segments.start[self.segments]
-            windows = np.cumsum(np.maximum(1, lengths // self.letters))
-            place = int(np.searchsorted(windows, generator.integers(windows[-1]), side="right"))
+            last = self.number_to[-1]
+            place = int(np.searchsorted(self.number_to, generator.integers(last), side="right"))
         else:
             place = int(generator.choice(len(self.segments), p=self.weights / self.weights.sum()))
         codes = self.dataset.segment(int(self.segments[place]))
