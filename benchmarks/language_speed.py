@@ -1,0 +1,340 @@
+"""Language models beside Hugging Face: all attention maps, training and generation, on one thread.
+
+    python benchmarks/language_speed.py [--rounds 5] [--rows maps training generation]
+
+Prints Markdown. Models have random weights, are saved by transformers and read by bioattn as they lie; both take
+turns, in processes of their own. Medians over the rounds stand in the tables, with the quartiles of the paired
+ratios.
+Processor seconds are those of the process, user and system. Needs transformers.
+
+maps: ESM-2's shape of 8 million weights. transformers keeps all maps in memory (`output_attentions`); bioattn
+hands them on tile by tile and, with `to a file`, writes them as `export attention` does.
+training: GPT-2 of 3.2 million weights, 16 windows of 256 tokens a step. bioattn's step is that of the product:
+windows drawn from a dataset, gradients clipped, AdamW, the average of weights. That of transformers is its model,
+clipping and AdamW, on one batch that is there.
+generation: the same GPT-2, the likeliest token each time; tokens of both and those made without a cache must be
+equal.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from measured_process import REPOSITORY, processor, resident_peak
+
+LENGTHS = (512, 1024, 2048)
+BATCH, WINDOW = 16, 256
+NEW = 200
+"""Tokens that are generated."""
+PROMPT = "MKV"
+RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
+
+
+def make_models(folder: Path) -> None:
+    """Models, sequences and a dataset."""
+    import torch
+    import transformers
+    from published_language_models import ESM, GPT2, random_models
+
+    torch.manual_seed(0)
+    _, esm, _ = next(random_models(WINDOW))
+    gpt2 = transformers.GPT2LMHeadModel(gpt2_config())
+    with torch.no_grad():
+        for parameter in (*esm.parameters(), *gpt2.parameters()):
+            parameter += 0.02 * torch.randn_like(parameter)
+        # No sequence is to end early: the channels before the output lie far from the token that ends one.
+        gpt2.transformer.ln_f.bias += 2.0
+        gpt2.transformer.wte.weight[2] -= 2.0
+    for name, model, tokens in (("esm", esm, ESM), ("gpt2", gpt2, GPT2)):
+        model.save_pretrained(folder / name)
+        (folder / name / "vocab.txt").write_text("\n".join(tokens))
+    draw = random.Random(0)
+    for length in LENGTHS:
+        letters = "".join(draw.choices(RESIDUES, k=length - 2))
+        (folder / f"{length}.fa").write_text(f">protein\n{letters}\n")
+    (folder / "genome.fa").write_text(f">genome\n{''.join(draw.choices('ACGT', k=400_000))}\n")
+    bioattn = [sys.executable, "-m", "bioattn_cli", "prepare", "language", str(folder / "genome.fa"), "-q"]
+    subprocess.run([*bioattn, "--split", "position", "-o", str(folder / "genome.dataset.h5")], check=True)
+
+
+def gpt2_config() -> Any:
+    """GPT-2, 4 × 256."""
+    import transformers
+
+    return transformers.GPT2Config(
+        vocab_size=24, n_embd=256, n_layer=4, n_head=4, n_positions=WINDOW, bos_token_id=2, eos_token_id=2
+    )
+
+
+def processor_seconds() -> float:
+    """Of this process so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def measured(work: Callable[[], Any], repeats: int = 1) -> dict[str, Any]:
+    """Wall and processor seconds of each call, and what the last one returned."""
+    began, spent = time.perf_counter(), processor_seconds()
+    for _ in range(repeats):
+        result = work()
+    return {
+        "wall": (time.perf_counter() - began) / repeats,
+        "cpu": (processor_seconds() - spent) / repeats,
+        "result": result,
+    }
+
+
+def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
+    """All maps of one sequence; memory is what the process has at most, less what it had before."""
+    import torch
+
+    from bioattn.attention.capture import capture
+    from bioattn.attention.site import MapTiles
+    from bioattn.models.language.folder import load_language_model
+    from bioattn.models.language.inference.attention import write_attention
+    from bioattn.models.language.inference.source import read_tokens
+    from bioattn.store.schema import AttentionOptions
+
+    class Sums:
+        """Takes each tile and looks at it."""
+
+        rows = 0.0
+
+        def receive(self, _site: Any, weights: Any, *_: object) -> None:
+            self.rows += float(weights.sum())
+
+    loaded = load_language_model(folder / "esm", torch.device("cpu"))
+    theirs = None
+    if who.startswith("transformers"):
+        import transformers
+
+        kind = "eager" if who == "transformers" else "sdpa"
+        theirs = transformers.EsmForMaskedLM.from_pretrained(folder / "esm", attn_implementation=kind).eval()
+
+    def run(length: int) -> float:
+        path = folder / f"{length}.fa"
+        if who == "bioattn, to a file":
+            write_attention(loaded, path, folder / f"{length}.h5", AttentionOptions(), force=True)
+            return 0.0
+        tokens_1L = read_tokens(path, loaded.vocabulary, length).padded()
+        with torch.inference_mode():
+            if theirs is not None:
+                ids = torch.from_numpy(loaded.vocabulary.order)[tokens_1L]
+                found = theirs(ids, output_attentions=who == "transformers")
+                return sum(float(each.sum()) for each in found.attentions or ())
+            receiver = Sums()
+            with capture(["*"] if who == "bioattn" else [], receiver, tiles=MapTiles(None)):
+                loaded.model(tokens_1L)
+            return receiver.rows
+
+    run(LENGTHS[0])
+    Path("/proc/self/clear_refs").write_text("5")  # the highest resident size begins anew
+    before = resident_peak()
+    found = measured(lambda: run(length))
+    (folder / f"{length}.h5").unlink(missing_ok=True)
+    return {**found, "memory": resident_peak() - before}
+
+
+def training(folder: Path, who: str, steps: int) -> dict[str, Any]:
+    """Seconds of a step."""
+    import torch
+
+    if who == "bioattn":
+        from bioattn.models.family import family
+        from bioattn.system.progress import SILENT
+        from bioattn.system.signals import StopRequest
+        from bioattn.training.distributed import ALONE
+        from bioattn.training.trainer import Trainer
+
+        (folder / "gpt2.toml").write_text(
+            f'[model]\nshape = "decoder"\npositions = "learned"\nlayers = 4\nchannels = 256\nnum_heads = 4\n'
+            f"hidden_channels = 1024\ncontext = {WINDOW}\n[training]\nbatch_size = {BATCH}\n"
+        )
+        language = family("language")
+        settings = language.settings["train"](
+            dataset=folder / "genome.dataset.h5", output=folder / "model", config=folder / "gpt2.toml"
+        )
+        task = language.task(settings, torch.device("cpu"))
+        task.prepare(SILENT)
+        trainer = Trainer(task, {}, state_path=None, progress=SILENT, stop=StopRequest(), processes=ALONE)
+        trainer._begin_stage()
+        steps_of = trainer.rounds[0]
+
+        def step() -> None:
+            trainer._take_step(steps_of.step(trainer.position.step))
+
+    else:
+        import transformers
+
+        config = gpt2_config()
+        if who != "transformers":
+            config.activation_function = "gelu_pytorch_tanh"
+        model = transformers.GPT2LMHeadModel(config).train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.1)
+        tokens = torch.randint(3, 24, (BATCH, WINDOW))
+
+        def step() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            model(tokens, labels=tokens).loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+
+    for _ in range(2):
+        step()
+    return measured(step, steps)
+
+
+def generation(folder: Path, who: str, batch: int) -> dict[str, Any]:
+    """Seconds of a token; the tokens."""
+    import torch
+
+    from bioattn.models.language.folder import load_language_model
+    from bioattn.models.language.inference.generation import generate
+
+    loaded = load_language_model(folder / "gpt2", torch.device("cpu"))
+    vocabulary = loaded.vocabulary
+    prompt = vocabulary.framed(vocabulary.words(PROMPT, "prompt"))[: vocabulary.begins + len(PROMPT)]
+    order = torch.from_numpy(vocabulary.order)
+    ids = order[torch.from_numpy(prompt)].repeat(batch, 1)
+    if who == "transformers":
+        import transformers
+
+        model = transformers.GPT2LMHeadModel.from_pretrained(folder / "gpt2").eval()
+        never = [2, *(number for number in range(24) if number not in order[vocabulary.written].tolist())]
+        settings = {"do_sample": False, "suppress_tokens": never, "pad_token_id": 0}
+
+        def run(new: int) -> list[int]:
+            with torch.inference_mode():
+                made = model.generate(ids, min_new_tokens=new, max_new_tokens=new, **settings)
+            return made[0, ids.shape[1] :].tolist()
+
+    elif who == "bioattn, no cache":
+
+        def run(new: int) -> list[int]:
+            tokens_BL = torch.from_numpy(prompt).repeat(batch, 1)
+            never = torch.ones(loaded.model.num_tokens, dtype=torch.bool)
+            never[torch.from_numpy(vocabulary.written)] = False
+            with torch.inference_mode():
+                for _ in range(new):
+                    logits_BV = loaded.model(tokens_BL)[:, -1].masked_fill(never, -torch.inf)
+                    tokens_BL = torch.cat([tokens_BL, logits_BV.argmax(-1, keepdim=True)], 1)
+            return order[tokens_BL[0, len(prompt) :]].tolist()
+
+    else:
+
+        def run(new: int) -> list[int]:
+            length = len(PROMPT) + new
+            made = generate(loaded, prompt, batch, length=length, temperature=0, top_p=1.0, seed=0)
+            return order[torch.from_numpy(next(made)[len(PROMPT) :])].tolist()
+
+    run(8)
+    found = measured(lambda: run(NEW))
+    assert len(found["result"]) == NEW
+    return {**found, "wall": found["wall"] / NEW / batch, "cpu": found["cpu"] / NEW / batch}
+
+
+ROWS: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, tuple[int, ...]]]] = {
+    "maps": (
+        maps,
+        {
+            "transformers": LENGTHS,
+            "transformers, no maps": LENGTHS,
+            "bioattn": LENGTHS,
+            "bioattn, no maps": LENGTHS,
+            "bioattn, to a file": LENGTHS,
+        },
+    ),
+    "training": (training, dict.fromkeys(("transformers", "transformers, fused GELU", "bioattn"), (5,))),
+    "generation": (
+        generation,
+        {"transformers": (1, 8), "bioattn": (1, 8), "bioattn, no cache": (1,)},
+    ),
+}
+
+
+def rounds(folder: Path, row: str, number: int) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
+    """Who, size and what each round measured; all take turns."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "cli"))),
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
+    sizes = [(who, size) for who, sizes in ROWS[row][1].items() for size in sizes]
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {each: [] for each in sizes}
+    for turn in range(number):
+        for who, size in sizes if turn % 2 == 0 else reversed(sizes):
+            command = [sys.executable, __file__, "--child", row, who, str(size), str(folder)]
+            said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+            found[who, size].append(json.loads(said.splitlines()[-1]))
+    for (who, size), each in found.items():
+        yield who, size, each
+
+
+def table(row: str, found: list[tuple[str, int, list[dict[str, Any]]]]) -> str:
+    """Medians, and the ratio to transformers of the same round and size."""
+    tokens = {"maps": 1, "training": BATCH * WINDOW, "generation": 1}[row]
+    lines = [
+        {
+            "maps": "| maps of | length | seconds | CPU seconds | memory |",
+            "training": "| step of | | tokens per second | per core-second |",
+            "generation": "| tokens of | batch | tokens per second | per core-second |",
+        }[row].removesuffix("|")
+        + "| CPU of transformers over this (quartiles) |"
+    ]
+    lines.append("| --- " * (lines[0].count("|") - 1) + "|")
+    reference = {size: each for who, size, each in found if who == "transformers"}
+    for who, size, each in found:
+        middle = {key: statistics.median(one[key] for one in each) for key in ("wall", "cpu")}
+        ratios = sorted(a["cpu"] / b["cpu"] for a, b in zip(reference[size], each, strict=True))
+        low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+        cells = [who, "" if row == "training" else f"{size:,}"]
+        if row == "maps":
+            cells += [f"{middle['wall']:.2f}", f"{middle['cpu']:.2f}"]
+            cells.append(f"{statistics.median(one['memory'] for one in each) / 1e6:,.0f} MB")
+        else:
+            cells += [f"{tokens / middle['wall']:,.0f}", f"{tokens / middle['cpu']:,.0f}"]
+        cells.append(f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        row, who, size, folder = arguments.child
+        print(json.dumps(ROWS[row][0](Path(folder), who, int(size))))
+        return
+    with tempfile.TemporaryDirectory(prefix="language-speed-") as name:
+        folder = Path(name)
+        make_models(folder)
+        print(f"{processor()}, {os.cpu_count()} cores, one thread.")
+        for row in arguments.rows:
+            load = os.getloadavg()[0]
+            found = list(rounds(folder, row, arguments.rounds))
+            print(f"\nLoad of the machine: {load:.1f} before, {os.getloadavg()[0]:.1f} after.\n")
+            print(table(row, found), flush=True)
+            if row == "generation":
+                made = {(size, tuple(each[0]["result"])) for _, size, each in found}
+                same = len({tokens for _, tokens in made}) == 1
+                print(
+                    f"\nTokens with a cache, without, and of transformers: {'equal' if same else 'DIFFERENT'}."
+                )
+
+
+if __name__ == "__main__":
+    main()
