@@ -66,9 +66,9 @@ class CurveSettings:
 
     def __post_init__(self) -> None:
         if self.width and len(self.width) != len(self.along):
-            raise SettingsError(f"--width is given {len(self.width)} times for {len(self.along)} --along")
+            raise SettingsError(f"--bandwidth is given {len(self.width)} times for {len(self.along)} --along")
         if any(width <= 0 for width in self.width):
-            raise SettingsError("--width must be above 0")
+            raise SettingsError("--bandwidth must be above 0")
         if self.offset and not self.log:
             raise SettingsError("--offset is for logarithmic axes; leave --no-log out")
 
@@ -155,7 +155,7 @@ def chosen_width(series: Sequence[Series], *, linear: bool) -> Floats:
     usable = [each for each in series if len(each.treatments) > 2]
     if not usable:
         raise BioattnError(
-            "no series has three treatments or more, so leave-one-out says nothing; give --width"
+            "no series has three treatments or more, so leave-one-out says nothing; give --bandwidth"
         )
     ranges_D = np.max([np.ptp(each.places_ND, axis=0) for each in usable], axis=0)
     width_D = np.where(ranges_D > 0, ranges_D, 1.0) * 0.2

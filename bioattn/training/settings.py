@@ -7,6 +7,7 @@ from typing import Any
 
 from bioattn.io.config_file import require
 from bioattn.models.settings import (
+    RUNNING,
     Settings,
     Writes,
     config_option,
@@ -29,7 +30,9 @@ class TrainingCommand(Settings):
     """The options of every `train` command; a family adds its own."""
 
     output: Path = output_option("Model folder to write.", Writes.FOLDER)
-    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
+    precision: Precision | None = option(
+        "Arithmetic of the forward pass [default: fp32].", table="training", group=RUNNING
+    )
     config: Path | None = config_option()
     seed: int | None = seed_option(table="training")
     device: Device = device_option()

@@ -246,7 +246,7 @@ class PromoterModelConfig:
         if (self.encoder is not None) != (self.stem == Stem.PRETRAINED):
             raise SettingsError("--stem pretrained and --encoder, the folder of a model of DNA, go together")
         if self.train_encoder and self.encoder is None:
-            raise SettingsError("--train-encoder is for --stem pretrained")
+            raise SettingsError("train_encoder is for --stem pretrained")
         if self.length < self.pool:
             raise SettingsError(
                 f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}"

@@ -55,10 +55,9 @@ class PromoterTrainingSettings(TrainingCommand):
         table="model",
     )
     encoder: Path | None = option(
-        "Folder of a model of DNA, such as `train language` makes, with --stem pretrained.",
+        "Folder of a model of DNA, such as `train language` makes, for the pretrained stem.",
         recorded_file="model.safetensors",
     )
-    train_encoder: bool = option("Train that model, too.", default=False, table="model")
     hops: int | None = option("How often treatments query positions [default: 1].", table="model", min=1)
     num_heads: int | None = option("Attention heads [default: 4].", table="model", min=1)
     attention_score: AttentionScore | None = option("Scoring function [default: dot].", table="model")

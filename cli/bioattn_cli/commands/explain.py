@@ -132,7 +132,7 @@ def response_curve(
     ),
     predictions: Path | None = option("Predictions of `bioattn run promoter`, smoothed beside."),
     local_linear: bool = option("Fit lines, which are less drawn to the mean at the ends.", default=False),
-    width: tuple[float, ...] = option(
+    bandwidth: tuple[float, ...] = option(
         "Width of the kernel for each --along, in doublings (--no-log: its unit) [default: by leave-one-out].",
         default=(),
     ),
@@ -156,7 +156,7 @@ def response_curve(
         series=series,
         genes=genes,
         linear=local_linear,
-        width=width,
+        width=bandwidth,
         log=log,
         offset=offset,
         points=points,

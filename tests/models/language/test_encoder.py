@@ -80,7 +80,8 @@ def test_promoter_models_begin_with_an_encoder(tmp_path, capsys):
     assert bioattn(*train, "--encoder", tmp_path / "lm", "-o", frozen) == 0
     assert is_kept(frozen)
     # Its encoder is an encoder, too.
-    assert bioattn(*train, "--encoder", frozen, "-o", learned, "--train-encoder") == 0
+    (tmp_path / "learn.toml").write_text("[model]\ntrain_encoder = true\n")
+    assert bioattn(*train, "--encoder", frozen, "-o", learned, "-c", tmp_path / "learn.toml") == 0
     assert not is_kept(learned)
     assert bioattn("export", "attention", learned, promoters, "-o", tmp_path / "a.h5") == 0
     with open_attention(tmp_path / "a.h5") as attention:
