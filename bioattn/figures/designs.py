@@ -1,6 +1,7 @@
 """Designs by what they do and how real they look."""
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from bioattn.figures import style
 from bioattn.views.designs import DesignsCheck
@@ -31,6 +32,8 @@ def draw_designs(check: DesignsCheck, width: float) -> Figure:
         axis.plot(each.distance, each.effect, "^", color=style.colour_of(number + 1), label=each.name)
     axis.axvline(1, color=style.LIGHT_GREY, linewidth=0.5, zorder=0)
     axis.set_xscale("log")
+    for ticks in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+        ticks(StrMethodFormatter("{x:g}"))
     axis.set_xlabel("6-mer distance from real promoters, in distances of held-out ones")
     axis.set_ylabel("gain by the held-out oracle, sd of real promoters")
     axis.legend(fontsize=style.SMALL_FONT)
