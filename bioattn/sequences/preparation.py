@@ -46,6 +46,8 @@ CHROMOSOME_LENGTH = 10_000
 """Records of at least this median length are taken for chromosomes: other letters of one are no other gene."""
 MAX_HOMOLOGY_LETTERS = 100_000_000
 """Records with more letters in all are not compared with each other: their k-mers would not fit in memory."""
+MAX_LEAKAGE_LETTERS = 50_000_000
+"""With more letters the leakage of other splits is not measured: it would take minutes and gigabytes."""
 LEAKAGE_WINDOW = 1_000
 """Letters of the pieces of chromosomes whose likeness is measured."""
 SHARES = {VALIDATION: 0.1, TEST: 0.1}
@@ -373,9 +375,9 @@ def related_links(codes: Sequence[NDArray[np.uint8]], alphabet: Alphabet, geneti
 def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> list[dict[str, Any]]:
     """How many sequences of a held-out side are related to one of another; chromosomes count in windows."""
     length_S = segments.end - segments.start
-    if length_S.sum() > MAX_HOMOLOGY_LETTERS:
+    if length_S.sum() > MAX_LEAKAGE_LETTERS:
         LOGGER.warning(
-            f"leakage between the sides is not measured: more than {MAX_HOMOLOGY_LETTERS:,} letters"
+            f"leakage between the sides is not measured: more than {MAX_LEAKAGE_LETTERS:,} letters"
         )
         return []
     whole, vocabulary = sequences.whole(), sequences.vocabulary

@@ -1,5 +1,6 @@
 """The notebooks run from their first cell to their last, and are stored with their pictures."""
 
+import gzip
 import os
 from pathlib import Path
 
@@ -22,7 +23,11 @@ def test_there_are_three():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook(path, bioattn_folder, monkeypatch):
+def test_notebook(path, bioattn_folder, monkeypatch, request, tmp_path):
+    if path.stem == "language":
+        packed = request.getfixturevalue("shared") / "data/ecoli/GCF_000005845.2_ASM584v2_genomic.fna.gz"
+        (tmp_path / "ecoli.fna").write_bytes(gzip.decompress(packed.read_bytes()))
+        monkeypatch.setenv("ECOLI_GENOME", str(tmp_path / "ecoli.fna"))
     monkeypatch.setenv("PATH", f"{bioattn_folder}{os.pathsep}{os.environ['PATH']}")
     stored = nbformat.read(path, as_version=4)
     run = nbformat.from_dict(stored)

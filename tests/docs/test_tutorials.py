@@ -1,6 +1,9 @@
 """The tutorials: every command as a reader types it, and what stands under it is what it prints."""
 
+import os
 import shutil
+import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -35,7 +38,9 @@ def test_promoters(demo, tmp_path, run_bash):
 
 
 @pytest.mark.slow
-def test_language(tmp_path, run_bash):
+def test_language(tmp_path, run_bash, shared, monkeypatch):
+    shutil.copy(shared / "data/ecoli/GCF_000005845.2_ASM584v2_genomic.fna.gz", tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # of faidx
     run_steps(steps("language.md"), tmp_path, run_bash)
     folder = tmp_path / "language-tutorial"
     assert (folder / "heads.png").read_bytes().startswith(b"\x89PNG")
