@@ -152,7 +152,7 @@ def speed(output: Path | None, repeats: int) -> None:
             text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
             rows.append((which, *map(float, text.split())))
     table = pd.DataFrame(rows, columns=["model", "seconds", "added MB", "sum"]).groupby("model", sort=False)
-    report([{"model": name, **each.median().to_dict()} for name, each in table], output)
+    report([{"model": name, **each.median(numeric_only=True).to_dict()} for name, each in table], output)
 
 
 def parse() -> argparse.Namespace:
