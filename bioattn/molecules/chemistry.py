@@ -36,7 +36,7 @@ def require_rdkit() -> Any:
         from rdkit import Chem
     except ImportError as error:
         raise BioattnError(
-            "molecules are read by RDKit, which is not installed: pip install 'bioattn[chem]'"
+            "molecules are read by RDKit, which is not installed: pip install rdkit"
         ) from error
     return Chem
 

@@ -296,7 +296,7 @@ def _tokenizer(text: str) -> Any:
         except ImportError as error:
             raise BioattnError(
                 "this model's words are made by merging letters, which needs the library tokenizers: "
-                "pip install 'bioattn[language]'"
+                "pip install tokenizers"
             ) from error
         content = json.loads(text) | {"post_processor": None, "truncation": None, "padding": None}
         _TOKENIZERS.clear()

@@ -14,7 +14,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -22,9 +22,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from bioattn.io.files import sha256_of
 from bioattn.store.training_record import Comparison
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
+from bioattn.text import markdown_table
 from bioattn.training.settings import UpdateConfig
 
 
@@ -282,3 +284,45 @@ class Task(ABC):
 
         Raises: KeyError or TypeError when they are incomplete.
         """
+
+
+class ConfiguredTask(Task):
+    """A task that input files, the model's configuration and the settings of training decide."""
+
+    config: Any
+    """A dataclass: the architecture."""
+    training: Any
+    """A dataclass: the settings of training."""
+    inputs: Mapping[str, Path]
+    """Files that are learned from, by their names in the record."""
+
+    def decided_by(self, **inputs: Path) -> None:
+        """Note the inputs, and what the weights follow from."""
+        self.inputs = inputs
+        self.digest = {
+            **{name: sha256_of(path) for name, path in inputs.items()},
+            "model": asdict(self.config),
+            "training": asdict(self.training),
+        }
+
+    @abstractmethod
+    def describe(self) -> tuple[str, str]:
+        """Title and text of the model card."""
+
+    def record(self) -> dict[str, Any]:
+        """What the model was trained on, and how."""
+        files = {name: {"file": path.name, "sha256": self.digest[name]} for name, path in self.inputs.items()}
+        return {**files, "training": asdict(self.training)}
+
+    def card(self, record: Mapping[str, Any], results: Results) -> Sequence[str]:
+        """The model card, with the tables of the evaluation."""
+        title, text = self.describe()
+        lines = [f"# {title}", "", text]
+        for rows in results.tables():
+            lines += ["", *markdown_table(rows)]
+        return lines
+
+    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The digest of a finished folder."""
+        digests = {name: record[name]["sha256"] for name in self.inputs}
+        return {**digests, "model": config["architecture"], "training": record["training"]}

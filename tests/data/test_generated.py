@@ -37,7 +37,7 @@ def test_every_folder_has_its_command():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_command_makes_the_same_files(tmp_path, monkeypatch, command):
     if "molecules" in command:
-        pytest.importorskip("rdkit", reason="no RDKit here (pip install 'bioattn[chem]')")
+        pytest.importorskip("rdkit", reason="no RDKit here (pip install rdkit)")
     monkeypatch.chdir(tmp_path)
     Path("data").mkdir()
     assert main([*shlex.split(command), "--quiet"]) == 0

@@ -80,7 +80,7 @@ def reader(readme, tmp_path_factory, run_bash):
 def test_commands_of_a_page(page, reader, tmp_path, run_bash):
     code = "".join(block.code for block in blocks(page) if not block.mark)
     if "molecule" in code:
-        pytest.importorskip("rdkit", reason="no RDKit here (pip install 'bioattn[chem]')")
+        pytest.importorskip("rdkit", reason="no RDKit here (pip install rdkit)")
     for path in reader.iterdir():
         if not re.search(rf"-o {re.escape(path.name)}\s", code):
             (tmp_path / path.name).symlink_to(path)

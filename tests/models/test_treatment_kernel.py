@@ -70,7 +70,7 @@ def test_widths_follow_what_decides_the_responses():
 
 
 def test_molecules_count_by_tanimoto():
-    pytest.importorskip("rdkit", reason="no RDKit here (pip install 'bioattn[chem]')")
+    pytest.importorskip("rdkit", reason="no RDKit here (pip install rdkit)")
     measured = table(names=["a", "b", "c"], SMILES=np.array(["CCO", "c1ccccc1O", ""], dtype=object))
     vocabulary, encoder = encoder_of(measured, np.random.default_rng(0).standard_normal((3, 9)))
     assert vocabulary.columns == ["SMILES"]
@@ -85,7 +85,7 @@ def test_molecules_count_by_tanimoto():
 
 def test_molecules_as_graphs():
     """A treatment's token is what its atoms write; padding, other treatments and joining change nothing."""
-    pytest.importorskip("rdkit", reason="no RDKit here (pip install 'bioattn[chem]')")
+    pytest.importorskip("rdkit", reason="no RDKit here (pip install rdkit)")
     measured = table(names=["a", "b", "c"], smiles=["CCO", "c1ccccc1O", ""], minutes=[5.0, 10.0, 20.0])
     learned = {"encoding": TreatmentEncoding.MOLECULE, "unconditional": True}
     vocabulary = TreatmentVocabulary.learn(measured, **learned)

@@ -211,7 +211,7 @@ def test_what_cannot_be_done_is_said(promoters, tmp_path):
     for options, sentence in [
         (
             {"treatment": ["heat"]},
-            "no option 'treatment' here; there are treatments, treatment_table, batch_size",
+            "no option 'treatment' here; there are treatments, treatment_table, treatment_weights, batch_size",
         ),
         ({"batch_size": "4"}, "batch_size='4': a value of type int is needed"),
     ]:

@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 
 from bioattn.errors import FormatError
 from bioattn.io.config_file import build
-from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
 from bioattn.models.memory.facts import UNKNOWN, Batch, Book, Question, Reader, read_book
@@ -24,9 +22,8 @@ from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.text import markdown_table
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step
 
 HELD_OUT = 0.1
 """Share of the stories for validation, and of those for the test, where no column says it."""
@@ -36,7 +33,7 @@ BATCH = 256
 """Questions that are judged at once."""
 
 
-class MemoryTask(Task):
+class MemoryTask(ConfiguredTask):
     """One training run of a memory network."""
 
     metric = "bits per answer"
@@ -81,12 +78,7 @@ class MemoryTask(Task):
                     f"{each.where}: names {len(each.true_facts)} facts, the model makes {self.config.hops} hops; "
                     f"give --hops {len(each.true_facts)}, or hop_weight = 0 to learn from answers alone"
                 )
-        self.digest = {
-            "facts": sha256_of(self.book.facts),
-            "questions": sha256_of(self.book.questions),
-            "model": asdict(self.config),
-            "training": asdict(self.training),
-        }
+        self.decided_by(facts=self.book.facts, questions=self.book.questions)
 
     def prepare(self, progress: Progress) -> None:
         """Read all texts and make the model."""
@@ -181,35 +173,14 @@ class MemoryTask(Task):
         write_memory(folder, self.model)
         return (WEIGHTS, CONFIG)
 
-    def record(self) -> dict[str, Any]:
-        """What the model was trained on, and how."""
-        return {
-            "facts": {"file": self.book.facts.name, "sha256": self.digest["facts"]},
-            "questions": {"file": self.book.questions.name, "sha256": self.digest["questions"]},
-            "training": asdict(self.training),
-        }
-
-    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        """The model card."""
+    def describe(self) -> tuple[str, str]:
+        """Title and text of the model card."""
         config = self.config
-        lines = [
-            f"# Memory network of {config.hops} hops",
-            "",
+        return (
+            f"Memory network of {config.hops} hops",
             f"{len(config.words):,} words, {len(config.answers):,} answers, {config.channels} channels. Trained "
-            f"by bioattn on `{record['questions']['file']}` ({len(self.sides[TRAIN]):,} questions).",
-        ]
-        for rows in results.tables():
-            lines += ["", *markdown_table(rows)]
-        return lines
-
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """The digest of a finished folder."""
-        return {
-            "facts": record["facts"]["sha256"],
-            "questions": record["questions"]["sha256"],
-            "model": config["architecture"],
-            "training": record["training"],
-        }
+            f"by bioattn on `{self.book.questions.name}` ({len(self.sides[TRAIN]):,} questions).",
+        )
 
 
 def split(book: Book, seed: int) -> dict[int, list[Question]]:

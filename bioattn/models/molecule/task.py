@@ -1,9 +1,8 @@
 """How a molecule model is trained: what `training/trainer.py` asks of this family."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from bioattn.choices import Task as Kind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.config_file import build
-from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
 from bioattn.models.molecule.family import MoleculeTraining
@@ -30,9 +28,9 @@ from bioattn.promoters.response_metrics import auroc, average_precision, mean_sq
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.text import counted, markdown_table
+from bioattn.text import counted
 from bioattn.training.predicted_tokens import Evaluation, Row
-from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step
 
 POOL = 8
 """A batch is drawn from so many times its molecules, ordered by size, so that little of it is padding."""
@@ -41,7 +39,7 @@ RESAMPLES = 300
 Floats = NDArray[np.float64]
 
 
-class MoleculeTask(Task):
+class MoleculeTask(ConfiguredTask):
     """One training run of a molecule model."""
 
     smaller_is_better = True
@@ -82,11 +80,7 @@ class MoleculeTask(Task):
             written = (config.radius + 1) * float(dataset.molecules.sizes[self.rows[TRAIN]].mean())
             config = replace(config, scale=config.slots / written)
         self.config = config
-        self.digest = {
-            "dataset": sha256_of(settings.dataset),
-            "model": asdict(self.config),
-            "training": asdict(self.training),
-        }
+        self.decided_by(dataset=settings.dataset)
 
     def prepare(self, progress: Progress) -> None:
         """Make the model, and order the training molecules by size."""
@@ -218,33 +212,15 @@ class MoleculeTask(Task):
         write_molecule_model(folder, self.model)
         return (WEIGHTS, CONFIG)
 
-    def record(self) -> dict[str, Any]:
-        """What the model was trained on, and how."""
-        return {
-            "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
-            "training": asdict(self.training),
-        }
-
-    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        """The model card."""
+    def describe(self) -> tuple[str, str]:
+        """Title and text of the model card."""
         config = self.config
-        lines = [
-            f"# Molecule model: {counted(len(config.tasks), 'task')} ({config.task})",
-            "",
+        return (
+            f"Molecule model: {counted(len(config.tasks), 'task')} ({config.task})",
             f"{config.encoder}, radius {config.radius}, {config.channels} channels, {config.slots} slots. "
-            f"Trained by bioattn on `{record['dataset']['file']}` ({counted(len(self.rows[TRAIN]), 'molecule')}).",
-        ]
-        for rows in results.tables():
-            lines += ["", *markdown_table(rows)]
-        return lines
-
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """The digest of a finished folder."""
-        return {
-            "dataset": record["dataset"]["sha256"],
-            "model": config["architecture"],
-            "training": record["training"],
-        }
+            f"Trained by bioattn on `{self.settings.dataset.name}` "
+            f"({counted(len(self.rows[TRAIN]), 'molecule')}).",
+        )
 
 
 def _batches(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:

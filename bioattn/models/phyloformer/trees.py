@@ -18,9 +18,7 @@ def require_scikit_bio() -> None:
     try:
         import skbio  # noqa: F401
     except ImportError as error:
-        raise BioattnError(
-            "trees need scikit-bio, which is not installed: pip install 'bioattn[phylo]'"
-        ) from error
+        raise BioattnError("trees need scikit-bio, which is not installed: pip install scikit-bio") from error
 
 
 def neighbour_joining(names: Sequence[str], distances_NN: NDArray[np.float64]) -> str:

@@ -58,6 +58,7 @@ EXTRAS = (
         "published models whose words are made by merging",
     ),
     Extra("chem", Library("rdkit", "rdkit", (2024, 3)), "molecules: prepare molecules, run molecule"),
+    Extra("phylo", Library("scikit-bio", "skbio", (0, 6, 3)), "trees: run phyloformer"),
     Extra("msa", Library("pyhmmer", "pyhmmer", (0, 12)), "alignments built by search: prepare msa --search"),
     Extra(
         "anndata",

@@ -12,6 +12,7 @@ import pytest
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import read_toml
 from bioattn.io.files import read_json
+from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.training.baselines import BaselineData, default_baselines
 from bioattn.models.promoter.training.chosen_settings import SMALL_NOISY, choose_settings, matching_dropout
@@ -142,7 +143,9 @@ def test_a_shared_readout_drops_stem_channels_where_no_kmer_tells_much(
 
 def test_every_simple_model_is_a_promoter_model(noisy_path, noisy_rows):
     dataset = read_dataset(noisy_path)
-    vocabulary = TreatmentVocabulary.learn(dataset.treatments, encoding="id", unconditional=False)
+    vocabulary = TreatmentVocabulary.learn(
+        dataset.treatments, encoding=TreatmentEncoding.ID, unconditional=False
+    )
     batch = vocabulary.encode(dataset.treatments)
     import torch
 

@@ -4,7 +4,6 @@ Shape suffixes: G genes, B promoters, L positions, T treatments.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 from bioattn.choices import Task as ResponseKind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.config_file import build
-from bioattn.io.files import sha256_of
 from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig, Noise
 from bioattn.models.diffusion.family import DiffusionTraining
 from bioattn.models.diffusion.folder import levels_of, write_denoiser
@@ -30,9 +28,9 @@ from bioattn.simulate.motifs import MarkovBackground
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.text import counted, markdown_table
+from bioattn.text import counted
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step
 
 Codes = NDArray[np.uint8]
 Levels = NDArray[np.int64]
@@ -41,7 +39,7 @@ EVALUATION_PROMOTERS = 1024
 MARKOV_ORDERS = (1, 2, 3, 4, 5)
 
 
-class DiffusionTask(Task):
+class DiffusionTask(ConfiguredTask):
     """One training run of a diffusion model."""
 
     metric = "bits per base"
@@ -70,11 +68,7 @@ class DiffusionTask(Task):
             self.cuts = level_cuts(self.dataset, trained, self.config.levels, self.training.threshold)
         except SettingsError as error:
             raise SettingsError(f"{settings.dataset}: {error}") from error
-        self.digest = {
-            "dataset": sha256_of(settings.dataset),
-            "model": asdict(self.config),
-            "training": asdict(self.training),
-        }
+        self.decided_by(dataset=settings.dataset)
 
     def prepare(self, progress: Progress) -> None:
         """Sort promoters by side of the split and make the model."""
@@ -191,36 +185,18 @@ class DiffusionTask(Task):
 
     def record(self) -> dict[str, Any]:
         """What the model was trained on, and how."""
-        return {
-            "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
-            "training": asdict(self.training),
-            "levels": {
-                name: list(cuts)
-                for name, cuts in zip(self.config.treatments, self.cuts.tolist(), strict=True)
-            },
-        }
+        levels = zip(self.config.treatments, self.cuts.tolist(), strict=True)
+        return {**super().record(), "levels": {name: list(cuts) for name, cuts in levels}}
 
-    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        """The model card."""
+    def describe(self) -> tuple[str, str]:
+        """Title and text of the model card."""
         config = self.config
-        lines = [
-            f"# Diffusion model of promoters of {config.length:,} bp",
-            "",
+        return (
+            f"Diffusion model of promoters of {config.length:,} bp",
             f"{config.noise} noise; treatments by {config.condition}: {', '.join(config.treatments)}. Trained by "
-            f"bioattn on `{record['dataset']['file']}` ({len(self.codes[TRAIN]):,} promoters). It writes short "
+            f"bioattn on `{self.settings.dataset.name}` ({len(self.codes[TRAIN]):,} promoters). It writes short "
             "regulatory DNA like that of its dataset; that a design works, only an experiment can tell.",
-        ]
-        for rows in results.tables():
-            lines += ["", *markdown_table(rows)]
-        return lines
-
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """The digest of a finished folder."""
-        return {
-            "dataset": record["dataset"]["sha256"],
-            "model": config["architecture"],
-            "training": record["training"],
-        }
+        )
 
 
 def level_cuts(

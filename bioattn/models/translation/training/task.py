@@ -1,9 +1,8 @@
 """How a translation model is trained: what `training/trainer.py` asks of this family."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.config_file import build
-from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.translation.batches import IGNORED, Batch, batch_of
 from bioattn.models.translation.config import UNUSED, TranslationModelConfig, TranslationTrainingConfig
@@ -25,9 +23,8 @@ from bioattn.sequences.pairs import Pair, open_pair_dataset
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.text import markdown_table
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step
 
 POOL = 8
 """A batch is drawn from so many times its pairs, ordered by length, so that little of it is padding."""
@@ -37,7 +34,7 @@ MAX_COUNTED = 1_000_000
 """Training tokens that the simple model counts at most."""
 
 
-class TranslationTask(Task):
+class TranslationTask(ConfiguredTask):
     """One training run of a translation model."""
 
     metric = "bits per token"
@@ -69,11 +66,7 @@ class TranslationTask(Task):
         self.config = build(TranslationModelConfig, {**given, **chosen}, settings.source("model"))
         for each in sorted(UNUSED[self.config.architecture] & given.keys()):
             raise SettingsError(f"{each} is not for architecture = {self.config.architecture}; leave it out")
-        self.digest = {
-            "dataset": sha256_of(settings.dataset),
-            "model": asdict(self.config),
-            "training": asdict(self.training),
-        }
+        self.decided_by(dataset=settings.dataset)
 
     def _fitting(self, pairs: list[Pair]) -> list[Pair]:
         fitting = [pair for pair in pairs if max(map(len, pair)) <= self.training.longest]
@@ -181,31 +174,12 @@ class TranslationTask(Task):
         write_translator(folder, self.model)
         return (WEIGHTS, CONFIG)
 
-    def record(self) -> dict[str, Any]:
-        """What the model was trained on, and how."""
-        return {
-            "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
-            "training": asdict(self.training),
-        }
-
-    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        """The model card."""
+    def describe(self) -> tuple[str, str]:
+        """Title and text of the model card."""
         config = self.config
-        lines = [
-            f"# Translation model: {config.source_alphabet} to {config.target_alphabet}",
-            "",
+        return (
+            f"Translation model: {config.source_alphabet} to {config.target_alphabet}",
             f"{config.architecture}, {config.layers} layers of {config.channels} channels, sources of up to "
-            f"{config.longest_source:,} tokens. Trained by bioattn on `{record['dataset']['file']}` "
+            f"{config.longest_source:,} tokens. Trained by bioattn on `{self.settings.dataset.name}` "
             f"({len(self.pairs[TRAIN]):,} pairs).",
-        ]
-        for rows in results.tables():
-            lines += ["", *markdown_table(rows)]
-        return lines
-
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """The digest of a finished folder."""
-        return {
-            "dataset": record["dataset"]["sha256"],
-            "model": config["architecture"],
-            "training": record["training"],
-        }
+        )
