@@ -274,6 +274,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         keep = given.keep or folder
+        keep.mkdir(exist_ok=True)
         match given.what:
             case "codons":
                 rows = codons(folder, given.host, keep, given.only, [*words, *steps])
