@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 import typer
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.input_watch import watched_inputs
 from bioattn.io.output_lock import reserve_output
 from bioattn.models.running import RunReport
@@ -227,10 +227,15 @@ def _check(parameters: Sequence[_Parameter], arguments: Mapping[str, Any]) -> No
             continue
     _check_model_folder(inputs, arguments)
     may_replace = arguments.get("force", True) or arguments.get("resume", False)
+    outputs: dict[Path, str] = {}
     for parameter in parameters:
         option = "--" + parameter.name.replace("_", "-")
         writes = parameter.said.writes
         for path in parameter.paths(arguments):
+            if writes is not None and str(path) != "-":
+                if path.resolve() in outputs:
+                    raise SettingsError(f"{outputs[path.resolve()]} and {option} name the same file, {path}")
+                outputs[path.resolve()] = option
             if writes is Writes.FILE or (writes is Writes.STREAM and str(path) != "-"):
                 check_output(path, given, option)
             elif writes is Writes.FOLDER:

@@ -141,7 +141,7 @@ def write_designs(
         ),
         job=job,
         part_samples=PART,
-        about="designs" if attention is None else "attention",
+        about="a copy" if attention is None else "attention",
         of_each="",
         smaller="ask for fewer designs or --steps",
     )

@@ -79,7 +79,7 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
     """Write designs."""
     import numpy as np
 
-    from bioattn.io.files import check_apart, sha256_of, text_output
+    from bioattn.io.files import sha256_of, text_output
     from bioattn.models.diffusion.classifier import classifier_guide
     from bioattn.models.diffusion.config import Noise
     from bioattn.models.diffusion.folder import load_denoiser
@@ -92,8 +92,6 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
 
     if (settings.keep is None) != (settings.parts is None):
         raise SettingsError("--keep and --parts: give both, the promoter and the parts of it that stay")
-    others = [path for path in (settings.attention, settings.trajectory) if path is not None]
-    check_apart(settings.output, others)
     shard = None if settings.shard is None else parse_shard(settings.shard)
     device = running.device(settings.device, settings.threads)
     loaded = running.loaded or load_denoiser(settings.model, device)
@@ -138,9 +136,10 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
             force=settings.force,
             progress=running.progress,
         )
+    written = [path for path in (settings.output, settings.attention, settings.trajectory) if path is not None]
     return RunReport(
         sentences=[f"wrote {settings.output}: {counted(summary.num_samples, 'design')}"],
-        outputs=[settings.output, *others],
+        outputs=written,
         figures={"designs": summary.num_samples, "resumed_designs": summary.resumed_samples},
     )
 

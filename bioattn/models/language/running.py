@@ -153,8 +153,6 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     from bioattn.models.language.inference.source import read_tokens, say_windows, tokens_at_once
     from bioattn.models.language.readout import require_length
 
-    if settings.embeddings is not None and settings.output.resolve() == settings.embeddings.resolve():
-        raise SettingsError("--output and --embeddings name the same file")
     loaded = _loaded(settings.model, settings.device, settings.threads, running)
     if settings.variants is not None:
         _require_likelihoods(loaded, settings.model)

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.errors import SettingsError
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.io.files import text_output
 from bioattn.models.memory.facts import Book, Question, Reader, read_book
@@ -38,8 +37,6 @@ TEXTS = "fact_texts"
 
 def run_memory(settings: MemoryRun, running: Running) -> RunReport:
     """Answer questions."""
-    if settings.attention is not None and settings.attention.resolve() == settings.output.resolve():
-        raise SettingsError("--output and --attention name the same file")
     device = running.device(settings.device, settings.threads)
     loaded: LoadedMemory = running.loaded or load_memory(settings.model, device)
     model, config = loaded.model, loaded.model.config

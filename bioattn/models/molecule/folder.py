@@ -1,7 +1,7 @@
 """A molecule model as a folder of documented files, and a trained one ready to run."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,19 +12,8 @@ from torch import Tensor
 
 from bioattn.attention.site import AttentionSite
 from bioattn.choices import Task
-from bioattn.errors import FormatError
 from bioattn.inference.finite import require_finite
-from bioattn.io.config_file import build
-from bioattn.io.files import sha256_of
-from bioattn.io.input_watch import unchanged
-from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import (
-    check_sizes,
-    load_weights,
-    read_model_config,
-    write_model_config,
-    write_weights,
-)
+from bioattn.models.model_folder import load_model, write_model
 from bioattn.models.molecule.config import MoleculeModelConfig
 from bioattn.models.molecule.model import MoleculeModel
 from bioattn.models.molecule_layers import graph_batch
@@ -79,25 +68,10 @@ def in_units(config: MoleculeModelConfig, answer_BT: Tensor) -> NDArray[np.float
 
 def write_molecule_model(folder: Path, model: MoleculeModel) -> None:
     """Write weights and `config.json` into the existing `folder`."""
-    write_weights(folder, model)
-    write_model_config(folder, MODEL_TYPE, architecture=asdict(model.config))
+    write_model(folder, MODEL_TYPE, model, model.config)
 
 
 def load_molecule_model(folder: Path, device: torch.device) -> LoadedMoleculeModel:
-    """Load a folder that `write_molecule_model` wrote.
-
-    Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
-    there is none, or a file changes meanwhile.
-    """
-    with unchanged(folder / CONFIG, folder / WEIGHTS):
-        content = read_model_config(folder, MODEL_TYPE)
-        try:
-            config = build(MoleculeModelConfig, content["architecture"], str(folder / CONFIG))
-        except KeyError as error:
-            raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
-        check_sizes(lambda: MoleculeModel(config), asdict(config), folder / WEIGHTS)
-        model = MoleculeModel(config)
-        load_weights(model, folder / WEIGHTS)
-        return LoadedMoleculeModel(
-            model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
-        )
+    """Load a folder that `write_molecule_model` wrote. Raises: as `load_model`."""
+    model, sha256 = load_model(folder, MODEL_TYPE, MoleculeModelConfig, MoleculeModel, device)
+    return LoadedMoleculeModel(model=model, device=device, sha256=sha256, path=folder)

@@ -73,8 +73,6 @@ class PromoterRun(Settings):
 
 def run(settings: PromoterRun, running: Running) -> RunReport:
     """Write predictions and, with `attention`, attention. Raises: as `run_promoters`, and for the settings."""
-    if settings.attention is not None and settings.output.resolve() == settings.attention.resolve():
-        raise SettingsError("--output and --attention name the same file")
     return _run(settings, settings.output, settings.attention, None, running)
 
 
