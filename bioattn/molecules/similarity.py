@@ -77,17 +77,23 @@ class NadarayaWatson:
 
 
 class TanimotoProcess:
-    """A Gaussian process with the Tanimoto kernel on each task's standardised values; classes as 0 and 1."""
+    """A Gaussian process with the Tanimoto kernel on each task's values; classes as 0 and 1.
+
+    rows: the molecules that it was fitted to, at most `MAX_PROCESS`. left_out_NT: their predictions without
+    themselves, of the same kernel and noise (Rasmussen & Williams 2006, eq. 5.12); NaN where not measured.
+    """
 
     def __init__(self, fingerprints: NDArray[np.uint8], targets_NT: Floats, seed: int = 0) -> None:
+        self.rows = np.arange(len(fingerprints))
         if len(fingerprints) > MAX_PROCESS:
-            rows = np.sort(np.random.default_rng(seed).permutation(len(fingerprints))[:MAX_PROCESS])
-            fingerprints, targets_NT = fingerprints[rows], targets_NT[rows]
+            self.rows = np.sort(np.random.default_rng(seed).permutation(self.rows)[:MAX_PROCESS])
+            fingerprints, targets_NT = fingerprints[self.rows], targets_NT[self.rows]
         self.fingerprints = fingerprints
         kernel_NN = tanimoto(fingerprints, fingerprints)
         measured_NT = np.isfinite(targets_NT)
         self.mean_T = np.nanmean(targets_NT, axis=0)
         self.weights_NT = np.zeros_like(targets_NT)
+        self.left_out_NT = np.full_like(targets_NT, np.nan)
         patterns, pattern_T = np.unique(measured_NT, axis=1, return_inverse=True)
         for number, rows in enumerate(patterns.T):
             tasks = np.flatnonzero(pattern_T.ravel() == number)
@@ -96,7 +102,10 @@ class TanimotoProcess:
             rotated = vectors.T @ (targets_NT[np.ix_(rows, tasks)] - self.mean_T[tasks])
             for place, task in enumerate(tasks):
                 noise = max(NOISES, key=lambda noise: _evidence(values, rotated[:, place], noise))
-                self.weights_NT[rows, task] = vectors @ (rotated[:, place] / (values + noise))
+                weights = vectors @ (rotated[:, place] / (values + noise))
+                self.weights_NT[rows, task] = weights
+                precision = np.square(vectors) @ (1 / (values + noise))
+                self.left_out_NT[rows, task] = targets_NT[rows, task] - weights / precision
 
     def predict(self, fingerprints: NDArray[np.uint8]) -> Floats:
         """(Q, T)."""

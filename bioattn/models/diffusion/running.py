@@ -136,7 +136,9 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
             force=settings.force,
             progress=running.progress,
         )
-    written = [path for path in (settings.output, settings.attention, settings.trajectory) if path is not None]
+    written = [
+        path for path in (settings.output, settings.attention, settings.trajectory) if path is not None
+    ]
     return RunReport(
         sentences=[f"wrote {settings.output}: {counted(summary.num_samples, 'design')}"],
         outputs=written,

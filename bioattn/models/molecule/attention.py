@@ -16,7 +16,8 @@ from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.io.files import sha256_of
 from bioattn.models.molecule.folder import LoadedMoleculeModel
-from bioattn.models.molecule_layers import ATOMS, graph_batch
+from bioattn.models.molecule.model import molecule_batch
+from bioattn.models.molecule_layers import ATOMS
 from bioattn.molecules.graphs import Molecules
 from bioattn.store.schema import (
     ATOM_CONTRIBUTIONS,
@@ -114,7 +115,7 @@ def write_attention(
     receiver = BatchReceiver(options)
 
     def compute(batch: MoleculeSource) -> Block:
-        tensors = graph_batch(molecules, batch.rows).to(loaded.device)
+        tensors = molecule_batch(molecules, batch.rows, loaded.device)
         with torch.inference_mode(), capture(names, receiver, value_weighted=options.value_weighted):
             _, lost_BTRA = loaded.model.contributions(tensors)
         return Block(

@@ -30,13 +30,16 @@ class MoleculeTraining(TrainingCommand):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare molecules`.")
-    encoder: MoleculeEncoding | None = option("What reads a molecule [default: fingerprint].", table="model")
+    encoder: MoleculeEncoding | None = option("What reads a molecule [default: attention].", table="model")
     radius: int | None = option(
         "Layers: how many bonds away an atom sees [default: 3].", table="model", min=0
     )
     channels: int | None = option("Channels of an atom [default: 64].", table="model", min=1)
     slots: int | None = option("Slots that atoms write into [default: 128].", table="model", min=1)
-    steps: int | None = option("Updates of the weights [default: 1500].", table="training", min=1)
+    gaussian_process: bool | None = option(
+        "Whether answers begin with a Gaussian process on shared substructures [default: yes].", table="model"
+    )
+    steps: int | None = option("Updates of the weights [default: 800].", table="training", min=1)
 
 
 class MoleculeFamily:

@@ -15,8 +15,7 @@ from bioattn.choices import Task
 from bioattn.inference.finite import require_finite
 from bioattn.models.model_folder import load_model, write_model
 from bioattn.models.molecule.config import MoleculeModelConfig
-from bioattn.models.molecule.model import MoleculeModel
-from bioattn.models.molecule_layers import graph_batch
+from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.molecules.graphs import Molecules
 
 MODEL_TYPE = "molecule"
@@ -51,7 +50,7 @@ class LoadedMoleculeModel:
         Raises: NotFiniteError when one is NaN or infinite.
         """
         with torch.inference_mode():
-            answer_BT = in_units(self.config, self.model(graph_batch(molecules, rows).to(self.device)))
+            answer_BT = in_units(self.config, self.model(molecule_batch(molecules, rows, self.device)))
         require_finite(answer_BT, "predictions")
         return answer_BT
 

@@ -1,17 +1,101 @@
-"""The network of a molecule model: what atoms write, summed, and read by one linear and one hidden layer.
+"""A molecule model: a Gaussian process on shared substructures, and a network that adds to it: what atoms write,
+summed, and read by one linear and one hidden layer.
 
-Shape suffixes: B molecules, A atoms, R radii, S slots, T tasks, W places (radius × atom) of a molecule.
+Shape suffixes: B molecules, A atoms, R radii, S slots, T tasks, W places (radius × atom) of a molecule, N measured
+molecules, K bits.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bioattn.attention.site import AttentionSite
+from bioattn.choices import Task
 from bioattn.models.molecule.config import MoleculeModelConfig
-from bioattn.models.molecule_layers import GraphBatch, make_encoder
+from bioattn.models.molecule_layers import GraphBatch, graph_batch, make_encoder
+from bioattn.molecules.graphs import Molecules
+from bioattn.molecules.substructures import BITS, RADIUS, place_bits
 
+LEAST_CHANCE = 0.01
+"""Of a class; a Gaussian process may fall below 0."""
 BLOCK = 256
 """Places whose writing is left out at a time."""
+
+
+class MoleculeBatch(NamedTuple):
+    """Some molecules, as their graphs and as their substructures."""
+
+    graphs: GraphBatch
+    bits_BRA: Tensor
+    """int64: the bit of each atom at each radius (`bioattn.molecules.substructures`); -1 in padding."""
+    lost_BRA: Tensor
+    """int64: the bit that a molecule loses without the atom."""
+
+
+def molecule_batch(
+    molecules: Molecules, rows: Sequence[int] | NDArray[np.int64], device: torch.device
+) -> MoleculeBatch:
+    """Some molecules on a device."""
+    bits = (torch.from_numpy(each).to(device) for each in place_bits(molecules, rows))
+    return MoleculeBatch(graph_batch(molecules, rows).to(device), *bits)
+
+
+class MeasuredMolecules(nn.Module):
+    """A fitted `TanimotoProcess` on the bits of `bioattn.molecules.substructures`."""
+
+    bits_N: Tensor
+    weights_NT: Tensor
+    mean_T: Tensor
+
+    def __init__(self, config: MoleculeModelConfig) -> None:
+        super().__init__()
+        tasks = len(config.tasks)
+        self.binary = config.task is Task.BINARY
+        self.register_buffer("bits_N", torch.zeros(config.measured, BITS // 8, dtype=torch.uint8))
+        self.register_buffer("weights_NT", torch.zeros(config.measured, tasks))
+        self.register_buffer("mean_T", torch.zeros(tasks))
+
+    def forward(self, bits_BRA: Tensor) -> Tensor:
+        """(B, T), as `MoleculeModel` gives them. bits_BRA: of a batch."""
+        asked_BK, shared_BN, numbers = self._shared(bits_BRA)
+        total_BN = asked_BK.sum(1)[:, None] + numbers
+        return self._answer(shared_BN / (total_BN - shared_BN))
+
+    def without(self, bits_BRA: Tensor, lost_BRA: Tensor) -> Tensor:
+        """What it would be without one bit, for each of `lost_BRA`, (B, R, A, T)."""
+        asked_BK, shared_BN, numbers = self._shared(bits_BRA)
+        total_BN = asked_BK.sum(1)[:, None] + numbers
+        measured_NK = self._measured()
+        answers = []
+        for lost_RA, shared_N, total_N in zip(lost_BRA, shared_BN, total_BN, strict=True):
+            there_RA1 = (lost_RA >= 0)[..., None].float()
+            lost_RAN = measured_NK.T[lost_RA.clamp(min=0)] * there_RA1
+            answers.append(self._answer((shared_N - lost_RAN) / (total_N - there_RA1 - shared_N + lost_RAN)))
+        return torch.stack(answers)
+
+    def _shared(self, bits_BRA: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        bits_BW = bits_BRA.flatten(1)
+        asked_BK = torch.zeros(len(bits_BW), BITS + 1, device=bits_BW.device)
+        asked_BK = asked_BK.scatter(1, bits_BW % (BITS + 1), 1.0)[:, :BITS]
+        measured_NK = self._measured()
+        return asked_BK, asked_BK @ measured_NK.T, measured_NK.sum(1)
+
+    def _measured(self) -> Tensor:
+        places = torch.arange(7, -1, -1, dtype=torch.uint8, device=self.bits_N.device)
+        return ((self.bits_N[..., None] >> places) & 1).flatten(1).float()
+
+    def _answer(self, similar: Tensor) -> Tensor:
+        value: Tensor = self.mean_T + similar @ self.weights_NT
+        return logit(value) if self.binary else value
+
+
+def logit(chance: Tensor) -> Tensor:
+    """Log-odds of what a Gaussian process gives for classes."""
+    return chance.clamp(LEAST_CHANCE, 1 - LEAST_CHANCE).logit()
 
 
 class MoleculeModel(nn.Module):
@@ -34,6 +118,11 @@ class MoleculeModel(nn.Module):
             if config.hidden
             else None
         )
+        self.process = MeasuredMolecules(config) if config.gaussian_process else None
+        if self.process is not None:
+            last = [self.linear] if self.hidden is None else [self.linear, self.hidden[-1]]
+            for weights in (each for layer in last for each in layer.parameters()):
+                nn.init.zeros_(weights)
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
@@ -47,16 +136,19 @@ class MoleculeModel(nn.Module):
         answer_BT: Tensor = self.linear(written_BS)
         return answer_BT if self.hidden is None else answer_BT + self.hidden(written_BS)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """(B, T)."""
-        return self.read(self.encoder(batch).sum((1, 2)))
+    def forward(self, batch: MoleculeBatch, begin_BT: Tensor | None = None) -> Tensor:
+        """(B, T). begin_BT: instead of what the Gaussian process gives."""
+        answer_BT = self.read(self.encoder(batch.graphs).sum((1, 2)))
+        if self.process is not None:
+            answer_BT = answer_BT + (self.process(batch.bits_BRA) if begin_BT is None else begin_BT)
+        return answer_BT
 
-    def contributions(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+    def contributions(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
         """Predictions (B, T), and what each would lose had an atom written nothing at a radius (B, T, R, A).
 
         Without a hidden layer these add up to the prediction, but for the bias.
         """
-        writes_BRAS = self.encoder(batch)
+        writes_BRAS = self.encoder(batch.graphs)
         written_BS = writes_BRAS.sum((1, 2))
         answer_BT = self.read(written_BS)
         places_BWS = writes_BRAS.flatten(1, 2)
@@ -64,4 +156,10 @@ class MoleculeModel(nn.Module):
             answer_BT[:, None] - self.read(written_BS[:, None] - places_BWS[:, first : first + BLOCK])
             for first in range(0, places_BWS.shape[1], BLOCK)
         ]
-        return answer_BT, torch.cat(lost, 1).transpose(1, 2).unflatten(2, writes_BRAS.shape[1:3])
+        lost_BTRA = torch.cat(lost, 1).transpose(1, 2).unflatten(2, writes_BRAS.shape[1:3])
+        if self.process is not None:
+            begin_BT = self.process(batch.bits_BRA)
+            without_BRAT = self.process.without(batch.bits_BRA, batch.lost_BRA)
+            answer_BT = answer_BT + begin_BT
+            lost_BTRA[:, :, : RADIUS + 1] += (begin_BT[:, None, None] - without_BRAT).permute(0, 3, 1, 2)
+        return answer_BT, lost_BTRA

@@ -17,11 +17,11 @@ from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
 from bioattn.models.molecule.family import MoleculeTraining
 from bioattn.models.molecule.folder import in_units, write_molecule_model
-from bioattn.models.molecule.model import MoleculeModel
-from bioattn.models.molecule_layers import graph_batch
+from bioattn.models.molecule.model import MeasuredMolecules, MoleculeModel, logit, molecule_batch
 from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.molecules.dataset import open_molecule_dataset
-from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
+from bioattn.molecules.similarity import MAX_PROCESS, NadarayaWatson, TanimotoProcess
+from bioattn.molecules.substructures import packed_bits
 from bioattn.promoters.bootstrap import Statistic, estimate
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.response_metrics import auroc, average_precision, mean_squared_error, pearson
@@ -75,6 +75,9 @@ class MoleculeTask(ConfiguredTask):
             "spread": [] if self.binary else np.where(spread_T > 0, spread_T, 1.0).tolist(),
         }
         config = build(MoleculeModelConfig, {**given, **chosen}, settings.source("model"))
+        self.keeps_start = config.gaussian_process
+        if config.gaussian_process:
+            config = replace(config, measured=min(len(self.rows[TRAIN]), MAX_PROCESS))
         if config.encoder is MoleculeEncoding.FINGERPRINT:
             # The total that atoms write grows with their number; that of heads does not.
             written = (config.radius + 1) * float(dataset.molecules.sizes[self.rows[TRAIN]].mean())
@@ -93,12 +96,27 @@ class MoleculeTask(ConfiguredTask):
         self.train = self.rows[TRAIN][np.argsort(molecules.sizes[self.rows[TRAIN]], kind="stable")]
         torch.manual_seed(training.seed)
         self.model = MoleculeModel(self.config).to(self.device)
+        self.begin_NT = None if self.model.process is None else self._fit(self.model.process)
         self.update_as(training)
         weights = sum(p.numel() for p in self.model.parameters())
         self.summary = (
             f"{self.config.encoder} ({weights:,} weights) on {counted(len(self.train), 'molecule')} and "
             f"{counted(len(self.config.tasks), 'task')}"
         )
+
+    def _fit(self, process: MeasuredMolecules) -> Tensor:
+        """Fit the Gaussian process. What it says of training molecules without themselves, (all, T)."""
+        train, molecules = self.rows[TRAIN], self.dataset.molecules
+        bits = packed_bits(molecules, train)
+        fitted = TanimotoProcess(bits, self.targets_NT[train].double().numpy())
+        process.bits_N.copy_(torch.from_numpy(fitted.fingerprints))
+        process.weights_NT.copy_(torch.from_numpy(fitted.weights_NT))
+        process.mean_T.copy_(torch.from_numpy(fitted.mean_T))
+        begin = fitted.predict(bits)
+        begin[fitted.rows] = np.where(np.isnan(fitted.left_out_NT), begin[fitted.rows], fitted.left_out_NT)
+        begin_NT = torch.zeros(self.targets_NT.shape)
+        begin_NT[train] = torch.from_numpy(begin).float()
+        return logit(begin_NT) if self.binary else begin_NT
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
         """This process's molecules of a step."""
@@ -112,12 +130,13 @@ class MoleculeTask(ConfiguredTask):
         own = drawn[shard.slice(len(drawn))]
         if len(own):
             with training.precision.autocast(self.device):
-                loss = self._losses(self.model, own).sum() / measured
+                begin_BT = None if self.begin_NT is None else self.begin_NT[own].to(self.device)
+                loss = self._losses(self.model, own, begin_BT).sum() / measured
             yield PartLoss(loss, loss)
 
-    def _losses(self, model: nn.Module, rows: NDArray[np.int64]) -> Tensor:
+    def _losses(self, model: nn.Module, rows: NDArray[np.int64], begin_BT: Tensor | None = None) -> Tensor:
         """Loss of every measured value of some molecules, one-dimensional."""
-        answer_BT: Tensor = model(graph_batch(self.dataset.molecules, rows).to(self.device))
+        answer_BT: Tensor = model(molecule_batch(self.dataset.molecules, rows, self.device), begin_BT)
         wanted_BT = self.targets_NT[rows].to(self.device)
         measured_BT = torch.isfinite(wanted_BT)
         answers, wanted = answer_BT.float()[measured_BT], wanted_BT[measured_BT]
@@ -181,7 +200,7 @@ class MoleculeTask(ConfiguredTask):
 
     def _predicted(self, rows: NDArray[np.int64]) -> Floats:
         with torch.inference_mode():
-            batches = [graph_batch(self.dataset.molecules, batch).to(self.device) for batch in _batches(rows)]
+            batches = [molecule_batch(self.dataset.molecules, batch, self.device) for batch in _batches(rows)]
             return np.concatenate([in_units(self.config, self.model(batch)) for batch in batches])
 
     def _figures(self, truth_NT: Floats, answers_NT: Floats) -> dict[str, float]:

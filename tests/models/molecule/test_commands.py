@@ -20,6 +20,7 @@ chem = pytest.importorskip("rdkit.Chem", reason="no RDKit here (pip install rdki
 
 SETTINGS = """
 [model]
+gaussian_process = false
 channels = 24
 slots = 32
 radius = 2

@@ -1,18 +1,29 @@
 """Layers that read molecules, and Tanimoto models, against plain loops; what must not change them."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
 
 from bioattn.attention.capture import capture
 from bioattn.models.molecule.config import MoleculeModelConfig
-from bioattn.models.molecule.model import MoleculeModel
+from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoderConfig, MoleculeEncoding
 from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, Collector, Molecule, chosen
-from bioattn.molecules.similarity import WIDTHS, NadarayaWatson, TanimotoProcess, tanimoto
+from bioattn.molecules.similarity import NOISES, WIDTHS, NadarayaWatson, TanimotoProcess, tanimoto
+from bioattn.molecules.substructures import packed_bits
 
-SMALL = {"radius": 2, "channels": 8, "slots": 12, "num_heads": 2, "dropout": 0.0, "tasks": ("a", "b")}
+SMALL = {
+    "gaussian_process": False,
+    "radius": 2,
+    "channels": 8,
+    "slots": 12,
+    "num_heads": 2,
+    "dropout": 0.0,
+    "tasks": ("a", "b"),
+}
 
 
 def random_molecule(generator, atoms):
@@ -52,6 +63,10 @@ class Heard:
 def model_of(encoder, **changes):
     torch.manual_seed(1)
     return MoleculeModel(MoleculeModelConfig(**{**SMALL, "encoder": encoder, **changes})).eval()
+
+
+def batch_of(molecules, rows):
+    return molecule_batch(molecules, rows, torch.device("cpu"))
 
 
 def test_a_fingerprint_is_that_of_the_paper():
@@ -98,9 +113,9 @@ def test_order_and_padding_change_nothing_and_contributions_add_up(encoder):
     both = collected(molecule, shuffled(molecule, order), random_molecule(generator, 14))
     model, heard = model_of(encoder, hidden=0), Heard()
     with torch.no_grad(), capture(["*"], heard):
-        answer_BT, lost_BTRA = model.contributions(graph_batch(both, range(3)))
+        answer_BT, lost_BTRA = model.contributions(batch_of(both, range(3)))
     with torch.no_grad():
-        alone_T = model(graph_batch(both, [0]))[0]
+        alone_T = model(batch_of(both, [0]))[0]
     torch.testing.assert_close(answer_BT[0], alone_T)
     torch.testing.assert_close(answer_BT[0], answer_BT[1])
     torch.testing.assert_close(lost_BTRA[1, ..., :9], lost_BTRA[0][..., order])
@@ -121,10 +136,10 @@ def test_order_and_padding_change_nothing_and_contributions_add_up(encoder):
 
 def test_contributions_with_a_hidden_layer_are_differences():
     model = model_of(MoleculeEncoding.FINGERPRINT, hidden=5)
-    batch = graph_batch(collected(random_molecule(np.random.default_rng(2), 6)), [0])
+    batch = batch_of(collected(random_molecule(np.random.default_rng(2), 6)), [0])
     with torch.no_grad():
         answer_BT, lost_BTRA = model.contributions(batch)
-        writes_BRAS = model.encoder(batch)
+        writes_BRAS = model.encoder(batch.graphs)
         writes_BRAS[0, 1, 3] = 0
         torch.testing.assert_close(
             lost_BTRA[0, :, 1, 3], (answer_BT - model.read(writes_BRAS.sum((1, 2))))[0]
@@ -188,3 +203,92 @@ def test_chosen_molecules_are_themselves():
     for here, there in enumerate((2, 0)):
         for one, other in zip(some.graph(here), molecules.graph(there), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def counts_of(molecule):
+    """How often each atom with what is one bond away occurs, by the features themselves."""
+    kinds = [tuple(map(int, atom[:-1])) for atom in molecule.atoms]
+    around = [[] for _ in kinds]
+    for first, second, code in molecule.bonds.astype(int).tolist():
+        around[first].append((kinds[second], code))
+        around[second].append((kinds[first], code))
+    return Counter([*kinds, *((kind, tuple(sorted(near))) for kind, near in zip(kinds, around, strict=True))])
+
+
+def min_max(first, second):
+    both = first.keys() | second.keys()
+    return sum(min(first[k], second[k]) for k in both) / sum(max(first[k], second[k]) for k in both)
+
+
+@pytest.fixture(scope="module")
+def process():
+    """Chains of carbons and nitrogens, whose atoms are often alike, and a fitted Gaussian process."""
+    generator = np.random.default_rng(6)
+    alike = []
+    for _ in range(16):
+        molecule = random_molecule(generator, int(generator.integers(2, 12)))
+        plain = np.zeros_like(molecule.atoms)
+        plain[:, 0] = generator.integers(1, 3, len(plain))
+        alike.append(molecule._replace(atoms=plain, bonds=molecule.bonds * [1, 1, 0]))
+    targets_NT = generator.normal(size=(12, 2))
+    targets_NT[3, 0] = np.nan
+    fitted = TanimotoProcess(packed_bits(collected(*alike), range(12)), targets_NT)
+    model = model_of(MoleculeEncoding.FINGERPRINT, gaussian_process=True, measured=12)
+    model.process.bits_N.copy_(torch.from_numpy(fitted.fingerprints))
+    model.process.weights_NT.copy_(torch.from_numpy(fitted.weights_NT))
+    model.process.mean_T.copy_(torch.from_numpy(fitted.mean_T))
+    return alike, targets_NT, fitted, model
+
+
+def test_the_process_compares_counts_of_substructures(process):
+    alike, _, fitted, model = process
+    counts = [counts_of(each) for each in alike]
+    assert max(max(each.values()) for each in counts) > 3
+    similar = np.array([[min_max(asked, known) for known in counts[:12]] for asked in counts[12:]])
+    wanted = fitted.mean_T + similar @ fitted.weights_NT
+    with torch.no_grad():
+        answer_BT = model(batch_of(collected(*alike), range(12, 16)))
+    np.testing.assert_allclose(answer_BT.numpy(), wanted, rtol=1e-4)
+
+
+def test_an_atom_contributes_what_its_substructures_do(process):
+    alike, _, fitted, model = process
+    with torch.no_grad():
+        answer_BT, lost_BTRA = model.contributions(batch_of(collected(*alike), range(12, 16)))
+    known = [counts_of(each) for each in alike[:12]]
+    for number, molecule in enumerate(alike[12:]):
+        counts = counts_of(molecule)
+        kinds = list(counts.elements())
+        for atom in range(len(molecule.atoms)):
+            fewer = counts - Counter([tuple(map(int, molecule.atoms[atom][:-1]))])
+            assert fewer.total() == len(kinds) - 1
+            answer = fitted.mean_T + np.array([min_max(fewer, each) for each in known]) @ fitted.weights_NT
+            np.testing.assert_allclose(
+                lost_BTRA[number, :, 0, atom].numpy(), answer_BT[number].numpy() - answer, atol=1e-5
+            )
+        assert not lost_BTRA[number, ..., len(molecule.atoms) :].any()
+
+
+def test_what_is_left_out_is_predicted_by_the_others(process):
+    """By solving without the molecule, at the noise that all of them chose."""
+    alike, targets_NT, fitted, _ = process
+    counts = [counts_of(each) for each in alike[:12]]
+    kernel = np.array([[min_max(one, other) for other in counts] for one in counts])
+    for task in range(2):
+        rows = np.flatnonzero(np.isfinite(targets_NT[:, task]))
+        centred = targets_NT[rows, task] - fitted.mean_T[task]
+        full = kernel[np.ix_(rows, rows)]
+        noise = min(
+            NOISES,
+            key=lambda noise: np.abs(
+                np.linalg.solve(full + noise * np.eye(len(rows)), centred) - fitted.weights_NT[rows, task]
+            ).max(),
+        )
+        for place, row in enumerate(rows):
+            others = np.arange(len(rows)) != place
+            solved = np.linalg.solve(
+                full[np.ix_(others, others)] + noise * np.eye(others.sum()), centred[others]
+            )
+            wanted = fitted.mean_T[task] + full[place, others] @ solved
+            np.testing.assert_allclose(fitted.left_out_NT[row, task], wanted, rtol=1e-6)
+    assert np.isnan(fitted.left_out_NT[3, 0])
