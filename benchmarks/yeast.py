@@ -104,6 +104,12 @@ NEURAL_ROWS = {
     "groups-cross-all": NeuralRow("groups", {"conditioning": "cross-all"}, TRUNK_TRAINING, settings=None),
     "times-cross": NeuralRow("held-out-times", {"treatment_encoder": "features"}),
     "held-groups-cross": NeuralRow("held-out-groups", {"treatment_encoder": "features"}),
+    "times-kernel": NeuralRow("held-out-times", {"treatment_encoder": "kernel"}),
+    "held-groups-kernel": NeuralRow("held-out-groups", {"treatment_encoder": "kernel"}),
+    "times-molecule": NeuralRow("held-out-times-molecules", {"treatment_encoder": "molecule"}),
+    "times-molecule-kernel": NeuralRow("held-out-times-molecules", {"treatment_encoder": "kernel"}),
+    "held-groups-molecule": NeuralRow("held-out-groups-molecules", {"treatment_encoder": "molecule"}),
+    "held-groups-molecule-kernel": NeuralRow("held-out-groups-molecules", {"treatment_encoder": "kernel"}),
 }
 """Every neural row; those of one variant share a table."""
 BASELINE_ROWS = {
@@ -117,6 +123,8 @@ VARIANT_TITLES = {
     "groups": "35 group means (36 groups less the controls)",
     "held-out-times": "held-out time points",
     "held-out-groups": "held-out groups",
+    "held-out-times-molecules": "held-out time points, with molecules",
+    "held-out-groups-molecules": "held-out groups, with molecules",
 }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, read_dataset, write_dataset
+from bioattn.promoters.treatments import TreatmentTable
 
 TEST_CHROMOSOMES = {
     "iv-xv": ("BK006938.2", "BK006948.2"),
@@ -52,6 +53,18 @@ STRAINS = {
     "MSN4_overexpression": "MSN4 overexpressed",
     "YAP1_overexpression": "YAP1 overexpressed",
 }
+MOLECULES = {
+    "H2O2": "hydrogen_peroxide",
+    "DTT": "dithiothreitol",
+    "menadione": "menadione",
+    "diamide": "diamide",
+    "sorbitol": "sorbitol",
+    **{
+        f"carbon_{name}": name
+        for name in ("ethanol", "fructose", "galactose", "glucose", "mannose", "raffinose", "sucrose")
+    },
+}
+"""What was added, by the start of the group's name: ids of smiles/treatment_smiles.tsv."""
 TEMPERATURES = {
     "heat_shock_25_37": (25, 37),
     "heat_shock_30_37": (30, 37),
@@ -139,7 +152,8 @@ def build_dataset(shared: Path, work: Path, window: str, variant: str, test: str
     """The dataset file of a window and a variant, made by `bioattn prepare` where it does not exist yet.
 
     variant: `arrays` (168 arrays), `groups` (means of the 35 groups without controls), `held-out-times` and
-    `held-out-groups` (the arrays, some kept out of training as treatments). test: a key of `TEST_CHROMOSOMES`.
+    `held-out-groups` (the arrays, some kept out of training as treatments), these also with `-molecules` (a column
+    smiles). test: a key of `TEST_CHROMOSOMES`.
     """
     folder = dataset_folder(work, window, test)
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,7 +163,16 @@ def build_dataset(shared: Path, work: Path, window: str, variant: str, test: str
     if variant.startswith("held-out"):
         arrays = read_dataset(build_dataset(shared, work, window, "arrays", test))
         _, conditions = gasch_responses(shared / "data" / "yeast")
-        write_dataset(path, with_held_out(arrays, conditions, variant))
+        held_out = with_held_out(arrays, conditions, variant.removesuffix("-molecules"))
+        if variant.endswith("-molecules"):
+            known = pd.read_csv(shared / "data/smiles/treatment_smiles.tsv", sep="\t", index_col="id")[
+                "smiles"
+            ]
+            names = [longest_prefix(MOLECULES, group) for group in conditions["group"]]
+            smiles = ["" if name is None else known[name] for name in names]
+            table = TreatmentTable(held_out.treatments.frame.assign(smiles=smiles))
+            held_out = dataclasses.replace(held_out, treatments=table)
+        write_dataset(path, held_out)
         return path
     responses, conditions = gasch_responses(shared / "data" / "yeast")
     features = treatment_features(conditions)
