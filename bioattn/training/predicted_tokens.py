@@ -44,6 +44,11 @@ class Row:
     side: str
     name: str
     figures: Mapping[str, float]
+    """NaN where a statistic is not known, as the correlation of one value."""
+
+    def knows(self, name: str) -> bool:
+        """Whether a figure is there and known."""
+        return math.isfinite(self.figures.get(name, math.nan))
 
 
 BITS = MappingProxyType(
@@ -74,7 +79,7 @@ class Evaluation:
             for row in self.rows:
                 if row.side == side:
                     cells = (
-                        f"{row.figures[name]:.{digits}f}" if name in row.figures else "–"
+                        f"{row.figures[name]:.{digits}f}" if row.knows(name) else "–"
                         for name, (_, digits) in self.columns.items()
                     )
                     rows.append([row.name, *cells])
@@ -87,7 +92,7 @@ class Evaluation:
             {
                 "side": row.side,
                 "name": row.name,
-                **{name: round(value, 6) for name, value in row.figures.items()},
+                **{name: round(value, 6) if row.knows(name) else None for name, value in row.figures.items()},
             }
             for row in self.rows
         ]
@@ -95,18 +100,20 @@ class Evaluation:
     def comparison(self) -> Comparison | None:
         """The model beside the simple model that is best on the validation side, by the first figure."""
         side = "test" if any(row.side == "test" for row in self.rows) else "validation"
-        simple = [row for row in self.rows if row.name != MODEL_ROW]
-        ours = next((row for row in self.rows if row.name == MODEL_ROW and row.side == side), None)
-        if ours is None or not simple:
-            return None
         name, (title, _) = next(iter(self.columns.items()))
+        simple = [row for row in self.rows if row.name != MODEL_ROW and row.knows(name)]
+        ours = next((row for row in self.rows if row.name == MODEL_ROW and row.side == side), None)
+        if ours is None or not simple or not ours.knows(name):
+            return None
         sign, figure = (-1, f"minus {title}") if self.smaller_is_better else (1, title)
         chosen = max(
             (row for row in simple if row.side == "validation"),
             key=lambda row: sign * row.figures[name],
             default=simple[0],
         )
-        theirs = next(row for row in simple if row.name == chosen.name and row.side == side)
+        theirs = next((row for row in simple if row.name == chosen.name and row.side == side), None)
+        if theirs is None:
+            return None
         return Comparison(
             f"{side} {self.predicted}",
             figure,

@@ -186,7 +186,8 @@ class MoleculeTask(ConfiguredTask):
                     gain = estimate(
                         self._gain(targets_NT[own], found[MODEL_ROW], answers_NT), len(own), RESAMPLES
                     )
-                    gains[name] = gain.low, gain.high
+                    if np.isfinite([gain.low, gain.high]).all():
+                        gains[name] = gain.low, gain.high
         titles = (
             {"auroc": "AUROC", "auprc": "AUPRC"} if self.binary else {"rmse": "RMSE", "pearson": "Pearson r"}
         )

@@ -213,3 +213,16 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 1
     assert "pip install rdkit" in done.stderr
+
+
+def test_one_held_out_molecule_has_no_correlation(tmp_path):
+    """The table of the end leaves it open, and the record holds valid JSON."""
+    rows = [f"m{n}{end}\t{'C' * n}{end}\t{n}" for n in range(1, 5) for end in ("O", "N")]
+    (tmp_path / "m.tsv").write_text("\n".join(["id\tsmiles\tactivity", *rows, ""]))
+    dataset, model = tmp_path / "x.dataset.h5", tmp_path / "model"
+    assert bioattn("prepare", "molecules", tmp_path / "m.tsv", "--split", "random", "-o", dataset) == 0
+    assert bioattn("train", "molecule", dataset, "-o", model, "--steps", 2) == 0
+    record = json.loads((model / "training.json").read_text())
+    assert {row["pearson"] for row in record["evaluation"]} == {None}
+    assert bioattn("inspect", model) == 0
+    assert bioattn("report", model, "-o", tmp_path / "report.html") == 0
