@@ -36,10 +36,6 @@ from bioattn_cli.main import main
 
 CPU = torch.device("cpu")
 DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "molecules"
-SETTINGS = {
-    "maier": ({"hidden": 128}, {"steps": 600, "learning_rate": 3e-3}),
-    "delaney": ({"hidden": 128}, {"steps": 600, "learning_rate": 3e-3}),
-}
 
 
 def fold_of(text):
@@ -75,14 +71,12 @@ def held_out(what, sides, work, encoder, seed):
         "Nadaraya-Watson, exp(12 T)": NadarayaWatson(bits[known], targets[known], 12.0).predict(bits[asked]),
         "Gaussian process": TanimotoProcess(bits[known], targets[known]).predict(bits[asked]),
     }
-    model, training = SETTINGS[what]
     began = time.process_time()
     settings = MoleculeTraining(
         dataset=path,
         output=work / "model",
         force=True,
-        model={**model, "encoder": encoder},
-        training=training,
+        model={"encoder": encoder},
         seed=seed,
     )
     train(FAMILY, settings, device=CPU)
@@ -158,7 +152,14 @@ def planted(encoder, seeds, molecules=300):
             settings = MoleculeTraining(
                 dataset=dataset,
                 output=work / "model",
-                model={"encoder": encoder, "radius": 2, "channels": 24, "slots": 32, "hidden": 0},
+                model={
+                    "gaussian_process": False,
+                    "encoder": encoder,
+                    "radius": 2,
+                    "channels": 24,
+                    "slots": 32,
+                    "hidden": 0,
+                },
                 training={"steps": 200, "learning_rate": 1e-2, "average_decay": 0.9},
                 seed=seed,
             )
