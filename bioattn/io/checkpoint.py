@@ -25,10 +25,10 @@ def load_checkpoint(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
-        named = re.search(r"GLOBAL (\S+)", str(error))
-        what = f" ({named[1]})" if named else ""
+        if (named := re.search(r"GLOBAL (\S+)", str(error))) is None:
+            raise FormatError(f"{path}: damaged or not a PyTorch checkpoint") from error
         raise FormatError(
-            f"{path}: holds Python objects{what} besides tensors, which are never unpickled here; save its "
+            f"{path}: holds Python objects ({named[1]}) besides tensors, which are never unpickled here; save its "
             "state dict alone"
         ) from error
     except OSError as error:

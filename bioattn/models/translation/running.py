@@ -202,8 +202,9 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
     """Write outputs, or scores of given ones."""
     from bioattn.io.files import text_output
 
-    for name in ("constraint", "forbid", "samples", "length"):
-        if settings.targets is not None and getattr(settings, name):
+    defaults = {"constraint": None, "forbid": None, "samples": 0, "length": None, "beam": 1}
+    for name, default in defaults.items():
+        if settings.targets is not None and getattr(settings, name) != default:
             raise SettingsError(f"--{name} is for outputs that are written; --targets are given")
     if settings.samples and settings.beam > 1:
         raise SettingsError("--samples and --beam: give one of them")

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.io.checkpoint import load_checkpoint
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
@@ -423,3 +424,9 @@ def test_published_models_take_their_own_numbers_of_rows(name, templates, cluste
     inputs = published_inputs(Path(name), has_templates=templates)
     assert (inputs.max_msa_clusters, inputs.max_extra_msa) == (clusters, extra)
     assert (inputs.num_recycles, inputs.masked_fraction) == (3, 0.15)
+
+
+def test_a_text_file_is_no_checkpoint(tmp_path):
+    (tmp_path / "table.tsv").write_text("id\tvalue\na\t1\n")
+    with pytest.raises(FormatError, match="damaged or not a PyTorch checkpoint"):
+        load_checkpoint(tmp_path / "table.tsv")

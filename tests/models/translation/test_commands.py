@@ -332,6 +332,7 @@ def test_a_turing_machine_reads_what_it_wrote(folder, tmp_path):
         (("--constraint", "protein", "--genetic-code", 99), "--genetic-code 99: NCBI has no such table"),
         (("--forbid", "every.txt"), "--forbid: every token that an output could hold has one of the motifs"),
         (("--targets", "p.fa", "--forbid", "every.txt"), "--forbid is for outputs that are written"),
+        (("--targets", "p.fa", "--beam", 3), "--beam is for outputs that are written"),
     ],
 )
 def test_constraints_that_cannot_be_met_are_named(codon_model, tmp_path, options, said, capsys, monkeypatch):
