@@ -27,6 +27,15 @@ class Task(StrEnum):
     """Whether a promoter responds: 0 or 1."""
 
 
+class Noise(StrEnum):
+    """How bases are made unknown, more and more of them."""
+
+    MASKED = "masked"
+    """A base is hidden, with a probability that rises to 1 (absorbing noise, Austin et al. 2021)."""
+    GAUSSIAN = "gaussian"
+    """Normal noise is added to the one-hot code of a base (Ho et al. 2020, Song et al. 2021)."""
+
+
 class Subset(StrEnum):
     """Genes or proteins by what training does with them."""
 

@@ -3,18 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bioattn.choices import Noise
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import require
 from bioattn.training.settings import UpdateConfig
-
-
-class Noise(StrEnum):
-    """How bases are made unknown, step by step."""
-
-    MASKED = "masked"
-    """A base is hidden, with a probability that rises to 1 (absorbing noise, Austin et al. 2021)."""
-    GAUSSIAN = "gaussian"
-    """Normal noise is added to the one-hot code of a base (Ho et al. 2020, Song et al. 2021)."""
 
 
 class Condition(StrEnum):

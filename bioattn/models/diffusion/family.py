@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bioattn.choices import Noise
 from bioattn.models.diffusion import running as runs
-from bioattn.models.diffusion.config import Condition, Noise
+from bioattn.models.diffusion.config import Condition
 from bioattn.models.diffusion.running import PromoterGeneration
 from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand

@@ -13,9 +13,10 @@ from bioattn.attention.site import AttentionSite
 from bioattn.choices import not_there
 from bioattn.errors import SettingsError
 from bioattn.models.diffusion.config import DiffusionModelConfig
-from bioattn.models.diffusion.model import HIDDEN, OFF, UNKNOWN, Denoiser
+from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
 from bioattn.models.model_folder import load_model, write_model
+from bioattn.models.noise import HIDDEN
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.store.training_record import read_training_record
 

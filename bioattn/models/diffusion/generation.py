@@ -17,8 +17,9 @@ from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.io.files import read_lines
 from bioattn.models.diffusion.folder import LoadedDenoiser
-from bioattn.models.diffusion.model import BASES, HIDDEN, STEP
+from bioattn.models.diffusion.model import STEP
 from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
+from bioattn.models.noise import BASES, HIDDEN
 from bioattn.store.schema import Array, AttentionOptions, Block, FileLayout, GroupLayout, Samples, site_layout
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.choices import Noise
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.promoter_windows import PromoterBatch, PromoterSource, scan_promoters
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
-from bioattn.models.diffusion.config import Noise
 from bioattn.models.diffusion.folder import LoadedDenoiser
-from bioattn.models.diffusion.model import HIDDEN, OFF, STEP, UNKNOWN
-from bioattn.models.diffusion.noise import one_hot, signal_and_noise
+from bioattn.models.diffusion.model import OFF, STEP, UNKNOWN
+from bioattn.models.noise import HIDDEN, one_hot, signal_and_noise
 from bioattn.store.schema import (
     WEIGHTS,
     Array,

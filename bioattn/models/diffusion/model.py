@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from bioattn.attention.choices import AttentionScore
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis, Tile
-from bioattn.models.diffusion.config import Condition, DiffusionModelConfig, Noise
+from bioattn.choices import Noise
+from bioattn.models.diffusion.config import Condition, DiffusionModelConfig
+from bioattn.models.noise import BASES
 
-BASES = 4
-HIDDEN = 4
-"""Code of a hidden base, and of an unknown one (N)."""
 UNKNOWN, OFF = 0, 1
 """Levels of a treatment: unknown, off, …, on (`config.levels`)."""
 GROUPS = 8

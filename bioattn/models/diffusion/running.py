@@ -52,8 +52,7 @@ class PromoterGeneration(Settings):
         min=0,
     )
     classifier: Path | None = option(
-        "A promoter model trained with hidden_bases = true, which --guidance follows instead of the model itself "
-        "(masked noise).",
+        "A promoter model trained with noise as MODEL has it, which --guidance follows instead of MODEL itself.",
         metavar="FOLDER",
         recorded_file="model.safetensors",
     )
@@ -81,12 +80,11 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
 
     from bioattn.io.files import sha256_of, text_output
     from bioattn.models.diffusion.classifier import classifier_guide
-    from bioattn.models.diffusion.config import Noise
     from bioattn.models.diffusion.folder import load_denoiser
     from bioattn.models.diffusion.generation import read_kept, write_designs
-    from bioattn.models.diffusion.model import HIDDEN
     from bioattn.models.diffusion.sampling import Wanted
     from bioattn.models.family import WEIGHTS
+    from bioattn.models.noise import HIDDEN
     from bioattn.promoters.design_requests import describe_request
     from bioattn.system.shard import parse_shard
 
@@ -102,9 +100,14 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
         kept = read_kept(settings.keep, settings.parts, length)
     guide, classifier = None, {}
     if settings.classifier is not None:
-        if loaded.config.noise is not Noise.MASKED:
-            raise SettingsError(f"--classifier: {settings.model} has {loaded.config.noise} noise, not masked")
-        guide = classifier_guide(settings.classifier, settings.treatments, settings.without, length, device)
+        guide = classifier_guide(
+            settings.classifier,
+            loaded.config.noise,
+            settings.treatments,
+            settings.without,
+            length,
+            device,
+        )
         classifier = {"classifier": sha256_of(settings.classifier / WEIGHTS)}
     wanted = Wanted(levels=levels, guidance=settings.guidance, steps=settings.steps, kept=kept, guide=guide)
     description = describe_request(

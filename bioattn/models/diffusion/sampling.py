@@ -20,16 +20,16 @@ from torch import Tensor
 
 from bioattn.attention.capture import no_capture
 from bioattn.attention.site import Tile
+from bioattn.choices import Noise
 from bioattn.errors import BioattnError
-from bioattn.models.diffusion.config import Noise
-from bioattn.models.diffusion.model import BASES, HIDDEN, STEP, UNKNOWN, Denoiser
-from bioattn.models.diffusion.noise import SCALE, one_hot, signal_and_noise
+from bioattn.models.diffusion.model import STEP, UNKNOWN, Denoiser
+from bioattn.models.noise import BASES, HIDDEN, SCALE, one_hot, signal_and_noise
 
 AT_ONCE = 64
 """Promoters of a forward pass outside training, and designs that are made together."""
 Guide = Callable[[Tensor, Tensor], Tensor]
-"""Codes (B, L) and where bases are about to be drawn, bool (B, L) → what each base adds to ln p(treatments) there,
-(B, L, 4)."""
+"""Noised bases as the model takes them, and which of them a step draws, bool (B, L) → (B, L, 4): with masked noise
+what each base adds to ln p(treatments) there, with gaussian noise the gradient of ln p(treatments)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +107,10 @@ def _denoised(
         added = (noise.square() - kept_share.square() * next_noise.square()).clamp(min=0)
         mean = (kept_share * next_noise.square() * noised + next_signal * added * clean) / noise.square()
         spread = added.sqrt() * next_noise / noise
+        if wanted.guide is not None and wanted.guidance:
+            # Dhariwal & Nichol 2021, algorithm 1: the mean moves by variance × gradient.
+            uphill = wanted.guide(noised, ~stays_BL1[..., 0]).cpu() * ~stays_BL1
+            mean = mean + wanted.guidance * spread.square() * uphill
         noised = (mean + spread * torch.from_numpy(rng.standard_normal(noised.shape))).float()
         yield clean.argmax(-1).numpy().astype(np.uint8)
 
@@ -125,9 +129,10 @@ def _expected(
         logits: Tensor = model(bases[:, None], time_B[:, None], levels_BT, tile)[:, 0]
         return logits.float().log_softmax(-1)
 
-    if wanted.guide is not None and now_BL is not None:
+    if wanted.guide is not None:
         asked = log_probabilities(torch.full_like(levels_BT, UNKNOWN))
-        asked = asked + wanted.guidance * wanted.guide(bases, now_BL.to(device))
+        if now_BL is not None:
+            asked = asked + wanted.guidance * wanted.guide(bases, now_BL.to(device))
     else:
         asked = log_probabilities(levels_BT)
         if wanted.guidance:

@@ -8,46 +8,54 @@ import numpy as np
 import pytest
 import torch
 
+from bioattn.choices import Noise
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import decode, encode
+from bioattn.models.diffusion.classifier import classifier_guide
 from bioattn.models.diffusion.folder import load_denoiser
+from bioattn.models.family import load_runner
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
 
-MOTIF = "GATTACAG"
-LENGTH = 40
+MOTIF = "GATTACA"
+LENGTH = 24
 SETTINGS = """
 [model]
 channels = 32
 stages = 2
 condition = "CONDITION"
 [training]
-steps = 360
-steps_per_round = 180
+steps = 200
+steps_per_round = 100
 learning_rate = 5e-3
 average_decay = 0.98
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Promoters that hold a motif for heat, at any place; nothing tells of cold; and a model of them."""
-    folder = tmp_path_factory.mktemp("diffusion")
+def make_dataset(folder, number, length, motif):
+    """Promoters that hold a motif for heat, at any place; nothing tells of cold."""
     rng = np.random.default_rng(0)
     lines, rows = [], ["gene\theat\tcold"]
-    for number in range(1200):
-        codes = rng.integers(0, 4, LENGTH).astype(np.uint8)
+    for gene in range(number):
+        codes = rng.integers(0, 4, length).astype(np.uint8)
         heat, cold = rng.integers(0, 2, 2)
         if heat:
-            place = rng.integers(LENGTH - len(MOTIF) + 1)
-            codes[place : place + len(MOTIF)] = encode(MOTIF)
-        lines.append(f">g{number} chr{number % 6}:{number * 50}-{number * 50 + LENGTH}(+)\n{decode(codes)}\n")
-        rows.append(f"g{number}\t{heat}\t{cold}")
+            place = rng.integers(length - len(motif) + 1)
+            codes[place : place + len(motif)] = encode(motif)
+        lines.append(f">g{gene} chr{gene % 6}:{gene * 50}-{gene * 50 + length}(+)\n{decode(codes)}\n")
+        rows.append(f"g{gene}\t{heat}\t{cold}")
     (folder / "promoters.fa").write_text("".join(lines))
     (folder / "responses.tsv").write_text("\n".join(rows) + "\n")
     sides = ("--holdout", "validation=chr4", "--holdout", "test=chr5", "--task", "binary", "--threshold", 0.5)
     inputs = (folder / "promoters.fa", folder / "responses.tsv")
     assert bioattn("prepare", "dataset", *inputs, "-o", folder / "x.dataset.h5", *sides) == 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model of such promoters."""
+    folder = tmp_path_factory.mktemp("diffusion")
+    make_dataset(folder, 1200, LENGTH, MOTIF)
     (folder / "settings.toml").write_text(SETTINGS.replace("CONDITION", "both"))
     words = ("-c", folder / "settings.toml", "-o", folder / "model", "-t", 1)
     assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words) == 0
@@ -63,8 +71,8 @@ def records(path):
     return list(read_fasta(path))
 
 
-def share_with_motif(path):
-    return np.mean([MOTIF in record.sequence for record in records(path)])
+def share_with_motif(path, motif=MOTIF):
+    return np.mean([motif in record.sequence for record in records(path)])
 
 
 def test_designs_have_the_motif_where_it_was_asked_for(folder):
@@ -73,7 +81,7 @@ def test_designs_have_the_motif_where_it_was_asked_for(folder):
     assert share_with_motif(folder / "on.fa") > 0.9
     assert share_with_motif(folder / "off.fa") < 0.05
     first = records(folder / "on.fa")[0]
-    assert first.description.startswith("treatment=heat not= guidance=2 steps=40 seed=0 model=")
+    assert first.description.startswith("treatment=heat not= guidance=2 steps=24 seed=0 model=")
     assert len(first.description.split("model=")[1]) == 64
 
 
@@ -101,34 +109,35 @@ def test_parts_stay_and_other_lengths_are_written(folder):
 
 def test_attention_and_trajectory_of_every_step(folder):
     words = ("--treatment", "heat", "-n", 3, "--attention", folder / "a.h5", "--trajectory", folder / "t.fa")
-    assert generate(folder, "shown.fa", *words, steps=5) == 0
+    assert generate(folder, "shown.fa", *words, steps=4) == 0
     assert bioattn("validate", folder / "a.h5") == 0
     with open_attention(folder / "a.h5") as attention:
         weights = attention.weights("diffusion.down.1")
-    assert weights.shape == (3, 5, 2, LENGTH // 2, 3)
+    assert weights.shape == (3, 4, 2, LENGTH // 2, 3)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     steps = {record.name: record.sequence for record in records(folder / "t.fa")}
-    assert list(steps)[:5] == [f"design_1/{step}" for step in range(1, 6)]
-    assert [steps[f"design_2/{step}"].count("N") for step in range(1, 6)] == [32, 24, 16, 8, 0]
-    assert [steps[f"{each.name}/5"] for each in records(folder / "shown.fa")] == [
+    assert list(steps)[:4] == [f"design_1/{step}" for step in range(1, 5)]
+    assert [steps[f"design_2/{step}"].count("N") for step in range(1, 5)] == [18, 12, 6, 0]
+    assert [steps[f"{each.name}/4"] for each in records(folder / "shown.fa")] == [
         each.sequence for each in records(folder / "shown.fa")
     ]
 
 
 def test_the_effect_map_lies_on_the_motif(folder):
     """And is the divergence of the probabilities that the model gives, hidden base by hidden base."""
+    promoters = records(folder / "promoters.fa")[:150]
+    (folder / "some.fa").write_text("".join(f">{each.name}\n{each.sequence}\n" for each in promoters))
     words = ("--sites", "diffusion.up.*", "-t", 1)
-    command = ("export", "attention", folder / "model", folder / "promoters.fa", "-o", folder / "maps.h5")
+    command = ("export", "attention", folder / "model", folder / "some.fa", "-o", folder / "maps.h5")
     assert bioattn(*command, *words) == 0
     assert bioattn("validate", folder / "maps.h5") == 0
-    promoters = records(folder / "promoters.fa")
     with h5py.File(folder / "maps.h5") as file:
         effect = file["effect/values"][:]
         weights = file["sites/diffusion.up.0/weights"][:]
         assert list(file["effect/treatment"].asstr()) == ["heat", "cold"]
-    assert effect.shape == (1200, 2, 4, LENGTH)
-    assert weights.shape == (1200, 4, 2, LENGTH, 3)
-    inside = np.zeros((1200, LENGTH), bool)
+    assert effect.shape == (150, 2, 4, LENGTH)
+    assert weights.shape == (150, 4, 2, LENGTH, 3)
+    inside = np.zeros((150, LENGTH), bool)
     for row, record in zip(inside, promoters, strict=True):
         if (place := record.sequence.find(MOTIF)) >= 0:
             row[place : place + len(MOTIF)] = True
@@ -162,7 +171,7 @@ def test_designs_are_checked_drawn_and_reported(folder, capsys):
         1,
     )
     (folder / "motifs.meme").write_text(
-        "MEME version 4\n\nMOTIF heat_motif\nletter-probability matrix: alength= 4 w= 8 nsites= 100\n"
+        "MEME version 4\n\nMOTIF heat_motif\nletter-probability matrix: alength= 4 w= 7 nsites= 100\n"
         + "".join(" ".join("0.97" if base == one else "0.01" for base in "ACGT") + "\n" for one in MOTIF)
     )
     assert bioattn("explain", "designs", *words, "--samples", 20, "--motifs", folder / "motifs.meme") == 0
@@ -182,9 +191,9 @@ def test_designs_are_checked_drawn_and_reported(folder, capsys):
     assert "By the held-out oracle" in (folder / "report.html").read_text()
 
 
-def test_a_classifier_that_saw_hidden_bases_guides(folder, capsys):
+def test_a_classifier_that_saw_masked_bases_guides(folder, capsys):
     (folder / "classifier.toml").write_text(
-        "[model]\nchannels = 32\npool = 4\n[training]\nhidden_bases = true\n"
+        '[model]\nchannels = 32\npool = 4\n[training]\nnoise = "masked"\n'
     )
     common = ("--no-baselines", "-t", 1, "--epochs", 6)
     words = (*common, "-c", folder / "classifier.toml", "-o", folder / "classifier")
@@ -199,7 +208,50 @@ def test_a_classifier_that_saw_hidden_bases_guides(folder, capsys):
     assert bioattn("train", "promoter", folder / "x.dataset.h5", *common, "-o", folder / "clean") == 0
     capsys.readouterr()
     assert generate(folder, "no.fa", "--treatment", "heat", "--classifier", folder / "clean") == 1
-    assert "was trained on whole promoters" in capsys.readouterr().err
+    assert "was trained on promoters with no noise" in capsys.readouterr().err
+
+
+def test_gaussian_designs_follow_the_gradient_of_a_classifier(tmp_path, folder, capsys):
+    """Which is that of finite differences; a classifier of another noise is refused."""
+    motif, length = "GATTA", 16
+    make_dataset(tmp_path, 600, length, motif)
+    (tmp_path / "writer.toml").write_text(
+        '[model]\nnoise = "gaussian"\nchannels = 32\nstages = 1\ncondition = "adagn"\n'
+        "[training]\nsteps = 250\nsteps_per_round = 250\nlearning_rate = 5e-3\naverage_decay = 0.98\n"
+    )
+    (tmp_path / "classifier.toml").write_text(
+        "[model]\nchannels = 32\npool = 16\nkernel = 7\n"
+        '[training]\nnoise = "gaussian"\nbatch_size = 32\nmetric = "loss"\nepochs = 8\n'
+    )
+    dataset, classifier = tmp_path / "x.dataset.h5", tmp_path / "classifier"
+    words = ("-c", tmp_path / "writer.toml", "-o", tmp_path / "model", "-t", 1)
+    assert bioattn("train", "diffusion", dataset, *words) == 0
+    words = ("-c", tmp_path / "classifier.toml", "-o", classifier, "-t", 1, "--no-baselines")
+    assert bioattn("train", "promoter", dataset, *words) == 0
+    shares = []
+    for guidance in (0, 8):
+        words = ("--treatment", "heat", "-n", 192, "--guidance", guidance, "--classifier", classifier)
+        assert generate(tmp_path, f"{guidance}.fa", *words, steps=24) == 0
+        shares.append(share_with_motif(tmp_path / f"{guidance}.fa", motif))
+    assert shares[1] > shares[0] + 0.15
+    capsys.readouterr()
+    words = ("--treatment", "heat", "-n", 3, "--classifier", classifier, "--length", length)
+    assert generate(folder, "no.fa", *words) == 1
+    assert "was trained on promoters with gaussian noise" in capsys.readouterr().err
+    assert not (folder / "no.fa").exists()
+
+    torch.manual_seed(0)
+    cpu, (noised, *ways) = torch.device("cpu"), torch.randn(4, 1, length, 4)
+    gradient = classifier_guide(classifier, Noise.GAUSSIAN, ["heat"], ["cold"], length, cpu)(noised, None)
+    predictor = load_runner(classifier, cpu).predictor()
+
+    def worth(bases):
+        heat, cold = predictor.forward(torch.zeros(1, length, dtype=torch.uint8), bases / 2 + 1 / 4)[0]
+        return heat.sigmoid().log() + (-cold).sigmoid().log()
+
+    for way in ways:
+        slope = (worth(noised + 1e-3 * way) - worth(noised - 1e-3 * way)) / 2e-3
+        assert (gradient * way).sum().item() == pytest.approx(slope.item(), rel=0.02, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +260,7 @@ def test_a_classifier_that_saw_hidden_bases_guides(folder, capsys):
         (("--treatment", "haet"), "/model holds no such treatment; near: 'heat'"),
         (("--treatment", "heat", "--not", "heat"), "--treatment heat and --not heat contradict each other"),
         (("--keep", "keep.fa"), "--keep and --parts: give both"),
-        (("--keep", "keep.fa", "--parts", "short.bed"), "mine has 8 bases, designs have 40"),
+        (("--keep", "keep.fa", "--parts", "short.bed"), "mine has 8 bases, designs have 24"),
         (("--keep", "n.fa", "--parts", "n.bed", "--length", 8), "the part holds an N (base 3 of mine)"),
         (
             ("--keep", "keep.fa", "--parts", "far.bed", "--length", 8),

@@ -8,12 +8,13 @@ import torch
 from torch import nn
 
 from bioattn.attention.capture import capture
+from bioattn.choices import Noise
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver
-from bioattn.models.diffusion.config import Condition, DiffusionModelConfig, Noise
-from bioattn.models.diffusion.model import HIDDEN, Denoiser
-from bioattn.models.diffusion.noise import SCALE, noised, one_hot, signal_and_noise
+from bioattn.models.diffusion.config import Condition, DiffusionModelConfig
+from bioattn.models.diffusion.model import Denoiser
 from bioattn.models.diffusion.sampling import Wanted, designs
+from bioattn.models.noise import HIDDEN, SCALE, noised, one_hot, signal_and_noise
 from bioattn.simulate.motifs import MarkovBackground
 from bioattn.store.schema import AttentionOptions
 
@@ -58,6 +59,23 @@ def test_guidance_raises_the_ratio_of_asked_to_any_to_its_power():
     expected = ASKED**3 / ANY**2
     shares = np.bincount(last.ravel(), minlength=4) / last.size
     np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.012)
+
+
+def test_the_gradient_of_a_perfect_classifier_gives_its_posterior():
+    """p(y | promoter) is a product over its bases; what it is of a noised one follows from Bayes' rule."""
+    steps, seen = 100, ASKED / ANY
+    times = iter(torch.linspace(1, 0, steps + 1, dtype=torch.float64))
+
+    def guide(noised_BL4, _):
+        noised_BL4 = noised_BL4.clone().requires_grad_()
+        time_B1 = next(times).float().repeat(len(noised_BL4), 1)
+        logits = ExactDenoiser(Noise.GAUSSIAN)(noised_BL4[:, None], time_B1, torch.zeros(1, 1))
+        worth = (logits.softmax(-1) @ seen).log().sum()
+        return torch.autograd.grad(worth, noised_BL4)[0]
+
+    asked = Wanted(levels=(2,), guidance=1.0, steps=steps, kept=wanted().kept, guide=guide)
+    *_, last = designs(ExactDenoiser(Noise.GAUSSIAN), asked, 2000, np.random.default_rng(3))
+    np.testing.assert_allclose(np.bincount(last.ravel(), minlength=4) / last.size, ASKED, atol=0.015)
 
 
 @pytest.mark.parametrize("noise", list(Noise))

@@ -13,16 +13,17 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bioattn.choices import Noise
 from bioattn.choices import Task as ResponseKind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.config_file import build
-from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig, Noise
+from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
 from bioattn.models.diffusion.family import DiffusionTraining
 from bioattn.models.diffusion.folder import levels_of, write_denoiser
-from bioattn.models.diffusion.model import BASES, OFF, UNKNOWN, Denoiser
-from bioattn.models.diffusion.noise import noised
+from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE
 from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.noise import BASES, noised
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.simulate.motifs import MarkovBackground
 from bioattn.store.training_record import MODEL_ROW

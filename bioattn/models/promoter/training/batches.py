@@ -12,7 +12,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
+from bioattn.choices import Noise
+from bioattn.formats.nucleotides import reverse_complement
+from bioattn.models.noise import as_letters, noised
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.promoters.dataset import PromoterDataset
 
@@ -22,6 +24,8 @@ class Batch(NamedTuple):
 
     codes_BL: Tensor
     """uint8 (B, length)."""
+    bases_BL4: Tensor | None
+    """With gaussian noise what is read instead, float32 (B, length, 4)."""
     targets_BT: Tensor
     """float32 (B, T) in the dataset's units; NaN = missing."""
     treatments_T: Tensor
@@ -79,9 +83,13 @@ class TrainingBatches:
         if self.config.reverse_complement:
             turned_B = random.random(len(genes_B)) < 0.5
             codes_BL[turned_B] = reverse_complement(codes_BL[turned_B])
-        if self.config.hidden_bases:
-            share_B1 = random.random((len(genes_B), 1))
-            codes_BL[random.random(codes_BL.shape) < share_B1] = UNKNOWN
+        codes, bases_BL4 = torch.from_numpy(np.ascontiguousarray(codes_BL)), None
+        if self.config.noise is not None:
+            bases = noised(codes_BL, self.config.noise, random).bases[:, 0]
+            if self.config.noise is Noise.MASKED:
+                codes = bases
+            else:
+                bases_BL4 = as_letters(bases)
         if self.treatments_per_step < self.num_treatments:
             treatments_T = np.sort(
                 random.choice(self.num_treatments, self.treatments_per_step, replace=False)
@@ -89,7 +97,8 @@ class TrainingBatches:
         else:
             treatments_T = np.arange(self.num_treatments)
         return Batch(
-            torch.from_numpy(np.ascontiguousarray(codes_BL)),
+            codes,
+            bases_BL4,
             torch.from_numpy(self.targets_GT[genes_B][:, treatments_T]),
             torch.from_numpy(treatments_T),
             seed,

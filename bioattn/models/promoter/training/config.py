@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from bioattn.choices import Noise
 from bioattn.io.config_file import require
 from bioattn.system.precision import Precision
 
@@ -73,9 +74,9 @@ class TrainingConfig:
     """Largest random shift of the window in bases; default the flank of the dataset."""
     reverse_complement: bool = False
     """Whether half of the training windows are turned round; promoters are oriented, so off."""
-    hidden_bases: bool = False
-    """Whether a share of the bases, drawn from 0 to 1 for each promoter and step, is hidden (N): such a model can
-    guide a diffusion model (`generate promoters --classifier`)."""
+    noise: Noise | None = None
+    """masked or gaussian: training promoters have the noise of diffusion models, from little to much, so that the
+    model can guide one with this noise (`generate promoters --classifier`)."""
     attention_entropy: float = 0.0
     """What the mean entropy of the attention weights (1 = uniform) costs at the end of training, in units of the
     loss; the price rises from zero in a straight line. 0 leaves attention to itself."""

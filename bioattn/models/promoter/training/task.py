@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.capture import capture
 from bioattn.attention.entropy import EntropyMeter
+from bioattn.choices import Noise
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import EncodingRunner, with_ability
 from bioattn.io.config_file import build
@@ -112,6 +113,10 @@ class PromoterTask(Task):
             raise SettingsError("--keep-best compares with the simple models that --no-baselines leaves out")
         if settings.keep_best and self.dataset.task == "binary":
             raise SettingsError("--keep-best is for regression: ridges do not predict probabilities")
+        if self.training.noise is Noise.GAUSSIAN and self.config.stem is Stem.PRETRAINED:
+            raise SettingsError(
+                "noise = gaussian makes numbers of bases, which --stem pretrained cannot read; choose masked"
+            )
         if self.config.conditioning is Conditioning.RIDGE:
             raise SettingsError(
                 "--conditioning ridge is not trained: --keep-best writes it where it is better"
@@ -242,7 +247,10 @@ class PromoterTask(Task):
             self.training.precision.autocast(self.device),
             capture(["*"], meter, gradients=True) if entropy_weight else nullcontext(),
         ):
-            predicted_BT = self._predict(self.model, batch.codes_BL[rows].to(self.device), treatments)
+            bases_BL4 = None if batch.bases_BL4 is None else batch.bases_BL4[rows].to(self.device)
+            predicted_BT = self._predict(
+                self.model, batch.codes_BL[rows].to(self.device), treatments, bases_BL4
+            )
         predicted_BT = predicted_BT.float()
         unconditional_B1 = None
         if self.unconditional is not None:
@@ -275,10 +283,18 @@ class PromoterTask(Task):
                 predicted_BT[rows] = self._predict(model, codes_BL, self.treatments).float().cpu()
         return predicted_BT
 
-    def _predict(self, model: nn.Module, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
+    def _predict(
+        self,
+        model: nn.Module,
+        codes_BL: Tensor,
+        treatments: TreatmentBatch,
+        bases_BL4: Tensor | None = None,
+    ) -> Tensor:
         """What losses compare with targets: standard units, or logits."""
         promoter_model = cast(PromoterModel, model)
-        return (promoter_model if self.binary else promoter_model.standardised)(codes_BL, treatments)
+        return (promoter_model if self.binary else promoter_model.standardised)(
+            codes_BL, treatments, bases_BL4
+        )
 
     def judge(self, values: Tensor) -> Judgement:
         """Loss and metrics of predictions for the validation genes."""

@@ -16,8 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.models.diffusion.config import Noise
-from bioattn.models.diffusion.model import BASES, HIDDEN
+from bioattn.choices import Noise
+
+BASES = 4
+HIDDEN = 4
+"""Code of a hidden base, and of an unknown one (N)."""
 
 SCALE = 2.0
 """What the centred one-hot code is multiplied by, so that its variance is near 1."""
@@ -27,7 +30,7 @@ class Noised(NamedTuple):
     """Noised promoters, one noise level each."""
 
     bases: Tensor
-    """As `Denoiser.forward` takes them, with one step: codes (B, 1, L), or numbers (B, 1, L, 4)."""
+    """As diffusion models take them, with one step: codes (B, 1, L), or numbers (B, 1, L, 4)."""
     time_B1: Tensor
     weight_BL: Tensor
     """What the surprise at each base counts; the weights of a promoter sum to 1."""
@@ -60,6 +63,11 @@ def noised(codes_BL: NDArray[np.uint8], noise: Noise, rng: np.random.Generator) 
 def signal_and_noise(time: Tensor) -> tuple[Tensor, Tensor]:
     """What gaussian noise multiplies the code and the normal numbers by."""
     return (math.pi / 2 * time).cos(), (math.pi / 2 * time).sin()
+
+
+def as_letters(bases: Tensor) -> Tensor:
+    """Codes under gaussian noise (…, 4) in the units of one-hot bases, which they are without any noise."""
+    return bases / SCALE + 1 / BASES
 
 
 def one_hot(codes: Tensor) -> Tensor:
