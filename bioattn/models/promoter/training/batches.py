@@ -24,14 +24,14 @@ class Batch(NamedTuple):
 
     codes_BL: Tensor
     """uint8 (B, length)."""
-    bases_BL4: Tensor | None
-    """With gaussian noise what is read instead, float32 (B, length, 4)."""
     targets_BT: Tensor
     """float32 (B, T) in the dataset's units; NaN = missing."""
     treatments_T: Tensor
     """int64: positions among the training treatments."""
     seed: int
     """torch's random state while responses are predicted."""
+    bases_BL4: Tensor | None = None
+    """With gaussian noise what is read instead of the codes, float32 (B, length, 4)."""
 
 
 class TrainingBatches:
@@ -98,10 +98,10 @@ class TrainingBatches:
             treatments_T = np.arange(self.num_treatments)
         return Batch(
             codes,
-            bases_BL4,
             torch.from_numpy(self.targets_GT[genes_B][:, treatments_T]),
             torch.from_numpy(treatments_T),
             seed,
+            bases_BL4,
         )
 
 
