@@ -14,6 +14,7 @@ from bioattn.faithfulness.accuracy_checks import (
     check_skill,
     compare_skills,
 )
+from bioattn.faithfulness.atom_checks import check_atoms, judge_atoms
 from bioattn.faithfulness.maps import HeadSpread, check_maps, read_maps
 from bioattn.faithfulness.measures import Measure, Measures
 from bioattn.faithfulness.pointing_checks import Curves, check_pointing
@@ -21,7 +22,7 @@ from bioattn.faithfulness.subject import CheckSettings, Subject, draw_sample, dr
 from bioattn.faithfulness.token_checks import check_token_windows, judge_tokens
 from bioattn.faithfulness.variant_checks import TreatmentVariants, check_variants
 from bioattn.faithfulness.verdict import Verdict, judge
-from bioattn.inference.runner import CheckableRunner, TokenRunner, Training
+from bioattn.inference.runner import AtomRunner, CheckableRunner, TokenRunner, Training
 from bioattn.io.files import sha256_of
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
@@ -196,6 +197,39 @@ def check_token_model(
     )
 
 
+def check_atom_model(
+    model: AtomRunner,
+    molecules: Path,
+    dataset: Path | None,
+    *,
+    settings: CheckSettings | None = None,
+    progress: Progress = SILENT,
+    stop: StopRequest | None = None,
+) -> CheckReport:
+    """Check a model of molecules on held-out ones of the dataset `molecules` and, where it is given, of `dataset`.
+
+    Raises: BioattnError for too few molecules, or a dataset that does not fit the model.
+    """
+    settings, measures = settings or CheckSettings(), Measures()
+    probe, heads, drawn = check_atoms(
+        model, molecules, dataset, settings, measures, progress, stop or StopRequest()
+    )
+    return CheckReport(
+        model_sha256=model.sha256,
+        input_sha256=probe.sha256,
+        settings={
+            **asdict(settings),
+            "molecules": len(probe.ids),
+            "dataset_sha256": None if dataset is None else sha256_of(dataset),
+        },
+        verdict=judge_atoms(measures),
+        measures=measures,
+        curves=drawn,
+        heads=heads,
+        variants=[],
+    )
+
+
 def _retrained(
     subject: Subject, evidence: Evidence, training: Training, measures: Measures, *, worth_it: bool
 ) -> dict[str, list[CheckableRunner]]:
@@ -229,14 +263,15 @@ def _retrained(
     return found
 
 
-TOKEN_NOTE = (
-    "Skill: share of the bits that word frequencies need. Deletion: share of what replacing all tokens takes.\n"
-    "docs/checks.md says more."
-)
-SKILL_NOTE = (
-    "Skill: mean over treatments of Pearson r over genes (binary: 2 · AUROC − 1). Similarity: Spearman over bins. "
-    "Deletion:\nshare of what sets a prediction apart from its treatment's mean. docs/checks.md says more."
-)
+NOTES = {
+    "treatments": "Skill: mean over treatments of Pearson r over genes (binary: 2 · AUROC − 1). Similarity: "
+    "Spearman over bins.\n Deletion: share of what sets a prediction apart from its treatment's mean.",
+    "windows": "Skill: share of the bits that word frequencies need. Deletion: share of what replacing all tokens "
+    "takes.",
+    "molecules": "Skill: share of the error (squared; of classes log loss) of the training mean. Deletion: share "
+    "of what\nthe network's part of a prediction loses when no atom writes.",
+}
+"""What figures are, by a key that the settings of such a check have."""
 WORDS = {True: "pass", False: "FAIL", None: ""}
 
 
@@ -249,7 +284,8 @@ def check_text(report: CheckReport) -> str:
     for name, *cells, state in rows:
         right = (cell.rjust(width) for cell, width in zip(cells, others, strict=True))
         lines.append("  ".join([name.ljust(label), *right, state]).rstrip())
-    lines += ["", SKILL_NOTE if "treatments" in report.settings else TOKEN_NOTE]
+    note = next(note for key, note in NOTES.items() if key in report.settings)
+    lines += ["", f"{note} docs/checks.md says more."]
     if report.variants:
         lines += ["", "Variants: Spearman over positions with the measured effects, by treatment"]
         lines += [f"  {_variants_line(each)}" for each in report.variants]

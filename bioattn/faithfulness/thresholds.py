@@ -3,8 +3,9 @@ seed was looked at; docs/checks.md tells how near good and bad models come to ea
 
 SKILL = 0.1
 """Least skill, with an interval above 0: a model below predicts nothing, and its maps explain nothing."""
-TOKEN_SKILL = 0.005
-"""Least share of the bits of word frequencies that a model of tokens saves, with an interval above 0."""
+SAVED = 0.005
+"""Least share that a model saves of the bits of word frequencies (tokens) or of the error of the mean (molecules),
+with an interval above 0."""
 USED = 0.03
 """Least share of the skill that uniform attention, retrained, must lack, with an interval above 0."""
 SHARED = 0.03

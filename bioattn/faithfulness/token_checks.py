@@ -24,6 +24,7 @@ from bioattn.faithfulness import thresholds
 from bioattn.faithfulness.gain_and_shape import other_promoters
 from bioattn.faithfulness.maps import AttentionMaps, MapSums
 from bioattn.faithfulness.measures import Measures, percent
+from bioattn.faithfulness.other_weights import OtherWeights, add_lost_skill, of_it
 from bioattn.faithfulness.perturbation import (
     JUDGED,
     STANDING_OUT,
@@ -179,47 +180,38 @@ def _check_weights(
         skill,
         f"On {counted(len(probe.ids), f'{probe.held_out} {_noun(probe)}'.strip())} the model needs "
         f"{bits[0]:.3f} bits per token, the frequencies of words alone {bits[1]:.3f}.",
-        least=thresholds.TOKEN_SKILL,
+        least=thresholds.SAVED,
     )
-    other: tuple[str, str, Substitution, str] = (
-        (
+    other = (
+        OtherWeights(
             "shuffled_weights",
             "shuffled weights",
             ShuffledTokens(probe, settings.seed),
             "given its weights in random order",
+            thresholds.SWAPPED,
         )
         if probe.aligns
-        else (
+        else OtherWeights(
             "other_sequences_maps",
             "another sequence's maps",
             other_promoters,
             "given the maps of another sequence",
+            thresholds.SWAPPED,
         )
     )
-    for (name, label, substitution, what), least in (
-        (
-            (
-                "uniform_weights",
-                "uniform weights",
-                UniformTokens(probe),
-                "made to attend to all visible tokens alike",
-            ),
-            thresholds.USED,
-        ),
-        (other, thresholds.SWAPPED),
-    ):
-        if not measures.passed("skill"):
-            measures.skip(name, "the model predicts too little to have anything to lose")
-            continue
-        lost = over_windows(own_N - total(substitute(probe.sites, substitution)), own_N - plain_N)
-        measures.add(
-            name,
-            f"skill lost with {label}",
-            lost,
-            f"Without retraining, {what}, the model loses {_of_it(lost.value)} of what it knows beyond word "
-            "frequencies.",
-            least=least,
-        )
+    uniform = OtherWeights(
+        "uniform_weights",
+        "uniform weights",
+        UniformTokens(probe),
+        "made to attend to all visible tokens alike",
+        thresholds.USED,
+    )
+
+    def lost(substitution: Substitution) -> Estimate:
+        return over_windows(own_N - total(substitute(probe.sites, substitution)), own_N - plain_N)
+
+    why_not = None if measures.passed("skill") else "the model predicts too little to have anything to lose"
+    add_lost_skill(measures, (uniform, other), lost, "word frequencies", why_not)
 
 
 def _check_pointing(
@@ -376,11 +368,6 @@ def _noun(probe: TokenProbe) -> str:
     return "pair" if probe.aligns else "window"
 
 
-def _of_it(share: float) -> str:
-    """A share of a loss, which may be larger than what there was to lose."""
-    return "all" if share >= 1 else percent(share)
-
-
 def judge_tokens(measures: Measures, *, held_out: bool) -> Verdict:
     """The verdict on a model of tokens; held_out: whether the sequences were not trained on."""
     caveats = [
@@ -418,7 +405,7 @@ def judge_tokens(measures: Measures, *, held_out: bool) -> Verdict:
             "model looks, not at which tokens.",
             *rests[:2],
         )
-    lost = f"uniform weights cost {_of_it(measures.value('uniform_weights'))} of what it knows"
+    lost = f"uniform weights cost {of_it(measures.value('uniform_weights'))} of what it knows"
     if not aligns and measures.passed("deletion") and not measures.passed("deletion_of_other_sequences"):
         return verdict(
             Code.POSITION_ONLY,

@@ -509,3 +509,55 @@ class TokenRunner(Runner, Protocol):
 
     def token_probe(self, path: Path, number: int, seed: int) -> TokenProbe:
         """`number` sequences drawn from a file at most. Raises: BioattnError for what the model cannot read."""
+
+
+class AtomProbe(Protocol):
+    """Held-out molecules, and what a model that sums what their atoms write predicts of them. N molecules, A atoms
+    of the largest, T tasks, P pairs of molecule and task."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Their names."""
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the file that they are from."""
+
+    @property
+    def held_out(self) -> str:
+        """The side of the split that they are from."""
+
+    @property
+    def tasks(self) -> Sequence[str]:
+        """What is predicted."""
+
+    @property
+    def known_NA(self) -> NDArray[np.bool_]:  # noqa: N802
+        """False for padding."""
+
+    def simple_log_likelihoods(self) -> Mapping[str, Floats]:
+        """`log_likelihoods` of what predicts without the network, by name, the simplest first."""
+
+    def log_likelihoods(self) -> Floats:
+        """ln of the probability of what was measured of each molecule, (N,). Of numbers: minus half the squared
+        error in standard deviations, so that a constant is missing."""
+
+    def contributions(self) -> Floats:
+        """What the network's part of a prediction loses when an atom writes nothing at a radius, summed over
+        radii, (N, T, A)."""
+
+    def answers(
+        self, row_P: NDArray[np.int64], task_P: NDArray[np.int64], writing_PA: NDArray[np.bool_]
+    ) -> Floats:
+        """The network's part of predictions (P,) of the molecules `row_P` when only some of their atoms write."""
+
+
+@runtime_checkable
+class AtomRunner(Runner, Protocol):
+    """A runner that sums what the atoms of a molecule write, and whose attention can be checked."""
+
+    def atom_probe(self, path: Path, number: int, seed: int) -> AtomProbe:
+        """`number` held-out molecules drawn from a dataset at most.
+
+        Raises: BioattnError for a dataset that does not fit.
+        """

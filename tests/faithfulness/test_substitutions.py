@@ -1,15 +1,19 @@
 """Other weights in a real model: each against a model that has them by itself."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 
 from bioattn.attention.capture import capture, substitute
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.faithfulness.atom_checks import OtherMolecules, Shuffled, uniform
 from bioattn.faithfulness.gain_and_shape import UniformWeights, exchanges, other_promoters, other_treatments
 from bioattn.faithfulness.subject import known_bins, predict
 from bioattn.models.promoter.model import make_promoter_model
+
+SITE = AttentionSite(name="atoms", axes=(Axis("key"),), heads=(0,))
 
 
 class Kept:
@@ -90,3 +94,36 @@ def test_exchanges_give_every_treatment_another_ones_map():
             assert sorted(source) == list(range(number))
             assert all(treatment != other for treatment, other in enumerate(source))
     assert exchanges(50, 1, seed=0) != exchanges(50, 1, seed=1)
+
+
+def weights_over_atoms():
+    """Weights (2, 3, 2, 5, 5) of two molecules of 5 and 3 atoms, of which some are no neighbours."""
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.rand(2, 3, 2, 5, 5, generator=generator)
+    weights *= torch.rand(weights.shape, generator=generator) > 0.4
+    weights[..., 0] += 0.1
+    weights[1, ..., 3:] = 0
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def test_weights_of_atoms_are_made_uniform_and_shuffled_among_those_that_may_be_attended_to():
+    weights = weights_over_atoms()
+    for found in (uniform(SITE, weights, None), Shuffled(0)(SITE, weights, None)):
+        assert torch.equal(found > 0, weights > 0)
+    rows = zip(weights.flatten(0, -2), uniform(SITE, weights, None).flatten(0, -2), strict=True)
+    for own, found in rows:
+        np.testing.assert_allclose(found[own > 0], 1 / int((own > 0).sum()))
+    shuffled = Shuffled(0)(SITE, weights, None)
+    assert not torch.equal(shuffled, weights)
+    assert torch.equal(shuffled.sort(-1).values, weights.sort(-1).values)
+
+
+def test_atoms_take_the_weights_of_another_molecule():
+    """Three molecules of 5, 3 and 4 atoms, of which the last is a batch of its own."""
+    sizes, weights = np.array([5, 3, 4]), weights_over_atoms()
+    other = OtherMolecules(SimpleNamespace(known_NA=np.arange(5) < sizes[:, None]))
+    found = other(SITE, weights, None)
+    for atom in range(5):
+        assert torch.equal(found[0, :, :, atom], weights[1, :, :, atom % 3])
+        assert torch.equal(found[1, :, :, atom], weights[0, :, :, atom])
+    assert torch.equal(other(SITE, weights[:1], None)[:, :, :, :4], weights[:1, :, :, :4])

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from bioattn.models.model_folder import load_model, write_model
 from bioattn.models.molecule.config import MoleculeModelConfig
 from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.molecules.graphs import Molecules
+
+if TYPE_CHECKING:
+    from bioattn.models.molecule.probe import MoleculeProbe
 
 MODEL_TYPE = "molecule"
 
@@ -43,6 +46,12 @@ class LoadedMoleculeModel:
     def sites(self) -> dict[str, AttentionSite]:
         """Attention sites by name, in the order of the model."""
         return self.model.sites
+
+    def atom_probe(self, path: Path, number: int, seed: int) -> "MoleculeProbe":
+        """Held-out molecules of a dataset, and what the model predicts of them."""
+        from bioattn.models.molecule.probe import make_probe
+
+        return make_probe(self, path, number, seed)
 
     def predict(self, molecules: Molecules, rows: Sequence[int]) -> NDArray[np.float64]:
         """Values in the units of the data, or probabilities of classes, (rows, tasks).

@@ -148,7 +148,17 @@ class MoleculeModel(nn.Module):
 
         Without a hidden layer these add up to the prediction, but for the bias.
         """
-        writes_BRAS = self.encoder(batch.graphs)
+        answer_BT, lost_BTRA = self.network_contributions(batch.graphs)
+        if self.process is not None:
+            begin_BT = self.process(batch.bits_BRA)
+            without_BRAT = self.process.without(batch.bits_BRA, batch.lost_BRA)
+            answer_BT = answer_BT + begin_BT
+            lost_BTRA[:, :, : RADIUS + 1] += (begin_BT[:, None, None] - without_BRAT).permute(0, 3, 1, 2)
+        return answer_BT, lost_BTRA
+
+    def network_contributions(self, graphs: GraphBatch) -> tuple[Tensor, Tensor]:
+        """`contributions` without what the Gaussian process says."""
+        writes_BRAS = self.encoder(graphs)
         written_BS = writes_BRAS.sum((1, 2))
         answer_BT = self.read(written_BS)
         places_BWS = writes_BRAS.flatten(1, 2)
@@ -156,10 +166,4 @@ class MoleculeModel(nn.Module):
             answer_BT[:, None] - self.read(written_BS[:, None] - places_BWS[:, first : first + BLOCK])
             for first in range(0, places_BWS.shape[1], BLOCK)
         ]
-        lost_BTRA = torch.cat(lost, 1).transpose(1, 2).unflatten(2, writes_BRAS.shape[1:3])
-        if self.process is not None:
-            begin_BT = self.process(batch.bits_BRA)
-            without_BRAT = self.process.without(batch.bits_BRA, batch.lost_BRA)
-            answer_BT = answer_BT + begin_BT
-            lost_BTRA[:, :, : RADIUS + 1] += (begin_BT[:, None, None] - without_BRAT).permute(0, 3, 1, 2)
-        return answer_BT, lost_BTRA
+        return answer_BT, torch.cat(lost, 1).transpose(1, 2).unflatten(2, writes_BRAS.shape[1:3])

@@ -1,6 +1,7 @@
 """`bioattn explain …`: what a model used, and whether its attention can be believed."""
 
 from dataclasses import MISSING
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -369,13 +370,13 @@ def check(
     tests whether predictions depend on the attended positions (deletion, insertion, in-silico mutagenesis), on
     whose map is used, and on training (random weights). --dataset adds the accuracy on held-out genes, --controls
     whether attention was needed at all, --variants whether maps predict what mutations do. Instead of promoters,
-    language models take other sequences, and translation models a dataset of pairs. docs/checks.md explains each
+    language models take other sequences, translation and molecule models a dataset. docs/checks.md explains each
     check.
     """
     from bioattn.errors import SettingsError
-    from bioattn.faithfulness.check import Evidence, check_model, check_token_model
+    from bioattn.faithfulness.check import Evidence, check_atom_model, check_model, check_token_model
     from bioattn.faithfulness.subject import CheckSettings
-    from bioattn.inference.runner import CheckableRunner, TokenRunner, with_ability
+    from bioattn.inference.runner import AtomRunner, CheckableRunner, TokenRunner, with_ability
     from bioattn.io.files import check_apart
     from bioattn.models.family import load_runner
     from bioattn.system.device import choose_device, describe_device, set_threads
@@ -394,7 +395,7 @@ def check(
     deed = "have their attention checked"
     runner = load_runner(model, chosen)
     settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)
-    if isinstance(runner, TokenRunner):
+    if isinstance(runner, TokenRunner | AtomRunner):
         for name, given in (
             ("--controls", controls),
             ("--other-model", other_model),
@@ -407,9 +408,12 @@ def check(
                 )
         reporter.say(f"running on {describe_device(chosen)}")
         with stop_on_signals() as stop:
-            report = check_token_model(
-                runner, promoters, dataset, settings=settings, progress=reporter.progress(), stop=stop
+            own_check = (
+                partial(check_token_model, runner)
+                if isinstance(runner, TokenRunner)
+                else partial(check_atom_model, runner)
             )
+            report = own_check(promoters, dataset, settings=settings, progress=reporter.progress(), stop=stop)
         return _checked(output, report, str(chosen))
     loaded = with_ability(runner, CheckableRunner, deed)
     evidence = Evidence(

@@ -8,10 +8,15 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from bioattn.faithfulness.atom_checks import NO_MAPS
 from bioattn.figures.molecule import read_coloured_molecule
+from bioattn.models.molecule.folder import load_molecule_model, write_molecule_model
+from bioattn.models.molecule.model import molecule_batch
 from bioattn.molecules.chemistry import MoleculeError, read_molecule
 from bioattn.molecules.dataset import open_molecule_dataset
+from bioattn.promoters.dataset import TEST, TRAIN
 from bioattn.promoters.response_metrics import auroc
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
@@ -103,6 +108,130 @@ def test_figures_of_contributions_and_attention(folder, capsys):
     assert "attend to slots" in capsys.readouterr().err
     assert bioattn(*common, "--task", "activty") == 1
     assert "near: 'activity'" in capsys.readouterr().err
+
+
+def checked(model, dataset, output):
+    """The check of a model, its measures by name."""
+    assert bioattn("explain", "check", model, dataset, "-o", output) == 0
+    found = json.loads(output.read_text())
+    return {**found, **{each["name"]: each for each in found["measures"]}}
+
+
+@pytest.mark.parametrize("encoder", ["fingerprint", "attention"])
+def test_attention_that_learned_the_substructure_passes_its_check(folder, capsys, encoder):
+    """Figures are those of the files of predictions and attention, by plain loops."""
+    table, check = folder / "made" / "molecules.tsv", folder / "check.json"
+    found = checked(folder / encoder, folder / "x.dataset.h5", check)
+    assert found["verdict"]["code"] == "faithful"
+    assert found["verdict"]["sentence"] in capsys.readouterr().out
+    other = "shuffled_weights" if encoder == "attention" else "other_molecules_weights"
+    assert all(found[name]["passed"] for name in ("skill", "uniform_weights", other))
+    assert bioattn("report", folder / encoder, check, "-o", folder / "report.html") == 0
+    assert found["verdict"]["sentence"] in (folder / "report.html").read_text()
+
+    assert bioattn("run", "molecule", folder / encoder, table, "-o", folder / "predictions.tsv") == 0
+    dataset = open_molecule_dataset(folder / "x.dataset.h5")
+    own = [dataset.molecules.ids[row] for row in dataset.side(TEST)]
+    predicted = pd.read_csv(folder / "predictions.tsv", sep="\t", index_col="id").loc[own, "activity"]
+    truth, train = (dataset.targets_NT[dataset.side(side), 0] for side in (TEST, TRAIN))
+    saved = 1 - ((predicted - truth) ** 2).sum() / ((train.mean() - truth) ** 2).sum()
+    assert found["skill"]["value"] == pytest.approx(saved, abs=1e-5)
+
+    distance = predicted - predicted.mean()
+    standing_out = distance.abs().nlargest(len(own) // 2).index
+    taken, everything = {"own": 0.0, "contributions": 0.0}, 0.0
+    with open_attention(folder / f"{encoder}.h5") as file:
+        for name in standing_out:
+            contributions = np.sign(distance[name]) * file.atom_contributions(name)[1][0].sum(0)
+            scores = {"contributions": contributions}
+            if encoder == "attention":
+                scores["own"] = file.weights("molecule.atoms", sample=name).mean((0, 1))
+            for score, values in scores.items():
+                number = max(1, int(len(contributions) / 10 + 0.5))
+                taken[score] += contributions[np.argsort(-values)[:number]].sum()
+            everything += contributions.sum()
+    share = f"{round(100 * taken['contributions'] / everything)} % of what it loses"
+    assert share in found["deletion_by_contributions"]["sentence"]
+    if encoder == "attention":
+        curve = found["curves"]["deletion"]
+        assert curve["top"][curve["fraction"].index(0.1)] == pytest.approx(
+            taken["own"] / everything, abs=1e-4
+        )
+    else:
+        assert found["skipped"] == [{"name": "deletion", "why": NO_MAPS}]
+
+
+def test_attention_without_use_fails_its_check(folder, tmp_path, capsys):
+    """Uniform attention, a network that adds nothing to its Gaussian process, and one that was not trained."""
+    dataset, words = folder / "x.dataset.h5", ("--config", folder / "settings.toml", "--steps", 1)
+    for name, process in (("untrained", "--no-gaussian-process"), ("process", "--gaussian-process")):
+        assert bioattn("train", "molecule", dataset, *words, process, "-o", tmp_path / name) == 0
+    write_uniform(folder / "attention", dataset, tmp_path / "uniform")
+    found = {
+        name: checked(tmp_path / name, dataset, tmp_path / "check.json")
+        for name in ("untrained", "process", "uniform")
+    }
+    assert {name: each["verdict"]["code"] for name, each in found.items()} == {
+        "untrained": "model-not-predictive",
+        "process": "not-used",
+        "uniform": "not-used",
+    }
+    assert found["process"]["skill"]["passed"]
+    assert found["process"]["without_network"]["value"] == pytest.approx(0, abs=1e-3)
+    assert found["uniform"]["skill"]["passed"]
+    assert not found["uniform"]["deletion"]["passed"]
+    for name in ("uniform_weights", "shuffled_weights"):
+        assert found["uniform"][name]["value"] == pytest.approx(0, abs=1e-4)
+
+
+def write_uniform(trained, dataset, output):
+    """The same model with queries and biases of 0, whose linear layer was fitted again by least squares."""
+    loaded, dataset = load_molecule_model(trained, torch.device("cpu")), open_molecule_dataset(dataset)
+    model, rows = loaded.model, dataset.side(TRAIN)
+    with torch.no_grad():
+        for name, weights in model.encoder.named_parameters():
+            if "query" in name or "bond_bias" in name:
+                weights.zero_()
+        graphs = molecule_batch(dataset.molecules, rows, loaded.device).graphs
+        written = model.encoder(graphs).sum((1, 2)).double().numpy()
+        wanted = (dataset.targets_NT[rows, 0] - loaded.config.mean[0]) / loaded.config.spread[0]
+        fitted = np.linalg.lstsq(np.c_[written, np.ones(len(rows))], wanted, rcond=1e-3)[0]
+        model.linear.weight[0], model.linear.bias[0] = torch.from_numpy(fitted[:-1]), float(fitted[-1])
+    output.mkdir()
+    write_molecule_model(output, model)
+
+
+def test_a_check_of_classes_with_missing_values(folder, tmp_path, capsys):
+    """The error is the log loss, beside how often classes are in the training, over what was measured."""
+    table = pd.read_csv(folder / "made" / "molecules.tsv", sep="\t")
+    table["active"] = (table.pop("activity") > 1).astype(int)
+    table["oxygen"] = table["smiles"].str.contains("O").astype(float).where(table.index % 3 > 0)
+    table.to_csv(tmp_path / "t.tsv", sep="\t", index=False)
+    dataset, model = tmp_path / "x.dataset.h5", tmp_path / "model"
+    assert bioattn("prepare", "molecules", tmp_path / "t.tsv", "--split", "random", "-o", dataset) == 0
+    words = ("--config", folder / "settings.toml", "--gaussian-process", "--steps", 1)
+    assert bioattn("train", "molecule", dataset, *words, "-o", model) == 0
+    assert bioattn("run", "molecule", model, tmp_path / "t.tsv", "-o", tmp_path / "p.tsv") == 0
+    opened = open_molecule_dataset(dataset)
+    test, train = (opened.targets_NT[opened.side(side)] for side in (TEST, TRAIN))
+    own = [opened.molecules.ids[row] for row in opened.side(TEST)]
+    predicted = pd.read_csv(tmp_path / "p.tsv", sep="\t", index_col="id").loc[own, opened.tasks].to_numpy()
+
+    def loss(chance):
+        return -np.nansum(
+            np.where(test == 1, np.log(chance), np.log(1 - chance)) * np.where(test >= 0, 1, np.nan)
+        )
+
+    found = checked(model, dataset, tmp_path / "check.json")
+    saved = 1 - loss(predicted) / loss(np.nanmean(train, axis=0))
+    assert found["skill"]["value"] == pytest.approx(saved, abs=1e-4)
+    words = ("explain", "check", folder / "attention", dataset, "-o", tmp_path / "check.json")
+    assert bioattn(*words) == 1
+    assert (
+        "measures ['active', 'oxygen'] (binary), the model predicts ['activity']" in capsys.readouterr().err
+    )
+    assert bioattn(*words, "--controls", tmp_path / "c", "--dataset", dataset) == 2
+    assert "--controls is for promoter models" in capsys.readouterr().err
 
 
 BAD = {
