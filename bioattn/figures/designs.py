@@ -30,6 +30,9 @@ def draw_designs(check: DesignsCheck, width: float) -> Figure:
     axis.plot(real.distance, real.effect, "s", color=style.BLACK, label=real.name)
     for number, each in enumerate(others):
         axis.plot(each.distance, each.effect, "^", color=style.colour_of(number + 1), label=each.name)
+    by_model = [(each.distance, each.by_model) for each in check.sets if each.by_model is not None]
+    if by_model:
+        axis.plot(*zip(*by_model, strict=True), "x", color=style.GREY, label="by the promoter model")
     axis.axvline(1, color=style.LIGHT_GREY, linewidth=0.5, zorder=0)
     axis.set_xscale("log")
     for ticks in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):

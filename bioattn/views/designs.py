@@ -24,6 +24,8 @@ class DesignSet:
     """6-mer distance from real promoters, in distances of held-out real ones."""
     near: float
     """Share that is nearer to training promoters than 99 % of held-out ones."""
+    by_model: float | None = None
+    """Gain by a promoter model as second oracle, where one was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,12 @@ def read_designs_check(path: Path) -> DesignsCheck:
         sets, curve = (
             [
                 DesignSet(
-                    str(row[name]),
-                    *(float(row[each]) for each in ("effect", "effect_guide", "distance_6", "near_training")),
+                    name=str(row[name]),
+                    effect=float(row["effect"]),
+                    guided=float(row["effect_guide"]),
+                    distance=float(row["distance_6"]),
+                    near=float(row["near_training"]),
+                    by_model=None if "effect_model" not in row else float(row["effect_model"]),
                 )
                 for row in content[key]
             ]

@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
+import torch
 
+from bioattn.errors import BioattnError
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.interpret.designs.baselines import baseline_designs
-from bioattn.interpret.designs.check import check_designs, read_designs
+from bioattn.interpret.designs.check import ModelOracle, check_designs, read_designs
 from bioattn.interpret.designs.measures import kmer_distance, nearest
 from bioattn.interpret.designs.oracle import PENALTIES, KmerOracle, kmer_counts
-from bioattn.io.files import sha256_of
+from bioattn.io.files import sha256_of, write_json
+from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.design_requests import describe_request
 from tests.making import bioattn
@@ -162,6 +165,46 @@ def test_what_a_perfect_writer_writes_is_supported_and_copies_and_climbers_are_n
     unreal = checked(folder, designs_file(folder, "climbed.fa", climbed))
     assert unreal.verdict != "supported"
     assert "do not look like real promoters" in " ".join(unreal.sentences)
+
+
+def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters(folder, capsys):
+    """Its effect is that of its predictions, in standard deviations of training promoters."""
+    inputs, binary = (folder / "x.fa", folder / "x.tsv"), ("--task", "binary", "--threshold", 0.5)
+    sides = ("--holdout", "validation=chr0", "--holdout", "test=chr1,chr2")
+    assert bioattn("prepare", "dataset", *inputs, "-o", folder / "y.dataset.h5", *sides, *binary) == 0
+    (folder / "oracle.toml").write_text("[model]\nchannels = 16\npool = 6\n[training]\nepochs = 3\n")
+    words = ("-c", folder / "oracle.toml", "-o", folder / "oracle", "--no-baselines", "-t", 1)
+    assert bioattn("train", "promoter", folder / "y.dataset.h5", *words) == 0
+    model = load_runner(folder / "oracle", torch.device("cpu"))
+    drawn, heat = promoters(np.random.default_rng(9), 300)
+    path = designs_file(folder, "judged.fa", drawn[heat][:100])
+    check = checked(folder, path, oracle=ModelOracle(model, folder / "y.dataset.h5"))
+    data = read_dataset(folder / "x.dataset.h5")
+    made, real = (
+        model.predictor().forward(torch.from_numpy(codes)).detach().numpy()[:, 0].astype(float)
+        for codes in (drawn[heat][:100], data.codes[data.gene_split == 0])
+    )
+    row = check.rows[0]
+    assert row["effect_model"] == pytest.approx((made.mean() - real.mean()) / real.std(), rel=1e-4)
+    assert row["on_model"] == {"heat": pytest.approx(row["effect_model"])}
+    assert "By the promoter model they gain" in check.sentences[1]
+    write_json(folder / "check.json", check.to_json())
+    assert bioattn("plot", "designs", folder / "check.json", "-o", folder / "check.png") == 0
+
+    with pytest.raises(BioattnError, match=r"is not the dataset that .*oracle was trained on"):
+        ModelOracle(model, folder / "x.dataset.h5")
+    sides = ("--holdout", "validation=chr0", "--holdout", "test=chr1")
+    assert bioattn("prepare", "dataset", *inputs, "-o", folder / "z.dataset.h5", *sides, *binary) == 0
+    other = ModelOracle(model, folder / "y.dataset.h5")
+    other.data = read_dataset(folder / "z.dataset.h5")  # chr2 is also the writer's
+    with pytest.raises(
+        BioattnError, match="was trained on 250 promoters that the writer was trained on, too"
+    ):
+        checked(folder, path, oracle=other)
+    words = (path, folder / "oracle", folder / "x.dataset.h5", "-o", folder / "no.json")
+    assert bioattn("explain", "designs", *words, "--oracle", folder / "oracle") == 2
+    assert "--oracle and --oracle-dataset: give both" in capsys.readouterr().err
+    assert not (folder / "no.json").exists()
 
 
 @pytest.mark.parametrize(

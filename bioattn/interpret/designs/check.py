@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
@@ -26,8 +28,9 @@ from bioattn.interpret.designs.measures import kmer_distance, nearest
 from bioattn.interpret.designs.oracle import KmerOracle
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.io.files import sha256_of
-from bioattn.promoters.dataset import TRAIN, read_dataset
+from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 from bioattn.promoters.design_requests import DesignRequest, read_request
+from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, percentage, table_text
 from bioattn.views.designs import DESIGNS_FORMAT
@@ -113,10 +116,68 @@ def read_designs(path: Path, length: int, on: Sequence[str] = (), off: Sequence[
     return CheckedDesigns(path=path, codes=np.stack(codes), request=next(iter(requests.values())))
 
 
+class ModelOracle:
+    """What a model of responses predicts, as an oracle."""
+
+    def __init__(self, model: ResponseRunner, dataset: Path) -> None:
+        """dataset: that of its training. Raises: BioattnError when it is another one."""
+        self.model, self.predictor, self.path = model, model.predictor(), dataset
+        record = {} if model.path is None else read_training_record(model.path)
+        if record.get("dataset", {}).get("sha256") != sha256_of(dataset):
+            raise BioattnError(
+                f"--oracle-dataset {dataset}: is not the dataset that {model.path} was trained on"
+            )
+        self.data = read_dataset(dataset)
+        self.columns: list[int] = []
+
+    def require_fit(self, data: PromoterDataset, names: Sequence[str]) -> None:
+        """Raises: BioattnError when the model shares training promoters with `data`, by name or bases, reads
+        another length, or lacks one of the treatments `names`."""
+        if self.model.length != data.length:
+            raise BioattnError(
+                f"--oracle {self.model.path}: reads promoters of {self.model.length:,} bases, designs have "
+                f"{data.length:,}"
+            )
+        (genes, windows), (own_genes, own_windows) = (
+            (
+                {each.gene_ids[gene] for gene in each.genes_in(TRAIN)},
+                {row.tobytes() for row in _inner(each)[each.genes_in(TRAIN)]},
+            )
+            for each in (data, self.data)
+        )
+        shared = max(len(genes & own_genes), len(windows & own_windows))
+        if shared:
+            raise BioattnError(
+                f"--oracle {self.model.path}: was trained on {counted(shared, 'promoter')} that the writer was "
+                "trained on, too; train it on others (`prepare dataset --split-table`)"
+            )
+        for name in names:
+            if name not in self.predictor.names:
+                raise not_there("--oracle", name, self.model.path, "treatment", self.predictor.names)
+        self.columns = [list(self.predictor.names).index(name) for name in names]
+
+    def scores(self, codes_BL: Codes) -> Floats:
+        """Predicted responses (B, T), logits of a binary model."""
+        size = self.predictor.batch_size
+        with torch.inference_mode():
+            parts = [
+                self.predictor.forward(part.to(self.model.device)).float().cpu()
+                for part in torch.from_numpy(codes_BL).split(size)
+            ]
+        return np.asarray(torch.cat(parts).double().numpy()[:, self.columns])
+
+
 class Judge:
     """A dataset, its oracles, and the measures of any set of sequences."""
 
-    def __init__(self, runner: DesignRunner, dataset: Path, request: DesignRequest, seed: int) -> None:
+    def __init__(
+        self,
+        runner: DesignRunner,
+        dataset: Path,
+        request: DesignRequest,
+        seed: int,
+        model: ModelOracle | None = None,
+    ) -> None:
         """Raises: BioattnError when the model was not trained on the dataset, or too few are held out."""
         if runner.dataset_sha256 != sha256_of(dataset):
             raise BioattnError(f"{dataset}: is not the dataset that the model was trained on")
@@ -125,8 +186,10 @@ class Judge:
         unknown = [name for name in (*request.on, *request.off) if name not in self.names]
         if unknown:
             raise BioattnError(f"the designs are for {unknown[0]!r}, which the model does not know")
-        inner = slice(data.flank, data.flank + data.length)
-        codes = data.codes[:, inner]
+        self.model = model
+        if model is not None:
+            model.require_fit(data, self.names)
+        codes = _inner(data)
         columns = [data.treatments.names.index(name) for name in self.names]
         targets = data.targets[:, columns].astype(np.float64)
         held_out = data.gene_split != TRAIN
@@ -171,7 +234,7 @@ class Judge:
             return codes
         return np.asarray(codes[chosen])
 
-    def effects(self, codes: Codes, oracle: KmerOracle, unseen: Codes) -> Floats:
+    def effects(self, codes: Codes, oracle: KmerOracle | ModelOracle, unseen: Codes) -> Floats:
         """Of each sequence and treatment, in standard deviations of real promoters, (B, T)."""
         real = oracle.scores(unseen)
         return np.asarray((oracle.scores(codes) - real.mean(0)) / (real.std(0) + 1e-12))
@@ -182,7 +245,8 @@ class Judge:
 
     def row(self, name: str, codes: Codes, judged_codes: Codes | None = None) -> dict[str, Any]:
         """All measures of a set of sequences. judged_codes: others for the judge, which has seen these."""
-        judged = self.effects(codes if judged_codes is None else judged_codes, self.judge, self.train)
+        judged_codes = codes if judged_codes is None else judged_codes
+        judged = self.effects(judged_codes, self.judge, self.train)
         reference, real = self.responders["train"], self.responders["held out"]
         number = min(len(codes), len(real))
         distances = {}
@@ -194,13 +258,24 @@ class Judge:
             "number": len(codes),
             "effect": self.gain(judged),
             "effect_guide": self.gain(self.effects(codes, self.guide, self.held_out)),
-            "on": _named(self.names, judged.mean(0), self.direction > 0),
-            "off": _named(self.names, judged.mean(0), self.direction < 0),
-            "others": _named(self.names, judged.mean(0), self.direction == 0),
+            **self._by_treatment(judged, ""),
+            **self._by_model(judged_codes),
             **distances,
             "near_training": float((nearest(codes, self.train) > self.near_limit).mean()),
             "nearest_other": float(nearest(codes, codes, same=True).mean()),
         }
+
+    def _by_model(self, codes: Codes) -> dict[str, Any]:
+        """The same by the promoter model, which has seen no training promoter of the writer."""
+        if self.model is None:
+            return {}
+        effects = self.effects(codes, self.model, self.train)
+        return {"effect_model": self.gain(effects), **self._by_treatment(effects, "_model")}
+
+    def _by_treatment(self, effects: Floats, suffix: str) -> dict[str, Any]:
+        means, direction = effects.mean(0), self.direction
+        sides = {"on": direction > 0, "off": direction < 0, "others": direction == 0}
+        return {f"{side}{suffix}": _named(self.names, means, chosen) for side, chosen in sides.items()}
 
 
 def check_designs(
@@ -210,14 +285,14 @@ def check_designs(
     *,
     samples: int = 64,
     motifs: Path | None = None,
-    oracle: ResponseRunner | None = None,
+    oracle: ModelOracle | None = None,
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> DesignsReport:
     """Check designs of a model against its dataset.
 
     samples: designs that are drawn at each guidance of the curve; 0: no curve. motifs: a MEME file whose motifs
-    are counted. oracle: a model whose predictions are shown beside.
+    are counted. oracle: a model that judges, too.
 
     Raises: BioattnError for designs of another model, or as `Judge`.
     """
@@ -225,7 +300,7 @@ def check_designs(
     writer = request.said.get("model")
     if writer not in (None, runner.sha256):
         raise BioattnError(f"{designs.path}: was written by another model (its digest is {writer})")
-    judge = Judge(runner, dataset, request, seed)
+    judge = Judge(runner, dataset, request, seed, oracle)
     simple = baseline_designs(judge.train, min(200, len(designs.codes)), judge.guide, judge.direction, seed)
     sets = {
         "designs": designs.codes,
@@ -235,9 +310,6 @@ def check_designs(
     }
     seen = {"real promoters that do it": judge.responders["train"], "all real promoters": judge.train}
     rows = [judge.row(name, codes, seen.get(name)) for name, codes in sets.items()]
-    if oracle is not None:
-        for row, codes in zip(rows, sets.values(), strict=True):
-            row["model_oracle"] = _predicted(oracle, codes, judge)
     curve = []
     if samples:
         progress.begin("guidance", len(GUIDANCES))
@@ -267,6 +339,7 @@ def check_designs(
             "held_out_promoters": len(judge.held_out),
             "seed": seed,
             "attention_agreement": agreement,
+            "oracle_sha256": None if oracle is None else oracle.model.sha256,
         },
         rows=rows,
         curve=curve,
@@ -277,28 +350,10 @@ def check_designs(
     )
 
 
-def _predicted(oracle: ResponseRunner, codes: Codes, judge: Judge) -> float:
-    """The gain by a model's predictions."""
-    import torch
-
-    table = oracle.predictor()
-    columns = [list(table.names).index(name) for name in judge.names]
-
-    def predict(codes: Codes) -> Floats:
-        with torch.inference_mode():
-            parts = [
-                table.forward(torch.from_numpy(codes[first : first + 64]).to(oracle.device)).float().cpu()
-                for first in range(0, len(codes), 64)
-            ]
-        return np.asarray(torch.cat(parts).double().numpy()[:, columns])
-
-    real = predict(judge.held_out)
-    return judge.gain((predict(codes) - real.mean(0)) / (real.std(0) + 1e-12))
-
-
 def _verdict(rows: Sequence[Mapping[str, Any]], request: DesignRequest) -> tuple[str, list[str]]:
     designs, real, _, *simple = rows
-    stronger = designs["effect"] >= real["effect"]
+    oracles = [name for name in ("effect", "effect_model") if name in designs]
+    stronger = all(designs[name] >= real[name] for name in oracles)
     natural = designs["distance_6"] <= MOST_DISTANT
     # Two standard errors above what is allowed, as few designs give a rough share.
     most_near = MOST_NEAR + 2 * (MOST_NEAR * (1 - MOST_NEAR) / designs["number"]) ** 0.5
@@ -307,6 +362,14 @@ def _verdict(rows: Sequence[Mapping[str, Any]], request: DesignRequest) -> tuple
     sentences = [
         f"By the held-out oracle designs for {request} gain {designs['effect']:.2f} sd; real promoters "
         f"that do it gain {real['effect']:.2f}.",
+        *(
+            [
+                f"By the promoter model they gain {designs['effect_model']:.2f} sd, real promoters "
+                f"{real['effect_model']:.2f}."
+            ]
+            if "effect_model" in designs
+            else []
+        ),
         f"Their 6-mers lie {designs['distance_6']:.2f} times as far from those of real promoters as held-out "
         + "ones do"
         + ("." if natural else ": they do not look like real promoters."),
@@ -322,13 +385,13 @@ def _verdict(rows: Sequence[Mapping[str, Any]], request: DesignRequest) -> tuple
     better = [
         row["name"]
         for row in simple
-        if row["effect"] > designs["effect"] and row["distance_6"] <= MOST_DISTANT
+        if all(row[name] > designs[name] for name in oracles) and row["distance_6"] <= MOST_DISTANT
     ]
     if better:
         sentences.append(f"A simple means does better and looks as real: {', '.join(better)}.")
     if stronger and natural and not copied and gap <= LARGEST_GAP and not better:
         return "supported", sentences
-    if designs["effect"] > 0 and not copied:
+    if all(designs[name] > 0 for name in oracles) and not copied:
         return "partly", sentences
     return "not_supported", sentences
 
@@ -346,6 +409,11 @@ def _motif_rates(path: Path, sets: Mapping[str, Codes]) -> list[dict[str, Any]]:
     return rows
 
 
+def _inner(data: PromoterDataset) -> Codes:
+    """Promoters without flanks."""
+    return np.ascontiguousarray(data.codes[:, data.flank : data.flank + data.length])
+
+
 def _r(scores: Floats, targets: Floats) -> float:
     known = ~np.isnan(targets)
     return float(np.corrcoef(scores[known], targets[known])[0, 1])
@@ -358,10 +426,10 @@ def _named(names: Sequence[str], values: Floats, chosen: NDArray[np.bool_]) -> d
 def report_text(report: DesignsReport) -> str:
     """The check in words, with its table."""
     header = ["", "n", "effect, sd", "by the guide", "4-mers", "6-mers", "near training", "nearest other"]
-    rows = [[*header, *(["by the model"] if "model_oracle" in report.rows[0] else [])]]
+    rows = [[*header, *(["by the model"] if "effect_model" in report.rows[0] else [])]]
     for row in [*report.rows, *report.curve]:
         cells = [row["effect"], row["effect_guide"], row["distance_4"], row["distance_6"]]
         shares = [row["near_training"], row["nearest_other"]]
-        model = [row["model_oracle"]] if "model_oracle" in row else []
+        model = [row["effect_model"]] if "effect_model" in row else []
         rows.append([row["name"], str(row["number"]), *(f"{cell:.3f}" for cell in (*cells, *shares, *model))])
     return "\n".join([f"verdict: {report.verdict}", *report.sentences, "", table_text(rows, aligned=True)])

@@ -469,6 +469,10 @@ def designs(
         metavar="FOLDER",
         recorded_file="model.safetensors",
     ),
+    oracle_dataset: Path | None = option(
+        "With --oracle: the dataset of its training, which tells whether it shares promoters with MODEL.",
+        metavar="DATASET",
+    ),
     samples: int = option("Designs drawn at each guidance of the curve; 0: no curve.", default=64, min=0),
     seed: int = options.SEED,
     device: Device = options.DEVICE,
@@ -480,20 +484,26 @@ def designs(
     the model has not seen judges designs, real promoters, and designs by simple means: a Markov chain, the same
     with words pasted in, hill-climbing and a genetic algorithm. docs/models/diffusion.md explains each measure.
     """
+    from bioattn.errors import SettingsError
     from bioattn.inference.runner import DesignRunner, ResponseRunner, with_ability
-    from bioattn.interpret.designs.check import check_designs, read_designs, report_text
+    from bioattn.interpret.designs.check import ModelOracle, check_designs, read_designs, report_text
     from bioattn.io.files import write_json
     from bioattn.models.family import load_runner
     from bioattn.promoters.dataset import read_dataset
     from bioattn.system.device import choose_device, describe_device, set_threads
 
+    if (oracle is None) != (oracle_dataset is None):
+        raise SettingsError(
+            "--oracle and --oracle-dataset: give both, the model and the dataset of its training"
+        )
     set_threads(threads)
     chosen = choose_device(device)
     runner = with_ability(load_runner(model, chosen), DesignRunner, "write designs")
     judge = None
-    if oracle is not None:
+    if oracle is not None and oracle_dataset is not None:
         deed = "judge designs: they predict no responses"
-        judge = with_ability(load_runner(oracle, chosen), ResponseRunner, deed, "--oracle")
+        second = with_ability(load_runner(oracle, chosen), ResponseRunner, deed, "--oracle")
+        judge = ModelOracle(second, oracle_dataset)
     read = read_designs(designs, read_dataset(dataset).length, treatment, without)
     reporter.say(f"running on {describe_device(chosen)}")
     report = check_designs(
