@@ -23,18 +23,28 @@ def tanimoto(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Floats:
 
     first, second: packed bits (Q, bytes), (N, bytes).
     """
-    one, other = (np.unpackbits(each, axis=1).astype(np.float32) for each in (first, second))
-    shared = (one @ other.T).astype(np.float64)
-    either = one.sum(1)[:, None] + other.sum(1) - shared
-    similar: Floats = np.divide(shared, either, out=np.ones_like(shared), where=either > 0)
+    one = np.unpackbits(first, axis=1).astype(np.float32)
+    similar = np.ones((len(first), len(second)))
+    for start in range(0, len(second), _BLOCK):
+        columns = slice(start, start + _BLOCK)
+        other = np.unpackbits(second[columns], axis=1).astype(np.float32)
+        shared = (one @ other.T).astype(np.float64)
+        either = one.sum(1)[:, None] + other.sum(1) - shared
+        np.divide(shared, either, out=similar[:, columns], where=either > 0)
     return similar
 
 
 def tanimoto_blocks(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Iterator[tuple[slice, Floats]]:
     """Rows of `tanimoto` in blocks that bound memory: which rows of `first`, and their similarities."""
-    for start in range(0, len(first), _BLOCK):
-        rows = slice(start, min(start + _BLOCK, len(first)))
+    size = _rows_at_once(len(second))
+    for start in range(0, len(first), size):
+        rows = slice(start, min(start + size, len(first)))
         yield rows, tanimoto(first[rows], second)
+
+
+def _rows_at_once(columns: int) -> int:
+    """Rows of similarities that fit in 128 MB."""
+    return min(_BLOCK, max(1, 2**24 // max(1, columns)))
 
 
 class NadarayaWatson:
@@ -43,14 +53,15 @@ class NadarayaWatson:
     def __init__(
         self, fingerprints: NDArray[np.uint8], targets_NT: Floats, width: float | None = None
     ) -> None:
-        """width: None = the one of `WIDTHS` with the least squared error of leave-one-out on up to 2,048 molecules
-        drawn evenly."""
+        """width: None = the one of `WIDTHS` with the least squared error of leave-one-out on molecules drawn
+        evenly, 2,048 or fewer."""
         self.fingerprints, self.targets_NT = fingerprints, targets_NT
         self.mean_T = np.nanmean(targets_NT, axis=0)
         self.width = self._chosen() if width is None else width
 
     def _chosen(self) -> float:
-        rows = np.unique(np.linspace(0, len(self.fingerprints) - 1, _BLOCK).round().astype(int))
+        number = _rows_at_once(len(self.fingerprints))
+        rows = np.unique(np.linspace(0, len(self.fingerprints) - 1, number).round().astype(int))
         similar_QN = tanimoto(self.fingerprints[rows], self.fingerprints)
         similar_QN[np.arange(len(rows)), rows] = -np.inf
         errors = [
