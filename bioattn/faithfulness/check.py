@@ -22,7 +22,7 @@ from bioattn.faithfulness.subject import CheckSettings, Subject, draw_sample, dr
 from bioattn.faithfulness.token_checks import check_token_windows, judge_tokens
 from bioattn.faithfulness.variant_checks import TreatmentVariants, check_variants
 from bioattn.faithfulness.verdict import Verdict, judge
-from bioattn.inference.runner import AtomRunner, CheckableRunner, TokenRunner, Training
+from bioattn.inference.runner import AtomRunner, CheckableRunner, Probe, TokenRunner, Training
 from bioattn.io.files import sha256_of
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
@@ -163,66 +163,40 @@ def check_model(
     )
 
 
-def check_token_model(
-    model: TokenRunner,
-    sequences: Path,
+def check_by_likelihood(
+    model: TokenRunner | AtomRunner,
+    inputs: Path,
     dataset: Path | None,
     *,
     settings: CheckSettings | None = None,
     progress: Progress = SILENT,
     stop: StopRequest | None = None,
 ) -> CheckReport:
-    """Check a model that predicts tokens, on `sequences` and, where it is given, held-out windows of `dataset`.
+    """Check a model of tokens or of molecules, on `inputs` and, where it is given, what `dataset` holds out.
 
-    Raises: BioattnError for too few sequences, or a dataset that does not fit the model.
+    Raises: BioattnError for too few inputs, or a dataset that does not fit the model.
     """
-    settings, measures = settings or CheckSettings(), Measures()
-    probe, maps, drawn = check_token_windows(
-        model, sequences, dataset, settings, measures, progress, stop or StopRequest()
-    )
+    settings, measures, stop = settings or CheckSettings(), Measures(), stop or StopRequest()
+    heads: list[HeadSpread]
+    probe: Probe
+    if isinstance(model, TokenRunner):
+        probe, maps, drawn = check_token_windows(model, inputs, dataset, settings, measures, progress, stop)
+        heads = [] if maps is None else maps.heads
+        verdict = judge_tokens(measures, held_out=dataset is not None or bool(probe.held_out))
+        number = {"windows": len(probe.ids), "tokens_per_window": probe.tokens_NL.shape[1]}
+    else:
+        probe, heads, drawn = check_atoms(model, inputs, dataset, settings, measures, progress, stop)
+        verdict = judge_atoms(measures)
+        number = {"molecules": len(probe.ids)}
     return CheckReport(
         model_sha256=model.sha256,
         input_sha256=probe.sha256,
         settings={
             **asdict(settings),
-            "windows": len(probe.ids),
-            "tokens_per_window": probe.tokens_NL.shape[1],
+            **number,
             "dataset_sha256": None if dataset is None else sha256_of(dataset),
         },
-        verdict=judge_tokens(measures, held_out=dataset is not None or bool(probe.held_out)),
-        measures=measures,
-        curves=drawn,
-        heads=[] if maps is None else maps.heads,
-        variants=[],
-    )
-
-
-def check_atom_model(
-    model: AtomRunner,
-    molecules: Path,
-    dataset: Path | None,
-    *,
-    settings: CheckSettings | None = None,
-    progress: Progress = SILENT,
-    stop: StopRequest | None = None,
-) -> CheckReport:
-    """Check a model of molecules on held-out ones of the dataset `molecules` and, where it is given, of `dataset`.
-
-    Raises: BioattnError for too few molecules, or a dataset that does not fit the model.
-    """
-    settings, measures = settings or CheckSettings(), Measures()
-    probe, heads, drawn = check_atoms(
-        model, molecules, dataset, settings, measures, progress, stop or StopRequest()
-    )
-    return CheckReport(
-        model_sha256=model.sha256,
-        input_sha256=probe.sha256,
-        settings={
-            **asdict(settings),
-            "molecules": len(probe.ids),
-            "dataset_sha256": None if dataset is None else sha256_of(dataset),
-        },
-        verdict=judge_atoms(measures),
+        verdict=verdict,
         measures=measures,
         curves=drawn,
         heads=heads,
@@ -265,13 +239,13 @@ def _retrained(
 
 NOTES = {
     "treatments": "Skill: mean over treatments of Pearson r over genes (binary: 2 · AUROC − 1). Similarity: "
-    "Spearman over bins.\n Deletion: share of what sets a prediction apart from its treatment's mean.",
+    "Spearman over bins.\nDeletion: share of what sets a prediction apart from its treatment's mean.",
     "windows": "Skill: share of the bits that word frequencies need. Deletion: share of what replacing all tokens "
     "takes.",
     "molecules": "Skill: share of the error (squared; of classes log loss) of the training mean. Deletion: share "
     "of what\nthe network's part of a prediction loses when no atom writes.",
 }
-"""What figures are, by a key that the settings of such a check have."""
+"""What figures are, by a field of the settings of the checks that they are from."""
 WORDS = {True: "pass", False: "FAIL", None: ""}
 
 

@@ -436,9 +436,8 @@ class CheckableRunner(ResponseRunner, Protocol):
         """How the model in `folder` was trained. Raises: FormatError when its record is damaged."""
 
 
-class TokenProbe(Protocol):
-    """Sequences of tokens, and what a model that attends to them predicts. N sequences, L tokens, M predicted
-    words, W words of the vocabulary."""
+class Probe(Protocol):
+    """Sequences or molecules that a model is asked about."""
 
     @property
     def ids(self) -> Sequence[str]:
@@ -451,6 +450,11 @@ class TokenProbe(Protocol):
     @property
     def held_out(self) -> str:
         """The side of the split that they are from; empty when that is not known."""
+
+
+class TokenProbe(Probe, Protocol):
+    """Sequences of tokens, and what a model that attends to them predicts. N sequences, L tokens, M predicted
+    words, W words of the vocabulary."""
 
     @property
     def sites(self) -> Sequence[str]:
@@ -511,21 +515,9 @@ class TokenRunner(Runner, Protocol):
         """`number` sequences drawn from a file at most. Raises: BioattnError for what the model cannot read."""
 
 
-class AtomProbe(Protocol):
+class AtomProbe(Probe, Protocol):
     """Held-out molecules, and what a model that sums what their atoms write predicts of them. N molecules, A atoms
     of the largest, T tasks, P pairs of molecule and task."""
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """Their names."""
-
-    @property
-    def sha256(self) -> str:
-        """Digest of the file that they are from."""
-
-    @property
-    def held_out(self) -> str:
-        """The side of the split that they are from."""
 
     @property
     def tasks(self) -> Sequence[str]:

@@ -17,7 +17,8 @@ from bioattn.molecules.graphs import ATOM_FEATURES, Molecules
 BITS = 8192
 RADIUS = 1
 """Bonds that a substructure reaches from its atom."""
-_COUNTED = len(ATOM_FEATURES) - list(ATOM_FEATURES).index("chirality")
+_FEATURES = list(ATOM_FEATURES).index("chirality")
+"""Features before chirality tell atoms apart."""
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -26,8 +27,8 @@ def place_bits(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The bit of each atom at each radius, (Q, R, A), and the bit that its molecule loses without it.
 
-    -1 in padding.
-    The two differ where several atoms are alike: without any one of them the last of their bits is lost.
+    -1 in padding. The two differ where several atoms are alike: without any one of them the last of their bits is
+    lost.
     """
     sizes = molecules.sizes[rows]
     own_QRA, lost_QRA = (np.full((len(sizes), RADIUS + 1, int(sizes.max())), -1) for _ in range(2))
@@ -57,7 +58,7 @@ def packed_bits(molecules: Molecules, rows: Sequence[int] | NDArray[np.int64]) -
 def _identifiers(atoms_NF: NDArray[np.uint8], bonds_M3: NDArray[np.uint16]) -> list[NDArray[np.uint64]]:
     """One per atom for each radius from 0."""
     own_N = np.zeros(len(atoms_NF), np.uint64)
-    for feature_N in atoms_NF[:, :-_COUNTED].T:
+    for feature_N in atoms_NF[:, :_FEATURES].T:
         own_N = _mix(own_N + feature_N.astype(np.uint64))
     found = [own_N]
     first, second, code = bonds_M3.T.astype(np.int64)

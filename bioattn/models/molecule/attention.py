@@ -117,7 +117,7 @@ def write_attention(
     def compute(batch: MoleculeSource) -> Block:
         tensors = molecule_batch(molecules, batch.rows, loaded.device)
         with torch.inference_mode(), capture(names, receiver, value_weighted=options.value_weighted):
-            _, lost_BTRA = loaded.model.contributions(tensors)
+            lost_BTRA = loaded.model.contributions(tensors)
         return Block(
             batch.samples, {**receiver.take(), ATOM_CONTRIBUTIONS: {"values": lost_BTRA.cpu().numpy()}}
         )

@@ -47,7 +47,8 @@ def molecule_batch(
 class MeasuredMolecules(nn.Module):
     """A fitted `TanimotoProcess` on the bits of `bioattn.molecules.substructures`."""
 
-    bits_N: Tensor
+    packed_bits: Tensor
+    """uint8 (N, K / 8)."""
     weights_NT: Tensor
     mean_T: Tensor
 
@@ -55,38 +56,39 @@ class MeasuredMolecules(nn.Module):
         super().__init__()
         tasks = len(config.tasks)
         self.binary = config.task is Task.BINARY
-        self.register_buffer("bits_N", torch.zeros(config.measured, BITS // 8, dtype=torch.uint8))
+        self.register_buffer("packed_bits", torch.zeros(config.measured, BITS // 8, dtype=torch.uint8))
         self.register_buffer("weights_NT", torch.zeros(config.measured, tasks))
         self.register_buffer("mean_T", torch.zeros(tasks))
 
     def forward(self, bits_BRA: Tensor) -> Tensor:
         """(B, T), as `MoleculeModel` gives them. bits_BRA: of a batch."""
-        asked_BK, shared_BN, numbers = self._shared(bits_BRA)
-        total_BN = asked_BK.sum(1)[:, None] + numbers
-        return self._answer(shared_BN / (total_BN - shared_BN))
+        shared_BN, either_BN = self._overlap(bits_BRA, self._measured())
+        return self._answer(shared_BN / either_BN)
 
-    def without(self, bits_BRA: Tensor, lost_BRA: Tensor) -> Tensor:
-        """What it would be without one bit, for each of `lost_BRA`, (B, R, A, T)."""
-        asked_BK, shared_BN, numbers = self._shared(bits_BRA)
-        total_BN = asked_BK.sum(1)[:, None] + numbers
+    def contributions(self, bits_BRA: Tensor, lost_BRA: Tensor) -> Tensor:
+        """What is lost without one bit, for each of `lost_BRA`, (B, T, R, A)."""
         measured_NK = self._measured()
-        answers = []
-        for lost_RA, shared_N, total_N in zip(lost_BRA, shared_BN, total_BN, strict=True):
+        shared_BN, either_BN = self._overlap(bits_BRA, measured_NK)
+        lost = []
+        for lost_RA, shared_N, either_N in zip(lost_BRA, shared_BN, either_BN, strict=True):
             there_RA1 = (lost_RA >= 0)[..., None].float()
-            lost_RAN = measured_NK.T[lost_RA.clamp(min=0)] * there_RA1
-            answers.append(self._answer((shared_N - lost_RAN) / (total_N - there_RA1 - shared_N + lost_RAN)))
-        return torch.stack(answers)
+            both_RAN = measured_NK.T[lost_RA.clamp(min=0)] * there_RA1
+            # A bit that the measured molecule has, too, is no longer shared, and stays one that either has.
+            without_RAT = self._answer((shared_N - both_RAN) / (either_N - there_RA1 + both_RAN))
+            lost.append(self._answer(shared_N / either_N) - without_RAT)
+        return torch.stack(lost).permute(0, 3, 1, 2)
 
-    def _shared(self, bits_BRA: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        bits_BW = bits_BRA.flatten(1)
-        asked_BK = torch.zeros(len(bits_BW), BITS + 1, device=bits_BW.device)
-        asked_BK = asked_BK.scatter(1, bits_BW % (BITS + 1), 1.0)[:, :BITS]
-        measured_NK = self._measured()
-        return asked_BK, asked_BK @ measured_NK.T, measured_NK.sum(1)
+    def _overlap(self, bits_BRA: Tensor, measured_NK: Tensor) -> tuple[Tensor, Tensor]:
+        """How many bits a molecule and a measured one share, and how many either has, (B, N)."""
+        places_BW = bits_BRA.flatten(1) % (BITS + 1)  # padding falls behind the last bit
+        asked_BK = torch.zeros(len(places_BW), BITS + 1, device=places_BW.device)
+        asked_BK = asked_BK.scatter(1, places_BW, 1.0)[:, :BITS]
+        shared_BN = asked_BK @ measured_NK.T
+        return shared_BN, asked_BK.sum(1)[:, None] + measured_NK.sum(1) - shared_BN
 
     def _measured(self) -> Tensor:
-        places = torch.arange(7, -1, -1, dtype=torch.uint8, device=self.bits_N.device)
-        return ((self.bits_N[..., None] >> places) & 1).flatten(1).float()
+        places = torch.arange(7, -1, -1, dtype=torch.uint8, device=self.packed_bits.device)
+        return ((self.packed_bits[..., None] >> places) & 1).flatten(1).float()
 
     def _answer(self, similar: Tensor) -> Tensor:
         value: Tensor = self.mean_T + similar @ self.weights_NT
@@ -136,28 +138,29 @@ class MoleculeModel(nn.Module):
         answer_BT: Tensor = self.linear(written_BS)
         return answer_BT if self.hidden is None else answer_BT + self.hidden(written_BS)
 
-    def forward(self, batch: MoleculeBatch, begin_BT: Tensor | None = None) -> Tensor:
-        """(B, T). begin_BT: instead of what the Gaussian process gives."""
-        answer_BT = self.read(self.encoder(batch.graphs).sum((1, 2)))
+    def forward(self, batch: MoleculeBatch) -> Tensor:
+        """(B, T)."""
+        answer_BT = self.network(batch.graphs)
         if self.process is not None:
-            answer_BT = answer_BT + (self.process(batch.bits_BRA) if begin_BT is None else begin_BT)
+            answer_BT = answer_BT + self.process(batch.bits_BRA)
         return answer_BT
 
-    def contributions(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
-        """Predictions (B, T), and what each would lose had an atom written nothing at a radius (B, T, R, A).
+    def network(self, graphs: GraphBatch) -> Tensor:
+        """What the network adds to the Gaussian process; all of the answer where there is none, (B, T)."""
+        return self.read(self.encoder(graphs).sum((1, 2)))
 
-        Without a hidden layer these add up to the prediction, but for the bias.
+    def contributions(self, batch: MoleculeBatch) -> Tensor:
+        """What each prediction would lose had an atom written nothing at a radius (B, T, R, A).
+
+        With neither process nor hidden layer these and the bias add up to the prediction.
         """
-        answer_BT, lost_BTRA = self.network_contributions(batch.graphs)
+        lost_BTRA = self.network_contributions(batch.graphs)
         if self.process is not None:
-            begin_BT = self.process(batch.bits_BRA)
-            without_BRAT = self.process.without(batch.bits_BRA, batch.lost_BRA)
-            answer_BT = answer_BT + begin_BT
-            lost_BTRA[:, :, : RADIUS + 1] += (begin_BT[:, None, None] - without_BRAT).permute(0, 3, 1, 2)
-        return answer_BT, lost_BTRA
+            lost_BTRA[:, :, : RADIUS + 1] += self.process.contributions(batch.bits_BRA, batch.lost_BRA)
+        return lost_BTRA
 
-    def network_contributions(self, graphs: GraphBatch) -> tuple[Tensor, Tensor]:
-        """`contributions` without what the Gaussian process says."""
+    def network_contributions(self, graphs: GraphBatch) -> Tensor:
+        """`contributions` to what the network adds."""
         writes_BRAS = self.encoder(graphs)
         written_BS = writes_BRAS.sum((1, 2))
         answer_BT = self.read(written_BS)
@@ -166,4 +169,5 @@ class MoleculeModel(nn.Module):
             answer_BT[:, None] - self.read(written_BS[:, None] - places_BWS[:, first : first + BLOCK])
             for first in range(0, places_BWS.shape[1], BLOCK)
         ]
-        return answer_BT, torch.cat(lost, 1).transpose(1, 2).unflatten(2, writes_BRAS.shape[1:3])
+        lost_BTRA: Tensor = torch.cat(lost, 1).transpose(1, 2).unflatten(2, writes_BRAS.shape[1:3])
+        return lost_BTRA

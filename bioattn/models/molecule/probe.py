@@ -77,7 +77,7 @@ class MoleculeProbe:
         lost_NTA = np.zeros((len(self.rows_N), len(self.tasks), self.known_NA.shape[1]))
         with torch.inference_mode():
             for own, batch in self._batches():
-                lost_BTRA = self.loaded.model.network_contributions(batch.graphs)[1]
+                lost_BTRA = self.loaded.model.network_contributions(batch.graphs)
                 lost_NTA[own, :, : lost_BTRA.shape[-1]] = lost_BTRA.sum(2).cpu().numpy()
         return lost_NTA
 

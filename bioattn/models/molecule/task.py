@@ -18,6 +18,7 @@ from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, M
 from bioattn.models.molecule.family import MoleculeTraining
 from bioattn.models.molecule.folder import in_units, write_molecule_model
 from bioattn.models.molecule.model import MeasuredMolecules, MoleculeModel, logit, molecule_batch
+from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.molecules.dataset import open_molecule_dataset
 from bioattn.molecules.similarity import MAX_PROCESS, NadarayaWatson, TanimotoProcess
@@ -109,7 +110,7 @@ class MoleculeTask(ConfiguredTask):
         train, molecules = self.rows[TRAIN], self.dataset.molecules
         bits = packed_bits(molecules, train)
         fitted = TanimotoProcess(bits, self.targets_NT[train].double().numpy())
-        process.bits_N.copy_(torch.from_numpy(fitted.fingerprints))
+        process.packed_bits.copy_(torch.from_numpy(fitted.fingerprints))
         process.weights_NT.copy_(torch.from_numpy(fitted.weights_NT))
         process.mean_T.copy_(torch.from_numpy(fitted.mean_T))
         begin = fitted.predict(bits)
@@ -130,13 +131,14 @@ class MoleculeTask(ConfiguredTask):
         own = drawn[shard.slice(len(drawn))]
         if len(own):
             with training.precision.autocast(self.device):
-                begin_BT = None if self.begin_NT is None else self.begin_NT[own].to(self.device)
-                loss = self._losses(self.model, own, begin_BT).sum() / measured
+                answer_BT = self.model.network(graph_batch(self.dataset.molecules, own).to(self.device))
+                if self.begin_NT is not None:
+                    answer_BT = answer_BT + self.begin_NT[own].to(self.device)
+                loss = self._losses(answer_BT, own).sum() / measured
             yield PartLoss(loss, loss)
 
-    def _losses(self, model: nn.Module, rows: NDArray[np.int64], begin_BT: Tensor | None = None) -> Tensor:
+    def _losses(self, answer_BT: Tensor, rows: NDArray[np.int64]) -> Tensor:
         """Loss of every measured value of some molecules, one-dimensional."""
-        answer_BT: Tensor = model(molecule_batch(self.dataset.molecules, rows, self.device), begin_BT)
         wanted_BT = self.targets_NT[rows].to(self.device)
         measured_BT = torch.isfinite(wanted_BT)
         answers, wanted = answer_BT.float()[measured_BT], wanted_BT[measured_BT]
@@ -152,7 +154,8 @@ class MoleculeTask(ConfiguredTask):
             return None
         sums = torch.zeros(len(batches), 2, dtype=torch.float64)
         for number in range(len(batches))[shard.slice(len(batches))]:
-            losses = self._losses(model, batches[number]).double()
+            answer_BT = model(molecule_batch(self.dataset.molecules, batches[number], self.device))
+            losses = self._losses(answer_BT, batches[number]).double()
             sums[number] = torch.tensor([len(losses), float(losses.sum())])
         return sums
 

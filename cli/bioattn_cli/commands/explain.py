@@ -1,7 +1,6 @@
 """`bioattn explain …`: what a model used, and whether its attention can be believed."""
 
 from dataclasses import MISSING
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -374,7 +373,7 @@ def check(
     check.
     """
     from bioattn.errors import SettingsError
-    from bioattn.faithfulness.check import Evidence, check_atom_model, check_model, check_token_model
+    from bioattn.faithfulness.check import Evidence, check_by_likelihood, check_model
     from bioattn.faithfulness.subject import CheckSettings
     from bioattn.inference.runner import AtomRunner, CheckableRunner, TokenRunner, with_ability
     from bioattn.io.files import check_apart
@@ -408,12 +407,9 @@ def check(
                 )
         reporter.say(f"running on {describe_device(chosen)}")
         with stop_on_signals() as stop:
-            own_check = (
-                partial(check_token_model, runner)
-                if isinstance(runner, TokenRunner)
-                else partial(check_atom_model, runner)
+            report = check_by_likelihood(
+                runner, promoters, dataset, settings=settings, progress=reporter.progress(), stop=stop
             )
-            report = own_check(promoters, dataset, settings=settings, progress=reporter.progress(), stop=stop)
         return _checked(output, report, str(chosen))
     loaded = with_ability(runner, CheckableRunner, deed)
     evidence = Evidence(

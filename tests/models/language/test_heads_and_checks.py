@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from bioattn.attention.capture import hand_over
 from bioattn.attention.head_masks import masked_heads
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.faithfulness.check import check_text, check_token_model
+from bioattn.faithfulness.check import check_by_likelihood, check_text
 from bioattn.faithfulness.subject import CheckSettings
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.interpret.heads.patterns import head_name, head_patterns
@@ -175,7 +175,7 @@ def test_figures_of_maps_made_by_hand():
 
 
 def checked(loaded, path, dataset=None):
-    report = check_token_model(loaded, path, dataset, settings=SETTINGS)
+    report = check_by_likelihood(loaded, path, dataset, settings=SETTINGS)
     assert report.verdict.sentence in check_text(report)
     return report
 

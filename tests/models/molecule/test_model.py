@@ -113,7 +113,9 @@ def test_order_and_padding_change_nothing_and_contributions_add_up(encoder):
     both = collected(molecule, shuffled(molecule, order), random_molecule(generator, 14))
     model, heard = model_of(encoder, hidden=0), Heard()
     with torch.no_grad(), capture(["*"], heard):
-        answer_BT, lost_BTRA = model.contributions(batch_of(both, range(3)))
+        lost_BTRA = model.contributions(batch_of(both, range(3)))
+    with torch.no_grad():
+        answer_BT = model(batch_of(both, range(3)))
     with torch.no_grad():
         alone_T = model(batch_of(both, [0]))[0]
     torch.testing.assert_close(answer_BT[0], alone_T)
@@ -138,7 +140,7 @@ def test_contributions_with_a_hidden_layer_are_differences():
     model = model_of(MoleculeEncoding.FINGERPRINT, hidden=5)
     batch = batch_of(collected(random_molecule(np.random.default_rng(2), 6)), [0])
     with torch.no_grad():
-        answer_BT, lost_BTRA = model.contributions(batch)
+        answer_BT, lost_BTRA = model(batch), model.contributions(batch)
         writes_BRAS = model.encoder(batch.graphs)
         writes_BRAS[0, 1, 3] = 0
         torch.testing.assert_close(
@@ -234,7 +236,7 @@ def process():
     targets_NT[3, 0] = np.nan
     fitted = TanimotoProcess(packed_bits(collected(*alike), range(12)), targets_NT)
     model = model_of(MoleculeEncoding.FINGERPRINT, gaussian_process=True, measured=12)
-    model.process.bits_N.copy_(torch.from_numpy(fitted.fingerprints))
+    model.process.packed_bits.copy_(torch.from_numpy(fitted.fingerprints))
     model.process.weights_NT.copy_(torch.from_numpy(fitted.weights_NT))
     model.process.mean_T.copy_(torch.from_numpy(fitted.mean_T))
     return alike, targets_NT, fitted, model
@@ -254,7 +256,8 @@ def test_the_process_compares_counts_of_substructures(process):
 def test_an_atom_contributes_what_its_substructures_do(process):
     alike, _, fitted, model = process
     with torch.no_grad():
-        answer_BT, lost_BTRA = model.contributions(batch_of(collected(*alike), range(12, 16)))
+        batch = batch_of(collected(*alike), range(12, 16))
+        answer_BT, lost_BTRA = model(batch), model.contributions(batch)
     known = [counts_of(each) for each in alike[:12]]
     for number, molecule in enumerate(alike[12:]):
         counts = counts_of(molecule)
