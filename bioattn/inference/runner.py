@@ -246,6 +246,14 @@ class EncodingRunner(Runner, Protocol):
         """The network as an encoder. Raises: BioattnError when it does not read DNA."""
 
 
+@runtime_checkable
+class TreatmentRunner(Runner, Protocol):
+    """A runner that knows treatments as vectors."""
+
+    def treatment_vectors(self, treatments: TreatmentTable) -> Tensor:
+        """A vector of each treatment (T, C). Raises: BioattnError for one that it cannot know."""
+
+
 # --- designs -----------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,8 @@ class DiffusionModelConfig:
     """masked or gaussian."""
     condition: Condition = Condition.BOTH
     """adagn, cross or both: how treatments reach the network; time always comes by adaptive group norm."""
+    frozen_channels: int = 0
+    """Length of the vectors of treatments that --tokens-from takes over; 0: learned here."""
     levels: int = 2
     """Levels of a response: 2 is off and on; of more the lowest is off, the highest on."""
     channels: int = 64

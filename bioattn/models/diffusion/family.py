@@ -33,6 +33,12 @@ class DiffusionTraining(TrainingCommand):
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")
     noise: Noise | None = option("How bases are made unknown [default: masked].", table="model")
     condition: Condition | None = option("How treatments reach the network [default: both].", table="model")
+    tokens_from: Path | None = option(
+        "Folder of a model that knows the treatments, such as `train promoter` makes, and gives their vectors, "
+        "which stay as they are [default: learned].",
+        metavar="FOLDER",
+        recorded_file="model.safetensors",
+    )
     levels: int | None = option(
         "Levels of a response: 2 is off and on; more are equal shares of the training promoters [default: 2].",
         table="model",

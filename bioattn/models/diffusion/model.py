@@ -5,7 +5,8 @@ noise), or of the bases under the normal noise, whose mean is then the denoised 
 Dieleman et al. 2022). Residual blocks, adaptive group norm and attention at every stage follow Dhariwal & Nichol
 2021; cross-attention to condition tokens follows Rombach et al. 2022.
 
-Shape suffixes: B promoters, S steps (noise levels), N = B·S, L positions, C channels, T treatments, K tokens.
+Shape suffixes: B promoters, S steps (noise levels), N = B·S, L positions, C channels, T treatments, K tokens, G
+given channels.
 """
 
 import math
@@ -48,11 +49,10 @@ class Denoiser(nn.Module):
         self.embed_time = nn.Sequential(
             nn.Linear(2 * FREQUENCIES, hidden), nn.SiLU(), nn.Linear(hidden, hidden)
         )
-        self.levels = (
-            nn.Embedding(treatments * states, hidden) if config.condition != Condition.CROSS else None
-        )
+        self.rest_number = treatments * states
         crosses = config.condition != Condition.ADAGN
-        self.tokens = nn.Embedding(treatments * states + 1, config.channels) if crosses else None
+        self.levels = _level_vectors(config, hidden, 0) if config.condition != Condition.CROSS else None
+        self.tokens = _level_vectors(config, config.channels, 1) if crosses else None
         self.register_buffer("first_level", torch.arange(treatments) * states, persistent=False)
 
         def stage(way: str, number: int, inputs: int) -> Stage:
@@ -64,6 +64,14 @@ class Denoiser(nn.Module):
         self.up = nn.ModuleList([stage("up", n - 1, widths[n] + widths[n - 1]) for n in reversed(below)])
         self.normalise = nn.GroupNorm(GROUPS, widths[0])
         self.read = nn.Linear(widths[0], BASES)
+
+    def freeze(self, vectors_TG: Tensor) -> None:
+        """Take over the vectors of treatments that another model gave, each channel standardised."""
+        spread_G = vectors_TG.std(0, correction=0)
+        given_TG = (vectors_TG - vectors_TG.mean(0)) / torch.where(spread_G > 0, spread_G, 1)
+        for table in (self.levels, self.tokens):
+            if isinstance(table, FrozenVectors):
+                table.given_TG.copy_(given_TG)
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
@@ -102,7 +110,7 @@ class Denoiser(nn.Module):
         context_NC = F.silu(context_NC)
         tokens_B1KC = None
         if self.tokens is not None:
-            rest = numbers_BT.new_full((len(numbers_BT), 1), self.tokens.num_embeddings - 1)
+            rest = numbers_BT.new_full((len(numbers_BT), 1), self.rest_number)
             tokens_B1KC = self.tokens(torch.cat([numbers_BT, rest], 1))[:, None]
         hidden, kept = hidden_NLC.transpose(1, 2), []
         for number, stage in enumerate(self.down):
@@ -117,6 +125,27 @@ class Denoiser(nn.Module):
         logits_NL4: Tensor = self.read(F.silu(self.normalise(hidden)).transpose(1, 2))
         logits: Tensor = logits_NL4.unflatten(0, (-1, steps))
         return logits
+
+
+class FrozenVectors(nn.Module):
+    """As `nn.Embedding` of treatments at their levels, but read from vectors that another model gave.
+
+    Number t · states + s stands for treatment t at level s; the last is the rest token. The vectors `given_TG` do
+    not learn; how each level reads them does.
+    """
+
+    given_TG: Tensor
+
+    def __init__(self, treatments: int, given_channels: int, states: int, channels: int, rest: int) -> None:
+        super().__init__()
+        self.register_buffer("given_TG", torch.zeros(treatments, given_channels))
+        self.read = nn.Linear(given_channels, states * channels)
+        self.rest_RC = nn.Parameter(torch.randn(rest, channels))
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Vectors (…, channels) of the numbers (…)."""
+        read_KC = self.read(self.given_TG).unflatten(1, (-1, self.rest_RC.shape[1])).flatten(0, 1)
+        return F.embedding(numbers, torch.cat([read_KC, self.rest_RC]))
 
 
 class Stage(nn.Module):
@@ -183,6 +212,14 @@ class Block(nn.Module):
         hidden = self.normalise_hidden(hidden) * (1 + scale) + shift
         outputs: Tensor = self.skip(inputs) + self.second(self.dropout(F.silu(hidden)))
         return outputs
+
+
+def _level_vectors(config: DiffusionModelConfig, channels: int, rest: int) -> nn.Module:
+    """A vector for each treatment at each level, and `rest` others."""
+    treatments, states = len(config.treatments), config.levels + 1
+    if config.frozen_channels:
+        return FrozenVectors(treatments, config.frozen_channels, states, channels, rest)
+    return nn.Embedding(treatments * states + rest, channels)
 
 
 def _waves(values: Tensor) -> Tensor:

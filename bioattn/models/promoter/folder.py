@@ -136,6 +136,20 @@ class LoadedPromoterModel:
             )
         return weights_TN
 
+    def treatment_vectors(self, treatments: TreatmentTable) -> torch.Tensor:
+        """The embedding of each treatment (T, C).
+
+        Raises: as `encode_treatments`; BioattnError for a model that has no embeddings (`concat`, `ridge`).
+        """
+        encoder = getattr(self.model.network, "treatment_encoder", None)
+        if encoder is None:
+            raise BioattnError(
+                f"--conditioning {self.config.conditioning} has no embeddings of treatments; give a model that has"
+            )
+        with torch.inference_mode():
+            vectors_TC: torch.Tensor = encoder(self.encode_treatments(treatments))
+        return vectors_TC
+
     def _report_columns(self, table: TreatmentTable) -> None:
         """Say what of a table of new treatments the model does not use or does not get.
 

@@ -211,6 +211,30 @@ def test_a_classifier_that_saw_masked_bases_guides(folder, capsys):
     assert "was trained on promoters with no noise" in capsys.readouterr().err
 
 
+def test_treatments_known_by_the_frozen_vectors_of_a_promoter_model(tmp_path, folder, capsys):
+    """They stay as that model has them, and say enough to write by."""
+    (tmp_path / "promoter.toml").write_text("[training]\nepochs = 1\n[model]\ntreatment_channels = 6\n")
+    words = ("-c", tmp_path / "promoter.toml", "-o", tmp_path / "promoter", "-t", 1, "--no-baselines")
+    assert bioattn("train", "promoter", folder / "x.dataset.h5", *words) == 0
+    (tmp_path / "settings.toml").write_text(SETTINGS.replace("CONDITION", "both"))
+    words = ("-c", tmp_path / "settings.toml", "--tokens-from", tmp_path / "promoter", "-t", 1)
+    assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words, "-o", tmp_path / "model") == 0
+    words = ("--treatment", "heat", "--not", "cold", "-n", 64, "--steps", LENGTH, "-t", 1)
+    assert bioattn("generate", "promoters", tmp_path / "model", "-o", tmp_path / "on.fa", *words) == 0
+    assert share_with_motif(tmp_path / "on.fa") > 0.9
+
+    given = load_runner(tmp_path / "promoter", torch.device("cpu"))
+    heat_cold = given.treatment_vectors(given.treatments).numpy()
+    kept = load_denoiser(tmp_path / "model", torch.device("cpu")).model.tokens.given_TG.numpy()
+    np.testing.assert_allclose(kept, np.sign(heat_cold - heat_cold.mean(0)), atol=1e-3)
+    words = ("--tokens-from", folder / "model", "-o", tmp_path / "refused")
+    assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words) == 1
+    assert (
+        "--tokens-from: models of the family diffusion cannot give treatments vectors"
+        in capsys.readouterr().err
+    )
+
+
 def test_gaussian_designs_follow_the_gradient_of_a_classifier(tmp_path, folder, capsys):
     """Which is that of finite differences; a classifier of another noise is refused."""
     motif, length = "GATTA", 16

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from bioattn.choices import Noise
 from bioattn.choices import Task as ResponseKind
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.runner import TreatmentRunner, with_ability
 from bioattn.io.config_file import build
 from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
 from bioattn.models.diffusion.family import DiffusionTraining
 from bioattn.models.diffusion.folder import levels_of, write_denoiser
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE
-from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.family import CONFIG, WEIGHTS, load_runner
 from bioattn.models.noise import BASES, noised
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.simulate.motifs import MarkovBackground
@@ -61,7 +62,14 @@ class DiffusionTask(ConfiguredTask):
         self.dataset = read_dataset(settings.dataset)
         trained = self.dataset.treatments_in(TRAIN)
         names = self.dataset.treatments.names
-        chosen = {"length": self.dataset.length, "treatments": [names[index] for index in trained]}
+        chosen: dict[str, Any] = {"length": self.dataset.length, "treatments": [names[i] for i in trained]}
+        self.vectors_TG, inputs = None, {"dataset": settings.dataset}
+        if settings.tokens_from is not None:
+            runner = load_runner(settings.tokens_from, device)
+            encoder = with_ability(runner, TreatmentRunner, "give treatments vectors", "--tokens-from")
+            self.vectors_TG = encoder.treatment_vectors(self.dataset.treatments.select(chosen["treatments"]))
+            chosen["frozen_channels"] = self.vectors_TG.shape[1]
+            inputs["tokens_from"] = settings.tokens_from / WEIGHTS
         self.config = build(
             DiffusionModelConfig, {**settings.merged("model"), **chosen}, settings.source("model")
         )
@@ -69,7 +77,7 @@ class DiffusionTask(ConfiguredTask):
             self.cuts = level_cuts(self.dataset, trained, self.config.levels, self.training.threshold)
         except SettingsError as error:
             raise SettingsError(f"{settings.dataset}: {error}") from error
-        self.decided_by(dataset=settings.dataset)
+        self.decided_by(**inputs)
 
     def prepare(self, progress: Progress) -> None:
         """Sort promoters by side of the split and make the model."""
@@ -85,6 +93,8 @@ class DiffusionTask(ConfiguredTask):
             raise BioattnError(f"{self.settings.dataset}: has no promoter for training")
         torch.manual_seed(training.seed)
         self.model = Denoiser(self.config).to(self.device)
+        if self.vectors_TG is not None:
+            self.model.freeze(self.vectors_TG)
         self.update_as(training)
         weights = sum(p.numel() for p in self.model.parameters())
         self.summary = (
