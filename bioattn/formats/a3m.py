@@ -27,8 +27,8 @@ ANNOTATION_RECORDS = ("ss_dssp", "sa_dssp", "aa_dssp", "ss_pred", "aa_pred", "ss
 """Records of HH-suite that are no rows: one character per match column, digits among them."""
 _COMMENT = (b"#", b";")
 _NAMED_A3M = re.compile(r"\.(a3m|a2m)(\.gz|\.xz)?$")
-_CHAIN_LENGTHS = re.compile(rb"#\d+(,\d+)+\t")
-"""The first line of ColabFold's A3M of a complex."""
+_CHAINS = re.compile(rb"#(\d+(?:,\d+)*)[ \t]+(\d+(?:,\d+)*)[ \t]*\n")
+"""The first line of ColabFold's A3M: lengths of the chains, and copies of each; `#59 1` is one chain."""
 
 
 def parse_a3m(source: str, data: bytes) -> Alignment:
@@ -98,8 +98,7 @@ def write_a3m(alignment: Alignment, path: Path) -> None:
 
 def _split_records(source: str, data: bytes) -> RawRows:
     """Split the text into records, without white space and lines that start with `#` or `;`."""
-    if _CHAIN_LENGTHS.match(data):
-        LOGGER.warning("%s: the first line names several chains; their columns are read as one chain", source)
+    _refuse_multimer(source, data)
     first, *records = (b"\n" + data).split(b"\n>")
     for number, text in enumerate(first.split(b"\n")):
         if text.strip() and not text.startswith(_COMMENT):
@@ -115,6 +114,21 @@ def _split_records(source: str, data: bytes) -> RawRows:
         raw.add(line, name, body.translate(None, WHITE_SPACE), description.rstrip())
         line += 1 + record.count(b"\n")
     return raw
+
+
+def _refuse_multimer(source: str, data: bytes) -> None:
+    chains = _CHAINS.match(data)
+    if chains is None:
+        return
+    lengths, copies = (found.decode().split(",") for found in chains.groups())
+    if len(lengths) > 1 or int(copies[0]) > 1:
+        each = " and ".join(
+            f"{number} × {length} residues" for number, length in zip(copies, lengths, strict=False)
+        )
+        raise FormatError(
+            f"{source}:1: is ColabFold's alignment of a multimer ({each}), and models here read one chain; "
+            "give the alignment of one chain"
+        )
 
 
 def _with_insertions(raw: RawRows) -> Alignment:

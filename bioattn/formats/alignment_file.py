@@ -24,6 +24,7 @@ from bioattn.formats.block_alignments import (
 )
 from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes
 from bioattn.io.unpacking import unpacked
+from bioattn.text import quoted
 
 STANDARD_INPUT = Path("-")
 
@@ -91,9 +92,27 @@ def read_alignment(path: Path, *, format: AlignmentFormat | None = None) -> Alig
     if not data.strip():
         raise FormatError(f"{source}: is empty, an alignment is needed")
     if b"\0" in data:
-        raise FormatError(f"{source}: holds NUL bytes, so it is no text or a database of several alignments")
+        data = _join_blocks(source, data)
     parse = _PARSERS[format] if format else _find_parser(source, data)
     return parse(source, data)
+
+
+def _join_blocks(source: str, data: bytes) -> bytes:
+    """The A3M of one query in several databases, each block ended by a NUL and begun by the query.
+
+    Raises: FormatError when the blocks are of several queries, as in a result database of MMseqs2, or no A3M.
+    """
+    blocks = [block.strip(WHITE_SPACE) for block in data.split(b"\0") if block.strip(WHITE_SPACE)]
+    if not all(block.startswith(b">") for block in blocks):
+        raise FormatError(f"{source}: holds NUL bytes, so it is no text")
+    queries = list(dict.fromkeys(block.split(b"\n>", 1)[0] for block in blocks))
+    if len(queries) > 1:
+        names = [query[1:].split(b"\n", 1)[0].decode("utf-8")[:60] for query in queries]
+        raise FormatError(
+            f"{source}: holds alignments of {len(queries):,} queries ({quoted(names)}), NUL bytes between them; "
+            "give each a file of its own (mmseqs unpackdb makes them of a database)"
+        )
+    return b"\n".join(blocks) + b"\n"
 
 
 def _find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:

@@ -12,6 +12,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.a3m import parse_a3m, write_a3m
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import AlignmentFormat, read_alignment
+from tests.making import bioattn
 
 STOCKHOLM = """# STOCKHOLM 1.0
 #=GF ID   Toy
@@ -119,11 +120,6 @@ def test_a_clear_reading_is_not_talked_about(tmp_path, caplog):
     assert caplog.text == ""
 
 
-def test_colabfold_complex_is_named(tmp_path, caplog):
-    assert read(tmp_path, "#2,1\t1,1\n>101\t102\nMKV\n").names == ["101"]
-    assert "names several chains" in caplog.text
-
-
 def test_headers_keep_name_and_description(tmp_path):
     alignment = read(tmp_path, ">a\tdeux  mots \nMK\n>\nMK\n> b\nMK\n>a é\nMK\n")
     assert alignment.names == ["a", "row2", "b", "a"]
@@ -186,7 +182,10 @@ REFUSED = {
     "a MK\nb MK\n": "alignments are read from A3M",
     "@read\nACGT\n+\nIIII\n": "is FASTQ, not an alignment",
     "#NEXUS\nbegin data;\n": "is NEXUS",
-    ">a\nMK\n\0>b\nMK\n": "holds NUL bytes",
+    ">a\nMK\n\0>b\nMK\n\0": "x: holds alignments of 2 queries \\('a', 'b'\\), NUL bytes .*mmseqs unpackdb",
+    "\0\1>a": "x: holds NUL bytes, so it is no text",
+    "#3\t2\n>101\nMKV\n": "x:1: is ColabFold's alignment of a multimer \\(2 × 3 residues\\)",
+    "#2,1\t1,3\n>101\t102\nMKV\n": "x:1: .*\\(1 × 2 residues and 3 × 1 residues\\), .*the alignment of one chain",
     "# STOCKHOLM 1.0\n//\n": "x: the alignment holds no row",
     "# STOCKHOLM 1.0\na MK\n//\n# STOCKHOLM 1.0\nb MK\n//\n": "x:4: a second alignment starts here",
     "# STOCKHOLM 1.0\na MK\nb\n//\n": "x:3: a row needs a name and its letters",
@@ -245,8 +244,29 @@ def test_unreadable_inputs(tmp_path):
         read(tmp_path, ">a\xe9\nMK\n".encode("latin-1"))
 
 
-def test_a_nul_at_the_end_is_what_mmseqs_leaves(tmp_path):
+def test_nuls_end_the_blocks_of_mmseqs(tmp_path):
     assert rows(read(tmp_path, ">a\nMK\n\0")) == ["MK"]
+    blocks = ">101\nMKV\n>x\t340\t0.97\t1e-9\t0\t2\t3\t5\t7\t20\nM-Va\n\0>101\nMKV\n>y\nMqKV\n\0"
+    alignment = read(tmp_path, "#3\t1\n" + blocks.replace("\0", "\n"))
+    assert rows(alignment) == rows(read(tmp_path, blocks)) == ["MKV", "M-Va", "MKV", "MqKV"]
+    assert alignment.descriptions[1] == "340\t0.97\t1e-9\t0\t2\t3\t5\t7\t20"
+
+
+@pytest.mark.parametrize("words", [["prepare", "msa"], ["run", "evoformer"]])
+def test_a_real_alignment_with_colabfolds_headers(shared, tmp_path, words, capsys):
+    real = shared / "data" / "msa_formats" / "hhblits_uniclust_2017_10_5ahw_1_A.a3m"
+    query, rest = (text := real.read_text()).split("\n>", 1)
+    for header in ("#126\t2\n", "#60,66\t1,1\n"):
+        (tmp_path / "a.a3m").write_text(header + text)
+        model = ["--model", Path("data/models/evoformer-contacts")] if "run" in words else []
+        assert bioattn(*words, tmp_path / "a.a3m", "-o", tmp_path / "out.a3m", *model) == 1
+        said = capsys.readouterr().err
+        assert said.count("error:") == 1
+        assert f"{tmp_path / 'a.a3m'}:1: is ColabFold's alignment of a multimer" in said
+        assert [path.name for path in tmp_path.iterdir()] == ["a.a3m"]
+    two = tmp_path / "two.a3m"
+    two.write_text(f"{query}\n>{rest}\0{query}\n>{rest}\0")
+    assert read_alignment(two).num_rows == 2 * read_alignment(real).num_rows
 
 
 def test_a_header_that_would_not_come_back_is_not_written(tmp_path):
