@@ -112,7 +112,7 @@ def test_the_readme_is_one_screen_and_its_examples_are_short():
     assert len(lines) <= 120
     assert max(len(line) for line in lines) <= 100
     examples: list[Block] = [block for block in blocks(README) if not block.mark]
-    assert len(examples) == 2
+    assert len(examples) == 3
     assert all(
         sum(line.startswith("bioattn ") for line in block.code.splitlines()) <= 5 for block in examples
     )
