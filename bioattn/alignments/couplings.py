@@ -3,13 +3,19 @@
 All start from the weighted frequencies of 21 states (20 amino acids and the gap; X counts as a gap) in columns
 and in pairs of columns, and end in symmetric (R, R) maps whose diagonal is 0. `covariance_features` gives three
 of them in units of their spread, for models that take pair features.
+
+One float32 matrix of (21 R)² numbers serves all: pairs of columns lie below its diagonal, and what is inverted is
+written above it, where LAPACK works in place.
 """
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.blas import ssyrk
+from scipy.linalg.lapack import spotrf, spotri
 
 from bioattn.errors import BioattnError
+from bioattn.system.memory import free_memory
+from bioattn.text import human_bytes
 
 NUM_STATES = 21
 GAP = 20
@@ -17,10 +23,10 @@ GAP = 20
 
 LIGHT_PSEUDOCOUNT = 0.005
 """Share of uniform frequencies with which mutual information finds contacts best."""
-MAX_COLUMNS = 1200
-"""Above, the (20 R)² matrices would need more than 10 GB."""
+HEAVY_PSEUDOCOUNT = 0.5
+"""Share of uniform frequencies of mean-field DCA (Morcos et al. 2011)."""
 
-_BLOCK = 4096
+_BLOCK = 1024
 """Rows turned into one-hot vectors at a time."""
 
 
@@ -30,43 +36,39 @@ def column_states(codes_SR: NDArray[np.integer]) -> NDArray[np.uint8]:
     return states
 
 
+def coupling_bytes(columns: int) -> int:
+    """Peak memory of `covariance_features`, beside its input."""
+    return 4 * NUM_STATES * columns * (NUM_STATES * columns + 4 * _BLOCK)
+
+
 def pair_frequencies(
     states_SR: NDArray[np.uint8], weights_S: NDArray[np.floating] | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted frequencies of states in columns (R, 21) and of pairs of states in pairs of columns (R, 21, R, 21).
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """Weighted frequencies of states in columns (R, 21) and of pairs of states in pairs of columns (21 R, 21 R).
 
-    Raises: BioattnError when the alignment is wider than `MAX_COLUMNS`.
+    Of the pairs, those below the diagonal count; what lies above is scratch space.
+
+    Raises: BioattnError with the estimate when less than `coupling_bytes` of memory is free.
     """
     rows, columns = states_SR.shape
-    if columns > MAX_COLUMNS:
+    free = free_memory()
+    if free is not None and coupling_bytes(columns) > free:
         raise BioattnError(
-            f"couplings between {columns} columns would need {(NUM_STATES * columns) ** 2 * 16 / 1e9:.0f} GB; "
-            f"at most {MAX_COLUMNS} columns are taken: drop gappy ones (bioattn prepare msa --max-gap-column)"
+            f"couplings between {columns:,} columns need about {human_bytes(coupling_bytes(columns))} of memory, "
+            f"{human_bytes(free)} are free"
         )
     weights_S = np.ones(rows) if weights_S is None else np.asarray(weights_S, np.float64)
     root_S = np.sqrt(weights_S / weights_S.sum()).astype(np.float32)
-    pairs = np.zeros((columns * NUM_STATES, columns * NUM_STATES), np.float32)
+    size = columns * NUM_STATES
+    pairs = np.zeros((size, size), np.float32)
     every_state = np.arange(NUM_STATES, dtype=np.uint8)
     for first in range(0, rows, _BLOCK):
         block = slice(first, first + _BLOCK)
-        one_hot = (states_SR[block, :, None] == every_state).astype(np.float32) * root_S[block, None, None]
-        flat = one_hot.reshape(len(one_hot), -1)
-        pairs += flat.T @ flat
-    pair_RARA = pairs.reshape(columns, NUM_STATES, columns, NUM_STATES).astype(np.float64)
-    single_RA = np.einsum("iaia->ia", pair_RARA).copy()
-    return single_RA, pair_RARA
-
-
-def with_pseudocount(
-    single_RA: NDArray[np.float64], pair_RARA: NDArray[np.float64], share: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Frequencies mixed with `share` of uniform ones; within a column different states still never meet."""
-    columns = len(single_RA)
-    single_RA = (1 - share) * single_RA + share / NUM_STATES
-    pair_RARA = (1 - share) * pair_RARA + share / NUM_STATES**2
-    own = np.arange(columns)
-    pair_RARA[own, :, own, :] = single_RA[:, :, None] * np.eye(NUM_STATES)
-    return single_RA, pair_RARA
+        one_hot = (states_SR[block, :, None] == every_state) * root_S[block, None, None]
+        # What lies below the diagonal here lies above it in Fortran's order.
+        ssyrk(1, one_hot.reshape(-1, size).T, beta=1, c=pairs.T, lower=0, overwrite_c=1)
+    single_RA = np.diagonal(pairs).astype(np.float64).reshape(columns, NUM_STATES)
+    return single_RA, pairs
 
 
 def average_product_correction(map_RR: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -86,60 +88,92 @@ def average_product_correction(map_RR: NDArray[np.floating]) -> NDArray[np.float
 
 
 def mutual_information(
-    single_RA: NDArray[np.float64], pair_RARA: NDArray[np.float64], *, pseudocount: float
+    single_RA: NDArray[np.float64], pairs: NDArray[np.float32], *, pseudocount: float
 ) -> NDArray[np.float64]:
     """Mutual information of pairs of columns in nats (R, R), over 21 states, without correction.
 
-    single_RA, pair_RARA: of `pair_frequencies`.
+    single_RA, pairs: of `pair_frequencies`.
     """
-    single_RA, pair_RARA = with_pseudocount(single_RA, pair_RARA, pseudocount)
+    single_RA = _mixed(single_RA, pseudocount, NUM_STATES)
     log_RA = np.log(np.maximum(single_RA, 1e-300))
-    information = np.empty((len(single_RA), len(single_RA)))
-    for i, pair_ARA in enumerate(pair_RARA):
-        ratio = np.log(np.maximum(pair_ARA, 1e-300)) - log_RA[i][:, None, None] - log_RA[None]
-        information[i] = (pair_ARA * ratio).sum((0, 2))
-    np.fill_diagonal(information, 0)
-    return information
+    information = np.zeros((len(single_RA),) * 2)
+    for i, block in enumerate(_blocks(len(single_RA))):
+        pair_AjA = _mixed(pairs[block, : block.start], pseudocount, NUM_STATES**2).reshape(
+            NUM_STATES, i, NUM_STATES
+        )
+        ratio = np.log(np.maximum(pair_AjA, 1e-30)) - log_RA[i][:, None, None] - log_RA[None, :i]
+        information[i, :i] = (pair_AjA * ratio).sum((0, 2))
+    return information + information.T
 
 
-def mean_field_couplings(
-    single_RA: NDArray[np.float64], pair_RARA: NDArray[np.float64], *, pseudocount: float = 0.5
+def mean_field_norms(
+    single_RA: NDArray[np.float64], pairs: NDArray[np.float32], *, pseudocount: float = HEAVY_PSEUDOCOUNT
 ) -> NDArray[np.float64]:
-    """Mean-field direct couplings J (R, 20, R, 20): minus the inverse covariance of the first 20 states (Morcos et
-    al. 2011)."""
-    columns, kept = len(single_RA), NUM_STATES - 1
-    single_RA, pair_RARA = with_pseudocount(single_RA, pair_RARA, pseudocount)
-    covariance = pair_RARA[:, :kept, :, :kept] - np.multiply.outer(single_RA[:, :kept], single_RA[:, :kept])
-    flat = covariance.reshape(columns * kept, columns * kept)
-    return -_inverse(flat).reshape(columns, kept, columns, kept)
+    """Frobenius norms (R, R) of mean-field direct couplings in the zero-sum gauge of 21 states, without APC.
+
+    Couplings are minus the inverse of the covariance of states (Morcos et al. 2011). The covariance of all 21
+    states of a column is singular along (1, …, 1); with a variance there, its inverse is in the zero-sum gauge.
+
+    single_RA, pairs: of `pair_frequencies`.
+    """
+    mixed_RA = _mixed(single_RA, pseudocount, NUM_STATES)
+    return _inverse_norms(mixed_RA, pairs, pseudocount, 0, 1 / NUM_STATES, NUM_STATES)
 
 
-def coupling_norms(couplings: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Frobenius norms (R, R) of coupling blocks (R, 20, R, 20) in the zero-sum gauge of 21 states."""
-    columns = len(couplings)
-    full = np.zeros((columns, columns, NUM_STATES, NUM_STATES))
-    full[:, :, : NUM_STATES - 1, : NUM_STATES - 1] = couplings.transpose(0, 2, 1, 3)
-    full -= full.mean(2, keepdims=True)
-    full -= full.mean(3, keepdims=True)
-    norms: NDArray[np.float64] = np.sqrt((full**2).sum((2, 3)))
-    np.fill_diagonal(norms, 0)
-    return norms
-
-
-def shrunk_inverse_covariance(
-    single_RA: NDArray[np.float64], pair_RARA: NDArray[np.float64], *, shrinkage: float
+def shrunk_inverse_norms(
+    single_RA: NDArray[np.float64], pairs: NDArray[np.float32], *, shrinkage: float
 ) -> NDArray[np.float64]:
-    """Inverse of the covariance of the 21 R one-hot variables, shrunk towards its mean variance (R, 21, R, 21).
+    """Frobenius norms (R, R) of the inverse covariance, shrunk towards its mean variance; without gaps or APC.
 
-    `shrinkage` in (0, 1] is the share of the target, mean variance × identity (Ledoit & Wolf 2004). As the PSICOV
-    and trRosetta features do; the diagonal target makes all 21 states invertible.
+    `shrinkage` in (0, 1] is the share of the target, mean variance × identity (Ledoit & Wolf 2004), of all 21
+    states. As the PSICOV (Jones et al. 2012) and trRosetta features do.
+
+    single_RA, pairs: of `pair_frequencies`.
+    """
+    return _inverse_norms(single_RA, pairs, 0, shrinkage, 0, NUM_STATES - 1)
+
+
+def _inverse_norms(
+    single_RA: NDArray[np.float64],
+    pairs: NDArray[np.float32],
+    pseudocount: float,
+    shrinkage: float,
+    ones: float,
+    kept: int,
+) -> NDArray[np.float64]:
+    """Norms of blocks of the inverse of a covariance, over the first `kept` states of each column.
+
+    single_RA: with pseudocount. ones: what is added to all covariances within a column.
     """
     columns = len(single_RA)
-    size = columns * NUM_STATES
-    covariance = (pair_RARA - np.multiply.outer(single_RA, single_RA)).reshape(size, size)
-    target = float(np.trace(covariance)) / size
-    shrunk = (1 - shrinkage) * covariance + shrinkage * max(target, 1e-6) * np.eye(size)
-    return _inverse(shrunk).reshape(columns, NUM_STATES, columns, NUM_STATES)
+    flat = single_RA.ravel()
+    target = max(float((flat - flat**2).mean()), 1e-6)
+    for i, block in enumerate(_blocks(columns)):
+        covariance = _mixed(pairs[block, : block.start], pseudocount, NUM_STATES**2)
+        covariance -= np.outer(flat[block], flat[: block.start])
+        pairs[: block.start, block] = (1 - shrinkage) * covariance.T
+        own = np.diag(single_RA[i]) - np.outer(single_RA[i], single_RA[i]) + ones
+        pairs[block, block] = (1 - shrinkage) * own + shrinkage * target * np.eye(NUM_STATES)
+    _, problem = spotrf(pairs.T, lower=1, clean=0, overwrite_a=1)
+    if not problem:
+        _, problem = spotri(pairs.T, lower=1, overwrite_c=1)
+    if problem:
+        raise BioattnError("the covariance of the columns cannot be inverted in single precision")
+    norms = np.zeros((columns, columns))
+    for i, block in enumerate(_blocks(columns)):
+        inverse_jAA = pairs[: block.start, block].reshape(i, NUM_STATES, NUM_STATES)[:, :kept, :kept]
+        norms[:i, i] = np.sqrt(np.square(inverse_jAA, dtype=np.float64).sum((1, 2)))
+    return norms + norms.T
+
+
+def _mixed(frequencies: NDArray[np.floating], share: float, number: int) -> NDArray[np.float64]:
+    """Frequencies mixed with `share` of the uniform frequency of `number` states."""
+    return (1 - share) * np.asarray(frequencies, np.float64) + share / number
+
+
+def _blocks(columns: int) -> list[slice]:
+    """The rows of each column of an alignment in the matrix of pairs."""
+    return [slice(i * NUM_STATES, (i + 1) * NUM_STATES) for i in range(columns)]
 
 
 FEATURE_NAMES = ("mean-field couplings", "mutual information", "shrunk inverse covariance")
@@ -153,29 +187,16 @@ def covariance_features(
 ) -> NDArray[np.float32]:
     """Three APC-corrected maps (R, R, 3), see `FEATURE_NAMES`, in units of their root mean square.
 
-    The last is the norm of the blocks of the inverse covariance without gaps, as in PSICOV (Jones et al. 2012).
+    Raises: as `pair_frequencies`.
     """
-    single_RA, pair_RARA = pair_frequencies(states_SR, weights_S)
-    inverse = shrunk_inverse_covariance(single_RA, pair_RARA, shrinkage=FEATURE_SHRINKAGE)
-    kept = NUM_STATES - 1
+    frequencies = pair_frequencies(states_SR, weights_S)
     maps = (
-        coupling_norms(mean_field_couplings(single_RA, pair_RARA)),
-        mutual_information(single_RA, pair_RARA, pseudocount=LIGHT_PSEUDOCOUNT),
-        np.sqrt((inverse[:, :kept, :, :kept] ** 2).sum((1, 3))),
+        mean_field_norms(*frequencies),
+        mutual_information(*frequencies, pseudocount=LIGHT_PSEUDOCOUNT),
+        shrunk_inverse_norms(*frequencies, shrinkage=FEATURE_SHRINKAGE),
     )
     features = np.stack([average_product_correction(each) for each in maps], axis=-1)
     pairs = max(1, len(features) * (len(features) - 1))
     spread = np.sqrt((features**2).sum((0, 1)) / pairs)
     scaled: NDArray[np.float32] = (features / np.maximum(spread, 1e-12)).astype(np.float32)
     return scaled
-
-
-def _inverse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Inverse of a positive definite matrix by Cholesky factors, in half the time of a general one."""
-    factor, problem = dpotrf(matrix, lower=1, clean=1)
-    if problem:
-        # Definite in exact arithmetic only.
-        return np.asarray(np.linalg.inv(matrix), np.float64)
-    lower, _ = dpotri(factor, lower=1, overwrite_c=1)
-    inverse: NDArray[np.float64] = lower + np.tril(lower, -1).T
-    return inverse

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from bioattn.alignments import couplings
+from bioattn.alignments.alphabet import msa_codes
+from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
+from bioattn.formats.alignment_file import read_alignment
 
 
 @pytest.fixture
@@ -30,8 +33,11 @@ def loop_frequencies(states, weights):
 
 def test_frequencies_are_those_of_loops(alignment, monkeypatch):
     monkeypatch.setattr(couplings, "_BLOCK", 7)
-    for got, wanted in zip(couplings.pair_frequencies(*alignment), loop_frequencies(*alignment), strict=True):
-        np.testing.assert_allclose(got, wanted, atol=1e-6)
+    single, pairs = couplings.pair_frequencies(*alignment)
+    wanted, wanted_pairs = loop_frequencies(*alignment)
+    np.testing.assert_allclose(single, wanted, atol=1e-6)
+    below = np.tril(np.ones((126, 126), bool))
+    np.testing.assert_allclose(pairs[below], wanted_pairs.reshape(126, 126)[below], atol=1e-6)
 
 
 def test_mutual_information_is_that_of_loops(alignment):
@@ -64,37 +70,55 @@ def test_average_product_correction_is_that_of_loops():
             assert corrected[i, j] == pytest.approx(wanted)
 
 
-def test_mean_field_couplings_invert_the_covariance(alignment):
-    single, pair = loop_frequencies(*alignment)
-    single, pair = single / 2 + 0.5 / 21, pair / 2 + 0.5 / 441
-    size = 6 * 20
-    covariance = np.zeros((size, size))
-    for i in range(6):
-        for a in range(20):
-            for j in range(6):
-                for b in range(20):
-                    both = pair[i, a, j, b] if i != j else (single[i, a] if a == b else 0.0)
-                    covariance[i * 20 + a, j * 20 + b] = both - single[i, a] * single[j, b]
-    found = couplings.mean_field_couplings(*couplings.pair_frequencies(*alignment)).reshape(size, size)
-    np.testing.assert_allclose(-found @ covariance, np.eye(size), atol=1e-4)
+def plain_features(states, weights):
+    """The three maps by their formulas in float64, one pair of columns at a time where blocks are read."""
+    rows, columns = states.shape
+    one_hot = np.eye(21)[states].reshape(rows, -1)
+    share = weights / weights.sum()
+    single, pair = share @ one_hot, (one_hot * share[:, None]).T @ one_hot
+    covariance = pair - np.outer(single, single)
+    shrunk = 0.9 * covariance + 0.1 * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+    own = np.kron(np.eye(columns), np.ones((21, 21))) > 0
+
+    def mixed(pseudocount):
+        one = (1 - pseudocount) * single + pseudocount / 21
+        two = (1 - pseudocount) * pair + pseudocount / 441
+        return one, np.where(own, np.diag(one), two)
+
+    one, two = mixed(0.5)
+    without_gap = np.arange(21 * columns) % 21 != 20
+    mean_field = -np.linalg.inv((two - np.outer(one, one))[np.ix_(without_gap, without_gap)])
+    inverse = np.linalg.inv(shrunk)
+    light, light_pairs = mixed(couplings.LIGHT_PSEUDOCOUNT)
+    maps = np.zeros((3, columns, columns))
+    for i in range(columns):
+        for j in range(columns):
+            if i == j:
+                continue
+            block = np.zeros((21, 21))
+            block[:20, :20] = mean_field[i * 20 : i * 20 + 20, j * 20 : j * 20 + 20]
+            block = block - block.mean(0) - block.mean(1)[:, None] + block.mean()
+            maps[0, i, j] = np.linalg.norm(block)
+            a, b = slice(i * 21, i * 21 + 21), slice(j * 21, j * 21 + 21)
+            both = light_pairs[a, b]
+            maps[1, i, j] = (both * np.log(both / np.outer(light[a], light[b]))).sum()
+            maps[2, i, j] = np.linalg.norm(inverse[a, b][:20, :20])
+    features = np.stack([couplings.average_product_correction(each) for each in maps], axis=-1)
+    return features / np.sqrt((features**2).sum((0, 1)) / (columns * (columns - 1)))
 
 
-def test_norms_are_those_of_the_zero_sum_gauge():
-    blocks = np.random.default_rng(1).normal(size=(2, 20, 2, 20))
-    full = np.zeros((21, 21))
-    full[:20, :20] = blocks[0, :, 1]
-    gauged = [
-        [full[a, b] - full[:, b].mean() - full[a].mean() + full.mean() for b in range(21)] for a in range(21)
-    ]
-    assert couplings.coupling_norms(blocks)[0, 1] == pytest.approx(np.linalg.norm(gauged))
+def test_features_are_those_of_the_plain_formulas(alignment):
+    np.testing.assert_allclose(
+        couplings.covariance_features(*alignment), plain_features(*alignment), atol=2e-4
+    )
 
 
-def test_shrunk_inverse_inverts_the_shrunk_covariance(alignment):
-    single, pair = couplings.pair_frequencies(*alignment)
-    covariance = (pair - np.einsum("ia,jb->iajb", single, single)).reshape(126, 126)
-    shrunk = 0.7 * covariance + 0.3 * np.trace(covariance) / 126 * np.eye(126)
-    inverse = couplings.shrunk_inverse_covariance(single, pair, shrinkage=0.3).reshape(126, 126)
-    np.testing.assert_allclose(inverse @ shrunk, np.eye(126), atol=1e-6)
+def test_features_of_a_real_family_are_those_of_the_plain_formulas(shared):
+    """SH3, 48 columns, in units of the root mean square; the largest values are near 10."""
+    residues = read_alignment(shared / "data/msa_structure/msa/PF00018_2O9S_A.fasta").residues
+    states, weights = couplings.column_states(msa_codes(residues)), sequence_weights(residues)
+    found, wanted = couplings.covariance_features(states, weights), plain_features(states, weights)
+    assert np.abs(found - wanted).max() < 2e-4 * np.abs(wanted).max()
 
 
 def test_identical_columns_score_highest(alignment):
@@ -112,6 +136,7 @@ def test_constant_alignment_gives_zeros():
     assert np.isfinite(features).all()
 
 
-def test_too_many_columns_are_refused_with_an_estimate():
-    with pytest.raises(BioattnError, match=r"1300 columns would need .* GB"):
+def test_what_memory_cannot_hold_is_refused_with_an_estimate(monkeypatch):
+    monkeypatch.setattr(couplings, "free_memory", lambda: 2_000_000_000)
+    with pytest.raises(BioattnError, match=r"1,300 columns need about 3\.\d+ GB of memory, 2 GB are free"):
         couplings.pair_frequencies(np.zeros((2, 1300), np.uint8))

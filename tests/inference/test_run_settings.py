@@ -6,11 +6,12 @@ import re
 import numpy as np
 import pytest
 
+from bioattn.alignments import couplings
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.inference import memory as evoformer_memory
 from bioattn.models.evoformer.inference.attention import AlignmentSizes
 from bioattn_cli.main import main
-from tests.inference.evoformer_runs import CPU, arrays, run, write_config, write_fasta
+from tests.inference.evoformer_runs import CPU, arrays, make_model, run, write_config, write_fasta
 
 
 def test_what_memory_cannot_hold_is_refused_with_an_estimate(trunk, tmp_path, capsys, monkeypatch):
@@ -22,6 +23,23 @@ def test_what_memory_cannot_hold_is_refused_with_an_estimate(trunk, tmp_path, ca
     assert "5,000 columns" in error
     assert re.search(r"need about \d\S* GB of memory .*, 1 GB are free", error)
     assert not (tmp_path / "out").exists()
+
+
+def test_covariances_that_memory_cannot_hold_are_refused(tmp_path, capsys, monkeypatch):
+    """The estimate counts them, and the sentence names the model that needs none."""
+    covariances = make_model(tmp_path / "model", structure_module=None, pair_features=3)
+    config = load_evoformer_model(covariances, CPU).config
+    assert evoformer_memory.estimate_memory(config, AlignmentSizes(2, 1, 1000)) > couplings.coupling_bytes(
+        1000
+    )
+    monkeypatch.setattr(couplings, "free_memory", lambda: 1_000_000_000)
+    path = tmp_path / "wide.aln"
+    path.write_text("ACDEFGHIKL" * 100 + "\n" + "ACDEFGHIKV" * 100 + "\n")
+    assert run(path, "--model", covariances, "-o", tmp_path / "out") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(
+        r"wide.aln: .*1,000 columns need about 2\S* GB .*; data/models/evoformer-contacts", error
+    )
 
 
 def test_tiles_get_smaller_where_memory_is_short(model, tmp_path, capsys, monkeypatch):

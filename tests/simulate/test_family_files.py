@@ -79,9 +79,7 @@ def test_given_folds_are_planted(simulated, tmp_path):
     letters = {letter: code for code, letter in enumerate(b"ARNDCQEGHILKMFPSTWYV")} | {ord("-"): 21}
     codes = np.vectorize(letters.get)(alignment.residues)
     scores = couplings.average_product_correction(
-        couplings.coupling_norms(
-            couplings.mean_field_couplings(*couplings.pair_frequencies(couplings.column_states(codes)))
-        )
+        couplings.mean_field_norms(*couplings.pair_frequencies(couplings.column_states(codes)))
     )
     i, j = np.triu_indices(len(scores), 6)
     best = np.argsort(-scores[i, j])[: len(scores) // 5]

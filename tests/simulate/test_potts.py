@@ -38,7 +38,7 @@ def test_planted_contacts_are_found_by_mean_field_couplings():
     planted = np.zeros((len(fold.positions),) * 2, bool)
     planted[tuple(contact_pairs(fold.positions, min_separation=6).T)] = True
     scores = couplings.average_product_correction(
-        couplings.coupling_norms(couplings.mean_field_couplings(*couplings.pair_frequencies(states)))
+        couplings.mean_field_norms(*couplings.pair_frequencies(states))
     )
     i, j = np.triu_indices(len(scores), 6)
     best = np.argsort(-scores[i, j])[: len(scores) // 5]

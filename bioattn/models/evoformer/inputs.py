@@ -182,8 +182,8 @@ def prepare_inputs(
     A gap of the target, row 1, counts as an unknown residue; insertions of the target are left out.
 
     Raises: BioattnError beginning with `source` when the alignment is empty, of nucleotides, or its target has no
-    residue of a known kind; when it is too wide for a model with pair features; or when the model
-    takes other features.
+    residue of a known kind; when memory cannot hold the covariances of its columns; or when the model takes other
+    features.
     """
     encoded = encode_alignment(alignment, source=source, allow_incomplete_query=True)
     if config.pair_features not in (0, _NUM_COVARIANCE_FEATURES):
@@ -208,7 +208,9 @@ def prepare_inputs(
         try:
             pair_feat = covariance_features(column_states(encoded.msa[:, columns]), weights)
         except BioattnError as error:
-            raise BioattnError(f"{source}: {error}") from error
+            raise BioattnError(
+                f"{source}: {error}; data/models/evoformer-contacts predicts from the alignment alone"
+            ) from error
     return AlignmentInputs(
         encoded=encoded,
         columns=columns,

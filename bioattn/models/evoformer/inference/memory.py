@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import torch
 
+from bioattn.alignments.couplings import coupling_bytes
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.attention import TILE_ELEMENTS, TILE_LEAST
 from bioattn.models.evoformer.config import EvoformerConfig
@@ -39,6 +40,8 @@ def estimate_memory(
     device: str = "cpu",
 ) -> int:
     """Bytes that a run needs beside the model's parameters at its highest point, counted generously.
+
+    A model with pair features has its highest point there or before it runs, in the covariances.
 
     chunk: rows or residues that layers take at a time, None = the sizes that are fastest. attention: whether
     weights are listened to.
@@ -74,7 +77,8 @@ def estimate_memory(
         tiled = _TILE_FLOATS * tile(columns, width) * width
         stages.append(msa + pair + columns * width + max(factors * extra, tiled))
         features += 8 * extra * columns
-    return FIXED_BYTES + int(MARGIN * 4 * (max(stages) + features + weights))
+    needed = MARGIN * 4 * (max(stages) + features + weights + pairs * config.pair_features)
+    return FIXED_BYTES + max(int(needed), coupling_bytes(columns) if config.pair_features else 0)
 
 
 def _head_floats(config: EvoformerConfig, pairs: int) -> int:

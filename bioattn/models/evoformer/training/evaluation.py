@@ -13,8 +13,7 @@ from bioattn.alignments.couplings import (
     LIGHT_PSEUDOCOUNT,
     average_product_correction,
     column_states,
-    coupling_norms,
-    mean_field_couplings,
+    mean_field_norms,
     mutual_information,
     pair_frequencies,
 )
@@ -141,7 +140,7 @@ def coupling_scores(family: TrainingFamily) -> dict[str, ContactScores]:
     frequencies = pair_frequencies(column_states(family.protein.msa[:, columns]), family.weights)
     maps = {
         MUTUAL_INFORMATION: mutual_information(*frequencies, pseudocount=LIGHT_PSEUDOCOUNT),
-        MEAN_FIELD: coupling_norms(mean_field_couplings(*frequencies)),
+        MEAN_FIELD: mean_field_norms(*frequencies),
     }
     return {
         name: contact_scores(average_product_correction(each), family.protein.cb, columns)
