@@ -1,6 +1,7 @@
 """From an alignment as found, or a query and a database, to the A3M a model is given, and its statistics."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from bioattn.alignments.statistics import FORMAT, FORMAT_VERSION, AlignmentStati
 from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.a3m import ANNOTATION_RECORDS, write_a3m
-from bioattn.formats.alignment import Alignment, require_proteins
+from bioattn.formats.alignment import Alignment, join_rows, require_proteins
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.io.files import check_output, write_json
 from bioattn.system.progress import SILENT, Progress
@@ -104,7 +105,7 @@ def prepare_msa(
     output: Path,
     settings: PreparationSettings,
     *,
-    database: Path | None = None,
+    databases: Sequence[Path] = (),
     search: SearchSettings | None = None,
     statistics_file: Path | None = None,
     threads: int | None = None,
@@ -112,15 +113,16 @@ def prepare_msa(
 ) -> tuple[Preparation, AlignmentStatistics]:
     """Prepare the alignment in `source` and write it as A3M, and its statistics if a file is named.
 
-    source: any format of `read_alignment`, `-` for standard input. With `database`, source is protein FASTA that
-    holds the query (`settings.query` where there are several) and the alignment is what `search` finds.
+    source: any format of `read_alignment`, `-` for standard input. With `databases`, source is protein FASTA that
+    holds the query (`settings.query` where there are several) and the alignment is what `search` finds: the hits
+    in the first database, then those in the next, as AlphaFold joins them.
     output: X.a3m or X.a3m.gz. Files appear when they are complete.
 
     Raises: SettingsError for an output of another name or one that is an input; BioattnError for a query that is
     not there or has no residue, an alignment of DNA, or one that needs more memory than there is; FormatError as
     the readers do.
     """
-    inputs = [path for path in (source, database) if path is not None and path != STANDARD_INPUT]
+    inputs = [path for path in (source, *databases) if path != STANDARD_INPUT]
     check_output(output, inputs)
     if not output.name.endswith(OUTPUT_SUFFIXES):
         raise SettingsError(
@@ -129,23 +131,26 @@ def prepare_msa(
     if statistics_file is not None:
         _check_statistics_file(statistics_file, output, inputs)
     name = "standard input" if source == STANDARD_INPUT else str(source)
-    rounds: list[SearchRound] = []
-    if database is None:
+    rounds: dict[str, list[SearchRound]] = {}
+    if not databases:
         check_alignment_size(source)
         preparation = Preparation(read_alignment(source))
         require_proteins(preparation.alignment, name)
     else:
         query = read_search_query(source, settings.query)
-        found, rounds = search_database(
-            query, database, search or SearchSettings(), threads=threads, progress=progress
-        )
-        preparation = Preparation(found)
+        found: list[Alignment] = []
+        for database in databases:
+            hits, rounds[str(database)] = search_database(
+                query, database, search or SearchSettings(), threads=threads, progress=progress
+            )
+            found.append(hits.select_rows(range(1, hits.num_rows)) if found else hits)
+        preparation = Preparation(join_rows(found))
     alignment = preparation.alignment
     _say_what_a3m_cannot_hold(alignment, name)
-    what = name if database is None else f"found in {database}, with the query"
+    what = f"found in {' and '.join(map(str, databases))}, with the query" if databases else name
     LOGGER.info(f"{what}: {counted(alignment.num_rows, 'row')} of {counted(alignment.num_columns, 'column')}")
     read = (alignment.num_rows, alignment.num_columns)
-    prepare_alignment(preparation, settings, name, centred=database is not None, progress=progress)
+    prepare_alignment(preparation, settings, name, centred=bool(databases), progress=progress)
     alignment = preparation.alignment
     identity = settings.weight_identity
     weights = sequence_weights(alignment.residues, identity, threads=threads, progress=progress)
@@ -265,15 +270,22 @@ def statistics_json(
     preparation: Preparation,
     statistics: AlignmentStatistics,
     read: tuple[int, int],
-    rounds: list[SearchRound],
+    rounds: Mapping[str, Sequence[SearchRound]],
 ) -> dict[str, Any]:
-    """The content of the statistics file; read: rows and columns as found."""
+    """The content of the statistics file; read: rows and columns as found; rounds: by database."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "query": preparation.alignment.names[0],
         "search": [
-            {"sequences": each.sequences, "domains": each.rows, "new_sequences": each.new} for each in rounds
+            {
+                "database": Path(database).name,
+                "sequences": each.sequences,
+                "domains": each.rows,
+                "new_sequences": each.new,
+            }
+            for database, of_database in rounds.items()
+            for each in of_database
         ],
         "rows_read": read[0],
         "columns_read": read[1],

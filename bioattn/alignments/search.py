@@ -127,7 +127,9 @@ def search_database(
     rounds: list[SearchRound] = []
     known_rows = 1
     for iteration in range(1, settings.iterations + 1):
-        of_all = f" {iteration}/{settings.iterations}" if settings.iterations > 1 else ""
+        of_all = f" {database.name}"
+        if settings.iterations > 1:
+            of_all += f" {iteration}/{settings.iterations}"
         progress.begin(f"search{of_all} (sequences)", rounds[0].sequences if rounds else None)
         blocks = _read_blocks(hmmer, alphabet, database, say_what_is_left_out=not rounds)
         hits, looked_at = _search_once(hmmer, alphabet, model, blocks, settings, threads, progress)

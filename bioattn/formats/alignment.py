@@ -5,7 +5,7 @@ insertions, as in A3M and A2M; they are not aligned to each other. Columns are c
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -170,6 +170,16 @@ class Alignment:
             insertions=insertions,
             annotations=_edit_annotations(cut.annotations, lambda text: insert_letters(text, dots)),
         )
+
+
+def join_rows(parts: Sequence[Alignment]) -> Alignment:
+    """The rows of alignments of the same columns, one after the other, without annotation."""
+    return Alignment(
+        names=[name for part in parts for name in part.names],
+        descriptions=[words for part in parts for words in part.descriptions],
+        residues=np.concatenate([part.residues for part in parts]),
+        insertions=[inserted for part in parts for inserted in part.insertions],
+    )
 
 
 def split_insertions(text: bytes) -> tuple[bytes, dict[int, str]]:

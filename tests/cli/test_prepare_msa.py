@@ -147,8 +147,22 @@ def test_found_by_search(tmp_path, capsys):
     assert alignment.row(0) == query.tobytes().decode()
     assert {name.split("/")[0] for name in alignment.names} == {"target", *(f"s{i}" for i in range(40, 45))}
     searches = json.loads((tmp_path / "x.json").read_text())["search"]
-    assert searches[0] == {"sequences": 45, "domains": 5, "new_sequences": 5}
-    assert json.loads((tmp_path / "x.a3m.run.json").read_text())["inputs"].keys() == {"query", "database"}
+    assert searches[0] == {"database": "db.fasta.gz", "sequences": 45, "domains": 5, "new_sequences": 5}
+    assert json.loads((tmp_path / "x.a3m.run.json").read_text())["inputs"].keys() == {"query", "database 1"}
+    # Another database: one sequence that the first has too, by another name, and one of its own.
+    other, own = (
+        tmp_path / "other.fasta",
+        np.where(random.random(60) < 0.3, random.choice(letters, 60), query),
+    )
+    other.write_text(f">again\n{kin[2].tobytes().decode()}\n>own\n{own.tobytes().decode()}\n")
+    assert run(source, "-o", tmp_path / "y.a3m", *options, "--search", other) == 0
+    said = capsys.readouterr().err
+    assert f"found in {database} and {other}, with the query: 8 rows of 60 columns" in said
+    assert "search db.fasta.gz 1/2: 5 domains among 45 sequences, 5 sequences new" in said
+    joined = read_alignment(tmp_path / "y.a3m")
+    assert [name.split("/")[0] for name in joined.names[-2:]] == [alignment.names[-1].split("/")[0], "own"]
+    searches = json.loads((tmp_path / "x.json").read_text())["search"]
+    assert [each["database"] for each in searches] == ["db.fasta.gz"] * 2 + ["other.fasta"] * 2
 
 
 @pytest.mark.parametrize(

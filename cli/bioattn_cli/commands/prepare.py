@@ -283,10 +283,11 @@ def msa(
         "Rows with at least this identity share their weight in Neff.", default=0.8, metavar="F"
     ),
     stats: Path | None = option("Write the statistics to this file.", metavar="X.json", writes=Writes.OTHER),
-    search: Path | None = option(
-        "Build the alignment by searching this protein FASTA (jackhmmer).",
+    search: tuple[Path, ...] = option(
+        "Build the alignment by searching this protein FASTA (jackhmmer); can be repeated.",
+        default=(),
         metavar="DB.fasta",
-        recorded="database",
+        recorded="database {}",
     ),
     iterations: int | None = option("--search: at most N iterations [default: 1].", metavar="N"),
     max_evalue: float | None = option("--search: largest E-value of a hit [default: 0.001].", metavar="E"),
@@ -305,7 +306,7 @@ def msa(
     from bioattn.alignments.search import MAX_EVALUE, SearchSettings
     from bioattn.errors import SettingsError
 
-    if search is None and (iterations is not None or max_evalue is not None):
+    if not search and (iterations is not None or max_evalue is not None):
         option = "--iterations" if iterations is not None else "--max-evalue"
         raise SettingsError(f"{option} is for --search, which names the database; give that too")
     preparation, statistics = prepare_msa(
@@ -321,7 +322,7 @@ def msa(
             max_depth=max_depth,
             seed=seed,
         ),
-        database=search,
+        databases=search,
         search=SearchSettings(
             iterations=1 if iterations is None else iterations,
             max_evalue=MAX_EVALUE if max_evalue is None else max_evalue,
@@ -334,7 +335,7 @@ def msa(
     return Record(
         f"wrote {' and '.join(map(str, written))}",
         outputs=written,
-        inputs={"alignment" if search is None else "query": source},
+        inputs={"query" if search else "alignment": source},
         rows=statistics.depth,
         columns=statistics.columns,
         neff=round(statistics.neff, 3),
