@@ -878,6 +878,33 @@ COMMANDS = (
         sample="simulated",
     ),
     plot(
+        "arcs",
+        "Draw arcs over a sequence between the residues or tokens that attend to each other most",
+        ALIGNMENT_ATTENTION,
+        sample="simulated",
+    ),
+    plot(
+        "pae",
+        "Draw the predicted aligned error of a structure",
+        Input(
+            "prediction",
+            "PAE: folder of bioattn/runevoformer, or JSON of AlphaFold DB or ColabFold",
+            ("settings/pae-tiny.json",),
+            pattern="*",
+        ),
+    ),
+    plot(
+        "plddt",
+        "Draw pLDDT along predicted chains",
+        Input(
+            "predictions",
+            "Folders of bioattn/runevoformer, structures with pLDDT as B-factor, or JSON of pLDDT",
+            ("families/structure/simulated000000.pdb",),
+            pattern="*",
+        ),
+        sample="simulated",
+    ),
+    plot(
         "alignment",
         "Draw decoder steps against source tokens",
         replace(ATTENTION, of_model="trainlanguage.model"),

@@ -30,6 +30,15 @@ class Overlapping(StrEnum):
     MEAN = "mean"
 
 
+class ScriptFormat(StrEnum):
+    """Programs that a structure is written for."""
+
+    CXC = "cxc"
+    """ChimeraX."""
+    PML = "pml"
+    """PyMOL."""
+
+
 class Upsampling(StrEnum):
     """How attention to bins becomes attention to bases (`bioattn.interpret.maps.upsampling`)."""
 

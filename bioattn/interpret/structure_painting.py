@@ -11,7 +11,9 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.bfactors import ResidueKey, require_structure_name, write_bfactors
-from bioattn.interpret.maps.alignment_maps import mean_residue_map, only_sample
+from bioattn.interpret.choices import ScriptFormat
+from bioattn.interpret.maps.alignment_maps import mean_residue_map, only_sample, strongest_pairs
+from bioattn.interpret.structure_scripts import ResidueLine, write_script
 from bioattn.store.reader import AttentionFile, open_attention
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, map_columns
@@ -49,6 +51,8 @@ def paint_structure(
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
     query_residue: str | None = None,
+    scripts: Sequence[ScriptFormat] = (),
+    top_k: int = 20,
 ) -> Painted:
     """Copy a PDB or mmCIF file with attention in the place of B-factors.
 
@@ -56,6 +60,10 @@ def paint_structure(
     and rows; with `query_residue` (the author's number and insertion code) what that residue gives to it.
     Values are scaled to 0 … 100 between the least and the most of the chain; atoms of residues without a column
     in the alignment, and of other chains, get -1.
+
+    scripts: also write, beside `output`, scripts for ChimeraX and PyMOL that colour it and draw lines between the
+    `top_k` pairs of residues, at least six apart in the chain, with most attention, both directions averaged;
+    with `query_residue`, from that residue to those it looks at most.
 
     alignment: that of the attention, to find the chain's columns in where the target is another protein.
 
@@ -69,6 +77,7 @@ def paint_structure(
         places = residue_places(attention, name, found, source=str(structure), alignment=alignment)
         map_RR = mean_residue_map(attention, name, sites=sites, heads=heads)
     present = np.flatnonzero(places >= 0)
+    shown_RR = map_RR[np.ix_(places[present], places[present])]
     if query_residue is None:
         weights = map_RR.mean(axis=0)
     else:
@@ -79,6 +88,9 @@ def paint_structure(
                 "alignment"
             )
         weights = map_RR[place]
+        asked = np.flatnonzero(places[present] == place)[0]
+        # Both directions are averaged: from the residue alone.
+        shown_RR = np.where(np.arange(len(shown_RR))[:, None] == asked, shown_RR, 0)
     values = weights[places[present]] * len(map_RR)
     low, high = float(values.min()), float(values.max())
     scaled = HIGHEST * (values - low) / (high - low) if high > low else np.zeros_like(values)
@@ -89,6 +101,13 @@ def paint_structure(
     write_bfactors(
         structure, output, {keys[i]: float(value) for i, value in zip(present, scaled, strict=True)}
     )
+    if scripts:
+        pairs = strongest_pairs(shown_RR, top_k)
+        lines = [
+            ResidueLine(keys[present[i]], keys[present[j]], weight / pairs[0][2]) for i, j, weight in pairs
+        ]
+        for each in scripts:
+            write_script(output.with_suffix(f".{each}"), each, output, lines)
     most = int(present[int(values.argmax())])
     return Painted(
         sample=name,

@@ -56,6 +56,8 @@ class Chain:
     """(L, 3) ångström."""
     cb: NDArray[np.float32]
     """(L, 3) ångström: CB; CA of glycine; where CB is missing, what `read_chain` was told to put there."""
+    bfactors: NDArray[np.float32]
+    """(L,) of the CA atoms; pLDDT in predicted structures."""
     num_missing_cb: int
     """Residues other than glycine whose CB is not in the file."""
 
@@ -190,5 +192,6 @@ def _chain(path: Path, name: str, residues: list[Residue], missing_cb: MissingCb
         insertion_codes=[residue.id[2].strip() for residue in residues],
         ca=np.array(ca, np.float32),
         cb=np.array(cb, np.float32),
+        bfactors=np.array([residue["CA"].get_bfactor() for residue in residues], np.float32),
         num_missing_cb=missing,
     )

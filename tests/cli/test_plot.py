@@ -1,6 +1,7 @@
 """Every `bioattn plot` command from files to figures, as a user runs it; what is wrong is said in one sentence."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,15 @@ import pytest
 from matplotlib.colors import to_hex
 from PIL import Image
 
+from bioattn.errors import FormatError
+from bioattn.figures.arcs import read_arcs
+from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.interpret.choices import Upsampling
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
+from bioattn.store import open_attention
 from bioattn.store.windows import promoter_samples
+from bioattn.views.confidence import read_aligned_error, read_plddt
 from bioattn_cli.main import main
 from tests.result_files import (
     cross_site,
@@ -71,6 +77,13 @@ def folder(tmp_path_factory):
         "column_i\tcolumn_j\tprobability\n" + "".join(f"{i}\t{i + 7}\t{0.1 * i:.1f}\n" for i in range(1, 9))
     )
     (folder / "truth.tsv").write_text("column_i\tcolumn_j\n2\t9\n8\t15\n")
+    errors = random.integers(0, 32, (9, 9)).tolist()
+    pae = [{"predicted_aligned_error": errors, "max_predicted_aligned_error": 31.75}]
+    (folder / "AF-X-F1-predicted_aligned_error_v4.json").write_text(json.dumps(pae))
+    scores = {"plddt": random.uniform(20, 99, 9).tolist(), "pae": errors, "max_pae": 31.75, "ptm": 0.5}
+    (folder / "x_scores_rank_001.json").write_text(json.dumps(scores))
+    confidences = {"residueNumber": [5, 6, 9], "confidenceScore": [91.5, 60, 42], "confidenceCategory": "HLD"}
+    (folder / "AF-X-F1-confidence_v4.json").write_text(json.dumps(confidences))
     check = {
         "format": "bioattn-check",
         "format_version": "1.0",
@@ -95,6 +108,10 @@ COMMANDS = [
     "heads attention.h5 --genes g0",
     "heads alignment.h5 --corrected",
     "contacts contacts.tsv --truth truth.tsv",
+    "arcs alignment.h5 --min-separation 2",
+    "arcs alignment.h5 --heads 0,1 --top-k 3",
+    "pae AF-X-F1-predicted_aligned_error_v4.json",
+    "plddt x_scores_rank_001.json AF-X-F1-confidence_v4.json",
     "training {data}/models/evoformer-contacts",
     "logos {data}/demo/motifs.meme --motif motif1 --reverse-complement --background",
     "check check.json",
@@ -115,6 +132,45 @@ def test_a_figure_of_the_width_asked_for(folder, tmp_path, monkeypatch, capsys, 
     assert (image < 128).mean() > 0.001  # something is on it
     record = json.loads((tmp_path / "x.png.run.json").read_text())
     assert record["command"] == ["bioattn", *command]
+
+
+def test_arcs_by_a_plain_loop(folder):
+    with open_attention(folder / "alignment.h5") as file:
+        weights = file.weights("evoformer.00.msa_row", sample="a")
+        picture = read_arcs(file, heads=[1], top_k=4, min_separation=3)
+        (mean,) = read_arcs(file, top_k=1000, min_separation=3).panels
+    expected = {
+        (i, j): (weights[1, i, j] + weights[1, j, i]) / 2 for i in range(10) for j in range(i + 3, 10)
+    }
+    best = sorted(expected, key=expected.get, reverse=True)[:4]
+    (panel,) = picture.panels
+    assert panel.title == "evoformer.00.msa_row, head 1"
+    assert [pair[:2] for pair in panel.pairs] == best
+    np.testing.assert_allclose(
+        [pair[2] for pair in panel.pairs], [expected[pair] for pair in best], rtol=1e-6
+    )
+    assert "".join(picture.letters) == "ACDEFGHIKL"
+    assert picture.numbers.tolist() == list(range(1, 11))
+    assert {pair[:2] for pair in mean.pairs} == set(expected)
+
+
+def test_confidences_are_read_as_they_were_written(folder, tmp_path):
+    scores = json.loads((folder / "x_scores_rank_001.json").read_text())
+    for name in ("AF-X-F1-predicted_aligned_error_v4.json", "x_scores_rank_001.json"):
+        np.testing.assert_array_equal(read_aligned_error(folder / name), scores["pae"])
+    residues = [
+        StructureResidue(name="ALA", number=5 * number, atoms={"CA": (1.0, 2.0, number)}, confidence=value)
+        for number, value in enumerate(scores["plddt"], start=1)
+    ]
+    write_pdb(tmp_path / "model.pdb", residues)
+    write_mmcif(tmp_path / "structure.cif", residues, name="x")
+    for path in (tmp_path / "model.pdb", tmp_path, folder / "x_scores_rank_001.json"):
+        found = read_plddt(path)
+        np.testing.assert_allclose(found.plddt, scores["plddt"], atol=0.006)
+        assert found.numbers == list(range(1, 10) if path.suffix == ".json" else range(5, 50, 5))
+    write_pdb(tmp_path / "crystal.pdb", [replace(residues[0], confidence=-3.5)])
+    with pytest.raises(FormatError, match=r"crystal.pdb: holds no pLDDT, which is a number from 0 to 100"):
+        read_plddt(tmp_path / "crystal.pdb")
 
 
 def test_the_same_command_gives_the_same_bytes(folder, tmp_path, monkeypatch):
@@ -213,6 +269,19 @@ def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path):
         ("contacts contacts.tsv --chain A -o {out}.png", 2, "say how to read --truth; give that too"),
         ("contacts contacts.tsv --truth check.json -o {out}.png", 1, "check.json: "),
         ("distogram attention.h5 -o {out}.png", 1, "is no distogram"),
+        (
+            "pae AF-X-F1-confidence_v4.json -o {out}.png",
+            1,
+            "json: holds no predicted aligned errors (entry 'pred",
+        ),
+        ("pae . -o {out}.png", 1, "has no predicted_aligned_error.json; `run evoformer` writes it where"),
+        ("arcs attention.h5 -o {out}.png", 1, "holds attention over promoters; one over alignments"),
+        ("plddt . -o {out}.png", 1, ".: has no structure.cif, and so no pLDDT"),
+        (
+            "plddt check.json -o {out}.png",
+            1,
+            "check.json: holds no pLDDT (entry 'plddt' or 'confidenceScore')",
+        ),
         ("training . -o {out}.png", 1, "has no history.csv"),
         ("logos genes.gff3 -o {out}.png", 1, "genes.gff3"),
         ("check contacts.tsv -o {out}.png", 1, "contacts.tsv"),

@@ -78,6 +78,7 @@ def mapping(path: Path) -> None:
         insertion_codes=["", "", "", "A"],
         ca=np.zeros((4, 3), np.float32),
         cb=np.zeros((4, 3), np.float32),
+        bfactors=np.zeros(0, np.float32),
         num_missing_cb=0,
     )
     read_mapping(path, chain, 40)

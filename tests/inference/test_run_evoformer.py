@@ -67,7 +67,9 @@ def test_results_are_those_of_the_model_called_by_hand(model, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     out = tmp_path / "out"
     assert run(path, "--model", model, "-o", out, "--seed", 7, "--representations", "pair") == 0
-    assert {file.name for file in out.iterdir()} == FILES | STRUCTURE_FILES | {"representations.h5"}
+    assert {file.name for file in out.iterdir()} == FILES | STRUCTURE_FILES | {
+        *("representations.h5", "predicted_aligned_error.json")
+    }
     assert (tmp_path / "out.run.json").is_file()
     expected = by_hand(load_evoformer_model(model, CPU).model, path, INPUTS, seed=7)
     probability = expected.distogram_logits.softmax(-1).numpy()
@@ -90,6 +92,12 @@ def test_results_are_those_of_the_model_called_by_hand(model, tmp_path):
     confidence = plddt(expected.plddt_logits).numpy()
     np.testing.assert_allclose(scores["plddt"], confidence, atol=6e-3)
     assert scores["ptm"] == pytest.approx(float(predicted_tm_score(expected.aligned_error_logits)), abs=1e-5)
+    (pae,) = json.loads((out / "predicted_aligned_error.json").read_text())
+    assert pae["max_predicted_aligned_error"] == 31.75
+    middles = (np.arange(64) + 0.5) * 0.5
+    errors = expected.aligned_error_logits.softmax(-1).numpy() @ middles
+    np.testing.assert_allclose(pae["predicted_aligned_error"], errors, atol=0.501)
+    assert {type(value) for row in pae["predicted_aligned_error"] for value in row} == {int}
     for parser, name in (
         (PDBParser(QUIET=True), "structure.pdb"),
         (MMCIFParser(QUIET=True), "structure.cif"),

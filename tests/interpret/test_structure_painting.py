@@ -1,13 +1,18 @@
 """Attention painted on structures: values by plain loops, read back by Biopython; chains, insertions, gaps."""
 
+import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from Bio.Data.IUPACData import protein_letters_1to3
 from Bio.PDB.PDBParser import PDBParser
 
+from bioattn.formats.bfactors import ResidueKey
+from bioattn.interpret.choices import ScriptFormat
 from bioattn.interpret.structure_painting import paint_structure
+from bioattn.interpret.structure_scripts import ResidueLine, write_script
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from tests.making import bioattn
@@ -113,6 +118,47 @@ def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking)
             expected = 100 * (received[place_of(number, code)] - low) / (high - low)
             assert value == pytest.approx(expected, abs=0.006)
     assert sorted(found.values())[-1] == 100
+
+
+@pytest.mark.parametrize("looking", [None, "52A"])
+def test_lines_of_the_scripts_by_plain_loops(attention, weights, structure, tmp_path, looking):
+    """Number and insertion code of both ends, the pair of most attention first."""
+    words = [] if looking is None else ["--query-residue", looking]
+    command = ["export", "structure", attention, structure, "-o", tmp_path / "out.pdb", "--chain", "A"]
+    assert bioattn(*command, "--format", "cxc", "--format", "pml", "--top-k", 5, *words) == 0
+    names = ["50", "51", "52", "52A", *map(str, range(53, 65))]
+    mean = sum(weights[site.name][head] for site in SITES[:2] for head in range(HEADS)) / (2 * HEADS)
+    pairs = {}
+    for i in range(16):
+        for j in range(i + 6, 16):
+            if looking is None:
+                pairs[names[i], names[j]] = (mean[i, j] + mean[j, i]) / 2
+            elif 3 in (i, j):
+                pairs[names[i], names[j]] = mean[3, i + j - 3]
+    best = sorted(pairs, key=pairs.get, reverse=True)[:5]
+    shares = [pairs[pair] / pairs[best[0]] for pair in best]
+    chimerax = (tmp_path / "out.cxc").read_text().splitlines()
+    assert chimerax[0] == 'open "out.pdb" maxModels 1'
+    line = r"pbond #1/A:(\w+)@CA #1/A:(\w+)@CA color #D55E00 radius (\S+) dashes 0 name attention"
+    found = [re.fullmatch(line, text).groups() for text in chimerax if text.startswith("pbond")]
+    assert [(first, second) for first, second, _ in found] == best
+    np.testing.assert_allclose([float(each[2]) for each in found], 0.05 + 0.4 * np.array(shares), atol=6e-4)
+    pymol = (tmp_path / "out.pml").read_text()
+    assert pymol.startswith('load "out.pdb", painted\n')
+    line = r"distance attention_\d, first \(painted and chain A and resi (\w+) and name CA\), first .* resi (\w+) "
+    assert re.findall(line, pymol) == best
+    record = json.loads((tmp_path / "out.pdb.run.json").read_text())
+    assert len(record["outputs"]) == 3
+
+
+def test_residues_that_the_programs_spell_in_their_own_way(tmp_path):
+    ends = ResidueKey("_", -5, ""), ResidueKey("B", 7, "")
+    for format in ScriptFormat:
+        write_script(tmp_path / "x", format, Path("a b.cif"), [ResidueLine(*ends, 1.0)])
+        text = (tmp_path / "x").read_text()
+        assert '"a b.cif"' in text
+        first = "#1:-5@CA #1/B:7@CA " if format == "cxc" else "chain '' and resi \\-5 and name CA"
+        assert first in text
 
 
 def test_the_command_says_what_the_numbers_mean(attention, structure, tmp_path, capsys):

@@ -35,6 +35,7 @@ def chain_of(letters):
         insertion_codes=[""] * len(letters),
         ca=coordinates,
         cb=coordinates,
+        bfactors=np.zeros(0, np.float32),
         num_missing_cb=0,
     )
 

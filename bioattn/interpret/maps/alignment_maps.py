@@ -10,6 +10,7 @@ from bioattn.choices import matching_sites, not_there, require_names
 from bioattn.errors import BioattnError
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import AttentionFile, SiteInfo
+from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.text import quoted
 
 ROW_SITES = "*.msa_row"
@@ -110,3 +111,16 @@ def mean_residue_map(
                 number += 1
     mean: NDArray[np.float64] = total / number
     return mean
+
+
+def strongest_pairs(
+    map_RR: NDArray[np.float64], number: int, min_separation: int = MIN_SEPARATION
+) -> list[tuple[int, int, float]]:
+    """The pairs of places i < j with most attention, both directions averaged, in falling order.
+
+    min_separation: least j - i. Pairs without attention are left out; of equal ones the first come first.
+    """
+    first, second = np.triu_indices(len(map_RR), k=min_separation)
+    weights = (map_RR[first, second] + map_RR[second, first]) / 2
+    order = np.argsort(-weights, kind="stable")[:number]
+    return [(int(first[k]), int(second[k]), float(weights[k])) for k in order if weights[k] > 0]

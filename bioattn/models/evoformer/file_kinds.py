@@ -23,6 +23,7 @@ from bioattn.store.recorded_folder import SHARD_FILE, read_shard_file, shard_fig
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, read_distances
 from bioattn.system.progress import Progress
 from bioattn.text import some
+from bioattn.views.confidence import ALIGNED_ERROR, read_aligned_error
 from bioattn.views.predictions import SCORES, read_scores
 
 _OF_CONTACTS: tuple[str, ...] = ("contacts.rr", "contacts.tsv", DISTOGRAM)
@@ -85,7 +86,8 @@ def _describe_prediction(folder: Path) -> dict[str, Any]:
 def _validate_prediction(folder: Path, progress: Progress) -> list[Problem]:
     """Every file of a prediction, and whether they say the same."""
     figures = _describe_prediction(folder)
-    problems = validate_members((each for each in folder.iterdir() if each.suffix in _VALIDATED), progress)
+    members = (each for each in folder.iterdir() if each.suffix in _VALIDATED or each.name == ALIGNED_ERROR)
+    problems = validate_members(members, progress)
     if "contact_pairs" in figures and is_valid(problems):
         problems += compare_contacts(folder)
     return problems
@@ -139,6 +141,21 @@ def _part(folder: Path) -> Part | None:
 _FOLDERS = MergeKind(title="results of alignments", merge=merge_folders, is_folder=True)
 
 
+def _describe_aligned_error(path: Path) -> dict[str, Any]:
+    errors = read_aligned_error(path)
+    return {"residues": len(errors), "mean_error": round(float(errors.mean()), 3)}
+
+
+def _validate_aligned_error(path: Path, progress: Progress) -> list[Problem]:
+    read_aligned_error(path)
+    return []
+
+
+def _is_aligned_error(candidate: Candidate) -> bool:
+    content = candidate.json
+    return isinstance(content, list) and len(content) == 1 and "predicted_aligned_error" in content[0]
+
+
 def file_kinds() -> Sequence[FileKind]:
     """The kinds that this room registers."""
     return (
@@ -173,6 +190,13 @@ def file_kinds() -> Sequence[FileKind]:
             members=_predictions,
             part=_part,
             order=1,
+        ),
+        FileKind(
+            name="aligned_error",
+            title="predicted aligned error",
+            matches=_is_aligned_error,
+            describe=_describe_aligned_error,
+            validate=_validate_aligned_error,
         ),
         FileKind(
             name="distogram",

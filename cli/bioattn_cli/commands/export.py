@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.choices import parse_heads
-from bioattn.interpret.choices import Overlapping, Upsampling
+from bioattn.interpret.choices import Overlapping, ScriptFormat, Upsampling
 from bioattn.models.settings import argument, option
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
@@ -357,13 +357,23 @@ def structure(
         "Show the attention of this residue (number in the structure) [default: received attention].",
         metavar="N",
     ),
+    format: tuple[ScriptFormat, ...] = option(
+        "Also write a script for ChimeraX (cxc) or PyMOL (pml) with lines between residues; can be repeated.",
+        default=(),
+    ),
+    top_k: int = option(
+        "--format: lines between the N pairs of residues with most attention.", default=20, min=1
+    ),
 ) -> Record:
     """Colour a structure by attention, in place of B-factors.
 
     0 is the least attended residue of the chain, 100 the most attended; the command prints both in multiples of
     uniform attention. Atoms without attention (other chains, ligands, residues without a column in the alignment)
     get -1. All other bytes are kept. In PyMOL: spectrum b, minimum=0, maximum=100; in
-    ChimeraX: color byattribute bfactor range 0,100.
+    ChimeraX: color byattribute bfactor range 0,100. --format writes these commands beside the output, and lines
+    from CA to CA between residues at least six apart, wider with more attention (both directions averaged).
+
+    bioattn export structure family.attention.h5 family.pdb -o painted.pdb --format cxc --format pml
     """
     from bioattn.interpret.structure_painting import paint_structure
 
@@ -377,13 +387,17 @@ def structure(
         sites=sites or None,
         heads=parse_heads(heads),
         query_residue=query_residue,
+        scripts=tuple(dict.fromkeys(format)),
+        top_k=top_k,
     )
+    outputs = [output, *(output.with_suffix(f".{each}") for each in dict.fromkeys(format))]
     what = "attention received" if query_residue is None else f"attention of residue {query_residue}"
     return Record(
         f"{painted.sample} on chain {painted.chain}: {what} from {painted.minimum:.3g} (0) to "
         f"{painted.maximum:.3g} × uniform (100, {painted.most}); {painted.residues} of {painted.of_residues} "
         "residues have a column",
-        f"wrote {output}",
+        f"wrote {' and '.join(map(str, outputs))}",
+        outputs=outputs,
         minimum=round(painted.minimum, 6),
         maximum=round(painted.maximum, 6),
     )

@@ -242,6 +242,44 @@ def heads(
     return draw_head_grid(grid, width)
 
 
+@figure_command("plot arcs")
+def arcs(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 over alignments or sequences."),
+    sample: str | None = option("Alignments and sequences: which one [default: the only one].", metavar="ID"),
+    sites: tuple[str, ...] = option(
+        "Attention sites, a panel each; can be repeated [default: row attention, or all].",
+        default=(),
+        metavar="PATTERN",
+    ),
+    heads: str | None = option(
+        "Heads, for example 0,2 (counted from 0), a panel each [default: their mean].", metavar="LIST"
+    ),
+    top_k: int = option("Pairs drawn in each panel.", default=50, min=1),
+    min_separation: int = option("Least distance of a pair along the sequence.", default=6, min=1),
+    width: float = options.width(180),
+) -> "Figure":
+    """Draw arcs over the sequence between the residues or tokens that attend to each other most.
+
+    An arc stands for both directions, averaged, and is wider with more attention; all panels have one scale.
+
+    bioattn plot arcs family.attention.h5 --sites 'evoformer.0*.msa_row' --heads 0,1 -o arcs.png
+    """
+    from bioattn.figures.arcs import draw_arcs, read_arcs
+    from bioattn.store import open_attention
+
+    with open_attention(attention) as file:
+        picture = read_arcs(
+            file,
+            sample,
+            sites=sites or None,
+            heads=parse_heads(heads),
+            top_k=top_k,
+            min_separation=min_separation,
+        )
+    return draw_arcs(picture, width)
+
+
 @figure_command("plot alignment")
 def alignment(
     reporter: Reporter,
@@ -387,6 +425,46 @@ def distogram(
     if known.cb is None:
         raise BioattnError(f"--truth {truth}: a table of contacts has no distances; give a structure")
     return draw_distogram(distances, width, known.cb)
+
+
+@figure_command("plot pae")
+def pae(
+    reporter: Reporter,
+    prediction: Path = argument(
+        "PREDICTION", "Folder of `run evoformer`, or a JSON file with PAE of AlphaFold DB or ColabFold."
+    ),
+    width: float = options.width(85),
+) -> "tuple[Figure, dict[str, Any]]":
+    """Draw the predicted aligned error: for each pair of residues, how far off one is when the other is aligned.
+
+    Dark blocks are domains; light between two blocks means that their arrangement is not known.
+    """
+    from bioattn.figures.confidence import draw_aligned_error
+    from bioattn.views.confidence import read_aligned_error
+
+    errors = read_aligned_error(prediction)
+    name = prediction.name if prediction.is_dir() else prediction.stem
+    return draw_aligned_error(name, errors, width), {"mean_pae": round(float(errors.mean()), 3)}
+
+
+@figure_command("plot plddt")
+def plddt(
+    reporter: Reporter,
+    predictions: tuple[Path, ...] = argument(
+        "PREDICTION",
+        "Folders of `run evoformer`, structures with pLDDT as B-factor, or JSON of AlphaFold DB or ColabFold.",
+        recorded="prediction {}",
+    ),
+    chain: str | None = options.CHAIN,
+    width: float = options.width(120),
+) -> "tuple[Figure, dict[str, Any]]":
+    """Draw pLDDT along the chain, a line for each prediction, over AlphaFold DB's four levels of confidence."""
+    from bioattn.figures.confidence import draw_plddt
+    from bioattn.views.confidence import read_plddt
+
+    chains = [read_plddt(path, chain) for path in predictions]
+    means = {each.name: round(float(each.plddt.mean()), 3) for each in chains}
+    return draw_plddt(chains, width), {"mean_plddt": means}
 
 
 @figure_command("plot logos")

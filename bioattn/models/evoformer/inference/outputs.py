@@ -1,5 +1,6 @@
 """The files of one prediction of an MSA/pair model; `docs/formats/evoformer-output.md` says what is in them."""
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from bioattn.models.evoformer.inference.prediction_validation import (
 )
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, FORMAT_VERSION
 from bioattn.structures.ideal_geometry import predicted_residues
+from bioattn.views.confidence import ALIGNED_ERROR, MAX_ALIGNED_ERROR
 from bioattn.views.predictions import SCORES
 
 _RANGE = re.compile(r"/(\d+)-(\d+)$")
@@ -77,7 +79,10 @@ REPRESENTATIONS = "representations.h5"
 STRUCTURE_PDB = "structure.pdb"
 STRUCTURE_MMCIF = "structure.cif"
 PREDICTION_FILES = frozenset(
-    {CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM, REPRESENTATIONS, STRUCTURE_PDB, STRUCTURE_MMCIF, SCORES}
+    {
+        *(CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM, REPRESENTATIONS),
+        *(STRUCTURE_PDB, STRUCTURE_MMCIF, ALIGNED_ERROR, SCORES),
+    }
 )
 """All that `write_prediction` calls its files."""
 
@@ -117,6 +122,9 @@ def write_prediction(
         written.append(REPRESENTATIONS)
     if prediction.atom37 is not None and prediction.plddt is not None:
         written += _write_structure(folder, subject, prediction)
+        if prediction.aligned_error is not None:
+            _write_aligned_error(folder / ALIGNED_ERROR, subject, prediction.aligned_error)
+            written.append(ALIGNED_ERROR)
         summary["mean_plddt"] = round(float(prediction.plddt.mean()), 3)
         summary["ptm"] = None if prediction.ptm is None else round(prediction.ptm, 5)
         summary["plddt"] = [round(float(value), 2) for value in prediction.plddt]
@@ -240,3 +248,14 @@ def _write_structure(folder: Path, subject: PredictionOf, prediction: Prediction
         LOGGER.warning(f"no {STRUCTURE_PDB} was written: {error}")
         return [STRUCTURE_MMCIF]
     return [STRUCTURE_PDB, STRUCTURE_MMCIF]
+
+
+def _write_aligned_error(path: Path, subject: PredictionOf, errors_RR: NDArray[np.float32]) -> None:
+    """Write the PAE of the residues of the structure as AlphaFold DB does: one line, whole ångströms."""
+    kept = [
+        place for place, column in enumerate(subject.columns) if subject.target.numbers[column] is not None
+    ]
+    rounded = np.rint(errors_RR[np.ix_(kept, kept)]).astype(int).tolist()
+    content = [{"predicted_aligned_error": rounded, "max_predicted_aligned_error": MAX_ALIGNED_ERROR}]
+    with text_output(path) as file:
+        json.dump(content, file, separators=(",", ":"))

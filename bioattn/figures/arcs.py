@@ -1,0 +1,135 @@
+"""Arcs over a sequence between the places that attend to each other most, a panel for each site or head."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.figures import style
+from bioattn.interpret.maps.alignment_maps import (
+    choose_sites,
+    head_map,
+    only_sample,
+    require_heads_somewhere,
+    strongest_pairs,
+)
+from bioattn.store.reader import AttentionFile
+
+MOST_PANELS = 48
+_LETTER_ROOM = 1.8
+"""Millimetres that a letter of the sequence needs."""
+_WIDEST = 2.5
+"""Points of the arc of most attention."""
+
+
+class ArcPanel(NamedTuple):
+    """The arcs of one site, or of one head of it."""
+
+    title: str
+    pairs: list[tuple[int, int, float]]
+    """Places i < j from 0, and attention."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArcPicture:
+    """Panels over one sequence of L places."""
+
+    name: str
+    letters: list[str]
+    """L residues or tokens."""
+    numbers: NDArray[np.int64]
+    """(L,) what the places are called: match columns from 1, or tokens from 0."""
+    label: str
+    panels: list[ArcPanel]
+
+
+def read_arcs(
+    attention: AttentionFile,
+    sample: str | None = None,
+    *,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    top_k: int,
+    min_separation: int,
+) -> ArcPicture:
+    """The `top_k` pairs of places at least `min_separation` apart with most attention, both directions averaged.
+
+    sites: shell patterns; None = row attention, or all sites without it. heads: a panel for each; None = one panel
+    for each site, the mean over its heads.
+
+    Raises: BioattnError for what the file does not hold, sites whose queries and keys differ in kind, and more
+    panels than a figure has room for.
+    """
+    sample = only_sample(attention, sample, ("alignments", "sequences"))
+    chosen = choose_sites(attention, sites)
+    require_heads_somewhere(attention, chosen, heads)
+    panels: list[ArcPanel] = []
+    for info in chosen:
+        if info.kind("key") not in ("residue", "token") or info.kind("query") != info.kind("key"):
+            raise BioattnError(
+                f"{attention.path}: site {info.name} is not of residues or tokens that look at each other; "
+                "choose others with --sites"
+            )
+        own = (
+            [head for head in info.heads if heads is None or head in heads] if "head" in info.dims else [None]
+        )
+        groups = [own] if heads is None else [[head] for head in own]
+        if len(panels) + len(groups) > MOST_PANELS:
+            raise BioattnError(f"more than {MOST_PANELS} panels; choose fewer with --sites and --heads")
+        for group in groups:
+            map_RR = np.mean([head_map(attention, info, sample, head) for head in group], axis=0)
+            title = info.name if heads is None or group == [None] else f"{info.name}, head {group[0]}"
+            panels.append(ArcPanel(title, strongest_pairs(map_RR, top_k, min_separation)))
+    letters = attention.names(chosen[0].name, "key", sample)
+    numbers = np.arange(len(letters))
+    if attention.inputs == "alignments":
+        letters, numbers = list(attention.samples["query"].loc[sample]), attention.columns(sample) + 1
+        return ArcPicture(name=sample, letters=letters, numbers=numbers, label="match column", panels=panels)
+    return ArcPicture(name=sample, letters=letters, numbers=numbers, label="token", panels=panels)
+
+
+@style.styled
+def draw_arcs(picture: ArcPicture, width: float) -> Figure:
+    """Draw the panels, `width` millimetres wide; the width of an arc is its attention, on one scale for all."""
+    columns = 1 if len(picture.panels) < 4 or width < 120 else 2
+    rows = -(-len(picture.panels) // columns)
+    height = min(width / columns * 0.32 + 6, style.PAGE_HEIGHT / rows)
+    figure = style.new_figure(width, rows * height + 12)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    most = max((weight for panel in picture.panels for *_, weight in panel.pairs), default=1.0)
+    low, high = int(picture.numbers[0]), int(picture.numbers[-1])
+    turn = np.linspace(0, np.pi, 40)
+    for axis, panel in zip(axes.flat, picture.panels, strict=False):
+        # The strongest on top.
+        arcs = [(picture.numbers[i], picture.numbers[j], weight / most) for i, j, weight in panel.pairs[::-1]]
+        radius = [(second - first) / 2 for first, second, _ in arcs]
+        curves = [
+            np.stack([first + each - each * np.cos(turn), each * np.sin(turn)], axis=-1)
+            for (first, *_), each in zip(arcs, radius, strict=True)
+        ]
+        widths = [0.2 + _WIDEST * share for *_, share in arcs]
+        axis.add_collection(LineCollection(curves, linewidths=widths, colors=style.BLUE, alpha=0.7))
+        axis.set_xlim(low - 1, high + 1)
+        axis.set_ylim(0, max(radius, default=1) * 1.05)
+        axis.set_title(panel.title, fontsize=style.SMALL_FONT)
+        axis.set_yticks([])
+        axis.spines["left"].set_visible(False)
+        style.whole_ticks(axis.xaxis, 8)
+        if len(picture.letters) * _LETTER_ROOM * max(map(len, picture.letters)) < width / columns:
+            axis.tick_params(axis="x", pad=7)
+            for number, letter in zip(picture.numbers, picture.letters, strict=True):
+                place = (int(number), 0)
+                style.write_beside(axis, letter, place, (0, -7), xycoords="data", ha="center")
+    for axis in axes.flat[len(picture.panels) :]:
+        axis.set_axis_off()
+    for axis in axes[-1]:
+        axis.set_xlabel(picture.label)
+    style.set_title(
+        figure, f"{picture.name}: pairs of most attention; the widest arc is a weight of {most:.3g}"
+    )
+    return figure

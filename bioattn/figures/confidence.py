@@ -1,0 +1,64 @@
+"""pLDDT along chains, and maps of the predicted aligned error."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from bioattn.figures import style
+from bioattn.views.confidence import MAX_ALIGNED_ERROR, Confidence
+
+BANDS = (
+    (90, 100, "#0053D6", "very high"),
+    (70, 90, "#65CBF3", "high"),
+    (50, 70, "#FFDB13", "low"),
+    (0, 50, "#FF7D45", "very low"),
+)
+"""AlphaFold DB's colours and words for pLDDT."""
+
+
+@style.styled
+def draw_aligned_error(name: str, errors_RR: NDArray[np.float64], width: float) -> Figure:
+    """Draw the map, `width` millimetres wide: aligned residue down, scored residue across."""
+    figure = style.new_figure(width, width * 0.88 + 5)
+    axis = figure.add_subplot(label="pae")
+    size = len(errors_RR)
+    image = axis.imshow(
+        errors_RR, cmap="Greens_r", vmin=0, vmax=MAX_ALIGNED_ERROR, extent=(0.5, size + 0.5, size + 0.5, 0.5)
+    )
+    style.framed(axis)
+    axis.set_xlabel("scored residue")
+    axis.set_ylabel("aligned residue")
+    style.whole_ticks(axis.xaxis, 6)
+    style.whole_ticks(axis.yaxis, 6)
+    style.colour_bar(figure, image, axis, "expected error, Å", errors_RR, shrink=0.7, aspect=25)
+    style.set_title(figure, f"{name}: predicted aligned error")
+    return figure
+
+
+@style.styled
+def draw_plddt(chains: Sequence[Confidence], width: float) -> Figure:
+    """Draw pLDDT by residue number, `width` millimetres wide: a line for each chain over AlphaFold DB's bands."""
+    figure = style.new_figure(width, 55 + 4 * len(chains))
+    axis = figure.add_subplot(label="plddt")
+    for low, high, colour, word in BANDS:
+        axis.axhspan(low, high, color=colour, alpha=0.25, linewidth=0)
+        style.write_beside(axis, word, (1, (low + high) / 200), (3, 0), va="center", annotation_clip=False)
+    handles = []
+    for number, chain in enumerate(chains):
+        colour = style.BLACK if len(chains) == 1 else style.colour_of(number)
+        # A break in the numbers is a break in the line.
+        numbers = np.asarray(chain.numbers, dtype=np.float64)
+        gaps = np.flatnonzero(np.abs(np.diff(numbers)) > 1) + 1
+        axis.plot(np.insert(numbers, gaps, np.nan), np.insert(chain.plddt, gaps, np.nan), color=colour)
+        label = f"{chain.name} (mean {chain.plddt.mean():.1f})"
+        handles.append(Line2D([], [], color=colour, label=label))
+    axis.set_ylim(0, 100)
+    axis.margins(x=0)
+    axis.set_xlabel("residue")
+    axis.set_ylabel("pLDDT")
+    style.whole_ticks(axis.xaxis, 8)
+    style.bottom_legend(figure, handles)
+    return figure

@@ -1,0 +1,89 @@
+"""How sure a model is of a structure: pLDDT of each residue, and the predicted aligned error (PAE) of each pair.
+
+Read from folders of `run evoformer`, and from the files of AlphaFold DB and ColabFold.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.io.files import read_json
+from bioattn.structures.chain import read_chain
+
+ALIGNED_ERROR = "predicted_aligned_error.json"
+MAX_ALIGNED_ERROR = 31.75
+"""Å, the middle of the last of AlphaFold's 64 bins, which is the largest error that can be predicted."""
+_ERROR_KEYS = ("predicted_aligned_error", "pae")
+"""Of AlphaFold DB, and of ColabFold's scores."""
+
+
+class Confidence(NamedTuple):
+    """pLDDT along one chain."""
+
+    name: str
+    numbers: list[int]
+    """L residue numbers."""
+    plddt: NDArray[np.float64]
+    """(L,) 0..100."""
+
+
+def read_aligned_error(path: Path) -> NDArray[np.float64]:
+    """(R, R) Å: the expected error of residue j (column) where the prediction is aligned at residue i (row).
+
+    path: a folder of `run evoformer`, AlphaFold DB's or ColabFold's JSON of the PAE, or ColabFold's scores.
+
+    Raises: BioattnError for a folder without PAE; FormatError when the file holds none.
+    """
+    if path.is_dir():
+        if not (path / ALIGNED_ERROR).is_file():
+            raise BioattnError(
+                f"{path}: has no {ALIGNED_ERROR}; `run evoformer` writes it where parameters predict it "
+                "(AlphaFold's _ptm models)"
+            )
+        path = path / ALIGNED_ERROR
+    content = read_json(path)
+    if isinstance(content, list) and len(content) == 1:
+        content = content[0]
+    errors = _numbers(path, content, _ERROR_KEYS, "predicted aligned errors")
+    if errors.ndim != 2 or errors.shape[0] != errors.shape[1] or not np.all(errors >= 0):
+        raise FormatError(f"{path}: the predicted aligned errors are no square of numbers from 0")
+    return errors
+
+
+def read_plddt(path: Path, chain: str | None = None) -> Confidence:
+    """pLDDT of a prediction.
+
+    path: a folder of `run evoformer`; a PDB or mmCIF file with pLDDT as B-factors; AlphaFold DB's JSON of
+    confidences, or ColabFold's JSON of scores, whose residues are counted from 1. chain: of a structure.
+
+    Raises: BioattnError for a folder without structure; FormatError when the file holds no pLDDT.
+    """
+    name = path.name if path.is_dir() else path.name.split(".")[0]
+    if path.suffix == ".json":
+        content = read_json(path)
+        values = _numbers(path, content, ("plddt", "confidenceScore"), "pLDDT")
+        numbers = content.get("residueNumber", range(1, len(values) + 1))
+    else:
+        if path.is_dir() and not (path / "structure.cif").is_file():
+            raise BioattnError(
+                f"{path}: has no structure.cif, and so no pLDDT; the model predicts no structure"
+            )
+        found = read_chain(path / "structure.cif" if path.is_dir() else path, chain)
+        values, numbers = found.bfactors.astype(np.float64), found.numbers
+    if values.ndim != 1 or len(values) != len(numbers) or not np.all((values >= 0) & (values <= 100)):
+        raise FormatError(f"{path}: holds no pLDDT, which is a number from 0 to 100 for each residue")
+    return Confidence(name, list(numbers), values)
+
+
+def _numbers(path: Path, content: Any, keys: tuple[str, ...], what: str) -> NDArray[np.float64]:
+    """The array under the first of `keys` that is there."""
+    found = next((content[key] for key in keys if isinstance(content, dict) and key in content), None)
+    if found is None:
+        raise FormatError(f"{path}: holds no {what} (entry {' or '.join(map(repr, keys))})")
+    try:
+        return np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise FormatError(f"{path}: the {what} are no numbers, or its rows differ in length") from None
