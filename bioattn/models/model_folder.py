@@ -8,9 +8,9 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
@@ -127,6 +127,23 @@ def load_model(
         model = make(config)
         load_weights(model, folder / WEIGHTS)
         return model.to(device).eval(), sha256_of(folder / WEIGHTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel(Generic[Model, Config]):
+    """A model on its device and in evaluation mode, for a `bioattn.inference.runner.Runner`."""
+
+    model: Model
+    device: torch.device
+    sha256: str
+    """Of the weights file."""
+    path: Path | None = None
+    """The folder it was loaded from."""
+
+    @property
+    def config(self) -> Config:
+        """The model's architecture."""
+        return cast(Config, self.model.config)
 
 
 def write_weights(folder: Path, model: torch.nn.Module) -> None:

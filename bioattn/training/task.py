@@ -22,7 +22,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.model_folder import write_model
 from bioattn.store.training_record import Comparison
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
@@ -289,12 +292,21 @@ class Task(ABC):
 class ConfiguredTask(Task):
     """A task that input files, the model's configuration and the settings of training decide."""
 
+    family: str
+    """Name of the family whose models it trains."""
+    training_kind: type[UpdateConfig]
+    """What `training` is."""
     config: Any
     """A dataclass: the architecture."""
     training: Any
     """A dataclass: the settings of training."""
     inputs: Mapping[str, Path]
     """Files that are learned from, by their names in the record."""
+
+    def __init__(self, settings: Any, device: torch.device) -> None:
+        self.settings = settings
+        self.device = device
+        self.training = build(self.training_kind, settings.merged("training"), settings.source("training"))
 
     def decided_by(self, **inputs: Path) -> None:
         """Note the inputs, and what the weights follow from."""
@@ -304,6 +316,11 @@ class ConfiguredTask(Task):
             "model": asdict(self.config),
             "training": asdict(self.training),
         }
+
+    def write(self, folder: Path) -> Sequence[str]:
+        """Write weights and `config.json`."""
+        write_model(folder, self.family, self.model, self.config)
+        return (WEIGHTS, CONFIG)
 
     @abstractmethod
     def describe(self) -> tuple[str, str]:

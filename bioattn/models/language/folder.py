@@ -18,6 +18,7 @@ from bioattn.models.language.model import LanguageModel, attention_sites
 from bioattn.models.language.published.architectures import ARCHITECTURES
 from bioattn.models.language.published.reading import published_type, read_published_model
 from bioattn.models.model_folder import (
+    LoadedModel,
     check_sizes,
     load_weights,
     read_model_config,
@@ -40,22 +41,10 @@ MODEL_TYPE = "language"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedLanguageModel:
-    """A language model on its device and in evaluation mode: a `bioattn.inference.runner.Runner`."""
+class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
+    """A language model ready to run."""
 
     family: ClassVar[str] = MODEL_TYPE
-
-    model: LanguageModel
-    device: torch.device
-    sha256: str
-    """Of the weights file."""
-    path: Path | None = None
-    """The folder it was loaded from."""
-
-    @property
-    def config(self) -> LanguageModelConfig:
-        """The model's architecture."""
-        return self.model.config
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -12,11 +11,9 @@ from torch import Tensor, nn
 
 from bioattn.errors import FormatError
 from bioattn.io.config_file import build
-from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
 from bioattn.models.memory.facts import UNKNOWN, Batch, Book, Question, Reader, read_book
 from bioattn.models.memory.family import MemoryTraining
-from bioattn.models.memory.folder import write_memory
 from bioattn.models.memory.model import MemoryNetwork
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.store.training_record import MODEL_ROW
@@ -40,12 +37,10 @@ class MemoryTask(ConfiguredTask):
     shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per answer"}
     smaller_is_better = True
     model: MemoryNetwork
+    family, training_kind = "memory", MemoryTrainingConfig
 
     def __init__(self, settings: MemoryTraining, device: torch.device) -> None:
-        self.settings = settings
-        self.device = device
-        source = settings.source("training")
-        self.training = build(MemoryTrainingConfig, settings.merged("training"), source)
+        super().__init__(settings, device)
         self.book = read_book(settings.facts, settings.questions)
         self.sides = split(self.book, self.training.seed)
         train = self.sides[TRAIN]
@@ -167,11 +162,6 @@ class MemoryTask(ConfiguredTask):
         return Evaluation(
             rows, "answers", columns | (hops if any("hop 1" in row.figures for row in rows) else {})
         )
-
-    def write(self, folder: Path) -> Sequence[str]:
-        """Write weights and config."""
-        write_memory(folder, self.model)
-        return (WEIGHTS, CONFIG)
 
     def describe(self) -> tuple[str, str]:
         """Title and text of the model card."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from bioattn.attention.site import AttentionSite
 from bioattn.choices import Task
 from bioattn.inference.finite import require_finite
-from bioattn.models.model_folder import load_model, write_model
+from bioattn.models.model_folder import LoadedModel, load_model
 from bioattn.models.molecule.config import MoleculeModelConfig
 from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.molecules.graphs import Molecules
@@ -21,26 +21,12 @@ from bioattn.molecules.graphs import Molecules
 if TYPE_CHECKING:
     from bioattn.models.molecule.probe import MoleculeProbe
 
-MODEL_TYPE = "molecule"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedMoleculeModel:
-    """A molecule model on its device and in evaluation mode: a `bioattn.inference.runner.Runner`."""
+class LoadedMoleculeModel(LoadedModel[MoleculeModel, MoleculeModelConfig]):
+    """A molecule model ready to run."""
 
-    family: ClassVar[str] = MODEL_TYPE
-
-    model: MoleculeModel
-    device: torch.device
-    sha256: str
-    """Of the weights file."""
-    path: Path | None = None
-    """The folder it was loaded from."""
-
-    @property
-    def config(self) -> MoleculeModelConfig:
-        """The model's architecture."""
-        return self.model.config
+    family: ClassVar[str] = "molecule"
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
@@ -74,12 +60,7 @@ def in_units(config: MoleculeModelConfig, answer_BT: Tensor) -> NDArray[np.float
     return answers
 
 
-def write_molecule_model(folder: Path, model: MoleculeModel) -> None:
-    """Write weights and `config.json` into the existing `folder`."""
-    write_model(folder, MODEL_TYPE, model, model.config)
-
-
 def load_molecule_model(folder: Path, device: torch.device) -> LoadedMoleculeModel:
-    """Load a folder that `write_molecule_model` wrote. Raises: as `load_model`."""
-    model, sha256 = load_model(folder, MODEL_TYPE, MoleculeModelConfig, MoleculeModel, device)
+    """Load a model folder. Raises: as `load_model`."""
+    model, sha256 = load_model(folder, LoadedMoleculeModel.family, MoleculeModelConfig, MoleculeModel, device)
     return LoadedMoleculeModel(model=model, device=device, sha256=sha256, path=folder)

@@ -1,8 +1,7 @@
 """How a molecule model is trained: what `training/trainer.py` asks of this family."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,10 +12,9 @@ from torch import Tensor, nn
 from bioattn.choices import Task as Kind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.config_file import build
-from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
 from bioattn.models.molecule.family import MoleculeTraining
-from bioattn.models.molecule.folder import in_units, write_molecule_model
+from bioattn.models.molecule.folder import in_units
 from bioattn.models.molecule.model import MeasuredMolecules, MoleculeModel, logit, molecule_batch
 from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoding
@@ -45,13 +43,10 @@ class MoleculeTask(ConfiguredTask):
 
     smaller_is_better = True
     model: MoleculeModel
+    family, training_kind = "molecule", MoleculeTrainingConfig
 
     def __init__(self, settings: MoleculeTraining, device: torch.device) -> None:
-        self.settings = settings
-        self.device = device
-        self.training = build(
-            MoleculeTrainingConfig, settings.merged("training"), settings.source("training")
-        )
+        super().__init__(settings, device)
         self.dataset = dataset = open_molecule_dataset(settings.dataset)
         self.rows = {side: dataset.side(side) for side in (TRAIN, VALIDATION, TEST)}
         train_NT = dataset.targets_NT[self.rows[TRAIN]].astype(np.float64)
@@ -229,11 +224,6 @@ class MoleculeTask(ConfiguredTask):
             return _mean_over_tasks(theirs_RT) - _mean_over_tasks(ours_RT)
 
         return gain
-
-    def write(self, folder: Path) -> Sequence[str]:
-        """Write weights and config."""
-        write_molecule_model(folder, self.model)
-        return (WEIGHTS, CONFIG)
 
     def describe(self) -> tuple[str, str]:
         """Title and text of the model card."""

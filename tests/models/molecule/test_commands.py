@@ -12,7 +12,8 @@ import torch
 
 from bioattn.faithfulness.atom_checks import NO_MAPS
 from bioattn.figures.molecule import read_coloured_molecule
-from bioattn.models.molecule.folder import load_molecule_model, write_molecule_model
+from bioattn.models.model_folder import write_model
+from bioattn.models.molecule.folder import load_molecule_model
 from bioattn.models.molecule.model import molecule_batch
 from bioattn.molecules.chemistry import MoleculeError, read_molecule
 from bioattn.molecules.dataset import open_molecule_dataset
@@ -198,7 +199,7 @@ def write_uniform(trained, dataset, output):
         fitted = np.linalg.lstsq(np.c_[written, np.ones(len(rows))], wanted, rcond=1e-3)[0]
         model.linear.weight[0], model.linear.bias[0] = torch.from_numpy(fitted[:-1]), float(fitted[-1])
     output.mkdir()
-    write_molecule_model(output, model)
+    write_model(output, "molecule", model, model.config)
 
 
 def test_a_check_of_classes_with_missing_values(folder, tmp_path, capsys):

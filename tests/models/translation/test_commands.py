@@ -11,8 +11,9 @@ from Bio.Seq import reverse_complement, translate
 
 from bioattn.figures.alignment import read_alignments
 from bioattn.formats.fasta import read_fasta
+from bioattn.models.model_folder import write_model
 from bioattn.models.translation.config import Architecture, TranslationModelConfig
-from bioattn.models.translation.folder import LoadedTranslator, load_translator, write_translator
+from bioattn.models.translation.folder import LoadedTranslator, load_translator
 from bioattn.models.translation.inference.search import Search, given_score
 from bioattn.models.translation.inference.search import translate as search_outputs
 from bioattn.models.translation.model import Translator
@@ -235,7 +236,7 @@ def codon_model(tmp_path_factory):
             parameter += 0.3 * torch.randn_like(parameter)
     folder = tmp_path_factory.mktemp("codons") / "model"
     folder.mkdir()
-    write_translator(folder, model)
+    write_model(folder, "translation", model, model.config)
     return folder
 
 

@@ -167,7 +167,7 @@ def _main(row: Row) -> float:
 class FineTuningTask(LanguageTask):
     """One fine-tuning run of a language model."""
 
-    config_kind = FineTuningConfig
+    training_kind = FineTuningConfig
     shown: Mapping[str, str] = {}
     smaller_is_better = False
     training: FineTuningConfig
@@ -176,7 +176,11 @@ class FineTuningTask(LanguageTask):
         super().__init__(settings, device)
         assert settings.targets is not None
         self.keeps_start, self.profile = False, None
-        self.digest |= {"targets": sha256_of(settings.targets), "columns": list(settings.target)}
+        self.digest = {
+            **self.digest,
+            "targets": sha256_of(settings.targets),
+            "columns": list(settings.target),
+        }
 
     def prepare(self, progress: Progress) -> None:
         """Read table and sequences, and make the model."""

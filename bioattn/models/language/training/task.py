@@ -15,7 +15,6 @@ from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
 from bioattn.io.config_file import build, settings_error
-from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.config import (
     LanguageModelConfig,
@@ -34,10 +33,9 @@ from bioattn.sequences.vocabulary import SPECIAL
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.text import markdown_table
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
 from bioattn.training.settings import UpdateConfig
-from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step
 
 BETAS = (0.9, 0.98)
 """Coefficients of AdamW's running averages of the gradient and its square."""
@@ -54,31 +52,27 @@ PREDICTED = {
 }
 
 
-class LanguageTask(Task):
+class LanguageTask(ConfiguredTask):
     """One training run of a language model."""
 
     metric = "bits per token"
     shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per token"}
     smaller_is_better = True
-    config_kind: type[UpdateConfig] = LanguageTrainingConfig
+    family = "language"
+    training_kind: type[UpdateConfig] = LanguageTrainingConfig
     model: LanguageModel
 
     def __init__(self, settings: LanguageTrainingSettings, device: torch.device) -> None:
-        self.settings = settings
-        self.device = device
-        self.training: Any = build(self.config_kind, settings.merged("training"), settings.source("training"))
+        super().__init__(settings, device)
         self.dataset = open_sequence_dataset(settings.dataset)
         self.start = None if settings.start is None else load_language_model(settings.start, device)
         if self.start is not None and self.start.config.alphabet is self.dataset.vocabulary.alphabet:
             self.dataset = replace(self.dataset, vocabulary=self.start.vocabulary)
         self.config = self._config()
         self.keeps_start = self.start is not None or self.config.alphabet is Alphabet.ALIGNMENT
-        self.digest: dict[str, Any] = {
-            "dataset": sha256_of(settings.dataset),
-            "from": None if self.start is None else self.start.sha256,
-            "model": self.config.to_json(),
-            "training": asdict(self.training),
-        }
+        self.decided_by(dataset=settings.dataset)
+        start = None if self.start is None else self.start.sha256
+        self.digest = {**self.digest, "from": start, "model": self.config.to_json()}
 
     def _config(self) -> LanguageModelConfig:
         """The architecture that the settings ask for, or that of the model which training goes on from.
@@ -288,35 +282,24 @@ class LanguageTask(Task):
     def record(self) -> dict[str, Any]:
         """What the model was trained on, and how."""
         start = self.settings.start
-        return {
-            "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
-            "from": None if start is None else {"folder": start.name, "sha256": self.digest["from"]},
-            "training": asdict(self.training),
-        }
+        begun = None if start is None else {"folder": start.name, "sha256": self.digest["from"]}
+        return {**super().record(), "from": begun}
 
-    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        """The model card."""
-        config = self.config
-        lines = [
-            f"# Language model: {config.shape} of {config.alphabet}",
-            "",
+    def describe(self) -> tuple[str, str]:
+        """Title and text of the model card."""
+        config, start = self.config, self.settings.start
+        return (
+            f"Language model: {config.shape} of {config.alphabet}",
             f"{config.layers} layers of {config.channels} channels and {config.num_heads} heads, positions "
             f"{config.positions}, up to {config.context} tokens at once. Trained by bioattn on "
-            f"`{record['dataset']['file']}` ({self.dataset.letters_in(TRAIN):,} letters)"
-            + ("." if self.start is None else f", from the weights of `{record['from']['folder']}`."),
-        ]
-        for rows in results.tables():
-            lines += ["", *markdown_table(rows)]
-        return lines
+            f"`{self.settings.dataset.name}` ({self.dataset.letters_in(TRAIN):,} letters)"
+            + ("." if start is None else f", from the weights of `{start.name}`."),
+        )
 
     def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
         """The digest of a finished folder."""
-        return {
-            "dataset": record["dataset"]["sha256"],
-            "from": (record.get("from") or {}).get("sha256"),
-            "model": config["architecture"],
-            "training": record["training"],
-        }
+        start = (record.get("from") or {}).get("sha256")
+        return {**super().finished_digest(config, record), "from": start}
 
 
 def _words(targets: Tensor, num_words: int) -> Tensor:

@@ -1,7 +1,6 @@
 """How a translation model is trained: what `training/trainer.py` asks of this family."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -11,11 +10,9 @@ from torch import Tensor, nn
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.config_file import build
-from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.translation.batches import IGNORED, Batch, batch_of
 from bioattn.models.translation.config import UNUSED, TranslationModelConfig, TranslationTrainingConfig
 from bioattn.models.translation.family import TranslationTraining
-from bioattn.models.translation.folder import write_translator
 from bioattn.models.translation.model import Translator
 from bioattn.models.translation.training.counts import AlignedCounts
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
@@ -41,13 +38,10 @@ class TranslationTask(ConfiguredTask):
     shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per token"}
     smaller_is_better = True
     model: Translator
+    family, training_kind = "translation", TranslationTrainingConfig
 
     def __init__(self, settings: TranslationTraining, device: torch.device) -> None:
-        self.settings = settings
-        self.device = device
-        self.training = build(
-            TranslationTrainingConfig, settings.merged("training"), settings.source("training")
-        )
+        super().__init__(settings, device)
         self.dataset = open_pair_dataset(settings.dataset)
         self.pairs = {side: self._fitting(self.dataset.side(side)) for side in (TRAIN, VALIDATION, TEST)}
         if not self.pairs[TRAIN]:
@@ -168,11 +162,6 @@ class TranslationTask(ConfiguredTask):
     def _batches(self, side: int, number: int) -> list[Batch]:
         pairs, size = self._spread(side, number), self.training.batch_size
         return [batch_of(pairs[first : first + size]) for first in range(0, len(pairs), size)]
-
-    def write(self, folder: Path) -> Sequence[str]:
-        """Write weights and config."""
-        write_translator(folder, self.model)
-        return (WEIGHTS, CONFIG)
 
     def describe(self) -> tuple[str, str]:
         """Title and text of the model card."""
