@@ -8,10 +8,12 @@ those here are, as `bioattn.models.<folder>`. A model folder that a user gives n
 """
 
 import importlib
+import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from bioattn import models
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.inference.runner import Runner
+    from bioattn.store.kinds import FileKind
 
 VARIABLE = "BIOATTN_FAMILIES"
 CONFIG = "config.json"
@@ -31,7 +34,10 @@ WEIGHTS = "model.safetensors"
 
 
 class Family(Protocol):
-    """What every family tells of itself. What only some can do are further methods, which `ability` finds."""
+    """What every family tells of itself. What only some can do are further methods, which `ability` finds.
+
+    A family that derives from this class needs to say only what differs from the usual.
+    """
 
     name: str
     """As commands and the `model_type` of model folders have it; also the name of its folder."""
@@ -39,16 +45,25 @@ class Family(Protocol):
     """What its models are, for lists of families."""
     settings: Mapping[str, type[Settings]]
     """By verb (`train`, `run`, …), the settings of the family's command."""
-    nouns: Mapping[str, str]
+    nouns: Mapping[str, str] = MappingProxyType({})
     """By verb, what the command is called where that is not the family's name."""
 
-    table: str
+    table: str = ""
     """Of the folder that `run` writes, the file with the main table; empty where `run` writes one table."""
-    files: Sequence[str]
+    files: Sequence[str] = ()
     """Names of files that only this family writes into its model folders."""
 
     def load(self, folder: Path, device: "torch.device") -> "Runner":
         """A trained model, ready to run on `device`. Raises: BioattnError naming what is wrong with the folder."""
+
+    def file_kinds(self) -> "Sequence[FileKind]":
+        """The kinds of files that it owns: those of its `file_kinds.py`, else its model folders."""
+        module = f"bioattn.models.{self.name}.file_kinds"
+        if importlib.util.find_spec(module) is not None:
+            return cast("Sequence[FileKind]", importlib.import_module(module).file_kinds())
+        from bioattn.models.model_kind import model_kind
+
+        return (model_kind(self),)
 
 
 def families() -> Mapping[str, Family]:

@@ -6,17 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.models.family import CONFIG, WEIGHTS, families, family_of
-from bioattn.models.model_kind import model_kind
 from bioattn.store.kinds import FileKind, folder_with
 
 
 def file_kinds() -> Sequence[FileKind]:
     """The kinds that families register, the models of the others, and what is left of a model folder."""
-    found: list[FileKind] = []
-    for family in families().values():
-        register = getattr(family, "file_kinds", None)
-        found += [model_kind(family)] if register is None else register()
-    return [*found, _OF_NO_FAMILY]
+    return [*(kind for family in families().values() for kind in family.file_kinds()), _OF_NO_FAMILY]
 
 
 def _refuse(folder: Path) -> dict[str, Any]:

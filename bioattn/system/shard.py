@@ -48,10 +48,6 @@ class Shard:
         return slice(min(first * unit, total), min(stop * unit, total))
 
 
-WHOLE = Shard(1, 1)
-"""All of it, by one machine."""
-
-
 def parse_shard(text: str) -> Shard:
     """`1/8` → `Shard(1, 8)`. Raises: SettingsError when it does not read so."""
     if not (match := re.fullmatch(r"\s*([0-9]{1,9})\s*/\s*([0-9]{1,9})\s*", text)):

@@ -1,6 +1,6 @@
 """The family of diffusion models: its commands' settings, and the way to its training and its models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from bioattn.choices import Noise
 from bioattn.models.diffusion import running as runs
 from bioattn.models.diffusion.config import Condition
 from bioattn.models.diffusion.running import PromoterGeneration
+from bioattn.models.family import Family
 from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.diffusion.folder import LoadedDenoiser
-    from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
 
@@ -51,27 +51,19 @@ class DiffusionTraining(TrainingCommand):
     steps: int | None = option("Updates of the weights [default: 4000].", table="training", min=1)
 
 
-class DiffusionFamily:
+class DiffusionFamily(Family):
     """Diffusion models of promoters."""
 
     name = "diffusion"
     title = "promoters written for chosen treatments, with where each treatment wrote"
     settings: Mapping[str, type[Settings]] = {"train": DiffusionTraining, "generate": PromoterGeneration}
     nouns: Mapping[str, str] = {"generate": "promoters"}
-    table = ""
-    files: Sequence[str] = ()
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedDenoiser":
         """A trained diffusion model."""
         from bioattn.models.diffusion.folder import load_denoiser
 
         return load_denoiser(folder, device)
-
-    def file_kinds(self) -> "Sequence[FileKind]":
-        """The kinds of files that these models own."""
-        from bioattn.models.diffusion.file_kinds import file_kinds
-
-        return file_kinds()
 
     def task(self, settings: DiffusionTraining, device: "torch.device") -> "Task":
         """What `train diffusion` trains."""

@@ -1,12 +1,13 @@
 """The family of MSA/pair models: its commands' settings, and the way to its training and its models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.models.evoformer import running as runs
 from bioattn.models.evoformer.running import EvoformerRun
+from bioattn.models.family import Family
 from bioattn.models.running import RunReport
 from bioattn.models.settings import (
     Settings,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.evoformer.folder import LoadedEvoformerModel
-    from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
 
@@ -53,15 +53,13 @@ class EvoformerTrainingSettings(TrainingCommand):
     exclude: tuple[str, ...] = option("Leave out a protein; can be repeated.", default=(), metavar="ID")
 
 
-class EvoformerFamily:
+class EvoformerFamily(Family):
     """Models of multiple sequence alignments."""
 
     name = "evoformer"
     title = "alignments: contacts, distances and structures of proteins"
     settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings, "run": EvoformerRun}
-    nouns: Mapping[str, str] = {}
     table = "contacts.tsv"
-    files: Sequence[str] = ()
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedEvoformerModel":
         """A trained model, or a parameter file of AlphaFold or OpenFold."""
@@ -70,12 +68,6 @@ class EvoformerFamily:
         return load_evoformer_model(folder, device)
 
     load_file = load
-
-    def file_kinds(self) -> "Sequence[FileKind]":
-        """The kinds of files that these models own."""
-        from bioattn.models.evoformer.file_kinds import file_kinds
-
-        return file_kinds()
 
     def task(self, settings: EvoformerTrainingSettings, device: "torch.device") -> "Task":
         """What `train evoformer` trains."""

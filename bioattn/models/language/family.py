@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import SettingsError
+from bioattn.models.family import Family
 from bioattn.models.language import running as runs
 from bioattn.models.language.config import Shape
 from bioattn.models.language.running import LanguageGeneration, LanguagePreparation, LanguageRun
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from bioattn.inference.runner import BinEncoder
     from bioattn.models.language.folder import LoadedLanguageModel
-    from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
 
@@ -74,7 +74,7 @@ class LanguageTrainingSettings(TrainingCommand):
     baselines: bool = option("Count short contexts on the same split, to compare with.", default=True)
 
 
-class LanguageFamily:
+class LanguageFamily(Family):
     """Language models of sequences."""
 
     name = "language"
@@ -85,27 +85,17 @@ class LanguageFamily:
         "run": LanguageRun,
         "generate": LanguageGeneration,
     }
-    nouns: Mapping[str, str] = {}
-    table = ""
     files: Sequence[str] = ("vocabulary.json",)
     published: Sequence[str] = ("esm", "bert", "gpt2", "t5")
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedLanguageModel":
-        """A trained language model."""
         from bioattn.models.language.folder import load_language_model
 
         return load_language_model(folder, device)
 
-    def file_kinds(self) -> "Sequence[FileKind]":
-        """The kinds of files that these models own."""
-        from bioattn.models.language.file_kinds import file_kinds
-
-        return file_kinds()
-
     prepare = staticmethod(runs.prepare)
 
     def task(self, settings: LanguageTrainingSettings, device: "torch.device") -> "Task":
-        """What `train language` trains."""
         from bioattn.models.language.training.fine_tuning import FineTuningTask
         from bioattn.models.language.training.task import LanguageTask
 

@@ -1,10 +1,11 @@
 """The family of memory networks: its commands' settings, and the way to its training and its models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bioattn.models.family import Family
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.memory.folder import LoadedMemory
-    from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
 FACTS_HELP = "Table with the columns fact and text, and story where there are several; or its folder."
@@ -68,36 +68,24 @@ class MemoryRun(Settings):
     threads: int | None = threads_option()
 
 
-class MemoryFamily:
+class MemoryFamily(Family):
     """Memory networks."""
 
     name = "memory"
     title = "questions about facts: answered hop after hop, with the facts that were read"
     settings: Mapping[str, type[Settings]] = {"train": MemoryTraining, "run": MemoryRun}
-    nouns: Mapping[str, str] = {}
-    table = ""
-    files: Sequence[str] = ()
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedMemory":
-        """A trained memory network."""
         from bioattn.models.memory.folder import load_memory
 
         return load_memory(folder, device)
 
-    def file_kinds(self) -> "Sequence[FileKind]":
-        """The kinds of files that these models own."""
-        from bioattn.models.model_kind import model_kind
-
-        return (model_kind(self, title="memory network folder"),)
-
     def task(self, settings: MemoryTraining, device: "torch.device") -> "Task":
-        """What `train memory` trains."""
         from bioattn.models.memory.task import MemoryTask
 
         return MemoryTask(settings, device)
 
     def run(self, settings: MemoryRun, running: Running) -> RunReport:
-        """Carry out `run memory`."""
         from bioattn.models.memory.run import run_memory
 
         return run_memory(settings, running)

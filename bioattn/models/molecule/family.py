@@ -1,10 +1,11 @@
 """The family of molecule models: its commands' settings, and the way to its training and its models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bioattn.models.family import Family
 from bioattn.models.molecule import running as runs
 from bioattn.models.molecule.running import MoleculePreparation, MoleculeRun, MoleculeSimulation
 from bioattn.models.molecule_settings import MoleculeEncoding
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.molecule.folder import LoadedMoleculeModel
-    from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
 
@@ -42,7 +42,7 @@ class MoleculeTraining(TrainingCommand):
     steps: int | None = option("Updates of the weights [default: 800].", table="training", min=1)
 
 
-class MoleculeFamily:
+class MoleculeFamily(Family):
     """Molecule models."""
 
     name = "molecule"
@@ -54,26 +54,16 @@ class MoleculeFamily:
         "run": MoleculeRun,
     }
     nouns: Mapping[str, str] = {"prepare": "molecules", "simulate": "molecules"}
-    table = ""
-    files: Sequence[str] = ()
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedMoleculeModel":
-        """A trained molecule model."""
         from bioattn.models.molecule.folder import load_molecule_model
 
         return load_molecule_model(folder, device)
-
-    def file_kinds(self) -> "Sequence[FileKind]":
-        """The kinds of files that these models own."""
-        from bioattn.models.molecule.file_kinds import file_kinds
-
-        return file_kinds()
 
     prepare = staticmethod(runs.prepare)
     simulate = staticmethod(runs.simulate)
 
     def task(self, settings: MoleculeTraining, device: "torch.device") -> "Task":
-        """What `train molecule` trains."""
         from bioattn.models.molecule.task import MoleculeTask
 
         return MoleculeTask(settings, device)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
+from bioattn.models.family import Family
 from bioattn.models.promoter import running as runs
 from bioattn.models.promoter.config import Conditioning, PositionBias, Readout, Stem, TreatmentEncoding
 from bioattn.models.promoter.running import PromoterRun
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.promoter.folder import LoadedPromoterModel
-    from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
 TREATMENTS = "treatments.json"
@@ -87,30 +87,20 @@ class PromoterTrainingSettings(TrainingCommand):
     """Features used by the features encoder; empty: every column that varies."""
 
 
-class PromoterFamily:
+class PromoterFamily(Family):
     """Models of promoters × treatments."""
 
     name = "promoter"
     title = "promoters × treatments: the response of each promoter to each treatment"
     settings: Mapping[str, type[Settings]] = {"train": PromoterTrainingSettings, "run": PromoterRun}
-    nouns: Mapping[str, str] = {}
-    table = ""
     files: Sequence[str] = (TREATMENTS,)
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedPromoterModel":
-        """A trained promoter model."""
         from bioattn.models.promoter.folder import load_promoter_model
 
         return load_promoter_model(folder, device)
 
-    def file_kinds(self) -> "Sequence[FileKind]":
-        """The kinds of files that these models own."""
-        from bioattn.models.promoter.file_kinds import file_kinds
-
-        return file_kinds()
-
     def task(self, settings: PromoterTrainingSettings, device: "torch.device") -> "Task":
-        """What `train promoter` trains."""
         from bioattn.models.promoter.training.task import PromoterTask
 
         return PromoterTask(settings, device)

@@ -1,11 +1,12 @@
 """The family of translation models: its commands' settings, and the way to its training and its models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.attention.choices import AttentionScore
+from bioattn.models.family import Family
 from bioattn.models.settings import (
     Settings,
     argument,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.translation.folder import LoadedTranslator
-    from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
 
@@ -57,7 +57,7 @@ class TranslationTraining(TrainingCommand):
     steps: int | None = option("Updates of the weights [default: 2000].", table="training", min=1)
 
 
-class TranslationFamily:
+class TranslationFamily(Family):
     """Translation models of sequences."""
 
     name = "translation"
@@ -68,27 +68,16 @@ class TranslationFamily:
         "train": TranslationTraining,
         "run": TranslationRun,
     }
-    nouns: Mapping[str, str] = {}
-    table = ""
-    files: Sequence[str] = ()
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedTranslator":
-        """A trained translation model."""
         from bioattn.models.translation.folder import load_translator
 
         return load_translator(folder, device)
-
-    def file_kinds(self) -> "Sequence[FileKind]":
-        """The kinds of files that these models own."""
-        from bioattn.models.translation.file_kinds import file_kinds
-
-        return file_kinds()
 
     prepare = staticmethod(runs.prepare)
     simulate = staticmethod(runs.simulate)
 
     def task(self, settings: TranslationTraining, device: "torch.device") -> "Task":
-        """What `train translation` trains."""
         from bioattn.models.translation.training.task import TranslationTask
 
         return TranslationTask(settings, device)

@@ -3,12 +3,13 @@
 `tests/models/test_family.py` copies this folder away and names it in BIOATTN_FAMILIES: nothing else knows of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.family import Family
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
@@ -62,15 +63,13 @@ class ToyGeneration(Settings):
     threads: int | None = threads_option()
 
 
-class ToyFamily:
+class ToyFamily(Family):
     """Toy models."""
 
     name = "toy"
     title = "toy: which bases of a sequence have occurred before"
     settings: Mapping[str, type[Settings]] = {"train": ToyTraining, "run": ToyRun, "generate": ToyGeneration}
     nouns: Mapping[str, str] = {"generate": "toys"}
-    table = ""
-    files: Sequence[str] = ()
 
     def task(self, settings: ToyTraining, device: Any) -> Any:
         """What `train toy` trains."""
