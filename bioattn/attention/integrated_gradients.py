@@ -53,7 +53,6 @@ class _Kept(dict[str, Tensor]):
     def receive(
         self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
-        """Keep the weights."""
         self[site.name] = weights
 
 

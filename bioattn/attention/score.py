@@ -38,7 +38,6 @@ class DotScore(nn.Module):
     """qᵀk/√d (Vaswani et al. 2017)."""
 
     def logits(self, query: Tensor, key: Tensor) -> Tensor:
-        """Logits (..., H, Q, K)."""
         return (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
 
     def fused_form(self, query: Tensor, key: Tensor) -> FusedForm:
@@ -95,7 +94,6 @@ class CosineScore:
         self.strength = strength
 
     def logits(self, query: Tensor, key: Tensor) -> Tensor:
-        """Logits (..., H, Q, K)."""
         lengths = key.norm(dim=-1).unsqueeze(-2).clamp(min=1e-6)
         cosines: Tensor = functional.normalize(query, dim=-1) @ key.transpose(-2, -1) / lengths
         return cosines * self.strength

@@ -103,7 +103,6 @@ class OtherMolecules:
         self._done = 0
 
     def __call__(self, _site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """Weights of other molecules of the batch."""
         sizes_B = self._sizes_N[self._done : self._done + len(weights)].to(weights.device).roll(1)
         self._done += len(weights)
         atoms_BA = torch.arange(weights.shape[-2], device=weights.device) % sizes_B[:, None]
@@ -186,7 +185,6 @@ class _Readouts:
     def receive(
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
-        """Add those of one batch."""
         self.sums.receive(site, F.pad(weights.transpose(1, 2), (0, self._longest - weights.shape[-1])), None)
 
 
@@ -289,7 +287,6 @@ def _check_pointing(
 
 
 def judge_atoms(measures: Measures) -> Verdict:
-    """The verdict on a model of molecules."""
     caveats = ["Whether a model that was trained without attention would predict as well was not tested."]
     if "without_network" in measures:
         caveats.append("What is said holds for what the network adds: the Gaussian process has no attention.")

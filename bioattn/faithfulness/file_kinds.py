@@ -53,7 +53,6 @@ def _sample(path: Path) -> Sample:
 
 
 def file_kinds() -> Sequence[FileKind]:
-    """The kinds that this room registers."""
     return (
         FileKind(
             name="check",

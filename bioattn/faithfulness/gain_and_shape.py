@@ -179,7 +179,6 @@ class _Values(_Batches):
         self.sums: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
 
     def __call__(self, site: AttentionSite, value_BHPV: Tensor, /) -> None:
-        """Add the values of one batch."""
         value = value_BHPV.double()
         known_B1P1 = self.known(site, value)[:, None, :, None]
         known = value * known_B1P1

@@ -40,7 +40,6 @@ class HeadSpread:
     """Mean weight that goes to the sink; 0 without one."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON content."""
         return asdict(self) | {
             name: rounded(getattr(self, name)) for name in ("entropy", "top_weight", "sink")
         }

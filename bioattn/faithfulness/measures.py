@@ -30,7 +30,6 @@ class Measure:
     """The result in plain words."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON content; null for NaN."""
         ends = None if self.interval is None else [rounded(end) for end in self.interval]
         return asdict(self) | {"value": rounded(self.value), "interval": ends}
 

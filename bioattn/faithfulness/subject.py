@@ -152,7 +152,6 @@ class Subject:
 
     @property
     def names(self) -> list[str]:
-        """The treatments."""
         return list(self.predictor.names)
 
     def estimate(self, statistic: Statistic) -> Estimate:

@@ -43,7 +43,6 @@ class Verdict:
     rests_on: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON content."""
         return asdict(self) | {"code": str(self.code)}
 
 
@@ -71,7 +70,6 @@ CONTROLS = {
 
 
 def judge(measures: Measures) -> Verdict:
-    """Derive the verdict from the measures."""
     predictive = _first(measures, PREDICTIVE)
     if predictive is not None and not measures.passed(predictive):
         return Verdict(Code.NOT_PREDICTIVE, _too_little(measures, predictive), [], [predictive])

@@ -45,7 +45,6 @@ class HeadPanel(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The head as titles name it."""
         return f"head {self.head}" if self.head.isdigit() else self.head
 
 

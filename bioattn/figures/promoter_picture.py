@@ -82,7 +82,6 @@ class PromoterPicture:
 
     @property
     def shown(self) -> Region:
-        """The bases that are shown."""
         return self.region or Region(0, self.attention_TL.shape[1])
 
     def colour(self, treatment: str) -> str:

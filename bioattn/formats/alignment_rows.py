@@ -54,7 +54,6 @@ class RawRows(NamedTuple):
         self.lines.append(line)
 
     def select(self, indices: Sequence[int]) -> "RawRows":
-        """The rows at `indices`."""
         return RawRows(
             self.source,
             [self.names[index] for index in indices],

@@ -16,8 +16,6 @@ LINE_LENGTH = 60
 
 
 class FastaRecord(NamedTuple):
-    """One FASTA record."""
-
     name: str
     """The first word of the header."""
     description: str

@@ -156,7 +156,6 @@ class TranscriptDraft:
 
     @property
     def parts(self) -> list[Place]:
-        """All rows."""
         return self.spans + self.cds
 
     def finish(self) -> Transcript:

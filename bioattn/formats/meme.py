@@ -1,29 +1,8 @@
 """Motif files: MEME text is read and written, JASPAR's and TRANSFAC's count matrices are read.
 
-    MEME version 4
-
-    ALPHABET= ACGT
-
-    strands: + -
-
-    Background letter frequencies
-    A 0.25 C 0.25 G 0.25 T 0.25
-
-    MOTIF MA0271.1 ARG80
-    letter-probability matrix: alength= 4 w= 2 nsites= 158 E= 0
-     0.563291  0.000000  0.000000  0.436709
-     0.000000  0.000000  1.000000  0.000000
-
 The minimal format and what the programs of the MEME suite write (meme, streme, dreme as text) are read alike: of
 their many other lines nothing is used. Count matrices are JASPAR's (with or without letters and headers), whose
 rows are bases, and TRANSFAC's, whose rows are positions. Formats are told apart by content.
-
-    >MA0271.1 ARG80                                AC  MA0271.1
-    A [ 89 0 161 ]                                 ID  ARG80
-    C [ 0 0 0 ]                                    P0  A  C  G  T
-    G [ 0 301 0 ]                                  01  89 0  0  69
-    T [ 69 0 0 ]                                   02  0  0  301 0
-                                                   //
 """
 
 import itertools

@@ -66,7 +66,6 @@ class NpzArrays:
         return array.astype(np.float32, copy=False)
 
     def close(self) -> None:
-        """Close the archive."""
         self._archive.close()
 
     def _shape(self, member: zipfile.ZipInfo) -> tuple[int, ...]:

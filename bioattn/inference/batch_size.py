@@ -44,6 +44,5 @@ class _Meter(TorchFunctionMode):
     def receive(
         self, _site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
-        """Be the receiver of the attention."""
         for tensor in (weights, value_weighted):
             self.attention += 0 if tensor is None else tensor.numel() * tensor.element_size()

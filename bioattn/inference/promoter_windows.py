@@ -47,11 +47,9 @@ class PromoterSource:
     """Promoters asked for that are passed over."""
 
     def part(self, rows: slice) -> "PromoterSource":
-        """Some consecutive promoters of this source alone."""
         return replace(self, first=self.first + rows.start, num_samples=rows.stop - rows.start)
 
     def batches(self, size: int) -> Iterator[PromoterBatch]:
-        """All promoters, `size` at a time (the last batch may be smaller)."""
         chosen = (
             promoter
             for promoter in read_promoters(self.path, names_checked=True)

@@ -168,7 +168,6 @@ def _report_designs(path: Path) -> ReportInput:
 
 
 def file_kinds() -> Sequence[FileKind]:
-    """The kinds that this room registers."""
     return (
         TRACK_FOLDER.kind("tracks", "folder of tracks along chromosomes"),
         MOTIF_FOLDER.kind("motifs", "folder of motifs", report=_report_motifs),

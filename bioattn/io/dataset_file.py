@@ -24,8 +24,6 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetKind:
-    """One kind of dataset."""
-
     name: str
     """What messages call it."""
     format: str

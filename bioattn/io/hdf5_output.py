@@ -98,21 +98,17 @@ class ShieldedFile(io.RawIOBase):
             self.error = error
 
     def close(self) -> None:
-        """Close the file."""
         if not self.closed:
             os.close(self._descriptor)
         super().close()
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def writable(self) -> bool:
-        """Yes."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
         return True
 
 

@@ -29,7 +29,6 @@ def final_name(name: str) -> str:
 
 
 def partial_folder(output: Path) -> Path:
-    """The folder in which `output` is made, part by part."""
     return output.with_name(f"{output.name}.partial")
 
 
@@ -39,5 +38,4 @@ def aside_path(path: Path) -> Path:
 
 
 def run_record_path(output: Path) -> Path:
-    """Path of the run record of `output`."""
     return output.with_name(f"{output.name}.run.json")

@@ -64,11 +64,9 @@ class _Limited(io.RawIOBase):
         return number
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def close(self) -> None:
-        """Close both files."""
         if not self.closed:
             self._inner.close()
             self._raw.close()

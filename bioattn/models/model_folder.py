@@ -142,7 +142,6 @@ class LoadedModel(Generic[Model, Config]):
 
     @property
     def config(self) -> Config:
-        """The model's architecture."""
         return cast(Config, self.model.config)
 
 

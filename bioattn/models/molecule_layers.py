@@ -41,12 +41,10 @@ class GraphBatch(NamedTuple):
     """bool: False in padding."""
 
     def to(self, device: torch.device) -> "GraphBatch":
-        """The same on a device."""
         return GraphBatch(*(each.to(device) for each in self))
 
 
 def graph_batch(molecules: Molecules, rows: Sequence[int] | NDArray[np.int64]) -> GraphBatch:
-    """Some molecules as tensors."""
     sizes = molecules.sizes[rows]
     shape = len(sizes), int(sizes.max())
     atoms_BAF = np.zeros((*shape, len(ATOM_FEATURES)), np.int64)
@@ -246,7 +244,6 @@ class _GraphAttentionLayer(nn.Module):
 
 
 def make_encoder(config: MoleculeEncoderConfig) -> FingerprintEncoder | GraphAttentionEncoder:
-    """The encoder that the configuration names."""
     return (
         FingerprintEncoder(config)
         if config.encoder is MoleculeEncoding.FINGERPRINT

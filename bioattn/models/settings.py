@@ -137,7 +137,6 @@ def threads_option() -> Any:
 
 
 def resume_option() -> Any:
-    """--resume."""
     return option("Continue an interrupted run.", default=False, group=RUNNING)
 
 
@@ -148,7 +147,6 @@ def log_dir_option() -> Any:
 
 
 def force_option(help: str = "Replace an existing result.") -> Any:
-    """--force."""
     return option(help, default=False, group=RUNNING)
 
 

@@ -43,7 +43,6 @@ class MoleculeDataset:
     """What made the dataset; JSON types only."""
 
     def side(self, split: int) -> NDArray[np.int64]:
-        """Numbers of the molecules of one side."""
         return np.flatnonzero(self.split == split)
 
 

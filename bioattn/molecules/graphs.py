@@ -80,7 +80,6 @@ class Collector:
         self._atoms, self._bonds, self._bits = bytearray(), bytearray(), bytearray()
 
     def add(self, name: str, molecule: Molecule) -> None:
-        """The next one."""
         self._ids.append(name)
         self._smiles.append(molecule.smiles)
         self._atoms += molecule.atoms.tobytes()
@@ -90,7 +89,6 @@ class Collector:
             offset.append(offset[-1] + number)
 
     def molecules(self) -> Molecules:
-        """All of them."""
         atom_offset, bond_offset = (np.array(offset, dtype=np.int64) for offset in self._offsets)
         return Molecules(
             self._ids,
@@ -104,7 +102,6 @@ class Collector:
 
 
 def chosen(molecules: Molecules, rows: Sequence[int] | NDArray[np.int64]) -> Molecules:
-    """Some molecules, in the order of `rows`."""
     collector = Collector()
     for row in rows:
         atoms, bonds = molecules.graph(int(row))

@@ -79,12 +79,10 @@ class PromoterDataset:
 
     @property
     def num_genes(self) -> int:
-        """Promoters in the dataset."""
         return len(self.gene_ids)
 
     @property
     def num_treatments(self) -> int:
-        """Treatments in the dataset."""
         return int(self.targets.shape[1])
 
     def genes_in(self, split: int) -> NDArray[np.int64]:

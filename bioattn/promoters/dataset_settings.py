@@ -86,15 +86,12 @@ class DatasetSettings:
 
     @property
     def parsed_holdouts(self) -> list[Holdout]:
-        """The parsed holdouts."""
         return parse_holdouts(self.holdouts, Split.TREATMENT in self.splits)
 
     @property
     def gene_holdouts(self) -> list[Holdout]:
-        """The holdouts of genes."""
         return [holdout for holdout in self.parsed_holdouts if holdout.key is None]
 
     @property
     def treatment_holdouts(self) -> list[Holdout]:
-        """The holdouts of treatments."""
         return [holdout for holdout in self.parsed_holdouts if holdout.key is not None]

@@ -45,7 +45,6 @@ class TreatmentTable:
 
     @property
     def names(self) -> list[str]:
-        """Treatment names, in order."""
         return [str(name) for name in self.frame.index]
 
     @property

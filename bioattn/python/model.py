@@ -131,11 +131,9 @@ class _Surroundings:
         self.stdout = sys.stdout
 
     def device(self, wanted: Device, threads: int | None) -> "torch.device":
-        """That of the model."""
         return self.loaded.device
 
     def warn(self, sentence: str) -> None:
-        """As a Python warning."""
         warnings.warn(sentence, stacklevel=2)
 
 

@@ -289,7 +289,6 @@ class Attribution(_StaysOpen, AttributionFile):
         return LabelledArray(name="attribution", values=values, coordinates=kept, long_name="contribution")
 
     def to_xarray(self, **choices: Any) -> "xarray.DataArray":
-        """`array` as an xarray.DataArray."""
         return self.array(**choices).to_xarray()
 
     def to_pandas(self, **choices: Any) -> pd.Series:

@@ -164,8 +164,6 @@ UNKNOWN, APART, TOUCHING = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignmentPage:
-    """One alignment."""
-
     id: str
     sequence: str
     """R letters of the target, `-` where it has a gap."""

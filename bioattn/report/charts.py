@@ -15,7 +15,6 @@ Point = tuple[float, float | None]
 
 
 def figure(drawing: Markup, caption: str) -> Markup:
-    """A drawing with what it shows."""
     return element("figure", drawing, element("figcaption", caption))
 
 
@@ -35,7 +34,6 @@ def svg_element(
 
 
 def line(d: str, class_: str, **attributes: str) -> Markup:
-    """A path."""
     return element("path", d=d, class_=class_, **attributes)
 
 

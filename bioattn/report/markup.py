@@ -73,8 +73,6 @@ SIGN_WORDS = {"good": "good", "bad": "bad", "open": "not known", "plain": "note"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section."""
-
     identifier: str
     title: str
     markup: Markup

@@ -32,7 +32,6 @@ MAX_CLUSTERED = 1500
 
 
 def page_data(report: Report) -> dict[str, Any]:
-    """The JSON of a report."""
     return {
         "promoters": None if report.browser is None else _promoters(report.browser),
         "similarity": None if report.browser is None else _similarity(report.browser),

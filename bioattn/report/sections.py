@@ -185,7 +185,6 @@ def _accuracy_table(accuracy: AccuracyTable, *, opened: bool) -> Markup:
 
 
 def training_section(report: Report) -> Section | None:
-    """How training went."""
     if not report.histories:
         return None
     drawn: list[Markup] = []

@@ -102,7 +102,6 @@ class PairDataset:
     """What made the dataset; JSON types only."""
 
     def side(self, split: int) -> list[Pair]:
-        """The pairs of one side of the split."""
         return [self.pairs[number] for number in np.flatnonzero(self.split == split).tolist()]
 
 

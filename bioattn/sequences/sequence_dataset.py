@@ -61,16 +61,13 @@ class SequenceDataset:
         return np.flatnonzero(self.segments.split == split)
 
     def segment(self, number: int) -> NDArray[np.uint8]:
-        """The letters of a segment."""
         first = self.offsets[self.segments.record[number]]
         return self.codes[first + self.segments.start[number] : first + self.segments.end[number]]
 
     def record(self, number: int) -> NDArray[np.uint8]:
-        """The letters of a record."""
         return self.codes[self.offsets[number] : self.offsets[number + 1]]
 
     def letters_in(self, split: int) -> int:
-        """Letters on one side of the split."""
         chosen = self.segments.split == split
         return int((self.segments.end - self.segments.start)[chosen].sum())
 

@@ -298,7 +298,6 @@ def _cells(path: Path, lines: Iterator[tuple[int, str]], separator: str) -> Iter
 
 
 def file_kinds() -> Sequence[FileKind]:
-    """The kinds that this room registers."""
     return (
         *field_kinds(),
         FileKind(

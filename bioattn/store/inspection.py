@@ -111,7 +111,6 @@ def as_text(description: Description, name: str) -> str:
 
 
 def as_json(description: Description) -> str:
-    """The same for programs."""
     return json.dumps({"kind": description.kind, **description.figures}, indent=2)
 
 

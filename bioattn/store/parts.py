@@ -221,7 +221,6 @@ class Parts:
         return sum(part.num_samples for part in self._whole())
 
     def bytes_on_disk(self) -> int:
-        """Bytes of the parts that are whole."""
         return sum(part.path.stat().st_size for part in self._whole())
 
     @contextmanager

@@ -225,7 +225,6 @@ class AttentionFile(ResultFile):
 
     @cached_property
     def sites(self) -> dict[str, SiteInfo]:
-        """The sites by name."""
         with damage_named(self.path):
             return {name: self._site_info(name) for name in self._file[schema.SITES]}
 

@@ -144,14 +144,12 @@ class Samples:
 
     @property
     def ids(self) -> list[str]:
-        """Names."""
         return list(self.columns["id"])
 
     def __len__(self) -> int:
         return len(self.columns["id"])
 
     def part(self, rows: slice) -> "Samples":
-        """Some of them."""
         return Samples(
             {name: values[rows] for name, values in self.columns.items()},
             {name: values[rows] for name, values in self.lists.items()},
@@ -174,7 +172,6 @@ class Block(NamedTuple):
     """By path of the group and name; the first axis is `sample`."""
 
     def part(self, rows: slice) -> "Block":
-        """Some of the samples."""
         arrays = {
             path: {name: values[rows] for name, values in of_group.items()}
             for path, of_group in self.arrays.items()

@@ -65,7 +65,6 @@ class ShardRecord:
         return f"{self.first + 1:,} to {self.stop:,} of {self.total:,}"
 
     def figures(self) -> dict[str, str]:
-        """For `inspect`."""
         return {"shard": self.part, "shard_inputs": self.inputs}
 
     def write(self, file: h5py.File) -> None:

@@ -102,7 +102,6 @@ def stored_group(file: h5py.File, path: str) -> schema.GroupLayout:
 
 
 def group_paths(file: h5py.File) -> list[str]:
-    """The groups of arrays in a file."""
     others = [name for name in file if name not in ("samples", schema.SITES)]
     return [*others, *(f"{schema.SITES}/{name}" for name in file.get(schema.SITES, {}))]
 

@@ -72,7 +72,6 @@ class Evaluation:
     """By simple model the 95 % interval of what the model is better by, where it is known."""
 
     def tables(self) -> list[list[list[str]]]:
-        """One table for each side."""
         tables = []
         for side in dict.fromkeys(row.side for row in self.rows):
             rows = [[f"{side}, {self.predicted}", *(title for title, _ in self.columns.values())]]
@@ -87,7 +86,6 @@ class Evaluation:
         return tables
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Plain JSON."""
         return [
             {
                 "side": row.side,
@@ -98,7 +96,6 @@ class Evaluation:
         ]
 
     def comparison(self) -> Comparison | None:
-        """The model beside the simple model that is best on the validation side, by the first figure."""
         side = "test" if any(row.side == "test" for row in self.rows) else "validation"
         name, (title, _) = next(iter(self.columns.items()))
         simple = [row for row in self.rows if row.name != MODEL_ROW and row.knows(name)]

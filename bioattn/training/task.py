@@ -111,7 +111,6 @@ class Step(NamedTuple):
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of this update."""
         return warm_up_and_cosine(
             self.number,
             self.stage.steps,
@@ -340,6 +339,5 @@ class ConfiguredTask(Task):
         return lines
 
     def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The digest of a finished folder."""
         digests = {name: record[name]["sha256"] for name in self.inputs}
         return {**digests, "model": config["architecture"], "training": record["training"]}

@@ -81,7 +81,6 @@ class TrainingEvents:
             raise unwritable(self._folder, error) from error
 
     def close(self) -> None:
-        """Write what is left."""
         if self._writer is not None:
             self._writer.close()
 
@@ -352,7 +351,6 @@ class Trainer:
         return self.position.round - 1 - self.position.best_round >= self.task.optimisation.patience
 
     def _steps(self, rounds: int) -> int:
-        """Steps of the first `rounds` rounds."""
         return sum(each.steps for each in self.rounds[:rounds])
 
     def _count(self, rounds: int) -> int:

@@ -35,8 +35,6 @@ class PerturbationCurve:
 
 @dataclass(frozen=True, slots=True)
 class HeadFigures:
-    """One head."""
-
     site: str
     head: int
     figures: dict[str, float]

@@ -44,7 +44,6 @@ class AccuracyTable:
 
     @property
     def model(self) -> PredictorRow | None:
-        """The row of the model itself."""
         return next((row for row in self.rows if row.is_model), None)
 
     def best_baseline(self, metric: str) -> PredictorRow | None:

@@ -77,7 +77,6 @@ class MotifResults:
 
     @property
     def num_motifs(self) -> int:
-        """Of the export."""
         return sum(self.num_by_source.values())
 
 

@@ -65,7 +65,6 @@ STRUCTURE_ALIGNMENT = _choice(
 
 
 def upsample(default: Upsampling) -> Any:
-    """--upsample."""
     return option(
         "From bins to bases: flat within a bin, smoothed by half a bin, or over all bases that a bin sees.",
         default=default,

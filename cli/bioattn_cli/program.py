@@ -68,20 +68,16 @@ class _Formatter(_BaseContext.formatter_class):  # type: ignore[misc]
     """Help as wide as the terminal, whose lines do not break at hyphens, which option names are full of."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        """As usual."""
         super().write_usage(prog, _unbroken(args), prefix)
 
     def write_text(self, text: str) -> None:
-        """As usual."""
         super().write_text(_unbroken(text))
 
     def write_dl(self, rows: Sequence[tuple[str, str]], *arguments: Any, **options: Any) -> None:
-        """As usual."""
         unbroken = [(_unbroken(first), _unbroken(second)) for first, second in rows]
         super().write_dl(unbroken, *arguments, **options)
 
     def getvalue(self) -> str:
-        """The text."""
         text: str = super().getvalue()
         return text.replace(_HYPHEN, "-")
 
@@ -124,7 +120,6 @@ class Verb(TyperGroup):
     context_class = _Context
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """By name."""
         return sorted(super().list_commands(ctx))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -186,7 +181,6 @@ class _Program(Verb):
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        """As typer does it."""
         with own_output_errors(), _own_usage_errors(ctx.obj or ()):
             return super().invoke(ctx)
 

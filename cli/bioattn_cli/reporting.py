@@ -173,20 +173,16 @@ class PlainTerminal(io.TextIOBase):
         self._terminal.flush()
 
     def fileno(self) -> int:
-        """Of the terminal."""
         return self._terminal.fileno()
 
     def isatty(self) -> bool:
-        """Yes."""
         return True
 
     def writable(self) -> bool:
-        """Yes."""
         return True
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """Of the terminal."""
         return self._terminal.encoding
 
 
@@ -247,7 +243,6 @@ class ProgressBar:
             self._bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def end(self) -> None:
-        """Take the bar away."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

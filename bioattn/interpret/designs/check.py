@@ -76,7 +76,6 @@ class DesignsReport:
     motifs: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
         return {
             "format": DESIGNS_FORMAT,
             "format_version": "1.0",

@@ -46,7 +46,6 @@ class _Meter:
     def receive(
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
-        """Take the weights of one site."""
         weights = weights.movedim(site.dims.index("head") - len(site.dims), 0)
         has_queries = "query" in site.dims
         outer = tuple(range(1, weights.dim() - (2 if has_queries else 1)))

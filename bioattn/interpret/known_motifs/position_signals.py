@@ -92,7 +92,6 @@ class AttentionSignal:
     def blocks(
         self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
     ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """As `PositionSignal` says."""
         read = max(8 * int(np.prod(info.shape[1:])) for info in self._infos)
         for part in _slices(len(self.genes), max(read, 8 * len(mixing_QT) * self.window_length)):
             known_B = np.maximum((codes[part] < 4).sum(axis=1), 1)
@@ -127,7 +126,6 @@ class AttributionSignal:
     def blocks(
         self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
     ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """As `PositionSignal` says."""
         used_T = np.flatnonzero(np.any(mixing_QT != 0, axis=0))
         names = [self.treatments[number] for number in used_T]
         everything = len(names) == len(self.treatments)

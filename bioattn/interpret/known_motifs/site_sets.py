@@ -42,7 +42,6 @@ class SiteSet:
 
     @property
     def promoters(self) -> int:
-        """Number of promoters with a site."""
         return len(np.unique(self.rows))
 
     def part(self, chosen: NDArray[np.bool_]) -> "SiteSet":

@@ -82,7 +82,6 @@ class PromoterMaps(ABC):
 
     @property
     def length(self) -> int:
-        """L."""
         return int(self.codes.shape[1])
 
     @property
@@ -101,7 +100,6 @@ class PromoterMaps(ABC):
         self._reference = np.concatenate(blocks)
 
     def blocks(self) -> Iterator[slice]:
-        """Promoters, some at a time."""
         for first in range(0, len(self._chosen), ROWS_AT_ONCE):
             yield slice(first, min(first + ROWS_AT_ONCE, len(self._chosen)))
 

@@ -40,7 +40,6 @@ class Places:
         return int(self.gene.size)
 
     def take(self, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> "Places":
-        """Select some of the places."""
         return Places(gene=self.gene[chosen], centre=self.centre[chosen], score=self.score[chosen])
 
 

@@ -219,7 +219,6 @@ class MotifSource:
             maps.hold_reference(settings.against)
 
     def search(self, treatment: str) -> None:
-        """Find the motifs of a treatment."""
         self._found[treatment] = find_treatment_motifs(
             self.maps,
             treatment,

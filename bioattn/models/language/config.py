@@ -173,7 +173,6 @@ class LanguageModelConfig:
 
     @property
     def head_channels(self) -> int:
-        """Channels of a head."""
         return self.form.head_channels or self.channels // self.num_heads
 
     def to_json(self) -> dict[str, Any]:

@@ -34,7 +34,6 @@ class LanguageEncoder(BinEncoder):
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> "LanguageEncoder":
-        """An untrained one."""
         config = build(LanguageModelConfig, description["architecture"], "encoder")
         published = description["vocabulary"]
         if published is not None:
@@ -42,7 +41,6 @@ class LanguageEncoder(BinEncoder):
         return cls(LanguageModel(config, Vocabulary(config.alphabet, config.kmer, published)))
 
     def description(self) -> dict[str, Any]:
-        """As `BinEncoder`."""
         published = self.model.vocabulary.published
         return {
             "family": "language",
@@ -51,7 +49,6 @@ class LanguageEncoder(BinEncoder):
         }
 
     def require_length(self, length: int) -> None:
-        """As `BinEncoder`."""
         tokens = len(self.model.vocabulary.framed(np.zeros(self.model.vocabulary.num_tokens(length), int)))
         if tokens > self.model.config.context:
             raise BioattnError(
@@ -60,7 +57,6 @@ class LanguageEncoder(BinEncoder):
             )
 
     def forward(self, codes_BL: Tensor, edges: Sequence[int]) -> Tensor:
-        """As `BinEncoder`."""
         vocabulary, length = self.model.vocabulary, codes_BL.shape[1]
         rows = [vocabulary.framed(vocabulary.tokenize(codes)) for codes in codes_BL.cpu().numpy()]
         tokens_BN = pad_sequence([torch.from_numpy(row) for row in rows], True, PAD).to(codes_BL.device)

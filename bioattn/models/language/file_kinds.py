@@ -39,7 +39,6 @@ def _validate_embeddings(path: Path) -> list[Problem]:
 
 
 def file_kinds() -> Sequence[FileKind]:
-    """The kinds that this room registers."""
     return (
         model_kind(FAMILY, title="language model folder"),
         replace(

@@ -48,12 +48,10 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """What the model reads."""
         return self.model.vocabulary
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order in which a pass comes to them."""
         return attention_sites(self.model)
 
     def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "LanguageHeadScorer":
@@ -71,7 +69,6 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
         return make_probe(self, path, number, seed)
 
     def encoder(self) -> "LanguageEncoder":
-        """The network as the encoder of another family's model. Raises: BioattnError when it does not read DNA."""
         from bioattn.models.language.encoder import LanguageEncoder
 
         return LanguageEncoder(self.model)

@@ -101,7 +101,6 @@ class LanguageHeadScorer:
         return float(by_item.mean())
 
     def figures(self, silenced: Collection[Head] = ()) -> HeadFigures:
-        """Loss of a token and accuracy with some heads silenced."""
         loss, right, tokens = 0.0, 0, 0
         with torch.inference_mode(), masked_heads(self._model.model, self._masks(silenced, 1)):
             for part in self._exercises:

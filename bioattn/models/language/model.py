@@ -50,7 +50,6 @@ class Cache:
         return self.of_block[0].length if self.of_block else 0
 
     def block(self, number: int) -> KeysAndValues:
-        """That of one block."""
         if number == len(self.of_block):
             self.of_block.append(KeysAndValues())
         return self.of_block[number]

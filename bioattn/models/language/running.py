@@ -113,7 +113,6 @@ class LanguageGeneration(Settings):
 
 
 def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
-    """Make a dataset."""
     from bioattn.io.audit import audit_path
     from bioattn.sequences.preparation import SequenceSettings, prepare_sequences
 
@@ -189,7 +188,6 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
 
 
 def generate(settings: LanguageGeneration, running: Running) -> RunReport:
-    """Write new sequences."""
     from bioattn.formats.fasta import FastaRecord, write_fasta
     from bioattn.models.language.config import Shape
     from bioattn.models.language.inference.generation import generate as drawn
@@ -260,7 +258,6 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    """Write attention maps."""
     from bioattn.models.language.inference.attention import write_attention
     from bioattn.system.shard import parse_shard
 

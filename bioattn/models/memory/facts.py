@@ -35,8 +35,6 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question."""
-
     name: str
     story: str
     where: str
@@ -142,7 +140,6 @@ class Batch(NamedTuple):
     """Places of the true fact of each hop; `UNKNOWN` where they are not told."""
 
     def to(self, device: torch.device) -> "Batch":
-        """The same on a device."""
         return Batch(*(each.to(device) for each in self))
 
 

@@ -20,7 +20,6 @@ class LoadedMemory(LoadedModel[MemoryNetwork, MemoryModelConfig]):
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
-        """The one attention site by name."""
         return {self.model.site.name: self.model.site}
 
 

@@ -97,7 +97,6 @@ class MemoryTask(ConfiguredTask):
         )
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
-        """This process's questions of a step."""
         training, train = self.training, self.sides[TRAIN]
         generator = np.random.default_rng([training.seed, step.number])
         drawn = [train[place] for place in generator.integers(len(train), size=training.batch_size)]
@@ -133,7 +132,6 @@ class MemoryTask(ConfiguredTask):
         return sums
 
     def judge(self, values: Tensor) -> Judgement:
-        """Bits per answer."""
         figures = self._figures(values)
         return Judgement(figures["bits"], figures)
 
@@ -164,7 +162,6 @@ class MemoryTask(ConfiguredTask):
         )
 
     def describe(self) -> tuple[str, str]:
-        """Title and text of the model card."""
         config = self.config
         return (
             f"Memory network of {config.hops} hops",

@@ -50,7 +50,6 @@ class MoleculeSource:
 
     @property
     def num_samples(self) -> int:
-        """Molecules."""
         return len(self.rows)
 
     @property
@@ -63,11 +62,9 @@ class MoleculeSource:
         return Samples({"id": ids, ATOMS: atoms, "smiles": smiles})
 
     def part(self, rows: slice) -> "MoleculeSource":
-        """Some of them."""
         return replace(self, rows=self.rows[rows])
 
     def batches(self, size: int) -> Iterator["MoleculeSource"]:
-        """Some after the other."""
         for first in range(0, self.num_samples, size):
             yield self.part(slice(first, first + size))
 

@@ -18,7 +18,6 @@ from bioattn.store.kinds import FileKind, hdf5, json_object
 
 
 def file_kinds() -> Sequence[FileKind]:
-    """The kinds that this room registers."""
     return (
         model_kind(FAMILY, title="molecule model folder"),
         FileKind(

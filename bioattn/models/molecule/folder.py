@@ -30,7 +30,6 @@ class LoadedMoleculeModel(LoadedModel[MoleculeModel, MoleculeModelConfig]):
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order of the model."""
         return self.model.sites
 
     def atom_probe(self, path: Path, number: int, seed: int) -> "MoleculeProbe":

@@ -39,7 +39,6 @@ class MoleculeBatch(NamedTuple):
 def molecule_batch(
     molecules: Molecules, rows: Sequence[int] | NDArray[np.int64], device: torch.device
 ) -> MoleculeBatch:
-    """Some molecules on a device."""
     bits = (torch.from_numpy(each).to(device) for each in place_bits(molecules, rows))
     return MoleculeBatch(graph_batch(molecules, rows).to(device), *bits)
 
@@ -128,7 +127,6 @@ class MoleculeModel(nn.Module):
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order of the model."""
         sites: list[AttentionSite] = self.encoder.sites
         return {site.name: site for site in sites}
 
@@ -160,7 +158,6 @@ class MoleculeModel(nn.Module):
         return lost_BTRA
 
     def network_contributions(self, graphs: GraphBatch) -> Tensor:
-        """`contributions` to what the network adds."""
         writes_BRAS = self.encoder(graphs)
         written_BS = writes_BRAS.sum((1, 2))
         answer_BT = self.read(written_BS)

@@ -42,17 +42,14 @@ class MoleculeProbe:
 
     @property
     def ids(self) -> list[str]:
-        """Names of the molecules."""
         return [self.dataset.molecules.ids[row] for row in self.rows_N]
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """What is predicted."""
         return self.loaded.config.tasks
 
     @property
     def known_NA(self) -> NDArray[np.bool_]:  # noqa: N802
-        """Where a molecule has an atom."""
         sizes_N = self.dataset.molecules.sizes[self.rows_N]
         return np.arange(sizes_N.max(initial=0)) < sizes_N[:, None]
 
@@ -69,11 +66,9 @@ class MoleculeProbe:
         return found
 
     def log_likelihoods(self) -> Floats:
-        """ln of the probability of what was measured, (N,)."""
         return self._likely(self.loaded.model)
 
     def contributions(self) -> Floats:
-        """What the network's part loses without each atom, (N, T, A)."""
         lost_NTA = np.zeros((len(self.rows_N), len(self.tasks), self.known_NA.shape[1]))
         with torch.inference_mode():
             for own, batch in self._batches():
@@ -84,7 +79,6 @@ class MoleculeProbe:
     def answers(
         self, row_P: NDArray[np.int64], task_P: NDArray[np.int64], writing_PA: NDArray[np.bool_]
     ) -> Floats:
-        """The network's part of predictions (P,) when only some atoms write."""
         answers = []
         with torch.inference_mode():
             for first in range(0, len(row_P), PAIRS):

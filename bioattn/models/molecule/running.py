@@ -107,7 +107,6 @@ class MoleculeRun(Settings):
 
 
 def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
-    """Make a dataset."""
     from bioattn.io.audit import audit_path
     from bioattn.molecules.preparation import PreparationSettings, prepare_molecules
 
@@ -155,7 +154,6 @@ def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
 
 
 def run(settings: MoleculeRun, running: Running) -> RunReport:
-    """Write predictions."""
     from bioattn.inference.finite import finite_results
     from bioattn.io.files import text_output
     from bioattn.molecules.preparation import read_molecules

@@ -115,7 +115,6 @@ class MoleculeTask(ConfiguredTask):
         return logit(begin_NT) if self.binary else begin_NT
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
-        """This process's molecules of a step."""
         training = self.training
         generator = np.random.default_rng([training.seed, step.number])
         pool = np.sort(generator.integers(len(self.train), size=training.batch_size * POOL))
@@ -226,7 +225,6 @@ class MoleculeTask(ConfiguredTask):
         return gain
 
     def describe(self) -> tuple[str, str]:
-        """Title and text of the model card."""
         config = self.config
         return (
             f"Molecule model: {counted(len(config.tasks), 'task')} ({config.task})",

@@ -21,8 +21,6 @@ class Conditioning(StrEnum):
 
 
 class TreatmentEncoding(StrEnum):
-    """How a treatment is encoded."""
-
     ID = "id"
     FEATURES = "features"
     KERNEL = "kernel"

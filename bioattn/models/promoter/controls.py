@@ -100,7 +100,6 @@ class PromoterTraining:
 
     @property
     def found(self) -> bool:
-        """Whether the folder has a training record."""
         return self.record is not None
 
     @property
@@ -110,7 +109,6 @@ class PromoterTraining:
 
     @property
     def unnamed(self) -> Sequence[str]:
-        """Settings that the record, of an earlier version, does not name."""
         return () if self.record is None else self.record.unnamed
 
     def held_out(self, dataset: Path, tasks: Sequence[str]) -> HeldOut:

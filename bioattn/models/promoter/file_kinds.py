@@ -35,5 +35,4 @@ def _describe(folder: Path) -> dict[str, Any]:
 
 
 def file_kinds() -> Sequence[FileKind]:
-    """The kinds that this room registers."""
     return (model_kind(FAMILY, _describe, name="model", slot="model"),)

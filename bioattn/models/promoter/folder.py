@@ -81,7 +81,6 @@ class LoadedPromoterModel:
 
     @property
     def config(self) -> PromoterModelConfig:
-        """The model's architecture."""
         return self.model.config
 
     @property
@@ -102,7 +101,6 @@ class LoadedPromoterModel:
         return scan_promoters(path, self.length, genes)
 
     def predictor(self, treatments: TreatmentTable | None = None) -> PromoterPredictor:
-        """The model asked for `treatments`; None = those of the training."""
         return PromoterPredictor(self, self.encode_treatments(treatments or self.treatments))
 
     def encode_treatments(self, table: TreatmentTable) -> TreatmentBatch:
@@ -182,7 +180,6 @@ class LoadedPromoterModel:
         return first_layer_matches(self.model, codes_BL, self.device)
 
     def head_scorer(self, dataset: Path, split: str, progress: Progress) -> "PromoterHeadScorer":
-        """Judge heads on the genes of a split of a promoter dataset."""
         from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 
         return PromoterHeadScorer(self, read_dataset(dataset), SPLIT_NAMES.index(split))
@@ -212,7 +209,6 @@ class LoadedPromoterModel:
             require_finite(self.predictor().forward(codes_BL.to(self.device)), "predictions")
 
     def require_checkable(self) -> None:
-        """Raises: BioattnError when the model has no attention over positions, or attends uniformly by design."""
         if self.config.conditioning is not Conditioning.CROSS:
             raise BioattnError(
                 "explain check asks whether treatments attend to the right positions, which they do in "
@@ -238,7 +234,6 @@ class LoadedPromoterModel:
         return contributions_BTP
 
     def untrained(self, seed: int) -> "LoadedPromoterModel":
-        """The same model with the weights it might have begun with; torch's random state stays as it was."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh = make_promoter_model(self.config, self.vocabulary)
@@ -253,7 +248,6 @@ class LoadedPromoterModel:
         return self.model.encoder
 
     def training(self, folder: Path) -> "PromoterTraining":
-        """How the model in `folder` was trained. Raises: FormatError when its record is incomplete."""
         from bioattn.models.promoter.controls import PromoterTraining, read_training_record
 
         return PromoterTraining(self, read_training_record(folder))

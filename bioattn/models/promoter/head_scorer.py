@@ -125,12 +125,10 @@ class PromoterHeadScorer:
         return float(np.nansum(by_item * measured_T) / measured_T.sum())
 
     def passes(self) -> Iterator[Callable[[], object]]:
-        """A pass for each batch of promoters."""
         for codes_BL, _ in self._batches():
             yield partial(self._answers, codes_BL)
 
     def figures(self, silenced: Collection[Head] = ()) -> HeadFigures:
-        """Loss and accuracy with some heads silenced."""
         answers, losses = [], 0.0
         with torch.inference_mode(), masked_heads(self._model.model, self._masks(silenced, 1)):
             for codes_BL, targets_BT in self._batches():

@@ -38,7 +38,6 @@ class PromoterPredictor:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The treatments."""
         return self.treatments.names
 
     @property
@@ -74,7 +73,6 @@ class PromoterPredictor:
         return max(1, min(MAX_MUTANTS, MUTANT_BYTES // (4 * widest)))
 
     def digest(self) -> str:
-        """SHA-256 of the treatments as the model takes them."""
         digest = hashlib.sha256("\0".join(self.names).encode())
         for tensor in self.treatments[1:]:
             digest.update(tensor.cpu().numpy().tobytes())

@@ -44,7 +44,6 @@ class Exponential(nn.Module):
 
 
 def make_activation(name: Activation) -> nn.Module:
-    """The module called `name`."""
     match name:
         case Activation.RELU:
             return nn.ReLU()

@@ -52,11 +52,9 @@ class TreatmentBatch(NamedTuple):
     """int64 (T, atoms, atoms): 1 more than the code of a bond; 0 for none."""
 
     def to(self, device: torch.device) -> "TreatmentBatch":
-        """The same batch on `device`."""
         return TreatmentBatch(self.names, *(tensor.to(device) for tensor in self[1:]))
 
     def rows(self, index_T: Tensor) -> "TreatmentBatch":
-        """The treatments at the positions `index_T`."""
         names = tuple(self.names[i] for i in index_T.tolist())
         return TreatmentBatch(names, *(tensor[index_T] for tensor in self[1:]))
 
@@ -76,7 +74,6 @@ class TreatmentBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of treatments, T."""
         return len(self.names)
 
 
@@ -339,7 +336,6 @@ class TreatmentVocabulary:
         return (_compress(value, scale.log) - scale.mean) / scale.sd
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON content."""
         return asdict(self)
 
     @classmethod

@@ -37,12 +37,10 @@ class Batch(NamedTuple):
     """The words of the target, then `<eos>`; `IGNORED` elsewhere."""
 
     def to(self, device: torch.device) -> "Batch":
-        """The same on a device."""
         return Batch(*(each.to(device) for each in self))
 
 
 def batch_of(pairs: Sequence[Pair]) -> Batch:
-    """Pairs as tensors."""
     wanted = [np.append(np.where(pair.target == UNKNOWN, IGNORED, pair.target), EOS) for pair in pairs]
     return Batch(
         padded([with_ends(pair.source) for pair in pairs], PAD),
@@ -76,7 +74,6 @@ class PairSource:
 
     @property
     def num_samples(self) -> int:
-        """Pairs."""
         return len(self.ids)
 
     @property
@@ -100,11 +97,9 @@ class PairSource:
         )
 
     def part(self, rows: slice) -> "PairSource":
-        """Some of them."""
         return replace(self, ids=self.ids[rows], pairs=self.pairs[rows])
 
     def batches(self, size: int) -> Iterator["PairSource"]:
-        """Some after the other."""
         for first in range(0, self.num_samples, size):
             yield self.part(slice(first, first + size))
 

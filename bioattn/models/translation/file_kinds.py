@@ -25,7 +25,6 @@ def _describe_simulation(path: Path) -> dict[str, Any]:
 
 
 def file_kinds() -> Sequence[FileKind]:
-    """The kinds that this room registers."""
     return (
         model_kind(FAMILY, title="translation model folder"),
         FileKind(

@@ -23,7 +23,6 @@ class LoadedTranslator(LoadedModel[Translator, TranslationModelConfig]):
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order in which a pass comes to them."""
         return attention_sites(self.model)
 
     def token_probe(self, path: Path, number: int, seed: int) -> "TranslationProbe":

@@ -146,7 +146,6 @@ class TranslationRun(Settings):
 
 
 def prepare(settings: TranslationPreparation, running: Running) -> RunReport:
-    """Make a dataset."""
     from bioattn.io.audit import audit_path
     from bioattn.sequences.pair_preparation import PairSettings, prepare_pairs
 

@@ -23,8 +23,6 @@ TABLES = ("facts.tsv", "questions.tsv")
 
 
 class SimulatedPair(NamedTuple):
-    """One pair."""
-
     source: str
     target: str
     origin: list[int]

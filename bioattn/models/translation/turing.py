@@ -78,7 +78,6 @@ class TuringMachine(nn.Module):
         }
 
     def begin(self, source_BSC: Tensor, known_BS: Tensor) -> State:
-        """The state behind the source."""
         rows = len(source_BSC)
         slots_B11 = (2 * known_BS.sum(-1)).clamp(min=self.config.slots)[:, None, None]
         place_N = torch.arange(int(slots_B11.max()), device=source_BSC.device)

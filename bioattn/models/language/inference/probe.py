@@ -58,7 +58,6 @@ class LanguageProbe:
 
     @property
     def num_words(self) -> int:
-        """Words of the vocabulary."""
         return len(self.loaded.vocabulary.tokens) - len(SPECIAL)
 
     @property
@@ -104,7 +103,6 @@ class LanguageProbe:
     def word_log_likelihoods(
         self, tokens_NL: NDArray[np.int64], _row_N: NDArray[np.int64], place_N: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """ln of the probability of every word at one place of each sequence, (N, W)."""
         tokens_NL = tokens_NL.copy()
         if self.hidden is not None:
             tokens_NL[np.arange(len(place_N)), place_N] = self.hidden

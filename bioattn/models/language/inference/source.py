@@ -83,7 +83,6 @@ class TokenSource:
 
     @property
     def num_samples(self) -> int:
-        """Sequences."""
         return len(self.ids)
 
     @property
@@ -114,7 +113,6 @@ class TokenSource:
         return torch.from_numpy(padded)
 
     def part(self, rows: slice) -> "TokenSource":
-        """Some of them."""
         return replace(
             self,
             ids=self.ids[rows],
@@ -144,7 +142,6 @@ class TokenSource:
         return replace(self, ids=ids, tokens=tokens, first_words=first_words)
 
     def batches(self, size: int) -> Iterator["TokenSource"]:
-        """Some after the other."""
         for first in range(0, self.num_samples, size):
             yield self.part(slice(first, first + size))
 

@@ -132,7 +132,6 @@ class SimpleModel:
 
     @property
     def name(self) -> str:
-        """The row of tables."""
         return f"counts of {self.order} words {'before' if self.behind is None else 'on either side'}"
 
     def sums(self, shown: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -115,7 +115,6 @@ class FineTuningResults:
         return tables
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Plain JSON."""
         return [
             {"side": row.side, "target": row.target, "name": row.name}
             | {name: round(value, 6) if np.isfinite(value) else None for name, value in row.figures.items()}
@@ -446,14 +445,12 @@ class FineTuningTask(LanguageTask):
         return padded([self.tokens[row] for row in rows.tolist()], PAD).to(self.device)
 
     def record(self) -> dict[str, Any]:
-        """What the model was trained on, and how."""
         targets = self.settings.targets
         assert targets is not None
         entry = {"file": targets.name, "sha256": self.digest["targets"], "columns": self.digest["columns"]}
         return super().record() | {"targets": entry}
 
     def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """The digest of a finished folder."""
         entry = record["targets"]
         return super().finished_digest(config, record) | {
             "targets": entry["sha256"],

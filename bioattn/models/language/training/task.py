@@ -152,7 +152,6 @@ class LanguageTask(ConfiguredTask):
                 self.model.profile_LV[: len(self.profile.nats_LV)] = torch.from_numpy(self.profile.nats_LV)
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
-        """This process's windows of a step."""
         training = self.training
         whole = self._drawn(step.number)
         targets = max(1, int((whole.targets_BL != IGNORED).sum()))
@@ -200,7 +199,6 @@ class LanguageTask(ConfiguredTask):
         return sums
 
     def judge(self, values: Tensor) -> Judgement:
-        """Bits per token."""
         figures = figures_of(values.sum(0).tolist())
         return Judgement(figures["bits"], figures)
 
@@ -275,18 +273,15 @@ class LanguageTask(ConfiguredTask):
         return made if any((each.targets_BL != IGNORED).any() for each in made) else []
 
     def write(self, folder: Path) -> Sequence[str]:
-        """Write weights and config."""
         write_language_model(folder, self.model)
         return (WEIGHTS, CONFIG, VOCABULARY)[: 2 + (self.model.vocabulary.published is not None)]
 
     def record(self) -> dict[str, Any]:
-        """What the model was trained on, and how."""
         start = self.settings.start
         begun = None if start is None else {"folder": start.name, "sha256": self.digest["from"]}
         return {**super().record(), "from": begun}
 
     def describe(self) -> tuple[str, str]:
-        """Title and text of the model card."""
         config, start = self.config, self.settings.start
         return (
             f"Language model: {config.shape} of {config.alphabet}",
@@ -297,7 +292,6 @@ class LanguageTask(ConfiguredTask):
         )
 
     def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """The digest of a finished folder."""
         start = (record.get("from") or {}).get("sha256")
         return {**super().finished_digest(config, record), "from": start}
 

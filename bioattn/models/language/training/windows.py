@@ -34,12 +34,10 @@ class Exercise(NamedTuple):
     """What the encoder of an encoder-decoder reads."""
 
     def part(self, rows: slice) -> "Exercise":
-        """Some of the windows."""
         source_BS = None if self.source_BS is None else self.source_BS[rows]
         return Exercise(self.tokens_BL[rows], self.targets_BL[rows], source_BS)
 
     def to(self, device: torch.device) -> "Exercise":
-        """The same on a device."""
         source_BS = None if self.source_BS is None else self.source_BS.to(device)
         return Exercise(self.tokens_BL.to(device), self.targets_BL.to(device), source_BS)
 

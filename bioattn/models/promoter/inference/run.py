@@ -71,7 +71,6 @@ class PredictionWriter:
         )
 
     def finish(self) -> None:
-        """All rows are written."""
         if self._seal is not None:
             self._file.write(self._seal.line())
 

@@ -44,7 +44,6 @@ class MutatedBins(NamedTuple):
         return self.first_M[:, None] + torch.arange(self.raw_MWC.shape[1], device=self.first_M.device)
 
     def rows(self, index: Tensor) -> "MutatedBins":
-        """The values of the mutants `index`."""
         return MutatedBins(*(values[index] for values in self))
 
 

@@ -147,7 +147,6 @@ class BaselineData:
         return self.row(name, choice, model.predict(self.codes), model)
 
     def row(self, name: str, choice: str, predictions: Matrix, model: LinearModel | None = None) -> Baseline:
-        """The row of predictions for all genes."""
         return Baseline(
             name=name,
             choice=choice,

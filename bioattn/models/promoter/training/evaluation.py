@@ -194,7 +194,6 @@ class Evaluation:
         return [comparison, [header, *details]]
 
     def comparison(self) -> Comparison | None:
-        """The model beside the simple model that is best on validation genes."""
         return self.beside
 
     def figure(self, name: str, cells: str) -> float:
@@ -204,7 +203,6 @@ class Evaluation:
         return next(found, {}).get(key, math.nan)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON content; what could not be computed is null."""
         return {
             "rows": [
                 {"name": row.name, "cells": row.cells, **{k: _finite(v) for k, v in row.figures.items()}}

@@ -297,7 +297,6 @@ class PromoterTask(Task):
         )
 
     def judge(self, values: Tensor) -> Judgement:
-        """Loss and metrics of predictions for the validation genes."""
         targets = self.dataset.targets[np.ix_(cast(Any, self.validation), self.columns)]
         targets_BT = self.scale.standard(torch.from_numpy(targets))
         losses_BT = cell_losses(values, targets_BT, self.loss, self.training.huber_delta)
@@ -346,7 +345,6 @@ class PromoterTask(Task):
         return replace(kept, rows=[*kept.rows, *network], beside=None)
 
     def write(self, folder: Path) -> Sequence[str]:
-        """Write weights, config and treatments."""
         write_promoter_model(
             folder,
             self.model,
@@ -358,7 +356,6 @@ class PromoterTask(Task):
         return (WEIGHTS, CONFIG, TREATMENTS)
 
     def record(self) -> dict[str, Any]:
-        """What the model was trained on, and how."""
         return {
             "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
             "training": self.training.decisive(),
@@ -369,11 +366,9 @@ class PromoterTask(Task):
         }
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        """The model card."""
         return card_lines(self.config, self.dataset, record, cast(Evaluation, results))
 
     def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """The digest of a finished folder."""
         if "job" in record:
             return cast(dict[str, Any], record["job"])
         return {

@@ -34,7 +34,6 @@ class Motifs:
         self._longest = max((len(each) for _, each in self.strands), default=1) - 1
 
     def found(self, text: str) -> list[str]:
-        """Names of the motifs in a text."""
         return list(dict.fromkeys(name for name, pattern in self._patterns if pattern.search(text)))
 
     def state(self, text: str) -> str:

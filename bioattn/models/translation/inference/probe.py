@@ -45,12 +45,10 @@ class TranslationProbe:
 
     @property
     def known_NL(self) -> NDArray[np.bool_]:  # noqa: N802
-        """Where a source has a token."""
         return np.asarray(self.tokens_NL != PAD)
 
     @property
     def num_words(self) -> int:
-        """Words of the target's vocabulary."""
         return len(self.loaded.model.target.tokens) - len(SPECIAL)
 
     def draw_places(self, random: np.random.Generator) -> NDArray[np.int64]:
@@ -66,7 +64,6 @@ class TranslationProbe:
         return np.asarray(self.tokens_NL >= len(SPECIAL))
 
     def log_likelihoods(self) -> NDArray[np.float64]:
-        """ln of the probability of the true words, (N, M)."""
         rows_N = np.arange(len(self.pairs))
         found = [
             likely_BMW.take_along_dim(torch.from_numpy(self.words_NM[own, :, None]).clamp(min=0), -1)[..., 0]

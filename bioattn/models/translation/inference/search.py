@@ -40,8 +40,6 @@ class Search:
 
 @dataclass(slots=True)
 class Output:
-    """One output."""
-
     tokens: list[int] = field(default_factory=list)
     """Words; `<eos>` is left out."""
     log_likelihood: float = 0.0

@@ -40,7 +40,6 @@ class AlignedCounts:
 
     @property
     def name(self) -> str:
-        """The row of tables."""
         return f"counts of {'aligned tokens' if self.aligned else 'the tokens before'}"
 
     def _contexts(self, pair: Pair) -> tuple[NDArray[np.int64], Tokens]:

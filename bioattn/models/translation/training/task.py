@@ -82,7 +82,6 @@ class TranslationTask(ConfiguredTask):
         )
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
-        """This process's pairs of a step."""
         training = self.training
         drawn = self._drawn(step.number)
         tokens = sum(len(pair.target) + 1 for pair in drawn)
@@ -130,7 +129,6 @@ class TranslationTask(ConfiguredTask):
         return sums
 
     def judge(self, values: Tensor) -> Judgement:
-        """Bits per token."""
         figures = figures_of(values.sum(0).tolist())
         return Judgement(figures["bits"], figures)
 
@@ -164,7 +162,6 @@ class TranslationTask(ConfiguredTask):
         return [batch_of(pairs[first : first + size]) for first in range(0, len(pairs), size)]
 
     def describe(self) -> tuple[str, str]:
-        """Title and text of the model card."""
         config = self.config
         return (
             f"Translation model: {config.source_alphabet} to {config.target_alphabet}",
