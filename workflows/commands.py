@@ -1082,7 +1082,7 @@ COMMANDS = (
         "Say what bioattn finds where it runs, and what stands in its way; the task fails when something does",
         ("qc", "environment", "gpu"),
         (),
-        (Output("findings", ".doctor.json", "Versions, devices, memory", option=">"),),
+        (Output("findings", ".doctor.json", "Versions, devices, memory, files", option=">"),),
         fixed="--json",
     ),
 )

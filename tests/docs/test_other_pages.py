@@ -29,8 +29,8 @@ from tests.workflows.nextflow_module import config_text, params
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
 
-def test_doctor_says_what_the_page_says(capsys):
-    assert main(["doctor"]) == 0
+def test_doctor_says_what_the_page_says(tmp_path, capsys):
+    assert main(["doctor", str(tmp_path)]) == 0
     titles = re.findall(r"^([A-Z][a-z ]+)$", capsys.readouterr().out, re.MULTILINE)
     topics = re.findall(r"^- \*\*(\w+)\*\*", page_text("setup"), re.MULTILINE)
     assert sorted(title.split()[-1].lower() for title in titles) == sorted(topics)

@@ -1,8 +1,10 @@
-"""`bioattn doctor`: through the front door, and what it says of libraries and devices."""
+"""`bioattn doctor`: through the front door, and what it says of libraries, devices and folders."""
 
+import errno
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 import tomllib
@@ -15,7 +17,7 @@ import torch
 
 from bioattn import __version__
 from bioattn.system import cgroups as control_group
-from bioattn.system.doctor import compute, examine, software
+from bioattn.system.doctor import compute, examine, software, storage
 from bioattn.system.doctor.compute import device_diagnoses, memory_diagnoses, thread_diagnoses
 from bioattn.system.doctor.diagnosis import Diagnosis, Status
 from bioattn.system.doctor.software import (
@@ -26,44 +28,53 @@ from bioattn.system.doctor.software import (
     extra_diagnoses,
     software_diagnoses,
 )
+from bioattn.system.doctor.storage import handle_diagnosis, hdf5_diagnosis, lock_diagnosis, storage_diagnoses
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_text_and_json_say_the_same(capsys):
-    assert main(["doctor", "--json"]) == 0
+def test_text_and_json_say_the_same(tmp_path, capsys):
+    assert main(["doctor", str(tmp_path), "--json"]) == 0
     said = capsys.readouterr()
     content = json.loads(said.out)
     assert (content["format"], content["bioattn_version"]) == ("bioattn-doctor", __version__)
     assert content["verdict"] in ("ok", "warning")
     names = [(diagnosis["topic"], diagnosis["name"]) for diagnosis in content["findings"]]
     assert len(set(names)) == len(names)
-    assert {topic for topic, _ in names} == {"versions", "device", "threads", "memory", "extras"}
-    assert main(["doctor"]) == 0
+    assert {topic for topic, _ in names} == {"versions", "device", "threads", "memory", "files", "extras"}
+    assert main(["doctor", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     for diagnosis in content["findings"]:
         # What is free may differ a moment later.
         assert diagnosis["name"] in text
-        if diagnosis["topic"] != "memory":
+        if diagnosis["topic"] not in ("memory", "files"):
             assert diagnosis["text"] in text
         assert bool(diagnosis["advice"]) >= (diagnosis["verdict"] in ("warning", "error"))
     assert said.err == ""
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_broken_is_exit_code_1(monkeypatch, capsys):
-    broken = Diagnosis(topic="memory", name="free", text="no", status=Status.ERROR, advice="buy some")
-    monkeypatch.setattr(examine, "memory_diagnoses", lambda: [broken])
-    assert main(["doctor"]) == 1
+def test_what_is_broken_is_exit_code_1(tmp_path, monkeypatch, capsys):
+    broken = Diagnosis(
+        topic="files", name="HDF5", text="no", status=Status.ERROR, advice="another file system"
+    )
+    monkeypatch.setattr(storage, "hdf5_diagnosis", lambda _: broken)
+    assert main(["doctor", str(tmp_path)]) == 1
     text = capsys.readouterr().out
-    assert "\nX free " in text
-    assert "-> buy some" in text
+    assert "\nX HDF5 " in text
+    assert "-> another file system" in text
     assert "1 thing broken (X)" in text
+
+
+def test_a_folder_that_is_not_there(tmp_path, capsys):
+    assert main(["doctor", str(tmp_path / "nowhere")]) == 1
+    assert f"{tmp_path / 'nowhere'}: no such folder" in capsys.readouterr().err
 
 
 def test_warnings_alone_are_no_failure():
     assert examine.overall([]) is Status.OK
-    of = {status: Diagnosis(topic="memory", name=status, text="", status=status) for status in Status}
+    of = {status: Diagnosis(topic="files", name=status, text="", status=status) for status in Status}
     assert examine.overall([of[Status.ABSENT], of[Status.OK]]) is Status.OK
     assert examine.overall([of[Status.WARNING], of[Status.ABSENT]]) is Status.WARNING
     assert examine.overall([of[Status.ERROR], of[Status.WARNING]]) is Status.ERROR
@@ -73,9 +84,9 @@ def test_a_python_without_torch_is_told_apart_from_a_crash(tmp_path):
     """Doctor is for the installation that does not work: every import may fail."""
     (tmp_path / "torch.py").write_text("raise OSError('libtorch_cpu.so: cannot open shared object file')")
     (tmp_path / "h5py.py").write_text("raise ImportError('libhdf5.so: cannot open shared object file')")
-    script = "import sys; from bioattn_cli.main import main; sys.exit(main(['doctor']))"
+    script = "import sys; from bioattn_cli.main import main; sys.exit(main(['doctor', sys.argv[1]]))"
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", script, str(tmp_path)],
         env={"PYTHONPATH": f"{tmp_path}:{ROOT}:{ROOT / 'cli'}", "BIOATTN_CACHE": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
@@ -281,3 +292,69 @@ def test_a_container_short_of_memory(monkeypatch, tmp_path):
     assert of(diagnoses, "control group").value == 900_000_000
     free = of(diagnoses, "free")
     assert (free.value, free.status) == (600_000_000, Status.WARNING)
+
+
+def test_a_good_folder(tmp_path):
+    found = {diagnosis.name: diagnosis for diagnosis in storage_diagnoses(tmp_path)}
+    assert {name: diagnosis.status for name, diagnosis in found.items()} == dict.fromkeys(
+        ("folder", "locks", "HDF5", "cache", "open files"), Status.OK
+    )
+    assert found["cache"].value == os.environ["BIOATTN_CACHE"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_files(tmp_path, monkeypatch):
+    """Root may write anywhere, so the folder is one of the system's that takes none from anyone."""
+    closed = Path("/proc") if os.geteuid() == 0 else tmp_path / "closed"
+    if closed.parent == tmp_path:
+        closed.mkdir(mode=stat.S_IRUSR | stat.S_IXUSR)
+    if not closed.is_dir():
+        pytest.skip("root may write anywhere here")
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("BIOATTN_CACHE", str(file / "cache"))
+    folder, cache, *_ = storage_diagnoses(closed)
+    assert (folder.name, folder.status) == ("folder", Status.WARNING)
+    assert "cannot be written" in folder.text
+    assert (cache.name, cache.status) == ("cache", Status.WARNING)
+    assert "BIOATTN_CACHE" in cache.advice
+
+
+@pytest.mark.skipif(storage.fcntl is None, reason="Windows has no advisory locks")
+def test_file_systems_without_locks(tmp_path, monkeypatch):
+    assert lock_diagnosis(tmp_path).value is True
+
+    def refused(_descriptor, _operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(storage.fcntl, "flock", refused)
+    none = lock_diagnosis(tmp_path)
+    assert (none.value, none.status) == (False, Status.WARNING)
+    assert "this file system has none (No locks available)" in none.text
+    monkeypatch.setattr(storage.fcntl, "flock", lambda _descriptor, _operation: None)
+    assert "are granted twice here" in lock_diagnosis(tmp_path).text
+    monkeypatch.setattr(storage, "fcntl", None)
+    assert "this system has none" in lock_diagnosis(tmp_path).text
+
+
+def test_hdf5_that_cannot_lock(tmp_path, monkeypatch):
+    import h5py
+
+    def refused(*_):
+        raise BlockingIOError(
+            errno.EAGAIN, "Unable to synchronously open file (unable to lock file, errno = 11)"
+        )
+
+    monkeypatch.setattr(h5py, "File", refused)
+    diagnosis = hdf5_diagnosis(tmp_path)
+    assert diagnosis.status is Status.ERROR
+    assert "unable to lock file" in diagnosis.text
+    assert "HDF5_USE_FILE_LOCKING=FALSE" in diagnosis.advice
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"), [(-1, Status.OK), (1024, Status.OK), (128, Status.OK), (64, Status.WARNING)]
+)
+def test_few_file_handles(limit, status):
+    assert handle_diagnosis(limit).status is status

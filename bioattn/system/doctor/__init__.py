@@ -1,1 +1,1 @@
-"""What bioattn finds where it runs: devices, threads, memory, libraries; behind `bioattn doctor`."""
+"""What bioattn finds where it runs: devices, threads, memory, libraries, folders; behind `bioattn doctor`."""

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from bioattn import __version__
+from bioattn.errors import BioattnError
 from bioattn.system.doctor.compute import device_diagnoses, memory_diagnoses, thread_diagnoses
 from bioattn.system.doctor.diagnosis import Diagnosis, Status
 from bioattn.system.doctor.software import extra_diagnoses, software_diagnoses
+from bioattn.system.doctor.storage import storage_diagnoses
 from bioattn.text import counted
 
 _ORDER = (Status.ABSENT, Status.OK, Status.WARNING, Status.ERROR)
@@ -16,17 +19,24 @@ _TITLES = {
     "device": "Devices",
     "threads": "Threads",
     "memory": "Memory",
+    "files": "Files",
     "extras": "Optional extras",
 }
 
 
-def examine() -> list[Diagnosis]:
-    """Look at everything."""
+def examine(folder: Path) -> list[Diagnosis]:
+    """Look at everything. folder: where results are to stand; a file is written there and goes again.
+
+    Raises: BioattnError when there is no such folder.
+    """
+    if not folder.is_dir():
+        raise BioattnError(f"{folder}: no such folder; create it first, or name another one")
     return [
         *software_diagnoses(),
         *device_diagnoses(),
         *thread_diagnoses(),
         *memory_diagnoses(),
+        *storage_diagnoses(folder.absolute()),
         *extra_diagnoses(),
     ]
 

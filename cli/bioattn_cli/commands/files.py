@@ -187,17 +187,21 @@ def merge(
 @command("doctor")
 def doctor(
     reporter: Reporter,
+    folder: Path | None = argument(
+        "FOLDER", "Folder for results [default: here].", default=None, exists=False
+    ),
     print_json: bool = option("Print JSON, for programs.", "--json", default=False),
 ) -> None:
     """Examine the machine and the installation: exit code 0 when all requirements work, 1 when not.
 
     Reports versions, devices (and why a GPU is not used), threads, memory, limits of containers and batch systems,
-    and the features of optional extras. Marks limits with ! and errors with X, each with advice.
+    whether files and locks work in FOLDER, and the features of optional extras. Marks limits with ! and errors
+    with X, each with advice.
     """
     from bioattn.system.doctor.diagnosis import Status
     from bioattn.system.doctor.examine import as_json, as_text, examine, overall
 
-    diagnoses = examine()
+    diagnoses = examine(folder or Path())
     typer.echo(as_json(diagnoses) if print_json else as_text(diagnoses))
     if overall(diagnoses) is Status.ERROR:
         raise typer.Exit(1)
