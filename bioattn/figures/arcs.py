@@ -21,10 +21,6 @@ from bioattn.interpret.maps.alignment_maps import (
 from bioattn.store.reader import AttentionFile
 
 MOST_PANELS = 48
-_LETTER_ROOM = 1.8
-"""Millimetres that a letter of the sequence needs."""
-_WIDEST = 2.5
-"""Points of the arc of most attention."""
 
 
 class ArcPanel(NamedTuple):
@@ -85,12 +81,13 @@ def read_arcs(
             map_RR = np.mean([head_map(attention, info, sample, head) for head in group], axis=0)
             title = info.name if heads is None or group == [None] else f"{info.name}, head {group[0]}"
             panels.append(ArcPanel(title, strongest_pairs(map_RR, top_k, min_separation)))
-    letters = attention.names(chosen[0].name, "key", sample)
-    numbers = np.arange(len(letters))
     if attention.inputs == "alignments":
         letters, numbers = list(attention.samples["query"].loc[sample]), attention.columns(sample) + 1
         return ArcPicture(name=sample, letters=letters, numbers=numbers, label="match column", panels=panels)
-    return ArcPicture(name=sample, letters=letters, numbers=numbers, label="token", panels=panels)
+    letters = attention.names(chosen[0].name, "key", sample)
+    return ArcPicture(
+        name=sample, letters=letters, numbers=np.arange(len(letters)), label="token", panels=panels
+    )
 
 
 @style.styled
@@ -107,20 +104,18 @@ def draw_arcs(picture: ArcPicture, width: float) -> Figure:
     for axis, panel in zip(axes.flat, picture.panels, strict=False):
         # The strongest on top.
         arcs = [(picture.numbers[i], picture.numbers[j], weight / most) for i, j, weight in panel.pairs[::-1]]
-        radius = [(second - first) / 2 for first, second, _ in arcs]
-        curves = [
-            np.stack([first + each - each * np.cos(turn), each * np.sin(turn)], axis=-1)
-            for (first, *_), each in zip(arcs, radius, strict=True)
-        ]
-        widths = [0.2 + _WIDEST * share for *_, share in arcs]
+        circle = np.stack([1 - np.cos(turn), np.sin(turn)], axis=-1)
+        curves = [(first, 0) + (second - first) / 2 * circle for first, second, _ in arcs]
+        widths = [0.2 + 2.5 * share for *_, share in arcs]
         axis.add_collection(LineCollection(curves, linewidths=widths, colors=style.BLUE, alpha=0.7))
         axis.set_xlim(low - 1, high + 1)
-        axis.set_ylim(0, max(radius, default=1) * 1.05)
+        axis.set_ylim(0, max((second - first for first, second, _ in arcs), default=2) * 0.53)
         axis.set_title(panel.title, fontsize=style.SMALL_FONT)
         axis.set_yticks([])
         axis.spines["left"].set_visible(False)
         style.whole_ticks(axis.xaxis, 8)
-        if len(picture.letters) * _LETTER_ROOM * max(map(len, picture.letters)) < width / columns:
+        # A letter needs 1.8 mm.
+        if 1.8 * len(picture.letters) * max(map(len, picture.letters)) < width / columns:
             axis.tick_params(axis="x", pad=7)
             for number, letter in zip(picture.numbers, picture.letters, strict=True):
                 place = (int(number), 0)

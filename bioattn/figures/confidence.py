@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from bioattn.figures import style
@@ -52,9 +51,9 @@ def draw_plddt(chains: Sequence[Confidence], width: float) -> Figure:
         # A break in the numbers is a break in the line.
         numbers = np.asarray(chain.numbers, dtype=np.float64)
         gaps = np.flatnonzero(np.abs(np.diff(numbers)) > 1) + 1
-        axis.plot(np.insert(numbers, gaps, np.nan), np.insert(chain.plddt, gaps, np.nan), color=colour)
         label = f"{chain.name} (mean {chain.plddt.mean():.1f})"
-        handles.append(Line2D([], [], color=colour, label=label))
+        broken = (np.insert(values, gaps, np.nan) for values in (numbers, chain.plddt))
+        handles += axis.plot(*broken, color=colour, label=label)
     axis.set_ylim(0, 100)
     axis.margins(x=0)
     axis.set_xlabel("residue")

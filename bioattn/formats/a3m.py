@@ -118,16 +118,10 @@ def _split_records(source: str, data: bytes) -> RawRows:
 
 def _refuse_multimer(source: str, data: bytes) -> None:
     chains = _CHAINS.match(data)
-    if chains is None:
-        return
-    lengths, copies = (found.decode().split(",") for found in chains.groups())
-    if len(lengths) > 1 or int(copies[0]) > 1:
-        each = " and ".join(
-            f"{number} × {length} residues" for number, length in zip(copies, lengths, strict=False)
-        )
+    if chains is not None and (b"," in chains[1] or int(chains[2]) > 1):
         raise FormatError(
-            f"{source}:1: is ColabFold's alignment of a multimer ({each}), and models here read one chain; "
-            "give the alignment of one chain"
+            f"{source}:1: {chains[0].decode().strip()!r} is ColabFold's header of a multimer (lengths of chains, "
+            "copies of each), and models here read one chain; give the alignment of one chain"
         )
 
 

@@ -233,7 +233,7 @@ def run_folders(
     with ExitStack() as stack:
         if several:
             stack.enter_context(reserve_output(output))
-            stack.enter_context(_folder_of_results(output))
+            stack.enter_context(folder_of_results(output))
         pending = []
         for source in sources:
             # What is in the way of a shard must not make an earlier one of its kind a part with failures.
@@ -474,7 +474,7 @@ def _size(path: Path) -> int | None:
 
 
 @contextmanager
-def _folder_of_results(output: Path) -> Iterator[None]:
+def folder_of_results(output: Path) -> Iterator[None]:
     """Make the folder that results of several inputs go to; where it stays empty it goes again."""
     try:
         output.mkdir(exist_ok=True)

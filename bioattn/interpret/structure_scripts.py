@@ -37,9 +37,7 @@ def write_script(path: Path, format: ScriptFormat, structure: Path, lines: Seque
 
 def _chimerax(structure: str, lines: Sequence[ResidueLine]) -> Iterator[str]:
     yield f'open "{structure}" maxModels 1'
-    yield "hide #1 atoms"
-    yield "show #1 cartoons"
-    yield "color #1 gray"
+    yield "hide #1 atoms\nshow #1 cartoons\ncolor #1 gray"
     yield "color byattribute bfactor #1 & @@bfactor>=0 palette white:blue range 0,100"
     for line in lines:
         ends = " ".join(_chimerax_atom(key) for key in (line.first, line.second))
@@ -52,13 +50,9 @@ def _chimerax_atom(key: ResidueKey) -> str:
 
 
 def _pymol(structure: str, lines: Sequence[ResidueLine]) -> Iterator[str]:
-    yield f'load "{structure}", painted'
-    yield "hide everything, painted"
-    yield "show cartoon, painted"
-    yield "color gray70, painted"
+    yield f'load "{structure}", painted\nhide everything, painted\nshow cartoon, painted\ncolor gray70, painted'
     yield "spectrum b, white_blue, painted and b > -0.5, minimum=0, maximum=100"
-    yield f"set dash_color, 0x{_COLOUR}"
-    yield "set dash_gap, 0"
+    yield f"set dash_color, 0x{_COLOUR}\nset dash_gap, 0"
     for number, line in enumerate(lines, start=1):
         ends = ", ".join(_pymol_atom(key) for key in (line.first, line.second))
         yield f"distance attention_{number}, {ends}, label=0"
@@ -68,5 +62,4 @@ def _pymol(structure: str, lines: Sequence[ResidueLine]) -> Iterator[str]:
 def _pymol_atom(key: ResidueKey) -> str:
     chain = "''" if key.chain == BLANK_CHAIN else key.chain
     residue = f"{key.number}{key.insertion_code}".replace("-", "\\-")
-    # Of alternative locations one.
     return f"first (painted and chain {chain} and resi {residue} and name CA)"

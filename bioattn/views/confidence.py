@@ -16,8 +16,6 @@ from bioattn.structures.chain import read_chain
 ALIGNED_ERROR = "predicted_aligned_error.json"
 MAX_ALIGNED_ERROR = 31.75
 """Å, the middle of the last of AlphaFold's 64 bins, which is the largest error that can be predicted."""
-_ERROR_KEYS = ("predicted_aligned_error", "pae")
-"""Of AlphaFold DB, and of ColabFold's scores."""
 
 
 class Confidence(NamedTuple):
@@ -47,7 +45,7 @@ def read_aligned_error(path: Path) -> NDArray[np.float64]:
     content = read_json(path)
     if isinstance(content, list) and len(content) == 1:
         content = content[0]
-    errors = _numbers(path, content, _ERROR_KEYS, "predicted aligned errors")
+    errors = _numbers(path, content, ("predicted_aligned_error", "pae"), "predicted aligned errors")
     if errors.ndim != 2 or errors.shape[0] != errors.shape[1] or not np.all(errors >= 0):
         raise FormatError(f"{path}: the predicted aligned errors are no square of numbers from 0")
     return errors

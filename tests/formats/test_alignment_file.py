@@ -184,8 +184,8 @@ REFUSED = {
     "#NEXUS\nbegin data;\n": "is NEXUS",
     ">a\nMK\n\0>b\nMK\n\0": "x: holds alignments of 2 queries \\('a', 'b'\\), NUL bytes .*mmseqs unpackdb",
     "\0\1>a": "x: holds NUL bytes, so it is no text",
-    "#3\t2\n>101\nMKV\n": "x:1: is ColabFold's alignment of a multimer \\(2 × 3 residues\\)",
-    "#2,1\t1,3\n>101\t102\nMKV\n": "x:1: .*\\(1 × 2 residues and 3 × 1 residues\\), .*the alignment of one chain",
+    "#3\t2\n>101\nMKV\n": "x:1: '#3\\\\t2' is ColabFold's header of a multimer \\(lengths",
+    "#2,1\t1,3\n>101\t102\nMKV\n": "x:1: '#2,1\\\\t1,3' is .*; give the alignment of one chain",
     "# STOCKHOLM 1.0\n//\n": "x: the alignment holds no row",
     "# STOCKHOLM 1.0\na MK\n//\n# STOCKHOLM 1.0\nb MK\n//\n": "x:4: a second alignment starts here",
     "# STOCKHOLM 1.0\na MK\nb\n//\n": "x:3: a row needs a name and its letters",
@@ -262,7 +262,7 @@ def test_a_real_alignment_with_colabfolds_headers(shared, tmp_path, words, capsy
         assert bioattn(*words, tmp_path / "a.a3m", "-o", tmp_path / "out.a3m", *model) == 1
         said = capsys.readouterr().err
         assert said.count("error:") == 1
-        assert f"{tmp_path / 'a.a3m'}:1: is ColabFold's alignment of a multimer" in said
+        assert f"{tmp_path / 'a.a3m'}:1: {header.strip()!r} is ColabFold's header of a multimer" in said
         assert [path.name for path in tmp_path.iterdir()] == ["a.a3m"]
     two = tmp_path / "two.a3m"
     two.write_text(f"{query}\n>{rest}\0{query}\n>{rest}\0")

@@ -1,6 +1,7 @@
 """`bioattn run evoformer` through its front door: against the model called by hand, and run again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -37,6 +38,7 @@ from tests.inference.evoformer_runs import (
     write_config,
     write_fasta,
 )
+from tests.making import bioattn
 
 
 def by_hand(model, path, settings, seed, first_pass=0):
@@ -218,6 +220,35 @@ def test_results_and_record_name_the_model(trunk, tmp_path, monkeypatch):
         record = json.loads(out.with_name(out.name + ".run.json").read_text())
         assert record["model"] == expected
         assert record["inputs"] == {"model": {"file": "model.fasta", "sha256": sha256_of(path)}}
+
+
+def test_several_models_are_ranked(model, trunk, tmp_path, capsys):
+    """Each as if it ran alone; the trunk, without pLDDT, comes last."""
+    export_parameters(model, tmp_path / "p.npz")
+    other = make_model(tmp_path / "other", replace(INPUTS, num_recycles=0), single_channels=10)
+    path, out = write_fasta(tmp_path / "x.fasta"), tmp_path / "out"
+    words = ["--model", trunk, "--parameters", tmp_path / "p.npz", "--model", other, "-o", out]
+    assert run(path, *words) == 0
+    table = [line.split("\t") for line in (out / "ranking.tsv").read_text().splitlines()]
+    assert table[0] == ["alignment", "rank", "model", "mean_plddt", "ptm"]
+    assert [row[1] for row in table[1:]] == ["1", "2", "3"]
+    assert table[3] == ["x", "3", "trunk", "", ""]
+    found = {row[2]: json.loads((out / row[2] / "scores.json").read_text()) for row in table[1:]}
+    by_hand = sorted(["p", "other"], key=lambda name: -found[name]["mean_plddt"])
+    assert [row[2] for row in table[1:3]] == by_hand
+    assert [float(row[3]) for row in table[1:3]] == [found[name]["mean_plddt"] for name in by_hand]
+    assert {row[2]: row[4] for row in table[1:3]} == {"p": str(found["p"]["ptm"]), "other": ""}
+    assert run(path, "--model", other, "-o", tmp_path / "alone") == 0
+    for file in (tmp_path / "alone").iterdir():
+        assert file.read_bytes() == (out / "other" / file.name).read_bytes(), file.name
+    before = (out / "ranking.tsv").read_bytes()
+    assert run(path, *words) == 1
+    assert "out/trunk" in capsys.readouterr().err
+    assert run(path, *words, "--resume") == 0
+    assert (out / "ranking.tsv").read_bytes() == before
+    assert bioattn("validate", out) == 0
+    record = json.loads((tmp_path / "out.run.json").read_text())
+    assert [each["model"]["file"] for each in record["models"]][1:] == ["p.npz", "other/model.safetensors"]
 
 
 def test_the_same_run_gives_the_same_bytes(model, tmp_path):

@@ -141,21 +141,6 @@ def _part(folder: Path) -> Part | None:
 _FOLDERS = MergeKind(title="results of alignments", merge=merge_folders, is_folder=True)
 
 
-def _describe_aligned_error(path: Path) -> dict[str, Any]:
-    errors = read_aligned_error(path)
-    return {"residues": len(errors), "mean_error": round(float(errors.mean()), 3)}
-
-
-def _validate_aligned_error(path: Path, progress: Progress) -> list[Problem]:
-    read_aligned_error(path)
-    return []
-
-
-def _is_aligned_error(candidate: Candidate) -> bool:
-    content = candidate.json
-    return isinstance(content, list) and len(content) == 1 and "predicted_aligned_error" in content[0]
-
-
 def file_kinds() -> Sequence[FileKind]:
     """The kinds that this room registers."""
     return (
@@ -194,9 +179,8 @@ def file_kinds() -> Sequence[FileKind]:
         FileKind(
             name="aligned_error",
             title="predicted aligned error",
-            matches=_is_aligned_error,
-            describe=_describe_aligned_error,
-            validate=_validate_aligned_error,
+            matches=lambda candidate: candidate.head.startswith(b'[{"predicted_aligned_error"'),
+            describe=lambda path: {"residues": len(read_aligned_error(path))},
         ),
         FileKind(
             name="distogram",

@@ -1,12 +1,13 @@
 """`bioattn run evoformer`: its settings, and the way to the runner."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import build, settings_error
+from bioattn.io.files import read_json, text_output
 from bioattn.models.evoformer.config import InputSettings, Representation
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
@@ -25,6 +26,7 @@ from bioattn.models.settings import (
 )
 from bioattn.system.device import Device
 from bioattn.system.precision import Precision
+from bioattn.text import listed
 
 if TYPE_CHECKING:
     from bioattn.inference.folder_paths import AttentionOutput
@@ -47,7 +49,8 @@ class EvoformerRun(Settings):
     """Predict contacts, distances and, if the parameters allow it, the structure of a protein from its alignment.
 
     Writes contacts.rr (CASP RR) and contacts.tsv, distogram.h5, structure.pdb and .cif with pLDDT as B-factor, and
-    scores.json. With several alignments each has its own folder, and a failure does not stop the others.
+    scores.json. With several alignments each has its own folder, and a failure does not stop the others. With
+    several models each has a folder of its name with all that, and ranking.tsv ranks them by mean pLDDT.
 
     Settings come from the model, then --config (tables [inputs], [attention] and [parameters], which
     docs/formats/evoformer-output.md explains), then the options here.
@@ -61,7 +64,7 @@ class EvoformerRun(Settings):
     output: Path = output_option("Folder of the results; one folder each for several inputs.")
     model: tuple[Path, ...] = option(
         "The model: a folder (`bioattn train evoformer`), AlphaFold's params_model_*.npz or an OpenFold .pt state "
-        "dict.",
+        "dict; can be repeated.",
         "--model",
         "--parameters",
         default=(),
@@ -122,10 +125,16 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     from bioattn.system.shard import parse_shard
     from bioattn.views.predictions import SCORES
 
+    if len(settings.model) > 1:
+        return _run_models(settings, running)
     settings = with_config_file(settings)
     output, attention = settings.output, settings.attention
     part = None if settings.shard is None else parse_shard(settings.shard)
-    weights = _the_model(settings.model)
+    if not settings.model:
+        raise SettingsError(
+            "give the model: --model FOLDER, or --parameters FILE (AlphaFold's or OpenFold's)"
+        )
+    weights = settings.model[0]
     size = _chunk(settings.chunk)
     parameters = build(ParameterSettings, settings.parameters, settings.source("parameters"))
     sources, several = find_alignments(settings.alignment)
@@ -176,16 +185,51 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     )
 
 
-def _the_model(given: Sequence[Path]) -> Path:
-    match given:
-        case [path]:
-            return path
-        case []:
-            raise SettingsError(
-                "give the model: --model FOLDER, or --parameters FILE (AlphaFold's or OpenFold's)"
-            )
-        case several:
-            raise SettingsError(f"--model and --parameters name one model; {len(several)} are given")
+def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
+    """Predict with each model into a folder of its name, and rank them."""
+    from bioattn.inference.folders import folder_of_results
+
+    output = settings.output
+    names = [path.resolve().name.removesuffix(".npz").removesuffix(".pt") for path in settings.model]
+    if len(set(names)) < len(names):
+        raise SettingsError(f"--model and --parameters: two models are called alike ({', '.join(names)})")
+    if settings.attention or settings.shard or str(settings.alignment) == "-":
+        raise SettingsError(
+            "--attention, --shard and standard input are for one model; give one --parameters"
+        )
+    with folder_of_results(output):
+        reports = [
+            run(replace(settings, model=(path,), output=output / name), running)
+            for path, name in zip(settings.model, names, strict=True)
+        ]
+        ranked = _rank(output, names, list(reports[0].inputs))
+    failed = [name for name, report in zip(names, reports, strict=True) if report.failure]
+    return RunReport(
+        sentences=[*(sentence for report in reports for sentence in report.sentences), *ranked],
+        outputs=[output],
+        inputs=reports[0].inputs,
+        figures={"models": [report.figures for report in reports]},
+        failure=f"alignments failed with {listed(failed)}; the reasons stand above" if failed else None,
+    )
+
+
+def _rank(output: Path, models: Sequence[str], alignments: Sequence[str]) -> list[str]:
+    """Rank the models of each alignment, as AlphaFold does for monomers; returns what is to be said of it."""
+    from bioattn.views.predictions import SCORES
+
+    sentences = []
+    with text_output(output / "ranking.tsv") as file:
+        file.write("alignment\trank\tmodel\tmean_plddt\tptm\n")
+        for name in alignments:
+            places = {model: (output / model / SCORES, output / model / name / SCORES) for model in models}
+            scores = {model: read_json(path) for model in models for path in places[model] if path.is_file()}
+            order = sorted(scores, key=lambda model: -(scores[model].get("mean_plddt") or 0))
+            for rank, model in enumerate(order, start=1):
+                plddt, ptm = (scores[model].get(key) for key in ("mean_plddt", "ptm"))
+                file.write(f"{name}\t{rank}\t{model}\t{plddt or ''}\t{ptm or ''}\n")
+            if order and (best := scores[order[0]].get("mean_plddt")):
+                sentences.append(f"{name}: {order[0]} ranks first with a mean pLDDT of {best:.1f}")
+    return [*sentences, f"wrote {output / 'ranking.tsv'}"]
 
 
 def _chunk(text: str) -> int | None:

@@ -269,13 +269,9 @@ def arcs(
     from bioattn.store import open_attention
 
     with open_attention(attention) as file:
+        kept = parse_heads(heads)
         picture = read_arcs(
-            file,
-            sample,
-            sites=sites or None,
-            heads=parse_heads(heads),
-            top_k=top_k,
-            min_separation=min_separation,
+            file, sample, sites=sites or None, heads=kept, top_k=top_k, min_separation=min_separation
         )
     return draw_arcs(picture, width)
 
@@ -443,8 +439,7 @@ def pae(
     from bioattn.views.confidence import read_aligned_error
 
     errors = read_aligned_error(prediction)
-    name = prediction.name if prediction.is_dir() else prediction.stem
-    return draw_aligned_error(name, errors, width), {"mean_pae": round(float(errors.mean()), 3)}
+    return draw_aligned_error(prediction.stem, errors, width), {"mean_pae": round(float(errors.mean()), 3)}
 
 
 @figure_command("plot plddt")
