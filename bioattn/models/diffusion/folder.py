@@ -15,49 +15,31 @@ from bioattn.errors import SettingsError
 from bioattn.models.diffusion.config import DiffusionModelConfig
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
-from bioattn.models.model_folder import load_model, write_model
+from bioattn.models.model_folder import LoadedModel, load_model
 from bioattn.models.noise import HIDDEN
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.store.training_record import read_training_record
 
-MODEL_TYPE = "diffusion"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedDenoiser:
-    """A diffusion model on its device and in evaluation mode: a `bioattn.inference.runner.Runner`."""
+class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
+    """A diffusion model: a `bioattn.inference.runner.DesignRunner`."""
 
-    family: ClassVar[str] = MODEL_TYPE
-
-    model: Denoiser
-    device: torch.device
-    sha256: str
-    """Of the weights file."""
-    path: Path | None = None
-    """The folder it was loaded from."""
-
-    @property
-    def config(self) -> DiffusionModelConfig:
-        """The model's architecture."""
-        return self.model.config
+    family: ClassVar[str] = "diffusion"
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order in which a pass comes to them."""
         return self.model.sites
 
     @property
     def treatment_names(self) -> Sequence[str]:
-        """The treatments that it knows."""
         return self.config.treatments
 
     @property
     def dataset_sha256(self) -> str:
-        """Digest of the dataset of its training; empty when that is not recorded."""
         return str(self._record().get("dataset", {}).get("sha256", ""))
 
     def levels(self, dataset: PromoterDataset) -> NDArray[np.int64]:
-        """Whether promoters respond to its treatments, (G, T): 1 on, -1 off, 0 neither or unknown."""
         names = dataset.treatments.names
         targets_GT = dataset.targets[:, [names.index(each) for each in self.config.treatments]]
         cuts = self._record()["levels"]
@@ -68,7 +50,6 @@ class LoadedDenoiser:
     def designs(
         self, on: Sequence[str], off: Sequence[str], number: int, *, guidance: float, steps: int, seed: int
     ) -> NDArray[np.uint8]:
-        """New promoters, (number, L)."""
         wanted = Wanted(
             levels=self.wanted_levels(on, off),
             guidance=guidance,
@@ -83,8 +64,6 @@ class LoadedDenoiser:
         return np.concatenate(parts)
 
     def map_agreement(self, codes_BL: NDArray[np.uint8]) -> float | None:
-        """Mean correlation along promoters of attention to a treatment with how much it changes each base; None
-        without attention."""
         from bioattn.models.diffusion.maps import effects_and_weights
 
         if not self.sites:
@@ -119,12 +98,7 @@ def levels_of(targets_GT: NDArray[Any], cuts: NDArray[np.float64]) -> NDArray[np
     return np.where(np.isnan(targets_GT), UNKNOWN, OFF + above)
 
 
-def write_denoiser(folder: Path, model: Denoiser) -> None:
-    """Write weights and `config.json` into the existing `folder`."""
-    write_model(folder, MODEL_TYPE, model, model.config)
-
-
 def load_denoiser(folder: Path, device: torch.device) -> LoadedDenoiser:
-    """Load a folder that `write_denoiser` wrote. Raises: as `load_model`."""
-    model, sha256 = load_model(folder, MODEL_TYPE, DiffusionModelConfig, Denoiser, device)
+    """Load a model folder. Raises: as `load_model`."""
+    model, sha256 = load_model(folder, LoadedDenoiser.family, DiffusionModelConfig, Denoiser, device)
     return LoadedDenoiser(model=model, device=device, sha256=sha256, path=folder)

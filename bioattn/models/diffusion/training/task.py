@@ -3,8 +3,7 @@
 Shape suffixes: G genes, B promoters, L positions, T treatments.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -20,10 +19,10 @@ from bioattn.inference.runner import TreatmentRunner, with_ability
 from bioattn.io.config_file import build
 from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
 from bioattn.models.diffusion.family import DiffusionTraining
-from bioattn.models.diffusion.folder import levels_of, write_denoiser
+from bioattn.models.diffusion.folder import levels_of
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE
-from bioattn.models.family import CONFIG, WEIGHTS, load_runner
+from bioattn.models.family import WEIGHTS, load_runner
 from bioattn.models.noise import BASES, noised
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.simulate.motifs import MarkovBackground
@@ -44,6 +43,8 @@ MARKOV_ORDERS = (1, 2, 3, 4, 5)
 class DiffusionTask(ConfiguredTask):
     """One training run of a diffusion model."""
 
+    family = "diffusion"
+    training_kind = DiffusionTrainingConfig
     metric = "bits per base"
     shown: Mapping[str, str] = {
         "accuracy": "accuracy",
@@ -54,11 +55,7 @@ class DiffusionTask(ConfiguredTask):
     model: Denoiser
 
     def __init__(self, settings: DiffusionTraining, device: torch.device) -> None:
-        self.settings = settings
-        self.device = device
-        self.training = build(
-            DiffusionTrainingConfig, settings.merged("training"), settings.source("training")
-        )
+        super().__init__(settings, device)
         self.dataset = read_dataset(settings.dataset)
         trained = self.dataset.treatments_in(TRAIN)
         names = self.dataset.treatments.names
@@ -188,11 +185,6 @@ class DiffusionTask(ConfiguredTask):
         return Evaluation(
             rows, "bases (upper bound)" if self.config.noise is Noise.MASKED else "noised bases"
         )
-
-    def write(self, folder: Path) -> Sequence[str]:
-        """Write weights and config."""
-        write_denoiser(folder, self.model)
-        return (WEIGHTS, CONFIG)
 
     def record(self) -> dict[str, Any]:
         """What the model was trained on, and how."""
