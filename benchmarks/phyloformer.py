@@ -2,6 +2,7 @@
 
     BIOATTN_SHARED=../shared python benchmarks/phyloformer.py trees
     BIOATTN_SHARED=../shared OMP_NUM_THREADS=1 python benchmarks/phyloformer.py speed
+    BIOATTN_SHARED=../shared python benchmarks/phyloformer.py distances --model pf.ckpt --model protein.model
 
 trees: simulated alignments with their true trees (Nesterenko et al. 2025). Kuhner-Felsenstein distance (root of
 the summed squares of differences in branch lengths, over splits of either tree) and normalised Robinson-Foulds
@@ -9,6 +10,9 @@ distance (share of inner splits that only one tree has), beside trees from Kimur
 
 speed: processor time and added memory of a pass over 50 random sequences of 500 sites, beside the published
 equations written plainly in torch, turn about, each in a process of its own.
+
+distances: mean absolute and relative error of the distances of an alignment's pairs, beside simple methods; means
+over the alignments that `trees` takes.
 """
 
 import argparse
@@ -28,9 +32,14 @@ from planted_rules import report, run
 from skbio import TreeNode
 
 from bioattn.formats.alignment_file import read_alignment
+from bioattn.models.phyloformer.config import PhylogenyAlphabet
+from bioattn.models.phyloformer.folder import load_phyloformer
 from bioattn.models.phyloformer.model import LinearAttention, Phyloformer
 from bioattn.models.phyloformer.parameters import read_parameters
+from bioattn.models.phyloformer.substitution import simple_distances
+from bioattn.models.phyloformer.training_pairs import read_pairs
 from bioattn.models.phyloformer.trees import balanced_minimum_evolution, neighbour_joining
+from bioattn.system.progress import SILENT
 
 DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "phylo"
 PARAMETERS = DATA / "checkpoints" / "pf.ckpt"
@@ -103,6 +112,24 @@ def trees(output: Path | None) -> None:
     )
 
 
+def distances(models: list[Path], output: Path | None) -> None:
+    """Errors of distances of models and simple methods."""
+    alignments = sorted((DATA / "phyloformer" / "msas").iterdir())
+    triples = [(path, DATA / "phyloformer" / "trees" / f"{path.stem}.nwk", "") for path in alignments]
+    loaded = {path.name: load_phyloformer(path, torch.device("cpu")).model for path in models}
+    rows = []
+    for pair in read_pairs(triples, PhylogenyAlphabet.PROTEIN, SILENT):
+        found = dict(simple_distances(pair.codes_NL, PhylogenyAlphabet.PROTEIN))
+        with torch.inference_mode():
+            for name, model in loaded.items():
+                found[name] = model(torch.from_numpy(pair.codes_NL.astype(np.int64))).double().numpy()
+        for name, each in found.items():
+            errors = np.abs(each - pair.distances_P)
+            rows.append((name, errors.mean(), (errors / pair.distances_P).mean()))
+    means = pd.DataFrame(rows, columns=["distances", "absolute", "relative"]).groupby("distances", sort=False)
+    report(means.mean().reset_index().to_dict("records"), output)
+
+
 def plain(model: Phyloformer, codes_NL: torch.Tensor) -> torch.Tensor:
     """The published equations on whole tensors."""
 
@@ -157,8 +184,9 @@ def speed(output: Path | None, repeats: int) -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("part", choices=["trees", "speed", "pass"])
+    parser.add_argument("part", choices=["trees", "speed", "distances", "pass"])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--model", type=Path, action="append", default=[])
     parser.add_argument("--which", default="bioattn", help="of a pass")
     parser.add_argument("-o", "--output", type=Path)
     return parser.parse_args()
@@ -170,5 +198,7 @@ if __name__ == "__main__":
         trees(arguments.output)
     elif arguments.part == "speed":
         speed(arguments.output, arguments.repeats)
+    elif arguments.part == "distances":
+        distances(arguments.model, arguments.output)
     else:
         one_pass(arguments.which)

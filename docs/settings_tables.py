@@ -20,6 +20,7 @@ from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrain
 from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
 from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
 from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
+from bioattn.models.phyloformer.config import PhyloformerConfig, PhyloformerTrainingConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.models.translation.config import TranslationModelConfig, TranslationTrainingConfig
@@ -37,6 +38,7 @@ TABLES = {
     "memory.md": {"model": MemoryModelConfig, "training": MemoryTrainingConfig},
     "diffusion.md": {"model": DiffusionModelConfig, "training": DiffusionTrainingConfig},
     "molecules.md": {"model": MoleculeModelConfig, "training": MoleculeTrainingConfig},
+    "phyloformer.md": {"model": PhyloformerConfig, "training": PhyloformerTrainingConfig},
     "translation.md": {"model": TranslationModelConfig, "training": TranslationTrainingConfig},
 }
 """By page, the tables it has."""

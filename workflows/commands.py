@@ -449,6 +449,33 @@ COMMANDS = (
         library="rdkit",
     ),
     Command(
+        "train phyloformer",
+        "Train a model of evolutionary distances on alignments with known trees",
+        ("phylogeny", "distance", "alignment", "training"),
+        (
+            Input(
+                "trees",
+                "Folder with PAIRS.tsv, and the alignments and trees that it names",
+                ("simulatetrees.trees",),
+                pattern="*",
+                folder=True,
+                file="PAIRS.tsv",
+            ),
+            replace(CONFIG, source=("settings/phyloformer-tiny.toml",)),
+        ),
+        (
+            Output(
+                "model",
+                ".model",
+                "Model folder: weights, settings, metrics and model card",
+                holds=MODEL_FILES,
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+    ),
+    Command(
         "train translation",
         "Train a translation model: from one sequence to another, recurrent or a transformer",
         ("protein", "codon", "sequence to sequence", "training"),
@@ -571,7 +598,7 @@ COMMANDS = (
     ),
     Command(
         "run phyloformer",
-        "Estimate evolutionary distances of proteins, and trees, from an alignment",
+        "Estimate evolutionary distances, and trees, from an alignment",
         ("protein", "phylogeny", "tree", "distance", "attention"),
         (
             Input(
@@ -582,10 +609,10 @@ COMMANDS = (
             ),
             Input(
                 "parameters",
-                "Published parameters of Phyloformer",
+                "Model folder of bioattn/trainphyloformer, or published parameters",
                 ("phyloformer/parameters.ckpt",),
-                option="--parameters",
-                pattern="*.ckpt",
+                option="--model",
+                pattern="*",
             ),
         ),
         (
@@ -1060,6 +1087,21 @@ COMMANDS = (
             Input("truth", "Planted sites (truth.tsv)", ("tiny/truth.tsv",), pattern="*.{tsv,tsv.gz}"),
         ),
         (Output("scores", ".scores.json", "How well attention lies on the planted sites"),),
+    ),
+    Command(
+        "simulate trees",
+        "Make alignments of proteins or DNA with their true trees",
+        ("simulation", "phylogeny", "alignment"),
+        (),
+        (
+            Output(
+                "trees",
+                ".trees",
+                "Alignments, their trees, and a table of both",
+                holds=("PAIRS.tsv", "simulation.json"),
+            ),
+        ),
+        test_options="--count 10 --sequences 4-5 --sites 30",
     ),
     Command(
         "simulate msa",

@@ -275,7 +275,7 @@ def run_folders(
             numbers = {name: number for number, name in enumerate(lengths)}
             if lengths or part is not None:
                 writer = stack.enter_context(
-                    _open_attention(
+                    open_attention(
                         runner,
                         attention,
                         pending,
@@ -347,7 +347,7 @@ def folder_report(
     )
 
 
-def _open_attention(
+def open_attention(
     runner: FolderRunner,
     attention: AttentionOutput,
     sources: Sequence[InputFile],

@@ -112,6 +112,11 @@ def load_runner(path: Path, device: "torch.device") -> "Runner":
     return family.load(path, device)
 
 
+def is_parameter_file(path: Path) -> bool:
+    """Whether a family knows a file as one of its parameters."""
+    return any(each.recognises(path) for each in families().values() if hasattr(each, "recognises"))
+
+
 def family_of_parameters(path: Path) -> Family:
     """The family of a model folder, or the one that reads files of parameters. Raises: as `family_of`."""
     if not path.is_file():

@@ -176,15 +176,11 @@ class Settings:
 
     def given(self, name: str) -> dict[str, Any]:
         """What options said of the settings in the table `name`."""
-        values = {
+        unsaid = {each.name: each.default for each in fields(self)}
+        return {
             said.key or each: getattr(self, each)
             for each, said in options_of(type(self)).items()
-            if said.table == name
-        }
-        return {
-            key: value
-            for key, value in values.items()
-            if not (value is None or value is False or value == ())
+            if said.table == name and getattr(self, each) not in (None, (), unsaid[each])
         }
 
     def input_paths(self) -> dict[str, Path]:

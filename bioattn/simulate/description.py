@@ -11,6 +11,7 @@ from bioattn.text import counted, some
 FAMILIES_FORMAT = "bioattn-simulated-families"
 PROMOTERS_FORMAT = "bioattn-simulated-promoters"
 SEQUENCES_FORMAT = "bioattn-simulated-sequences"
+TREES_FORMAT = "bioattn-simulated-trees"
 INDEX = "simulation.json"
 _PROMOTER_FILES = (
     "genome.fa",
@@ -63,7 +64,16 @@ def _of_sequences(content: Mapping[str, Any]) -> _Described:
     return {"settings": content["settings"]}, ("sequences.fa", "truth.tsv")
 
 
-_KINDS = {FAMILIES_FORMAT: _of_families, PROMOTERS_FORMAT: _of_promoters, SEQUENCES_FORMAT: _of_sequences}
+def _of_trees(content: Mapping[str, Any]) -> _Described:
+    return {name: content[name] for name in ("seed", "count", "alphabet")}, ("PAIRS.tsv",)
+
+
+_KINDS = {
+    FAMILIES_FORMAT: _of_families,
+    PROMOTERS_FORMAT: _of_promoters,
+    SEQUENCES_FORMAT: _of_sequences,
+    TREES_FORMAT: _of_trees,
+}
 
 
 def _require_files(folder: Path, names: tuple[str, ...]) -> None:

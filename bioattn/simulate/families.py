@@ -4,7 +4,7 @@ The files are those of `docs/formats/simulated-families.md`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -92,8 +92,6 @@ def simulate_family(
 PAIRS = "PAIRS.tsv"
 _FOLDERS = {"msa": "a3m", "structure": "pdb", "contacts": "tsv"}
 """Folders of families' files, and how the names in them end."""
-_FAMILY_FILE = re.compile(r"(?:msa/|structure/|contacts/)simulated\d{6,}\.(?:a3m|pdb|tsv)")
-"""A file of a family."""
 _TITLE = "SIMULATED BY BIOATTN: A FOLD WITH CA AND CB, NO MEASURED STRUCTURE"
 _CA_TO_CB = 1.53
 """Å."""
@@ -145,20 +143,24 @@ def write_families(
     simulation's, or when the disk is full.
     """
     check_output_folder(folder, force=force)
-    with atomic_folder(folder, _own_names(folder)) as partial:
+    with atomic_folder(folder, own_names(folder, _FOLDERS)) as partial:
         return _write_all(partial, simulation, progress)
 
 
-def _own_names(folder: Path) -> set[str]:
-    """Names of the files of a simulation, for as many families as are in the folder."""
+def own_names(folder: Path, folders: Mapping[str, str]) -> set[str]:
+    """Names of the files of a simulation, for as many samples as are in the folder.
+
+    folders: by name how the names of the files in them end.
+    """
+    sample = re.compile("|".join(rf"{name}/simulated\d{{6,}}\.{end}" for name, end in folders.items()))
     alike = (folder, partial_folder(folder))
     written = {
         name
         for each in alike
         for path in each.rglob("*")
-        if _FAMILY_FILE.fullmatch(name := final_name(path.relative_to(each).as_posix()))
+        if sample.fullmatch(name := final_name(path.relative_to(each).as_posix()))
     }
-    first = {f"{name}/simulated000000.{end}" for name, end in _FOLDERS.items()}
+    first = {f"{name}/simulated000000.{end}" for name, end in folders.items()}
     return {PAIRS, INDEX, f"{PAIRS}.run.json", *first, *written}
 
 

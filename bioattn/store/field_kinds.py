@@ -30,6 +30,7 @@ from bioattn.simulate.description import (
     INDEX,
     PROMOTERS_FORMAT,
     SEQUENCES_FORMAT,
+    TREES_FORMAT,
     describe_simulation,
 )
 from bioattn.store.kinds import (
@@ -247,6 +248,7 @@ def field_kinds() -> Sequence[FileKind]:
         _simulation("simulated-families", "simulated protein families", FAMILIES_FORMAT),
         _simulation("simulated-sequences", "simulated sequences with repeats", SEQUENCES_FORMAT),
         _simulation("simulated-promoters", "simulated promoters", PROMOTERS_FORMAT),
+        _simulation("simulated-trees", "simulated alignments with their trees", TREES_FORMAT),
         FileKind(
             name="promoters",
             title="promoter FASTA",

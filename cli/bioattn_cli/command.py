@@ -19,6 +19,7 @@ import typer
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.input_watch import watched_inputs
 from bioattn.io.output_lock import reserve_output
+from bioattn.models.family import is_parameter_file
 from bioattn.models.running import RunReport
 from bioattn.models.settings import Option, Writes, option_of
 from bioattn.system.torchrun import launch
@@ -131,7 +132,7 @@ class _Parameter:
         if self.said.writes is not None or not name:
             return {}
         return {
-            name.format(number): path / self.said.recorded_file
+            name.format(number): path if path.is_file() else path / self.said.recorded_file
             for number, path in enumerate(self.paths(arguments), start=1)
         }
 
@@ -257,7 +258,7 @@ def _check_model_folder(inputs: Sequence[_Parameter], arguments: Mapping[str, An
             and any((path / model.said.recorded_file).is_file() for path in each.paths(arguments))
         ]
         swapped = f"; {others[0].said.metavar} is one: swapped?" if others else ""
-        if file.is_file():
+        if file.is_file() and (others or not is_parameter_file(file)):
             raise BioattnError(f"{model.said.metavar} {file}: is a file, a model folder is needed{swapped}")
         for other in others:
             path = next(iter(other.paths(arguments)))

@@ -28,7 +28,7 @@ REPRESENTATIONS = ("single", "pair", "msa", "msa_first_row", "structure")
     "page",
     [
         *("promoter", "evoformer-training", "evoformer", "language", "translation", "diffusion", "molecules"),
-        "memory",
+        *("memory", "phyloformer"),
     ],
 )
 def test_the_tables_are_those_of_the_code(settings_tables, page):

@@ -2,32 +2,63 @@
 
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.models.phyloformer import running as runs
-from bioattn.models.phyloformer.running import PhyloformerRun
-from bioattn.models.settings import Settings
+from bioattn.models.phyloformer.config import PhylogenyAlphabet
+from bioattn.models.phyloformer.running import PhyloformerRun, TreeSimulation
+from bioattn.models.settings import Settings, argument, option
+from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
     import torch
 
     from bioattn.models.phyloformer.folder import LoadedPhyloformer
     from bioattn.store.kinds import FileKind
+    from bioattn.training.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhyloformerTraining(TrainingCommand):
+    """Train a model of evolutionary distances on alignments with known trees.
+
+    Settings come from the defaults, then --config (tables [model] and [training], every field of which
+    docs/models/phyloformer.md explains), then the options here. Prints the error of distances on held-out
+    alignments beside those of simple methods: Kimura 1983 and LG for proteins, JC and K80 for DNA. Ctrl-C or
+    SIGTERM finishes the step and saves; --resume continues, to the same weights as an uninterrupted run.
+    """
+
+    pairs: Path = argument(
+        "PAIRS",
+        "Table with the columns id, alignment and tree (`simulate trees`), and split where that is fixed.",
+    )
+    alphabet: PhylogenyAlphabet | None = option("What the sequences are [default: protein].", table="model")
+    num_blocks: int | None = option("Blocks of attention [default: 3].", "--blocks", table="model", min=1)
+    channels: int | None = option("Channels of a site of a pair [default: 32].", table="model", min=1)
+    likelihood: bool | None = option(
+        "Whether distances begin as the likeliest of each pair alone [default: yes].", table="model"
+    )
+    steps: int | None = option("Updates of the weights [default: 4000].", table="training", min=1)
 
 
 class PhyloformerFamily:
     """Models of evolutionary distances."""
 
     name = "phyloformer"
-    title = "alignments: evolutionary distances and trees of proteins"
-    settings: Mapping[str, type[Settings]] = {"run": PhyloformerRun}
-    nouns: Mapping[str, str] = {}
+    title = "alignments: evolutionary distances and trees of proteins or DNA"
+    settings: Mapping[str, type[Settings]] = {
+        "simulate": TreeSimulation,
+        "train": PhyloformerTraining,
+        "run": PhyloformerRun,
+    }
+    nouns: Mapping[str, str] = {"simulate": "trees"}
     table = "distances.tsv"
     files: Sequence[str] = ()
 
     def load(self, path: Path, device: "torch.device") -> "LoadedPhyloformer":
-        """Published parameters."""
+        """A trained model, or published parameters."""
         from bioattn.models.phyloformer.folder import load_phyloformer
 
         return load_phyloformer(path, device)
@@ -49,7 +80,16 @@ class PhyloformerFamily:
 
         return file_kinds()
 
+    simulate = staticmethod(runs.simulate)
+
+    def task(self, settings: PhyloformerTraining, device: "torch.device") -> "Task":
+        """What `train phyloformer` trains."""
+        from bioattn.models.phyloformer.task import PhyloformerTask
+
+        return PhyloformerTask(settings, device)
+
     run = staticmethod(runs.run)
+    export_attention = staticmethod(runs.export_attention)
 
 
 FAMILY = PhyloformerFamily()

@@ -1,9 +1,10 @@
-"""The kinds of files of Phyloformer: published parameters, and folders of distances and trees."""
+"""The kinds of files of Phyloformer: models, and folders of distances and trees."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bioattn.models.model_kind import model_kind
 from bioattn.models.phyloformer.family import FAMILY
 from bioattn.models.phyloformer.phylogeny import PHYLOGENY
 from bioattn.store.kinds import FileKind
@@ -40,5 +41,6 @@ def file_kinds() -> Sequence[FileKind]:
             is_model=True,
             order=-3,
         ),
+        model_kind(FAMILY, title="Phyloformer model folder"),
         PHYLOGENY.kind("phylogeny", "distances and trees of an alignment"),
     )

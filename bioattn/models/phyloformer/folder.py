@@ -9,21 +9,26 @@ import torch
 from bioattn.attention.site import AttentionSite
 from bioattn.io.files import sha256_of
 from bioattn.io.input_watch import unchanged
+from bioattn.models.model_folder import load_model
+from bioattn.models.phyloformer.config import PhyloformerConfig
 from bioattn.models.phyloformer.model import Phyloformer
 from bioattn.models.phyloformer.parameters import read_parameters
+
+MODEL_TYPE = "phyloformer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPhyloformer:
     """A model on its device and in evaluation mode: a `bioattn.inference.runner.Runner`."""
 
-    family: ClassVar[str] = "phyloformer"
+    family: ClassVar[str] = MODEL_TYPE
 
     model: Phyloformer
     device: torch.device
     sha256: str
-    """Of the parameter file."""
+    """Of the parameters."""
     path: Path
+    """The file or folder it was loaded from."""
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
@@ -32,8 +37,13 @@ class LoadedPhyloformer:
 
 
 def load_phyloformer(path: Path, device: torch.device) -> LoadedPhyloformer:
-    """Load published parameters. Raises: as `read_parameters`; BioattnError when the file changes meanwhile."""
-    with unchanged(path):
-        return LoadedPhyloformer(
-            model=read_parameters(path).to(device), device=device, sha256=sha256_of(path), path=path
-        )
+    """Load a model folder, or published parameters.
+
+    Raises: as `load_model` or `read_parameters`; BioattnError when a file changes meanwhile.
+    """
+    if path.is_file():
+        with unchanged(path):
+            model, sha256 = read_parameters(path).to(device), sha256_of(path)
+    else:
+        model, sha256 = load_model(path, MODEL_TYPE, PhyloformerConfig, Phyloformer, device)
+    return LoadedPhyloformer(model=model, device=device, sha256=sha256, path=path)

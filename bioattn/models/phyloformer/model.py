@@ -10,6 +10,7 @@ on both, values are summed first: projecting the sum to values, and values to th
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
@@ -17,9 +18,12 @@ from torch import Tensor, nn
 from bioattn.attention.capture import hand_over, listener_for
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.models.phyloformer.config import LETTERS, PhyloformerConfig
+from bioattn.models.phyloformer.substitution import gamma_distances
 
 TILE_ELEMENTS = 1 << 18
 """Elements of a tile of pairs: with the transition's hidden layer 5 MB in float32, which fits a cache."""
+LEAST = 0.3
+"""Substitutions of a pair without a difference, where distances begin as the likeliest."""
 SITE, PAIR = "alignment_site", "sequence_pair"
 """Kinds of axes."""
 SITES, PAIRS = "sites", "pairs"
@@ -157,25 +161,41 @@ class Phyloformer(nn.Module):
     def __init__(self, config: PhyloformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.embed = nn.Linear(len(LETTERS), config.channels)
+        self.embed = nn.Linear(len(LETTERS[config.alphabet]), config.channels)
         self.blocks = nn.ModuleList(Block(config, number) for number in range(config.num_blocks))
         self.project_distance = nn.Linear(config.channels, 1)
+        self.embed_likeliest = nn.Linear(1, config.channels) if config.likelihood else None
+        if config.likelihood:  # the first factor is 1
+            nn.init.zeros_(self.project_distance.weight)
+            nn.init.zeros_(self.project_distance.bias)
 
     def forward(self, codes_NL: Tensor) -> Tensor:
         """(P,) distances in expected substitutions per site; codes_NL: places in `LETTERS`."""
-        tiles = list(self._embedded(codes_NL))
+        log_P = None
+        if self.config.likelihood:
+            likeliest_P = gamma_distances(codes_NL.cpu().numpy().astype(np.uint8), self.config.alphabet)
+            log_P = (
+                torch.from_numpy(np.maximum(likeliest_P, LEAST / codes_NL.shape[1])).log().to(self.embed.bias)
+            )
+        tiles = list(self._embedded(codes_NL, log_P))
         for block in self.blocks:
             block(tiles)
-        return torch.cat([F.softplus(self.project_distance(x_PLC)).mean((1, 2)) for x_PLC in tiles])
+        answers = (self.project_distance(x_PLC) for x_PLC in tiles)
+        if log_P is not None:
+            return torch.exp(log_P + torch.cat([answer_PL1.mean((1, 2)) for answer_PL1 in answers]))
+        return torch.cat([F.softplus(answer_PL1).mean((1, 2)) for answer_PL1 in answers])
 
-    def _embedded(self, codes_NL: Tensor) -> Iterator[Tensor]:
+    def _embedded(self, codes_NL: Tensor, log_P: Tensor | None) -> Iterator[Tensor]:
         """(P, L, C) of some pairs at a time: the sum of both sequences."""
         first_P, second_P = torch.triu_indices(len(codes_NL), len(codes_NL), 1, device=codes_NL.device)
         embedded_NLC = F.relu(self.embed.weight.T[codes_NL] + self.embed.bias)
         pairs = max(1, TILE_ELEMENTS // max(1, embedded_NLC[0].numel()))
         edges = [*range(0, len(first_P), pairs), len(first_P)]
         for start, stop in pairwise(edges):
-            yield embedded_NLC[first_P[start:stop]] + embedded_NLC[second_P[start:stop]]
+            x_PLC = embedded_NLC[first_P[start:stop]] + embedded_NLC[second_P[start:stop]]
+            if self.embed_likeliest is not None and log_P is not None:
+                x_PLC = x_PLC + self.embed_likeliest(log_P[start:stop, None, None])
+            yield x_PLC
 
     def attention_sites(self) -> dict[str, AttentionSite]:
         """By name, in the order in which a pass comes to them."""

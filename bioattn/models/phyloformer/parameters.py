@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bioattn.errors import FormatError, SettingsError
 from bioattn.io.checkpoint import load_state_dict
-from bioattn.models.phyloformer.config import LETTERS, PhyloformerConfig
+from bioattn.models.phyloformer.config import LETTERS, PhyloformerConfig, PhylogenyAlphabet
 from bioattn.models.phyloformer.model import Phyloformer
 
 _NAMES = {
@@ -48,11 +48,11 @@ def read_parameters(path: Path) -> Phyloformer:
         channels, letters = tensors["embed.weight"].shape[:2]
         heads = len(tensors["blocks.0.over_sites.project_key.weight"])
         blocks = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
-        config = PhyloformerConfig(num_blocks=blocks, num_heads=heads, channels=channels)
+        config = PhyloformerConfig(num_blocks=blocks, num_heads=heads, channels=channels, likelihood=False)
     except (KeyError, TypeError, ValueError, SettingsError) as error:
         raise FormatError(f"{path}: no parameters of Phyloformer ({error})") from error
-    if letters != len(LETTERS):
-        raise FormatError(f"{path}: reads an alphabet of {letters} letters, {len(LETTERS)} are needed")
+    if letters != len(LETTERS[PhylogenyAlphabet.PROTEIN]):
+        raise FormatError(f"{path}: reads an alphabet of {letters} letters, that of proteins is needed")
     model = Phyloformer(config)
     wanted = model.state_dict()
     if missing := sorted(wanted.keys() - tensors.keys()):

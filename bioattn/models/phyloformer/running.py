@@ -1,9 +1,11 @@
-"""`bioattn run phyloformer`: its settings, and the way to the runner."""
+"""Commands of Phyloformer models: their settings, and the way to what carries them out."""
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from bioattn.errors import SettingsError
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
+from bioattn.models.phyloformer.config import PhylogenyAlphabet
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
@@ -18,22 +20,64 @@ from bioattn.models.settings import (
     threads_option,
 )
 from bioattn.system.device import Device
+from bioattn.text import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSimulation(Settings):
+    """Make alignments of proteins or DNA with their true trees.
+
+    Writes PAIRS.tsv, alignments/ (FASTA), trees/ (Newick) and simulation.json into the folder OUTPUT; the same
+    options and seed give the same bytes. Trees are of a birth-death process with rates that drift. Proteins evolve
+    by LG, DNA by a general time-reversible model drawn for each alignment, sites with Gamma-distributed rates.
+    bioattn train phyloformer OUTPUT/PAIRS.tsv learns from them.
+    """
+
+    output: Path = output_option("Folder to write.", Writes.FOLDER)
+    count: int = option("Alignments.", default=1000, min=1)
+    alphabet: PhylogenyAlphabet = option("What the sequences are.", default=PhylogenyAlphabet.PROTEIN)
+    sequences: str = option("Sequences of an alignment.", default="20", metavar="N|MIN-MAX")
+    sites: str = option("Columns of an alignment.", default="200", metavar="N|MIN-MAX")
+    deletions: float = option(
+        "Deletions for each substitution, 3 sites long on average.", default=0.0, min=0, max=1
+    )
+    seed: int = option("Seed of every random choice.", default=0, min=0)
+    force: bool = force_option()
+
+
+def number_range(text: str, flag: str, least: int) -> tuple[int, int]:
+    """Both ends of `3-7`, or the one number twice. Raises: SettingsError when it is none, or less than `least`."""
+    low, _, high = text.partition("-")
+    try:
+        ends = int(low), int(high or low)
+    except ValueError:
+        ends = 0, 0
+    if not least <= ends[0] <= ends[1]:
+        raise SettingsError(f"{flag} {text}: a number from {least} on, or two as 20-50, are needed")
+    return ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhyloformerRun(Settings):
-    """Estimate the evolutionary distances of the proteins of an alignment, and trees of them.
+    """Estimate the evolutionary distances of the sequences of an alignment, and trees of them.
 
     Writes distances.tsv (expected substitutions per site), nj.nwk (neighbour joining), bme.nwk (balanced minimum
     evolution) and phylogeny.json. With several alignments each has its own folder, and a failure does not stop
-    the others. Any letter but the 20 amino acids counts as unknown. Trees need scikit-bio (extra phylo).
+    the others. Letters other than amino acids, or bases, count as unknown. Trees need scikit-bio (extra phylo).
     """
 
     alignment: Path = argument(
         "IN", "Alignment of any format and packing, or `-`; or a folder or a list of alignments.", recorded=""
     )
     output: Path = output_option("Folder of the results; one folder each for several inputs.")
-    parameters: Path = option("Published parameters, such as pf.ckpt.", default=MISSING, recorded="")
+    model: Path = option(
+        "The model: a folder (`bioattn train phyloformer`), or published parameters such as pf.ckpt.",
+        "--model",
+        "--parameters",
+        default=MISSING,
+        metavar="PATH",
+        recorded="",
+    )
     attention: Path | None = option("Also write attention here as HDF5.", metavar="FILE", writes=Writes.OTHER)
     sites: tuple[str, ...] = option(
         "Attention sites, for example 'phyloformer.*.over_sites'; can be repeated [default: all].",
@@ -45,6 +89,22 @@ class PhyloformerRun(Settings):
     shard: str | None = shard_option()
     resume: bool = resume_option()
     force: bool = force_option()
+
+
+def simulate(settings: TreeSimulation, running: Running) -> RunReport:
+    """Make alignments with their trees."""
+    from bioattn.models.phyloformer.simulation import write_simulation
+    from bioattn.simulate.families import PAIRS
+
+    write_simulation(settings, running.progress)
+    pairs = settings.output / PAIRS
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output}: {counted(settings.count, 'alignment')} with true trees",
+            f"next: bioattn train phyloformer {pairs} --alphabet {settings.alphabet} -o model",
+        ],
+        outputs=[settings.output],
+    )
 
 
 def run(settings: PhyloformerRun, running: Running) -> RunReport:
@@ -62,7 +122,7 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
         raise SettingsError("--sites speaks of attention; give --attention FILE too")
     require_scikit_bio()
     sources, several = find_alignments(settings.alignment)
-    check_run_paths(sources, output, several=several, attention=attention, model=settings.parameters)
+    check_run_paths(sources, output, several=several, attention=attention, model=settings.model)
     if not several:
         holds_result(output, PHYLOGENY.record, resume=settings.resume, force=settings.force)
 
@@ -72,7 +132,7 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
     from bioattn.models.phyloformer.inference.runner import PhylogenyRunner
 
     device = running.device(settings.device, settings.threads)
-    loaded = running.loaded or load_phyloformer(settings.parameters, device)
+    loaded = running.loaded or load_phyloformer(settings.model, device)
     wanted = AttentionOptions(sites=settings.sites or ("*",))
     summary = run_folders(
         PhylogenyRunner(loaded),
@@ -93,8 +153,48 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
         several=several,
         sharded=part is not None,
         attention=attention,
-        figures={
-            "model": {"file": loaded.path.name, "sha256": loaded.sha256},
-            "device": str(device),
-        },
+        figures={"model": {"file": loaded.path.name, "sha256": loaded.sha256}, "device": str(device)},
+    )
+
+
+def export_attention(settings: ExportAttention, running: Running) -> RunReport:
+    """Write the attention over alignments alone. Raises: as `attention_writer`."""
+    from bioattn.inference.alignment_inputs import find_alignments
+    from bioattn.inference.folder_paths import AttentionOutput
+    from bioattn.inference.folders import open_attention
+    from bioattn.models.phyloformer.folder import load_phyloformer
+    from bioattn.models.phyloformer.inference.runner import PhylogenyRunner
+    from bioattn.system.signals import stop_on_signals
+
+    settings.refuse(
+        (*ONLY_PROMOTERS, "window", "targets", "batch_size", "value_weighted", "shard"), "Phyloformer models"
+    )
+    sources, several = find_alignments(settings.sequences)
+    device = running.device(settings.device, settings.threads)
+    runner = PhylogenyRunner(running.loaded or load_phyloformer(settings.model, device))
+    prepared = [runner.prepare(source) for source in sources]
+    attention = AttentionOutput(path=settings.output, options=settings.options())
+    lengths = [each.lengths for each in prepared]
+    with (
+        stop_on_signals() as stop,
+        open_attention(
+            runner,
+            attention,
+            sources,
+            lengths,
+            several=several,
+            shard=None,
+            resume=settings.resume,
+            force=settings.force,
+        ) as writer,
+    ):
+        for number, source in enumerate(sources):
+            if not writer.is_whole(number):
+                stop.check()
+                runner.distances(prepared[number], source, writer, number)
+        writer.assemble(running.progress)
+    return RunReport(
+        sentences=[f"wrote {settings.output}: attention of {counted(len(sources), 'alignment')}"],
+        outputs=[settings.output],
+        figures={"alignments": len(sources)},
     )

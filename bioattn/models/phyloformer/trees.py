@@ -51,15 +51,16 @@ def _ids(names: Sequence[str]) -> list[str]:
 
 def _of_two(names: Sequence[str], distances_NN: NDArray[np.float64]) -> str:
     half = distances_NN[0, 1] / 2
-    return f"({','.join(f'{_label(name)}:{half:.7g}' for name in names)});\n"
+    return f"({','.join(f'{newick_label(name)}:{half:.7g}' for name in names)});\n"
 
 
 def _newick(node: Any, names: Sequence[str]) -> str:
     """Of a node of scikit-bio, in the order of its children."""
     inner = ",".join(_newick(child, names) for child in node.children)
-    text = f"({inner})" if node.children else _label(names[int(node.name)])
+    text = f"({inner})" if node.children else newick_label(names[int(node.name)])
     return text if node.length is None else f"{text}:{max(0.0, node.length):.7g}"
 
 
-def _label(name: str) -> str:
+def newick_label(name: str) -> str:
+    """A name in Newick, between quotes where it needs them."""
     return "'" + name.replace("'", "''") + "'" if _QUOTED.search(name) else name

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bioattn.models.attention_settings import ExportAttention
-from bioattn.models.family import Family, ability, families, family_of, family_of_parameters
+from bioattn.models.family import Family, ability, families, family_of_parameters
 from bioattn.models.settings import Settings, argument, option, options_of, with_config_file
 from bioattn.system.device import Device
 from bioattn_cli import options
@@ -153,7 +153,7 @@ for _verb in ("prepare", "run", "generate", "export", "simulate"):
 
 
 def _export_attention(reporter: Reporter, settings: ExportAttention) -> Result:
-    write = ability(family_of(settings.model), "export_attention")
+    write = ability(family_of_parameters(settings.model), "export_attention")
     result: Result = write(settings, CommandSurroundings(reporter))
     return result
 

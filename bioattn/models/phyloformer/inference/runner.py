@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.alignment import GAP, Alignment, require_proteins
+from bioattn.formats.alignment import GAP, Alignment, looks_like_nucleotides, require_proteins
 from bioattn.inference.alignment_inputs import AlignmentReader
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.finite import require_finite
@@ -22,7 +22,7 @@ from bioattn.inference.folder_paths import InputFile
 from bioattn.inference.folders import AttentionWriter
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
-from bioattn.models.phyloformer.config import LETTERS
+from bioattn.models.phyloformer.config import LETTERS, PhylogenyAlphabet
 from bioattn.models.phyloformer.folder import LoadedPhyloformer
 from bioattn.models.phyloformer.model import PAIR, PAIRS, SITES
 from bioattn.models.phyloformer.phylogeny import DISTANCES, MINIMUM_EVOLUTION, NEIGHBOUR_JOINING, PHYLOGENY
@@ -49,12 +49,10 @@ MANY_GAPS = 0.05
 """Share of the cells above which distances of models that know no gaps are far too long."""
 COPIES = 1.3
 """Memory of a pass, in units of all pairs × sites × channels."""
-_CODES = np.full(256, LETTERS.index("X"), dtype=np.int64)
-_CODES[np.frombuffer(LETTERS.encode(), dtype=np.uint8)] = np.arange(len(LETTERS))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Prepared:
+class Prepared:
     """An alignment that was read and found fit."""
 
     alignment: Alignment
@@ -109,7 +107,7 @@ class PhylogenyRunner:
 
     def lengths(self, source: InputFile) -> Mapping[str, int]:
         """Sites and pairs of an alignment."""
-        return self._prepare(source).lengths
+        return self.prepare(source).lengths
 
     def layout(
         self, options: AttentionOptions, *, settings_sha256: str, shard: ShardRecord | None
@@ -144,9 +142,8 @@ class PhylogenyRunner:
         number: int,
     ) -> list[str]:
         """Estimate the distances and trees of one alignment; returns the names of the files."""
-        prepared = self._prepare(source)
+        prepared = self.prepare(source)
         names = prepared.alignment.names
-        self._check_memory(source, prepared)
         gaps = float((prepared.alignment.residues == GAP).mean())
         LOGGER.info(
             f"{source.name}: {counted(len(names), 'sequence')}, "
@@ -154,12 +151,13 @@ class PhylogenyRunner:
         )
         if gaps > MANY_GAPS:
             LOGGER.warning(
-                f"{source.path}: {gaps:.0%} of the cells are gaps; parameters that were trained without gaps "
-                "(pf.ckpt) give branches that are far too long, take those of pf_indel.ckpt"
+                f"{source.path}: {gaps:.0%} of the cells are gaps; models that were trained without gaps "
+                "(pf.ckpt) give branches that are far too long, take one that knows them (pf_indel.ckpt, or one "
+                "trained on `simulate trees --deletions`)"
             )
         files = [DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION]
         with atomic_folder(folder, [*files, PHYLOGENY.record]) as partial:
-            distances_NN = self._distances(prepared, source, attention, number)
+            distances_NN = self.distances(prepared, source, attention, number)
             request.check()
             _write_matrix(partial / DISTANCES, names, distances_NN)
             (partial / NEIGHBOUR_JOINING).write_text(neighbour_joining(names, distances_NN))
@@ -179,28 +177,32 @@ class PhylogenyRunner:
             write_json(partial / PHYLOGENY.record, record)
         return [*files, PHYLOGENY.record]
 
-    def _distances(
-        self, prepared: _Prepared, source: InputFile, attention: AttentionWriter | None, number: int
+    def distances(
+        self, prepared: Prepared, source: InputFile, attention: AttentionWriter | None, number: int
     ) -> NDArray[np.float64]:
-        """(N, N), in expected substitutions per site."""
-        codes_NL = torch.from_numpy(_CODES[prepared.alignment.residues]).to(self.loaded.device)
+        """(N, N), in expected substitutions per site. Raises: BioattnError when it takes too much memory.
+
+        attention: what it is also written to, as sample `number`.
+        """
+        self._check_memory(source, prepared)
+        codes_NL = alignment_codes(prepared.alignment, self.loaded.model.config.alphabet)
         with ExitStack() as stack:
             stack.enter_context(torch.inference_mode())
             if attention is not None:
                 sample = prepared.samples(source.name)
                 receiver = stack.enter_context(attention.sample(number, sample))
                 stack.enter_context(capture(attention.site_names, receiver))
-            distances_P = self.loaded.model(codes_NL).double().cpu()
+            distances_P = self.loaded.model(torch.from_numpy(codes_NL).to(self.loaded.device)).double().cpu()
         require_finite(distances_P, "distances")
         rows = prepared.alignment.num_rows
         distances_NN = np.zeros((rows, rows))
         distances_NN[np.triu_indices(rows, 1)] = distances_P.numpy()
         return distances_NN + distances_NN.T
 
-    def _prepare(self, source: InputFile) -> _Prepared:
+    def prepare(self, source: InputFile) -> Prepared:
         """Raises: BioattnError naming what is wrong with an alignment."""
         alignment, digest = self._reader.read(source.path)
-        require_proteins(alignment, str(source.path))
+        require_alphabet(alignment, self.loaded.model.config.alphabet, source.path)
         if alignment.num_rows < 2:
             raise FormatError(f"{source.path}: holds one sequence; distances need at least 2")
         seen: dict[str, int] = {}
@@ -211,9 +213,9 @@ class PhylogenyRunner:
                     "names of their own"
                 )
             seen[name] = row
-        return _Prepared(alignment, digest)
+        return Prepared(alignment, digest)
 
-    def _check_memory(self, source: InputFile, prepared: _Prepared) -> None:
+    def _check_memory(self, source: InputFile, prepared: Prepared) -> None:
         """Raises: BioattnError with the estimate where there is too little."""
         free = free_memory() if self.loaded.device.type == "cpu" else None
         lengths = prepared.lengths
@@ -224,6 +226,24 @@ class PhylogenyRunner:
                 f"{counted(lengths[SITES], 'site')} need about {human_bytes(needed)} of memory, "
                 f"{human_bytes(free)} are free; give it fewer sequences or sites, or take a larger machine"
             )
+
+
+def alignment_codes(alignment: Alignment, alphabet: PhylogenyAlphabet) -> NDArray[np.int64]:
+    """(N, L) places in the alphabet's `LETTERS`."""
+    letters = LETTERS[alphabet]
+    codes = np.full(256, len(letters) - 2)
+    codes[np.frombuffer(letters.encode(), dtype=np.uint8)] = np.arange(len(letters))
+    if alphabet is PhylogenyAlphabet.DNA:
+        codes[ord("U")] = codes[ord("T")]
+    return codes[alignment.residues]
+
+
+def require_alphabet(alignment: Alignment, alphabet: PhylogenyAlphabet, path: Path) -> None:
+    """Raises: FormatError when an alignment is of the other kind."""
+    if alphabet is PhylogenyAlphabet.PROTEIN:
+        require_proteins(alignment, str(path))
+    elif not looks_like_nucleotides(alignment):
+        raise FormatError(f"{path}: an alignment of proteins; the model reads DNA")
 
 
 def _write_matrix(path: Path, names: list[str], distances_NN: NDArray[np.float64]) -> None:

@@ -27,7 +27,7 @@ process BIOATTN_RUNPHYLOFORMER {
         ${alignment} \\
         --output ${prefix}.phylogeny \\
         --attention ${prefix}.attention.h5 \\
-        --parameters ${parameters} \\
+        --model ${parameters} \\
         --threads ${task.cpus} \\
         ${args}
     """
