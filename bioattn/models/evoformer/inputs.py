@@ -214,7 +214,7 @@ def prepare_inputs(
     return AlignmentInputs(
         encoded=encoded,
         columns=columns,
-        settings=settings,
+        settings=settings.for_columns(len(columns)),
         weights=weights if settings.weighted_rows else None,
         pair_feat=pair_feat,
     )

@@ -1,6 +1,6 @@
 """The settings of a training run of the MSA/pair stack, and the shape of the small model it trains by default."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import require
@@ -32,8 +32,11 @@ MIN_EXTRA_SHARE = 0.5
 """At least this part of a sample's rows goes to the extra MSA, also where all would fit among the clusters."""
 MOSTLY_GAPS = 0.5
 """Columns with at least this share of gaps are left out of a sample unless its target has a residue there."""
-PREDICTION_EXTRA_MSA = 1024
-"""Extra rows a trained model is run with: more than a training step has, as covariances are sums over rows."""
+ROUND_EXTRA_MSA = 1024
+"""Extra rows the validation of a round draws."""
+PREDICTION_CLUSTERS, PREDICTION_EXTRA_MSA = 64, 4096
+"""Rows a trained model is run with where an alignment has them: more than a training step has, as covariances are
+sums over rows."""
 
 AT_LEAST_ONE = (
     "steps_per_round",
@@ -98,8 +101,8 @@ class EvoformerTrainingConfig:
     """Weight of the cross-entropy of masked cells."""
     activation_checkpointing: bool = False
     """Keep only what enters each block and compute the rest again in the backward pass: less memory, more time."""
-    prediction_samples: int = 1
-    """Draws of rows whose predicted distances are averaged when the model is judged and run."""
+    prediction_samples: int = 4
+    """Draws of rows whose predicted distances are averaged when the trained model is judged and run."""
     patience: int = 1000
     """Rounds without improvement on the validation families before training stops."""
     precision: Precision = Precision.FP32
@@ -125,7 +128,7 @@ class EvoformerTrainingConfig:
     def prediction_inputs(self) -> InputSettings:
         """How a model trained so wants alignments presented."""
         return InputSettings(
-            max_msa_clusters=self.max_msa_clusters,
+            max_msa_clusters=max(self.max_msa_clusters, PREDICTION_CLUSTERS),
             max_extra_msa=max(self.max_extra_msa, PREDICTION_EXTRA_MSA),
             min_extra_share=MIN_EXTRA_SHARE,
             masked_fraction=self.masked_fraction,
@@ -134,6 +137,13 @@ class EvoformerTrainingConfig:
             num_recycles=0,
             num_samples=self.prediction_samples,
         )
+
+    @property
+    def round_inputs(self) -> InputSettings:
+        """How families are presented when a round is validated: one draw of fewer rows, in a third of the time."""
+        extra = max(self.max_extra_msa, ROUND_EXTRA_MSA)
+        inputs = self.prediction_inputs
+        return replace(inputs, max_msa_clusters=self.max_msa_clusters, max_extra_msa=extra, num_samples=1)
 
     @property
     def total_steps(self) -> int:

@@ -34,11 +34,11 @@ def predict_contacts(
     inputs = family.inputs(settings, covariance=bool(model.config.pair_features))
     device = next(model.parameters()).device
     total = np.zeros((len(family.columns), len(family.columns)), np.float32)
-    for number in range(settings.num_samples):
+    for number in range(inputs.settings.num_samples):
         with torch.no_grad():
             logits = model(inputs.sample(0, number).to(device)).distogram_logits
         assert logits is not None
-        total += contact_probabilities(logits).cpu().numpy() / settings.num_samples
+        total += contact_probabilities(logits).cpu().numpy() / inputs.settings.num_samples
     return total
 
 

@@ -63,7 +63,7 @@ class TrainingFamily:
         return AlignmentInputs(
             encoded=self.protein.encoded(),
             columns=self.columns,
-            settings=settings,
+            settings=settings.for_columns(len(self.columns)),
             weights=self.weights if settings.weighted_rows else None,
             pair_feat=self.covariance if covariance else None,
         )

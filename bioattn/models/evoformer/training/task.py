@@ -146,7 +146,7 @@ class EvoformerTask(Task):
         with self.training.precision.autocast(self.device):
             for number in range(own.start, own.stop):
                 scores = score_family(
-                    cast(EvoformerModel, model), self.validation[number], self.training.prediction_inputs
+                    cast(EvoformerModel, model), self.validation[number], self.training.round_inputs
                 )
                 precisions[number] = torch.tensor(
                     [scores.precision_l5, scores.precision_l], dtype=torch.float64
