@@ -331,6 +331,27 @@ COMMANDS = (
         sample="simulated",
     ),
     Command(
+        "prepare templates",
+        "Lay known structures on a query, as templates of a structure prediction",
+        ("protein", "structure", "template"),
+        (
+            Input(
+                "query",
+                "FASTA or alignment; its first sequence is the query",
+                ("families/msa/simulated000000.a3m",),
+                pattern="*",
+            ),
+            Input(
+                "structures",
+                "Structures of relatives: PDB or mmCIF",
+                ("templates/helix.pdb",),
+                pattern="*.{pdb,cif,pdb.gz,cif.gz}",
+            ),
+        ),
+        (Output("templates", ".templates.h5", "Templates for bioattn/runevoformer"),),
+        sample="simulated",
+    ),
+    Command(
         "prepare msa",
         "Centre an alignment on its query, filter it, and say how deep and diverse it is",
         ("alignment", "msa", "protein"),

@@ -1,4 +1,4 @@
-"""One protein chain of a PDB or mmCIF file: residues, residue numbers, CA and CB coordinates.
+"""One protein chain of a PDB or mmCIF file: residues, residue numbers, coordinates.
 
 What is read: the first model; chain ids and residue numbers as the authors gave them (mmCIF: `auth_asym_id`,
 `auth_seq_id`); of alternative locations the one with the highest occupancy. Modified amino acids (MSE and its
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import decompression_errors, open_bytes
 from bioattn.structures.choices import MissingCb
+from bioattn.structures.ideal_geometry import ATOM37
 from bioattn.text import quoted
 
 BLANK_CHAIN = "_"
@@ -35,6 +36,7 @@ _LETTER_OF = protein_letters_3to1_extended | {"SEC": "U", "PYL": "O", "ASX": "B"
 # What Biopython's parsers let through on files that only begin well.
 _PARSER_ERRORS = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, StopIteration)
 # CB of an ideal residue from its backbone: coefficients of (CA-N)x(C-CA), CA-N and C-CA.
+_SLOT_OF = {name: slot for slot, name in enumerate(ATOM37)}
 _VIRTUAL_CB = (-0.58273431, 0.56802827, -0.54067466)
 
 
@@ -58,6 +60,9 @@ class Chain:
     """(L, 3) ångström: CB; CA of glycine; where CB is missing, what `read_chain` was told to put there."""
     bfactors: NDArray[np.float32]
     """(L,) of the CA atoms; pLDDT in predicted structures."""
+    atom37: NDArray[np.float32]
+    """(L, 37, 3) ångström: the heavy atoms by name (`ATOM37`), NaN where the file has none; the selenium of
+    selenomethionine stands for the sulphur."""
     num_missing_cb: int
     """Residues other than glycine whose CB is not in the file."""
 
@@ -182,6 +187,12 @@ def _chain(path: Path, name: str, residues: list[Residue], missing_cb: MissingCb
             cb.append(residue["CA"].coord)
         missing += "CB" not in residue and residue_name != "GLY"
     ca = [residue["CA"].coord for residue in residues]
+    atom37 = np.full((len(residues), len(ATOM37), 3), np.nan, np.float32)
+    for place, (residue, residue_name) in enumerate(zip(residues, names, strict=True)):
+        for atom in residue:
+            slot = _SLOT_OF.get("SD" if (residue_name, atom.name) == ("MSE", "SE") else atom.name)
+            if slot is not None:
+                atom37[place, slot] = atom.coord
     if not np.isfinite([ca, cb]).all():
         raise FormatError(f"{path}: chain {name!r} has coordinates that are no numbers; fetch the file again")
     return Chain(
@@ -193,5 +204,6 @@ def _chain(path: Path, name: str, residues: list[Residue], missing_cb: MissingCb
         ca=np.array(ca, np.float32),
         cb=np.array(cb, np.float32),
         bfactors=np.array([residue["CA"].get_bfactor() for residue in residues], np.float32),
+        atom37=atom37,
         num_missing_cb=missing,
     )

@@ -79,6 +79,7 @@ def mapping(path: Path) -> None:
         ca=np.zeros((4, 3), np.float32),
         cb=np.zeros((4, 3), np.float32),
         bfactors=np.zeros(0, np.float32),
+        atom37=np.full((4, 37, 3), np.nan, np.float32),
         num_missing_cb=0,
     )
     read_mapping(path, chain, 40)

@@ -106,6 +106,7 @@ def test_mappings(tmp_path, residues, data):
         ca=np.zeros((length, 3), np.float32),
         cb=np.ones((length, 3), np.float32),
         bfactors=np.zeros(0, np.float32),
+        atom37=np.full((length, 37, 3), np.nan, np.float32),
         num_missing_cb=0,
     )
     which = data.draw(st.lists(st.integers(0, length - 1), unique=True).map(sorted))

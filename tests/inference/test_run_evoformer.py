@@ -52,7 +52,7 @@ def by_hand(model, path, settings, seed, first_pass=0):
             max_extra=settings.max_extra_msa,
             random=np.random.default_rng([seed, number]),
         )
-        fields = [torch.from_numpy(getattr(features, name)) for name in ModelInputs._fields[:-1]]
+        fields = [torch.from_numpy(getattr(features, name)) for name in ModelInputs._fields[:-2]]
         sample = ModelInputs(*fields)
         passes.append(
             sample._replace(

@@ -36,6 +36,7 @@ def chain_of(letters):
         ca=coordinates,
         cb=coordinates,
         bfactors=np.zeros(0, np.float32),
+        atom37=np.full((len(letters), 37, 3), np.nan, np.float32),
         num_missing_cb=0,
     )
 

@@ -26,12 +26,12 @@ class GatedAttention(nn.Module):
     `project_qkvg.weight` (4·C, C) holds query, key, value and gate one after another, each head-major (H·D rows).
     """
 
-    def __init__(self, channels: int, site: AttentionSite, *, uniform: bool = False) -> None:
-        """`uniform`: all unmasked keys have equal weight; queries, keys and bias are ignored."""
+    def __init__(self, channels: int, site: AttentionSite | int, *, uniform: bool = False) -> None:
+        """`site`: number of heads if nobody listens. `uniform`: unmasked keys weigh alike, queries aside."""
         super().__init__()
-        self.site = site
+        self.site = None if isinstance(site, int) else site
+        self.num_heads = site if isinstance(site, int) else site.num_heads
         self.uniform = uniform
-        self.num_heads = site.num_heads
         self.score = DotScore()
         self.project_qkvg = linear(channels, 4 * channels, bias=False)
         self.gate_bias = nn.Parameter(torch.ones(channels))
@@ -219,11 +219,13 @@ class TriangleAttention(nn.Module):
     Around the ending node the same is done to the transposed pair representation.
     """
 
-    def __init__(self, pair_channels: int, site: AttentionSite, *, starting: bool) -> None:
+    def __init__(self, pair_channels: int, site: AttentionSite | int, *, starting: bool) -> None:
+        """`site`: as for `GatedAttention`."""
         super().__init__()
         self.starting = starting
         self.normalise = nn.LayerNorm(pair_channels)
-        self.project_pair_bias = linear(pair_channels, site.num_heads, bias=False)
+        num_heads = site if isinstance(site, int) else site.num_heads
+        self.project_pair_bias = linear(pair_channels, num_heads, bias=False)
         self.attention = GatedAttention(pair_channels, site)
 
     def forward(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:

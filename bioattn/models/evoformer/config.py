@@ -36,6 +36,29 @@ class StructureModuleConfig:
         require(self, ("num_layers",), lambda value: value <= 1000, "be at most 1000")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateConfig:
+    """Shape of the template embedder; the defaults are those of AlphaFold's `model_1` and `model_2`."""
+
+    channels: int = 64
+    """Channels of a template's pair representation."""
+    num_blocks: int = 2
+    """Blocks of the template pair stack."""
+    pair_heads: int = 4
+    """Heads of triangle attention in that stack."""
+    triangle_multiplication_channels: int = 64
+    """Hidden channels of the triangular multiplicative updates in that stack."""
+    transition_factor: int = 2
+    """How many times wider a transition of that stack is inside."""
+    attention_heads: int = 4
+    """Heads of the attention of residue pairs to templates."""
+    attention_channels: int = 64
+    """Channels of its queries, keys and values, all heads together."""
+
+    def __post_init__(self) -> None:
+        require(self, [each.name for each in fields(self)], lambda value: value >= 1, "be at least 1")
+
+
 MAY_BE_ZERO = ("num_extra_msa_blocks", "pair_features", "distogram_bins")
 """Settings that leave a part out when they are 0."""
 
@@ -84,6 +107,8 @@ class EvoformerConfig:
     """Whether a pass gets the representations of the pass before; needed for more than one pass."""
     structure_module: StructureModuleConfig | None = field(default_factory=StructureModuleConfig)
     """None for a model that predicts no atoms; it has no pLDDT head either."""
+    templates: TemplateConfig | None = None
+    """None for a model without template embedder."""
     distogram_bins: int = 64
     """Distance bins of the distogram head; 0 = no such head."""
     masked_msa_head: bool = True

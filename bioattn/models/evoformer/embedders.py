@@ -135,11 +135,16 @@ class RecyclingEmbedder(nn.Module):
         return F.embedding(bins, table)
 
 
-def distance_bins(positions_R3: Tensor) -> Tensor:
-    """(R, R) int64: the bin of each distance; 15 = no bin. A distance exactly on an edge has no bin."""
-    edges = torch.linspace(FIRST_EDGE, LAST_EDGE, NUM_DISTANCE_BINS, device=positions_R3.device).square()
-    square_RR = (positions_R3[:, None] - positions_R3[None, :]).square().sum(-1)
+def distance_bins(
+    positions_R3: Tensor,
+    rows: slice = slice(None),
+    num_bins: int = NUM_DISTANCE_BINS,
+    last: float = LAST_EDGE,
+) -> Tensor:
+    """(P, R) int64: bins of the distances of some residues to all; `num_bins` = none, so on an edge exactly."""
+    edges = torch.linspace(FIRST_EDGE, last, num_bins, device=positions_R3.device).square()
+    square_RR = (positions_R3[rows, None] - positions_R3[None, :]).square().sum(-1)
     below_RR = torch.bucketize(square_RR, edges)
     on_edge_RR = below_RR != torch.bucketize(square_RR, edges, right=True)
     outside_RR = (below_RR == 0) | on_edge_RR | (square_RR >= LARGEST_SQUARE)
-    return torch.where(outside_RR, NUM_DISTANCE_BINS, below_RR - 1)
+    return torch.where(outside_RR, num_bins, below_RR - 1)

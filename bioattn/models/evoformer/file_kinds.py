@@ -21,6 +21,7 @@ from bioattn.store.merging import merge_folders
 from bioattn.store.problems import Problem
 from bioattn.store.recorded_folder import SHARD_FILE, read_shard_file, shard_figures, validate_shard_file
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, read_distances
+from bioattn.structures.template_file import TEMPLATES_FORMAT, read_templates
 from bioattn.system.progress import Progress
 from bioattn.text import some
 from bioattn.views.confidence import ALIGNED_ERROR, read_aligned_error
@@ -61,6 +62,16 @@ def _validate_parameters(path: Path, progress: Progress) -> list[Problem]:
 
     describe_parameters(path)
     return validate_parameters(path)
+
+
+def _describe_templates(path: Path) -> dict[str, Any]:
+    templates = read_templates(path)
+    return {
+        "query": templates.query,
+        "templates": templates.names,
+        "coverage": templates.coverage.round(3).tolist(),
+        "identity": templates.identity.round(3).tolist(),
+    }
 
 
 def _is_parameters(candidate: Candidate) -> bool:
@@ -189,6 +200,13 @@ def file_kinds() -> Sequence[FileKind]:
             describe=describe_arrays,
             read=lambda path: read_distances(path, with_entropy=True),
             validate=lambda path, _: validate_arrays(path),
+        ),
+        FileKind(
+            name="templates",
+            title="templates for an MSA/pair model",
+            matches=hdf5(TEMPLATES_FORMAT),
+            describe=_describe_templates,
+            read=read_templates,
         ),
         FileKind(
             name="representations",

@@ -27,7 +27,46 @@ from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
+from bioattn.structures.template_file import NOT_ALIGNED, Templates
+from bioattn.structures.torsion_angles import torsion_features
 from bioattn.system.progress import SILENT, Progress
+
+
+class TemplateInputs(NamedTuple):
+    """Structures laid on the residues of the target."""
+
+    aatype: Tensor
+    """(T, R) int64 in model order; 20 = unknown, 21 = no residue of the template is aligned."""
+    atom37: Tensor
+    """(T, R, 37, 3) Å; 0 where an atom is not there."""
+    atom37_mask: Tensor
+    """(T, R, 37) float, 1 = the atom is there."""
+    angles: Tensor
+    """(T, R, 57) float, `torsion_features`."""
+    mask: Tensor
+    """(T,) float, 0 = this place holds no template."""
+
+    @classmethod
+    def on_columns(cls, templates: Templates, target: str, columns: NDArray[np.integer]) -> "TemplateInputs":
+        """Templates of the target (a letter per match column, `-` for a gap) on the columns that are seen."""
+        residues = np.array(list(target)) != "-"
+        places, gaps = np.cumsum(residues)[columns] - 1, ~residues[columns]
+        aatype, mask = templates.aatype[:, places], templates.atom37_mask[:, places].astype(np.float32)
+        aatype[:, gaps], mask[:, gaps] = NOT_ALIGNED, 0
+        return cls.from_atoms(aatype, templates.atom37[:, places] * mask[..., None], mask)
+
+    @classmethod
+    def from_atoms(
+        cls, aatype: NDArray[np.integer], atom37: NDArray[np.float32], atom37_mask: NDArray[np.float32]
+    ) -> "TemplateInputs":
+        """Of templates that are all there; shapes as above."""
+        angles = torsion_features(aatype, atom37, atom37_mask)
+        arrays = aatype.astype(np.int64), atom37, atom37_mask, angles, np.ones(len(aatype), np.float32)
+        return cls(*map(torch.from_numpy, arrays))
+
+    def to(self, device: torch.device) -> "TemplateInputs":
+        """The inputs on another device."""
+        return TemplateInputs._make(tensor.to(device) for tensor in self)
 
 
 class ModelInputs(NamedTuple):
@@ -55,11 +94,18 @@ class ModelInputs(NamedTuple):
     """(E, R) float."""
     pair_feat: Tensor | None = None
     """(R, R, F) float for a model with pair input features (covariances, say), otherwise None."""
+    templates: TemplateInputs | None = None
+    """The same for all passes; None for none."""
 
     @property
     def num_residues(self) -> int:
         """Number of residues, R."""
         return self.aatype.shape[0]
+
+    @property
+    def pair_mask(self) -> Tensor:
+        """(R, R) 1 = both residues exist."""
+        return self.seq_mask[:, None] * self.seq_mask[None, :]
 
     def to(self, device: torch.device) -> "ModelInputs":
         """The inputs on another device."""
@@ -101,6 +147,7 @@ class AlignmentInputs:
     """(S,) sequence weights, where rows are drawn by them."""
     pair_feat: NDArray[np.float32] | None
     """(R, R, F) for a model with pair features."""
+    templates: TemplateInputs | None = None
 
     @property
     def num_clusters(self) -> int:
@@ -166,7 +213,8 @@ class AlignmentInputs:
 
     def sample(self, seed: int, number: int) -> ModelInputs:
         """The features of `draw` as tensors."""
-        return to_model_inputs(self.draw(seed, number), self.pair_feat)
+        inputs = to_model_inputs(self.draw(seed, number), self.pair_feat)
+        return inputs._replace(templates=self.templates)
 
 
 def prepare_inputs(

@@ -1,4 +1,4 @@
-"""The whole MSA/pair model (AlphaFold 2 supplement, Algorithm 2, without templates and ensembling).
+"""The whole MSA/pair model (AlphaFold 2 supplement, Algorithm 2, without ensembling).
 
 Shape suffixes: S MSA rows, R residues, C channels.
 """
@@ -22,6 +22,7 @@ from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.rigid import pseudo_beta
 from bioattn.models.evoformer.stacks import EvoformerStack, ExtraMsaStack
 from bioattn.models.evoformer.structure_module import StructureModule, StructureOutputs
+from bioattn.models.evoformer.templates import TemplateEmbedder
 
 
 class Trunk(NamedTuple):
@@ -68,6 +69,7 @@ class EvoformerModel(nn.Module):
         structure = config.structure_module
         self.input_embedder = InputEmbedder(config)
         self.recycling_embedder = RecyclingEmbedder(config) if config.recycling else None
+        self.template_embedder = TemplateEmbedder(config) if config.templates else None
         self.extra_msa_embedder = ExtraMsaEmbedder(config) if config.num_extra_msa_blocks else None
         self.extra_msa_stack = ExtraMsaStack(config) if config.num_extra_msa_blocks else None
         self.evoformer = EvoformerStack(config)
@@ -93,8 +95,8 @@ class EvoformerModel(nn.Module):
         sample is in memory at a time. Passes may have different MSA samples, not different targets. recompute:
         checkpoint activations of the last pass.
 
-        Raises: ValueError when passes are asked of a model without recycling, or the model has an extra-MSA stack
-        and the inputs no extra MSA.
+        Raises: ValueError when passes are asked of a model without recycling, templates are given to one without
+        template embedder, or the model has an extra-MSA stack and the inputs no extra MSA.
         """
         if num_recycles and self.recycling_embedder is None:
             raise ValueError("this model has no recycling: it can make one pass only")
@@ -120,12 +122,16 @@ class EvoformerModel(nn.Module):
                 if recycled is None:
                     recycled = self._nothing_recycled(msa_SRC, pair_RRC)
                 msa_SRC, pair_RRC = self.recycling_embedder(msa_SRC, pair_RRC, recycled)
+            if inputs.templates is not None:
+                if self.template_embedder is None:
+                    raise ValueError("this model has no template embedder")
+                pair_RRC = self.template_embedder(pair_RRC, inputs.templates, inputs.pair_mask)
         return msa_SRC, pair_RRC
 
     def _run_stacks(
         self, inputs: ModelInputs, msa_SRC: Tensor, pair_RRC: Tensor, *, recompute: bool = False
     ) -> Trunk:
-        pair_mask_RR = inputs.seq_mask[:, None] * inputs.seq_mask[None, :]
+        pair_mask_RR, msa_mask_SR, num_rows = inputs.pair_mask, inputs.msa_mask, len(msa_SRC)
         if self.extra_msa_stack is not None:
             pair_RRC = self.extra_msa_stack(
                 self._embed_extra_msa(inputs),
@@ -134,7 +140,12 @@ class EvoformerModel(nn.Module):
                 pair_mask_RR,
                 recompute=recompute,
             )
-        return Trunk(*self.evoformer(msa_SRC, pair_RRC, inputs.msa_mask, pair_mask_RR, recompute=recompute))
+        if inputs.templates is not None and self.template_embedder is not None:
+            with torch.autocast(msa_SRC.device.type, enabled=False):
+                rows_TRC, mask_TR = self.template_embedder.rows(inputs.templates)
+            msa_SRC, msa_mask_SR = torch.cat([msa_SRC, rows_TRC]), torch.cat([msa_mask_SR, mask_TR])
+        trunk = Trunk(*self.evoformer(msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute=recompute))
+        return trunk._replace(msa=trunk.msa[:num_rows])
 
     def _end_of_pass(self, inputs: ModelInputs, trunk: Trunk) -> Recycled:
         """The representations that the next pass needs."""

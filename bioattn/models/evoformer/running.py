@@ -71,6 +71,9 @@ class EvoformerRun(Settings):
         metavar="PATH",
         recorded="",
     )
+    templates: Path | None = option(
+        "Known structures as templates: a file of `bioattn prepare templates` for this alignment's target."
+    )
     query: str | None = option(
         "Name of the target row; its residues become the columns [default: row 1, all columns stay].",
         metavar="ID",
@@ -122,6 +125,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     """Predict all alignments. Raises: as `run_folders`, and for the settings."""
     from bioattn.inference.alignment_inputs import find_alignments
     from bioattn.inference.folder_paths import check_run_paths, holds_result
+    from bioattn.structures.template_file import read_templates
     from bioattn.system.shard import parse_shard
     from bioattn.views.predictions import SCORES
 
@@ -140,6 +144,9 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     sources, several = find_alignments(settings.alignment)
     wanted = _attention(settings)
     check_run_paths(sources, output, several=several, attention=attention, model=weights)
+    if several and settings.templates is not None:
+        raise SettingsError("--templates: a file of templates is of one target; give one alignment")
+    templates = None if settings.templates is None else read_templates(settings.templates)
     if not several:
         holds_result(output, SCORES, resume=settings.resume, force=settings.force)
 
@@ -161,6 +168,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         precision=settings.precision,
         chunk=size,
         representations=settings.representations,
+        templates=templates,
     )
     summary = run_folders(
         AlignmentRunner(loaded, asked, running.progress),

@@ -2,7 +2,7 @@
 
 from bioattn.attention.site import AttentionSite, Axis
 
-RESIDUE, MSA_ROW, EXTRA_MSA_ROW = "residue", "msa_row", "extra_msa_row"
+RESIDUE, MSA_ROW, EXTRA_MSA_ROW, TEMPLATE = "residue", "msa_row", "extra_msa_row", "template"
 """Kinds of axes."""
 LENGTHS = {RESIDUE: "length", MSA_ROW: "rows", EXTRA_MSA_ROW: "extra_rows"}
 """Column of the sample table that holds the length of an axis, by kind."""
@@ -34,3 +34,20 @@ def alignment_site(stack: str, block: int, layer: str, num_heads: int) -> Attent
         axes.append(Axis(dim, kind, lengths=LENGTHS.get(kind)))
     name = f"{stack}.{layer}.{block}" if layer == "invariant_point" else f"{stack}.{block:02d}.{layer}"
     return AttentionSite(name=name, axes=tuple(axes), heads=tuple(range(num_heads)))
+
+
+TEMPLATE_SITE = "template.pointwise"
+
+
+def template_site(num_heads: int, names: tuple[str, ...] | None = None) -> AttentionSite:
+    """The attention of every pair of residues (i, j) to the templates: one query per pair, so no query axis.
+
+    names: of the templates, where they are known.
+    """
+    axes = (
+        Axis("residue", RESIDUE, lengths=LENGTHS[RESIDUE]),
+        Axis("partner", RESIDUE, lengths=LENGTHS[RESIDUE]),
+        Axis("head"),
+        Axis("key", TEMPLATE, coordinates=names),
+    )
+    return AttentionSite(name=TEMPLATE_SITE, axes=axes, heads=tuple(range(num_heads)))

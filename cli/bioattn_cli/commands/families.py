@@ -181,8 +181,7 @@ def parameters(
 
     A language model becomes a Hugging Face folder, which transformers loads, and a Hugging Face folder a model
     folder of bioattn. Of an MSA/pair model the name of the output chooses the form: .npz for AlphaFold's keys and
-    layouts, .pt for OpenFold's state dict, no suffix for a model folder. Arrays of a template embedder are left
-    out, with a warning.
+    layouts, .pt for OpenFold's state dict, no suffix for a model folder.
     """
     write = ability(family_of_parameters(model), "export_parameters")
     result: Result = write(model, output, structure_layers=structure_layers, force=force)

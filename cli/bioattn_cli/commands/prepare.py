@@ -254,6 +254,36 @@ def contacts(
     )
 
 
+@command("prepare templates")
+def templates(
+    reporter: Reporter,
+    query: Path = argument("QUERY", "Protein FASTA or alignment of any format, whose row 1 is the query."),
+    structures: tuple[Path, ...] = argument(
+        "STRUCTURE",
+        "PDB or mmCIF files of any name, gzip and xz too.",
+        recorded="structure.{}",
+    ),
+    output: Path = options.RESULT,
+    row: str | None = option("The query is this row, not row 1.", "--query", metavar="ID"),
+) -> Record:
+    """Lay known structures on a query, as templates for run evoformer --templates.
+
+    Of each structure the chain with the most residues equal to the query's is taken (local alignment, BLOSUM62).
+    AlphaFold's models take 4 templates: of more structures those with the most equal residues stay. A structure
+    no chain of which is like the query (E-value above 0.01) is left out with a warning. Says coverage and identity
+    of each template.
+    """
+    from bioattn.alignments.template_preparation import prepare_templates
+
+    made = prepare_templates(query, structures, output, row=row)
+    return Record(
+        f"wrote {output}",
+        templates=made.names,
+        coverage=made.coverage.round(4).tolist(),
+        identity=made.identity.round(4).tolist(),
+    )
+
+
 @command("prepare msa")
 def msa(
     reporter: Reporter,

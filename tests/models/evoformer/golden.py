@@ -89,7 +89,7 @@ def read_arrays(path):
 
 def model_inputs(arrays, prefix="in/"):
     """The inputs of a golden file."""
-    fields = {name: torch.from_numpy(arrays[prefix + name].copy()) for name in ModelInputs._fields[:-1]}
+    fields = {name: torch.from_numpy(arrays[prefix + name].copy()) for name in ModelInputs._fields[:-2]}
     for name in ("aatype", "residue_index", "extra_msa"):
         fields[name] = fields[name].long()
     return ModelInputs(**fields)

@@ -12,7 +12,12 @@ import torch
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.io.checkpoint import load_checkpoint
-from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
+from bioattn.models.evoformer.config import (
+    EvoformerConfig,
+    InputSettings,
+    StructureModuleConfig,
+    TemplateConfig,
+)
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.export import export_parameters
@@ -114,12 +119,21 @@ def test_every_array_of_the_real_files_has_its_place(shared):
     rows = model_rows(EvoformerConfig(aligned_error_head=True))
     assert {PREFIX + row.row.alphafold: list(row.alphafold_shape) for row in rows} == alphafold
     assert {name: list(row.shape) for row in rows for name in row.canonical_names()} == openfold
-    rows = model_rows(EvoformerConfig())
-    ours = {PREFIX + row.row.alphafold: list(row.alphafold_shape) for row in rows}
-    rest = {name for name in with_templates if name not in ours}
-    assert {name: shape for name, shape in with_templates.items() if name not in rest} == ours
-    assert all("/template_" in name for name in rest)
-    assert len(rest) == 336 - 265
+    rows = model_rows(EvoformerConfig(templates=TemplateConfig()))
+    assert {PREFIX + row.row.alphafold: list(row.alphafold_shape) for row in rows} == with_templates
+    # As OpenFold's TemplateEmbedder and its TemplatePairStackBlock name their modules.
+    names = {name for row in rows for name in row.canonical_names() if name.startswith("template_embedder.")}
+    block = ("tri_att_start", "tri_att_end", "tri_mul_out", "tri_mul_in", "pair_transition")
+    for part in (
+        *("template_single_embedder.linear_1", "template_single_embedder.linear_2"),
+        *("template_pair_embedder.linear", "template_pair_stack.layer_norm"),
+        *(f"template_pair_stack.blocks.{number}.{layer}" for number in range(2) for layer in block),
+        *(f"template_pointwise_att.mha.linear_{letter}" for letter in "qkvo"),
+    ):
+        of_part = {name for name in names if name.startswith(f"template_embedder.{part}.")}
+        assert of_part
+        names -= of_part
+    assert not names
     with torch.device("meta"):
         count = sum(p.numel() for p in EvoformerModel(EvoformerConfig(aligned_error_head=True)).parameters())
     assert count == 92_907_930
@@ -230,19 +244,33 @@ def test_what_is_wrong_with_openfolds_file_is_named(name, shape, message, small)
         load_parameters(small / "bad.pt")
 
 
-def test_templates_are_left_aside_aloud(small, caplog):
-    arrays = read_arrays(small / "params.npz")
-    arrays[PREFIX + "evoformer/template_embedding/attention//query_w"] = np.zeros((6, 1, 2), "f4")
-    arrays[PREFIX + "evoformer/template_projection//bias"] = np.zeros(8, "f4")
-    np.savez(small / "templates.npz", **arrays)
-    caplog.set_level("WARNING", "bioattn")
-    model = load_parameters(small / "templates.npz")[0]
-    assert_same_weights(model, load_parameters(small / "params.npz")[0])
-    assert "2 arrays of the template embedder are not used" in caplog.text
-    del arrays[PREFIX + "evoformer/template_projection//bias"]
-    np.savez(small / "templates.npz", **arrays)
-    load_parameters(small / "templates.npz")
-    assert "1 array of the template embedder is not used" in caplog.text
+@pytest.mark.shared
+@pytest.mark.parametrize("case", CASES)
+def test_template_parameters_come_back_bit_for_bit(case, shared, tmp_path):
+    source = shared / f"golden/templates/{case}_params_af2_templates.npz"
+    original = read_arrays(source)
+    export_parameters(source, tmp_path / "folder")
+    last = "folder"
+    if case == "wide":
+        export_parameters(tmp_path / "folder", tmp_path / "new.pt")
+        # Older checkpoints have the modules of the template embedder at the top.
+        older = {
+            name.removeprefix("template_embedder.").replace("template_single_", "template_angle_"): tensor
+            for name, tensor in torch.load(tmp_path / "new.pt", weights_only=True).items()
+        }
+        torch.save(older, tmp_path / (last := "old.pt"))
+    else:  # two heads attend to templates, which OpenFold's shapes do not tell
+        with pytest.raises(BioattnError, match="2 heads attend to templates"):
+            export_parameters(source, tmp_path / "x.pt")
+    export_parameters(tmp_path / last, tmp_path / "again.npz")
+    returned = read_arrays(tmp_path / "again.npz")
+    assert set(returned) == set(original)
+    for key, array in original.items():
+        np.testing.assert_array_equal(returned[key], array, err_msg=key)
+    del original[PREFIX + "evoformer/template_projection//bias"]
+    np.savez(tmp_path / "bad.npz", **original)
+    with pytest.raises(FormatError, match="template_projection//bias is missing"):
+        load_parameters(tmp_path / "bad.npz")
 
 
 def test_older_and_wrapped_checkpoints_are_understood(small):

@@ -7,6 +7,7 @@ Shapes: S clustered MSA rows, E extra MSA rows, R columns.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 
@@ -36,6 +37,7 @@ def estimate_memory(
     sizes: AlignmentSizes,
     *,
     chunk: int | None = None,
+    num_templates: int = 0,
     attention: bool = False,
     device: str = "cpu",
 ) -> int:
@@ -43,8 +45,8 @@ def estimate_memory(
 
     A model with pair features has its highest point there or before it runs, in the covariances.
 
-    chunk: rows or residues that layers take at a time, None = the sizes that are fastest. attention: whether
-    weights are listened to.
+    sizes: rows of templates among those of the MSA. chunk: rows or residues that layers take at a time, None = the
+    sizes that are fastest. attention: whether weights are listened to.
     """
     rows, extra, columns = sizes
     pairs = columns * columns
@@ -72,6 +74,8 @@ def estimate_memory(
         weights = max(4 * heads * pairs, msa_columns * config.msa_heads * rows * rows)
     stages = [2 * msa + pair, msa + pair + max(work), msa + _head_floats(config, pairs)]
     features = 2 * rows * columns * config.msa_features
+    if num_templates and config.templates is not None:
+        stages.append(msa + pair + (2 * num_templates + 1) * pairs * config.templates.channels + max(work))
     if config.num_extra_msa_blocks:
         width = extra * config.extra_msa_channels
         tiled = _TILE_FLOATS * tile(columns, width) * width
@@ -98,6 +102,7 @@ def plan_memory(
     sizes: AlignmentSizes,
     chunk: int | None,
     *,
+    num_templates: int = 0,
     attention: bool,
     source: str,
 ) -> Iterator[None]:
@@ -111,9 +116,9 @@ def plan_memory(
     choices: list[int | None] = [chunk]
     if chunk is None:
         choices += SMALL_TILES
-    needed = 0
+    needed, estimate = 0, partial(estimate_memory, config, sizes, device=device.type)
     for choice in choices:
-        needed = estimate_memory(config, sizes, chunk=choice, attention=attention, device=device.type)
+        needed = estimate(chunk=choice, num_templates=num_templates, attention=attention)
         if free is None or needed <= free:
             LOGGER.info(
                 f"needs about {human_bytes(needed)} of memory beside the model"

@@ -2,7 +2,7 @@
 
 import logging
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,10 +31,12 @@ from bioattn.models.evoformer.inference.outputs import (
     write_prediction,
 )
 from bioattn.models.evoformer.inference.prediction import Prediction, predict
-from bioattn.models.evoformer.inputs import AlignmentInputs, prepare_inputs
+from bioattn.models.evoformer.inputs import AlignmentInputs, TemplateInputs, prepare_inputs
 from bioattn.models.evoformer.projection import use_precision
+from bioattn.models.evoformer.sites import TEMPLATE_SITE, template_site
 from bioattn.store.schema import AttentionOptions, FileLayout
 from bioattn.store.shard_record import ShardRecord
+from bioattn.structures.template_file import Templates
 from bioattn.system.precision import Precision
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
@@ -61,6 +63,8 @@ class RunSettings:
     chunk: int | None = None
     """Rows or residues that layers take at a time, at most; None = what memory allows."""
     representations: tuple[Representation, ...] = ()
+    templates: Templates | None = None
+    """Of the one alignment's target."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,6 +75,12 @@ class PreparedAlignment:
     inputs: AlignmentInputs
     input_sha256: str
     row_names: list[str]
+    templates: Templates | None
+
+    @property
+    def template_names(self) -> Sequence[str]:
+        """Of the rows that templates add to the clustered MSA."""
+        return () if self.templates is None else self.templates.names
 
     @property
     def num_rows(self) -> int:
@@ -82,7 +92,7 @@ class PreparedAlignment:
         return AlignmentSample(
             id=name,
             query="".join(self.target.letters[column] for column in self.inputs.columns),
-            rows=self.inputs.num_clusters,
+            rows=self.inputs.num_clusters + len(self.template_names),
             extra_rows=self.inputs.num_extra,
             input_sha256=self.input_sha256,
             columns=tuple(self.inputs.columns.tolist()),
@@ -97,6 +107,7 @@ class PreparedAlignment:
             tuple(self.row_names[record] for record in records[rows])
             for rows in self.inputs.rows_of(seed, number)
         )
+        clusters += tuple(self.template_names)
         return replace(self.sample(name), row_names=clusters, extra_row_names=extra or ("",))
 
 
@@ -123,8 +134,12 @@ class AlignmentRunner:
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name."""
-        return self.model.sites
+        """Attention sites by name; that of templates only where there are some."""
+        sites = self.model.sites
+        site = sites.pop(TEMPLATE_SITE, None)
+        if site is not None and self.settings.templates is not None:
+            sites[TEMPLATE_SITE] = template_site(site.num_heads, tuple(self.settings.templates.names))
+        return sites
 
     def check(self, attention: AttentionOptions | None = None) -> None:
         """Raises: BioattnError for settings, sites or heads that the model does not have."""
@@ -136,6 +151,11 @@ class AlignmentRunner:
                 f"--recycles {self.settings.inputs.num_recycles}: the model {self.model.path} has no recycling; "
                 "only 0 is possible"
             )
+        if self.settings.templates is not None and config.templates is None:
+            raise BioattnError(
+                f"--templates: the model {self.model.path} has no template embedder; AlphaFold's model_1 and "
+                "model_2 have one"
+            )
         if Representation.STRUCTURE in self.settings.representations and config.structure_module is None:
             raise BioattnError("--representations structure: the model has no structure module")
 
@@ -146,6 +166,13 @@ class AlignmentRunner:
             row = find_name(alignment.names, self.settings.query, str(source.path))
             alignment = centre_on_query(alignment, row, str(source.path))
         target = target_row(alignment)
+        templates = self.settings.templates
+        if templates is not None and target.letters.replace("-", "") != templates.letters:
+            raise BioattnError(
+                f"{source.path}: its target, {target.name}, is not the sequence of the templates, which are of "
+                f"{templates.query} ({counted(len(templates.letters), 'residue')}); prepare templates for this "
+                "target, or name the row with --query"
+            )
         inputs = prepare_inputs(
             alignment,
             self.model.config,
@@ -153,7 +180,16 @@ class AlignmentRunner:
             source=str(source.path),
             progress=self.progress,
         )
-        return PreparedAlignment(target=target, inputs=inputs, input_sha256=digest, row_names=alignment.names)
+        if templates is not None:
+            laid = TemplateInputs.on_columns(templates, target.letters, inputs.columns)
+            inputs = replace(inputs, templates=laid)
+        return PreparedAlignment(
+            target=target,
+            inputs=inputs,
+            input_sha256=digest,
+            row_names=alignment.names,
+            templates=templates,
+        )
 
     def run(
         self,
@@ -184,6 +220,7 @@ class AlignmentRunner:
                 self.model.device,
                 sample.sizes,
                 self.settings.chunk,
+                num_templates=len(prepared.template_names),
                 attention=writer is not None,
                 source=str(source.path),
             ):
@@ -221,6 +258,7 @@ class AlignmentRunner:
             "device": self.model.device.type,
             "inputs": asdict(settings.inputs),
             "representations": [str(name) for name in settings.representations],
+            **({} if settings.templates is None else {"templates_sha256": settings.templates.sha256}),
         }
 
     def _predict(
@@ -260,6 +298,7 @@ class AlignmentRunner:
             "distinct_rows": inputs.encoded.num_rows,
             "msa_clusters": inputs.num_clusters,
             "extra_msa_rows": inputs.num_extra,
+            "templates": prepared.template_names,
             "columns": len(prepared.target.letters),
             "columns_used": len(inputs.columns),
             "settings": self.job(),

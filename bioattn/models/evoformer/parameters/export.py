@@ -13,7 +13,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.npz import ARCHIVE_DAMAGE, npz_output
 from bioattn.io.files import atomic_output
 from bioattn.io.folders import atomic_folder
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.folder import read_evoformer_config, write_evoformer_model
 from bioattn.models.evoformer.parameters.files import (
     ALPHAFOLD_PREFIX,
@@ -109,6 +109,12 @@ def _write_alphafold(source: ParameterFile, config: EvoformerConfig, output: Pat
 
 def _write_openfold(source: ParameterFile, config: EvoformerConfig, output: Path) -> int:
     """A state dict with OpenFold's names; returns how many numbers."""
+    usual = TemplateConfig().attention_heads
+    if config.templates is not None and config.templates.attention_heads != usual:
+        raise BioattnError(
+            f"{source.path}: {config.templates.attention_heads} heads attend to templates, which OpenFold's form "
+            f"does not tell ({usual} are assumed); give --output a name ending in .npz"
+        )
     tensors: dict[str, torch.Tensor] = {}
     for row in _checked_rows(source, config):
         for name, array in zip(row.canonical_names(), per_block(source, row), strict=True):
@@ -199,4 +205,5 @@ def describe_architecture(config: EvoformerConfig) -> dict[str, Any]:
         "structure_module": config.structure_module is not None,
         "aligned_error_head": config.aligned_error_head,
         "pair_features": config.pair_features,
+        "templates": config.templates is not None,
     }

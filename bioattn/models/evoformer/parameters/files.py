@@ -3,7 +3,6 @@
 A `ParameterFile` knows which canonical arrays (`table`) its file has and of which shape, says what is
 missing, unknown or misshapen in the file's own words, and reads one row of the table at a time."""
 
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -15,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.arrays import FolderArrays, StoredArrays, open_arrays
 from bioattn.models.evoformer.parameters.table import (
@@ -29,23 +28,8 @@ from bioattn.models.evoformer.parameters.table import (
     parameter_table,
     to_canonical,
 )
-from bioattn.text import counted
-
-LOGGER = logging.getLogger("bioattn")
 
 ALPHAFOLD_PREFIX = "alphafold/alphafold_iteration/"
-_ALPHAFOLD_TEMPLATES = (
-    "evoformer/template_embedding",
-    "evoformer/template_projection",
-    "evoformer/template_single_embedding",
-)
-_OPENFOLD_TEMPLATES = (
-    "template_embedder.",
-    "template_angle_",
-    "template_single_",
-    "template_pair_",
-    "template_point",
-)
 _OPENFOLD_CONSTANTS = frozenset(
     f"structure_module.{name}" for name in ("default_frames", "group_idx", "atom_mask", "lit_positions")
 )
@@ -103,6 +87,7 @@ def model_rows(config: EvoformerConfig) -> list[ModelRow]:
 def rows_of_shapes(shapes: Mapping[str, Shape], config: EvoformerConfig) -> list[ModelRow]:
     """The rows of the table for a model with arrays of these shapes."""
     blocks = {Stack.EVOFORMER: config.num_blocks, Stack.EXTRA_MSA: config.num_extra_msa_blocks}
+    blocks[Stack.TEMPLATE] = config.templates.num_blocks if config.templates else 0
     found = []
     for row in parameter_table():
         shape = shapes.get(row.ours.format(block=0))
@@ -134,18 +119,22 @@ def _part(row: ArrayRow, total: int, config: EvoformerConfig) -> slice:
             head = config.extra_msa_channels // config.extra_msa_heads
             sizes = [head, head, total - 2 * head]
         case Fused.TRIANGLE:
-            hidden = config.triangle_multiplication_channels
+            pairs = (config.templates or TemplateConfig()) if row.stack is Stack.TEMPLATE else config
+            hidden = pairs.triangle_multiplication_channels
             sizes = [hidden] * 4 + [total - 4 * hidden]
     first = sum(sizes[: row.part])
     return slice(first, first + sizes[row.part])
 
 
 def _num_heads(row: ArrayRow, config: EvoformerConfig) -> int:
+    templates = config.templates or TemplateConfig()
     return {
         Heads.NONE: 1,
         Heads.MSA: config.msa_heads,
         Heads.PAIR: config.pair_heads,
         Heads.EXTRA_MSA: config.extra_msa_heads,
+        Heads.TEMPLATE_PAIR: templates.pair_heads,
+        Heads.TEMPLATE: templates.attention_heads,
     }[row.heads]
 
 
@@ -173,25 +162,21 @@ class ParameterFile:
         """Canonical shapes of the arrays the file has, by canonical name."""
         return self._names.shapes
 
-    @property
-    def has_templates(self) -> bool:
-        """Whether there are arrays of a template embedder."""
-        return any(map(self._names.is_template, self._arrays.shapes))
-
     def own_name(self, canonical: str) -> str:
         """What the file calls, or would call, a canonical array."""
         return self._names.own_name(canonical)
 
+    def own_shape(self, canonical: str) -> Shape | None:
+        """The shape of an array in the file; None where it is not there."""
+        return self._arrays.shapes.get(self.own_name(canonical))
+
     def check(self, rows: Sequence[ModelRow]) -> None:
-        """Compare with what a model needs; arrays of a template embedder are left out, with a warning.
+        """Compare with what a model needs.
 
         Raises: FormatError naming arrays that are missing, misshapen, or that no such model has.
         """
         expected = self._names.expected(rows)
-        stored = dict(self._arrays.shapes)
-        templates = [name for name in stored if self._names.is_template(name)]
-        for name in templates:
-            del stored[name]
+        stored = self._arrays.shapes
         if missing := [name for name in expected if name not in stored]:
             raise FormatError(f"{self.path}: {_listed(missing)} missing from {self.kind}")
         if unknown := [name for name in stored if name not in expected]:
@@ -202,12 +187,6 @@ class ParameterFile:
                     f"{self.path}: the array {name} has shape {shape}, beside the others {expected[name]} is "
                     "needed"
                 )
-        if templates:
-            are = "is" if len(templates) == 1 else "are"
-            LOGGER.warning(
-                f"{self.path}: {counted(len(templates), 'array')} of the template embedder {are} not used: "
-                "templates are not supported, and the model runs as one that was given none"
-            )
 
     def read(self, row: ModelRow) -> NDArray[np.float32]:
         """The canonical arrays of one row of the table, stacked on axis 0 where the row has blocks.
@@ -266,9 +245,6 @@ class _AlphaFoldNames:
                 raise FormatError(f"{arrays.path}: the array {name} {error}") from None
             self.shapes.update(dict.fromkeys(block_names(row.openfold, blocks), canonical))
 
-    def is_template(self, name: str) -> bool:
-        return name.removeprefix(ALPHAFOLD_PREFIX).startswith(_ALPHAFOLD_TEMPLATES)
-
     def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
         return {ALPHAFOLD_PREFIX + row.row.alphafold: row.alphafold_shape for row in rows}
 
@@ -293,9 +269,6 @@ class _OpenFoldNames:
         self._own = {_modern_name(name): name for name in arrays.shapes}
         self.shapes = {name: arrays.shapes[own] for name, own in self._own.items()}
 
-    def is_template(self, name: str) -> bool:
-        return name.startswith(_OPENFOLD_TEMPLATES)
-
     def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
         return {self.own_name(name): row.shape for row in rows for name in row.canonical_names()}
 
@@ -317,9 +290,6 @@ class _OurNames:
         self._own = {row.openfold: row.ours for row in parameter_table()}
         self.shapes: dict[str, Shape] = {}
 
-    def is_template(self, name: str) -> bool:
-        return False
-
     def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
         return {name: row.our_shape for row in rows for name in row.our_names()}
 
@@ -334,6 +304,8 @@ class _OurNames:
 def _modern_name(name: str) -> str:
     """OpenFold's present name of an array of an older checkpoint."""
     name = re.sub(r"(\.blocks\.\d+)\.core\.", r"\1.", name)
+    name = re.sub(r"^template_(?!embedder\.)", "template_embedder.template_", name)
+    name = name.replace(".template_angle_embedder.", ".template_single_embedder.")
     name = re.sub(
         r"^((?:evoformer|extra_msa_stack)\.blocks\.\d+)\.(tri_mul_|tri_att_|pair_transition)",
         r"\1.pair_stack.\2",

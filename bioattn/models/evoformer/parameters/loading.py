@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
+from bioattn.models.evoformer.config import (
+    EvoformerConfig,
+    InputSettings,
+    StructureModuleConfig,
+    TemplateConfig,
+)
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.files import ModelRow, ParameterFile, model_rows, open_parameters
 from bioattn.models.evoformer.parameters.table import Shape
@@ -76,6 +81,7 @@ def infer_config(file: ParameterFile, num_structure_layers: int | None = None) -
             EvoformerConfig(**values),  # type: ignore[arg-type]
             recycling=sizes.has("recycling_embedder."),
             structure_module=structure,
+            templates=_template_config(sizes, file) if sizes.has("template_embedder.") else None,
             masked_msa_head=sizes.has("aux_heads.masked_msa."),
             aligned_error_head=sizes.has("aux_heads.tm."),
             experimentally_resolved_head=sizes.has("aux_heads.experimentally_resolved."),
@@ -95,6 +101,23 @@ def _structure_config(sizes: "_Sizes") -> StructureModuleConfig:
         num_value_points=sizes(f"{attention}.linear_kv_points.linear.weight", 0) // (3 * heads)
         - query_points,
         angle_channels=sizes("structure_module.angle_resnet.linear_in.weight", 0),
+    )
+
+
+def _template_config(sizes: "_Sizes", file: ParameterFile) -> TemplateConfig:
+    stack = "template_embedder.template_pair_stack.blocks."
+    query = "template_embedder.template_pointwise_att.mha.linear_q.weight"
+    channels = sizes("template_embedder.template_pair_embedder.linear.weight", 0)
+    query_shape = file.own_shape(query) or ()
+    return TemplateConfig(
+        channels=channels,
+        num_blocks=sizes.blocks(stack),
+        pair_heads=sizes(f"{stack}0.tri_att_start.linear.weight", 0),
+        triangle_multiplication_channels=sizes(f"{stack}0.tri_mul_out.linear_a_p.weight", 0),
+        transition_factor=sizes(f"{stack}0.pair_transition.linear_1.weight", 0) // max(1, channels),
+        # OpenFold's shapes do not tell.
+        attention_heads=query_shape[1] if len(query_shape) == 3 else TemplateConfig().attention_heads,
+        attention_channels=sizes(query, 0),
     )
 
 
@@ -150,7 +173,7 @@ def load_parameters(
             for row in rows:
                 for name, array in zip(row.our_names(), per_block(file, row), strict=True):
                     targets[name][row.place].copy_(torch.from_numpy(array))
-    inputs = published_inputs(path, has_templates=file.has_templates)
+    inputs = published_inputs(path, has_templates=config.templates is not None)
     return model, inputs if config.recycling else replace(inputs, num_recycles=0)
 
 

@@ -8,7 +8,7 @@ AlphaFold (Haiku) stores weights input first, and the heads of an attention laye
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cache
 from typing import Any
@@ -95,6 +95,7 @@ class Stack(Enum):
 
     EVOFORMER = auto()
     EXTRA_MSA = auto()
+    TEMPLATE = auto()
 
 
 class Heads(Enum):
@@ -104,6 +105,8 @@ class Heads(Enum):
     MSA = auto()
     PAIR = auto()
     EXTRA_MSA = auto()
+    TEMPLATE_PAIR = auto()
+    TEMPLATE = auto()
 
 
 class Fused(Enum):
@@ -217,7 +220,7 @@ class _Place:
 
 
 def _joined(separator: str, before: str, name: str) -> str:
-    return f"{before}{separator}{name}" if before else name
+    return f"{before}{separator}{name}" if before and name else before or name
 
 
 _ROOT = _Place(ours="", alphafold="", openfold="")
@@ -228,6 +231,7 @@ def parameter_table() -> tuple[ArrayRow, ...]:
     """All rows of the table."""
     return (
         *_embedders(),
+        *_templates(),
         *_block_stack(
             _Place(
                 ours="extra_msa_stack.blocks.{block}",
@@ -284,21 +288,39 @@ def _block_stack(block: _Place, heads: Heads) -> Iterator[ArrayRow]:
         yield from column.beneath("attention", "attention", "mha").gated_attention(heads)
     yield from _transition(block.beneath("msa_transition", "msa_transition", "msa_transition"))
     yield from _outer_product_mean(block.beneath(*["outer_product_mean"] * 3))
-    for way, alphafold, openfold in (
-        ("outgoing", "triangle_multiplication_outgoing", "pair_stack.tri_mul_out"),
-        ("incoming", "triangle_multiplication_incoming", "pair_stack.tri_mul_in"),
-    ):
-        place = block.beneath(f"triangle_multiplication_{way}", alphafold, openfold)
-        yield from _triangle_multiplication(place, outgoing=way == "outgoing")
-    for way, alphafold, openfold in (
-        ("starting", "triangle_attention_starting_node", "pair_stack.tri_att_start"),
-        ("ending", "triangle_attention_ending_node", "pair_stack.tri_att_end"),
-    ):
-        triangle = block.beneath(f"triangle_attention_{way}", alphafold, openfold)
+    yield from _pair_updates(block.beneath("", "", "pair_stack"), Heads.PAIR)
+
+
+def _pair_updates(block: _Place, heads: Heads) -> Iterator[ArrayRow]:
+    """The layers of a block that change the pairs alone."""
+    for way, openfold in (("outgoing", "tri_mul_out"), ("incoming", "tri_mul_in")):
+        name = f"triangle_multiplication_{way}"
+        yield from _triangle_multiplication(block.beneath(name, name, openfold), outgoing=way == "outgoing")
+    for way, openfold in (("starting", "tri_att_start"), ("ending", "tri_att_end")):
+        name = f"triangle_attention_{way}"
+        triangle = block.beneath(name, f"{name}_node", openfold)
         yield from triangle.norm("normalise", "query_norm", "layer_norm")
         yield triangle.array("project_pair_bias.weight", "feat_2d_weights", "linear.weight", Layout.LINEAR)
-        yield from triangle.beneath("attention", "attention", "mha").gated_attention(Heads.PAIR)
-    yield from _transition(block.beneath("pair_transition", "pair_transition", "pair_stack.pair_transition"))
+        yield from triangle.beneath("attention", "attention", "mha").gated_attention(heads)
+    yield from _transition(block.beneath(*["pair_transition"] * 3))
+
+
+def _templates() -> Iterator[ArrayRow]:
+    place = _Place(ours="template_embedder", alphafold="evoformer", openfold="template_embedder")
+    single = place.beneath("", "template_embedding/single_template_embedding", "")
+    yield from single.linear("project_pair", "embedding2d", "template_pair_embedder.linear")
+    stack = "template_pair_stack"
+    blocks = single.beneath("blocks.{block}", f"{stack}/__layer_stack_no_state", f"{stack}.blocks.{{block}}")
+    yield from _pair_updates(replace(blocks, stack=Stack.TEMPLATE), Heads.TEMPLATE_PAIR)
+    yield from single.norm("normalise", "output_layer_norm", f"{stack}.layer_norm")
+    attention = place.beneath("attention", "template_embedding/attention", "template_pointwise_att.mha")
+    for name in ("query", "key", "value"):
+        names = f"project_{name}.weight", f"{name}_w", f"linear_{name[0]}.weight"
+        yield attention.array(*names, Layout.HEADS, heads=Heads.TEMPLATE)
+    yield from attention.attention_output("project_output", "linear_o", Heads.TEMPLATE)
+    angles = "template_single_embedder"
+    yield from place.linear("project_angles", "template_single_embedding", f"{angles}.linear_1")
+    yield from place.linear("project_rows", "template_projection", f"{angles}.linear_2")
 
 
 def _global_attention(block: _Place, heads: Heads) -> Iterator[ArrayRow]:

@@ -1,0 +1,159 @@
+"""From structure files to templates of a query: the chain of each that is most like it, residue by residue."""
+
+import logging
+import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from Bio.Align import PairwiseAligner, substitution_matrices
+from numpy.typing import NDArray
+
+from bioattn.alignments.alphabet import UNKNOWN, aatype_codes, msa_codes
+from bioattn.alignments.filtering import centre_on_query, find_name
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.alignment import require_proteins
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.io.files import check_output
+from bioattn.structures.chain import Chain, read_chains, scorable
+from bioattn.structures.ideal_geometry import ATOM37
+from bioattn.structures.template_file import NOT_ALIGNED, Templates, write_templates
+from bioattn.text import counted, percentage, quoted
+
+LOGGER = logging.getLogger("bioattn")
+
+MAX_TEMPLATES = 4
+"""AlphaFold's models were trained with four templates at most."""
+MAX_EVALUE = 0.01
+"""Of the local alignment of query and chain; a chain that is less alike is no template."""
+_LAMBDA, _K = 0.267, 0.041
+"""Of BLOSUM62 with a cost of 11 for a gap and 1 for each of its residues (Altschul & Gish 1996)."""
+_BACKBONE = [ATOM37.index(name) for name in ("N", "CA", "C")]
+
+
+class _Hit(NamedTuple):
+    """A chain aligned to the query: pairs of a residue of the query (`places`) and one of the chain."""
+
+    name: str
+    chain: Chain
+    places: NDArray[np.intp]
+    residues: NDArray[np.intp]
+    equal: int
+    evalue: float
+
+
+def prepare_templates(
+    query: Path, structures: Sequence[Path], output: Path, *, row: str | None = None
+) -> Templates:
+    """Write the templates of a query, the one with the most equal residues first.
+
+    query: FASTA or an alignment, whose row 1, or the row called `row`, is the query. structures: PDB or mmCIF,
+    plain, gzip or xz; of each the chain with the most equal residues is aligned (local, BLOSUM62). Of more than
+    `MAX_TEMPLATES` structures those with the most equal residues are kept; one that is not like the query
+    is left out with a warning.
+
+    Raises: SettingsError for an output of another name than X.h5 or one that is an input; BioattnError when a file
+    cannot be read, the query is no protein, or no structure is left.
+    """
+    check_output(output, [query, *structures])
+    if not output.name.endswith((".h5", ".hdf5")):
+        raise SettingsError(f"--output {output}: templates are HDF5; end the name in .h5")
+    name, letters = _read_query(query, row)
+    found = [_best_hit(path, letters) for path in structures]
+    refused = [each for each in found if isinstance(each, str)]
+    if len(refused) == len(found):
+        raise BioattnError("; ".join(refused))
+    hits = sorted((each for each in found if not isinstance(each, str)), key=lambda hit: -hit.equal)
+    if len(hits) > MAX_TEMPLATES:
+        names = quoted([hit.name for hit in hits[MAX_TEMPLATES:]])
+        refused.append(f"{names}; the {MAX_TEMPLATES} with the most residues equal to the query's stay")
+    for reason in refused:
+        LOGGER.warning(f"left out: {reason}")
+    templates = _laid_on(name, letters, hits[:MAX_TEMPLATES])
+    for hit, coverage, identity in zip(hits, templates.coverage, templates.identity, strict=False):
+        LOGGER.info(
+            f"{hit.name}: {len(hit.places)} of {counted(len(letters), 'residue')} aligned (coverage "
+            f"{percentage(coverage)}), identity {percentage(identity)}, E-value {hit.evalue:.1g}"
+        )
+    write_templates(output, templates)
+    return templates
+
+
+def _read_query(path: Path, row: str | None) -> tuple[str, str]:
+    """Name and residues of the query; residues that stand in no match column are not among them."""
+    alignment = read_alignment(path)
+    if row is not None:
+        alignment = centre_on_query(alignment, find_name(alignment.names, row, str(path)), str(path))
+    require_proteins(alignment, str(path))
+    letters = alignment.row(0).replace("-", "")
+    if (aatype_codes(np.frombuffer(letters.encode(), np.uint8)) == UNKNOWN).all():
+        raise BioattnError(f"{path}: the query, {alignment.names[0]}, has no residue of a known kind")
+    return alignment.names[0], letters
+
+
+def _best_hit(path: Path, letters: str) -> _Hit | str:
+    """The chain with the most equal residues, the first of several; or why there is none."""
+    hits = [_aligned(path, chain, letters) for chain in read_chains(path)]
+    if not hits:
+        return f"{path}: has no protein chain with CA atoms"
+    closest = min(hits, key=lambda hit: hit.evalue)
+    if closest.evalue > MAX_EVALUE:
+        return (
+            f"{path}: no chain aligns to the query; the closest, chain {closest.chain.name}, has an E-value of "
+            f"{closest.evalue:.1g} ({MAX_EVALUE:g} at most)"
+        )
+    best = max((hit for hit in hits if hit.evalue <= MAX_EVALUE), key=lambda hit: hit.equal)
+    if not np.isfinite(best.chain.atom37[best.residues][:, _BACKBONE]).all((1, 2)).any():
+        return f"{path}: chain {best.chain.name} has no residue with N, CA and C, which templates need"
+    return best
+
+
+@cache
+def _aligner() -> PairwiseAligner:
+    aligner = PairwiseAligner(mode="local")
+    aligner.substitution_matrix = substitution_matrices.load("BLOSUM62")
+    aligner.open_gap_score, aligner.extend_gap_score = -12, -1
+    return aligner
+
+
+def _aligned(path: Path, chain: Chain, letters: str) -> _Hit:
+    alignments = _aligner().align(scorable(letters), scorable(chain.letters))
+    blocks = alignments[0].aligned if alignments.score > 0 else ([], [])
+    places, residues = (
+        np.array([place for block in of_one for place in range(*block)], np.intp) for of_one in blocks
+    )
+    return _Hit(
+        name=f"{path.name.removesuffix('.gz').removesuffix('.xz').rpartition('.')[0] or path.name}_{chain.name}",
+        chain=chain,
+        places=places,
+        residues=residues,
+        equal=sum(letters[i] == chain.letters[j] for i, j in zip(places, residues, strict=True)),
+        evalue=_K * len(letters) * len(chain) * math.exp(-_LAMBDA * alignments.score),
+    )
+
+
+def _laid_on(name: str, letters: str, hits: Sequence[_Hit]) -> Templates:
+    shape = (len(hits), len(letters))
+    aatype = np.full(shape, NOT_ALIGNED, np.int8)
+    atom37 = np.full((*shape, len(ATOM37), 3), np.nan, np.float32)
+    numbers = [[""] * len(letters) for _ in hits]
+    for number, (_, chain, places, residues, *_) in enumerate(hits):
+        aatype[number, places] = msa_codes(np.frombuffer(chain.letters.encode(), np.uint8))[residues]
+        atom37[number, places] = chain.atom37[residues]
+        for place, residue in zip(places, residues, strict=True):
+            numbers[number][place] = f"{chain.numbers[residue]}{chain.insertion_codes[residue]}"
+    mask = np.asarray(np.isfinite(atom37).all(-1), np.uint8)
+    aligned = np.array([len(hit.places) for hit in hits])
+    return Templates(
+        query=name,
+        letters=letters,
+        names=[hit.name for hit in hits],
+        coverage=aligned / len(letters),
+        identity=np.array([hit.equal for hit in hits]) / aligned,
+        residue_numbers=numbers,
+        aatype=aatype,
+        atom37=np.nan_to_num(atom37 * mask[..., None]),
+        atom37_mask=mask,
+    )
