@@ -14,6 +14,7 @@ from bioattn.faithfulness.accuracy_checks import (
     check_skill,
     compare_skills,
 )
+from bioattn.faithfulness.alignment_checks import check_alignments, judge_alignments
 from bioattn.faithfulness.atom_checks import check_atoms, judge_atoms
 from bioattn.faithfulness.maps import HeadSpread, check_maps, read_maps
 from bioattn.faithfulness.measures import Measure, Measures
@@ -22,7 +23,7 @@ from bioattn.faithfulness.subject import CheckSettings, Subject, draw_sample, dr
 from bioattn.faithfulness.token_checks import check_token_windows, judge_tokens
 from bioattn.faithfulness.variant_checks import TreatmentVariants, check_variants
 from bioattn.faithfulness.verdict import Verdict, judge
-from bioattn.inference.runner import AtomRunner, CheckableRunner, Probe, TokenRunner, Training
+from bioattn.inference.runner import AtomRunner, CheckableRunner, ContactRunner, Probe, TokenRunner, Training
 from bioattn.io.files import sha256_of
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
@@ -164,26 +165,33 @@ def check_model(
 
 
 def check_by_likelihood(
-    model: TokenRunner | AtomRunner,
+    model: TokenRunner | AtomRunner | ContactRunner,
     inputs: Path,
     dataset: Path | None,
     *,
+    controls: Sequence[ContactRunner] = (),
     settings: CheckSettings | None = None,
     progress: Progress = SILENT,
     stop: StopRequest | None = None,
 ) -> CheckReport:
-    """Check a model of tokens or of molecules, on `inputs` and, where it is given, what `dataset` holds out.
+    """Check a model of tokens or of molecules, on `inputs` and, where it is given, what `dataset` holds out; or
+    one of alignments, beside `controls`: the same, trained with uniform attention.
 
     Raises: BioattnError for too few inputs, or a dataset that does not fit the model.
     """
     settings, measures, stop = settings or CheckSettings(), Measures(), stop or StopRequest()
-    heads: list[HeadSpread]
+    heads: list[HeadSpread] = []
+    drawn: Curves = {}
     probe: Probe
     if isinstance(model, TokenRunner):
         probe, maps, drawn = check_token_windows(model, inputs, dataset, settings, measures, progress, stop)
         heads = [] if maps is None else maps.heads
         verdict = judge_tokens(measures, held_out=dataset is not None or bool(probe.held_out))
         number = {"windows": len(probe.ids), "tokens_per_window": probe.tokens_NL.shape[1]}
+    elif isinstance(model, ContactRunner):
+        probe = check_alignments(model, inputs, controls, settings, measures, progress, stop)
+        verdict = judge_alignments(measures, len(probe.ids), probe.held_out)
+        number = {"proteins": len(probe.ids)}
     else:
         probe, heads, drawn = check_atoms(model, inputs, dataset, settings, measures, progress, stop)
         verdict = judge_atoms(measures)
@@ -244,6 +252,8 @@ NOTES = {
     "takes.",
     "molecules": "Skill: share of the error (squared; of classes log loss) of the training mean. Deletion: share "
     "of what\nthe network's part of a prediction loses when no atom writes.",
+    "proteins": "Skill: share of the bits that frequencies of contacts need. Deletion: share of what is lost "
+    "with every\ncolumn in random order, or without rows.",
 }
 """What figures are, by a field of the settings of the checks that they are from."""
 WORDS = {True: "pass", False: "FAIL", None: ""}

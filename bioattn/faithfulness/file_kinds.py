@@ -29,7 +29,7 @@ def _describe(path: Path) -> dict[str, Any]:
             "skipped": some([entry["name"] for entry in content["skipped"]]),
             **{
                 name: content["settings"][name]
-                for name in ("promoters", "treatments", "windows", "molecules")
+                for name in ("promoters", "treatments", "windows", "molecules", "proteins")
                 if name in content["settings"]
             },
         }

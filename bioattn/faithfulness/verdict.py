@@ -25,6 +25,8 @@ class Code(StrEnum):
     """Uniform attention, retrained, does worse, but not by more than chance could explain."""
     POSITION_ONLY = "position-only"
     """The maps of another promoter point as well as the own."""
+    NOT_PAIR_SPECIFIC = "not-pair-specific"
+    """The weights of another residue of an alignment do as well."""
     UNFAITHFUL = "unfaithful"
     NOT_PREDICTIVE = "model-not-predictive"
     FAITHFUL_SPECIFIC = "faithful-treatment-specific"

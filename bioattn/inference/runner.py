@@ -561,3 +561,46 @@ class AtomRunner(Runner, Protocol):
 
         Raises: BioattnError for a dataset that does not fit.
         """
+
+
+class ContactProbe(Probe, Protocol):
+    """Alignments, numbered from 0, and contacts that a model predicts. R residues: the columns that it sees."""
+
+    @property
+    def sites(self) -> Mapping[str, Sequence[str]]:
+        """Names of the sites at which residues attend along `rows`, rows along `columns`, and pairs around
+        `triangles`; and those of `rows` that are read as contacts, `maps`."""
+
+    def truth(self, number: int) -> Floats | None:
+        """Contacts (R, R): 1, 0, NaN where it is not known; None without a structure."""
+
+    def separations(self, number: int) -> NDArray[np.int64]:
+        """Columns of the alignment between residues, (R, R)."""
+
+    def contacts(
+        self,
+        number: int,
+        *,
+        shuffled: NDArray[np.bool_] | None = None,
+        removed: Mapping[str, NDArray[np.bool_]] | None = None,
+    ) -> Floats:
+        """Probabilities of contacts (R, R).
+
+        shuffled: columns (R,) whose cells are put in random order among the rows, so that they say nothing of
+        another column. removed: rows that are masked, by the kind of the axis that counts them.
+        """
+
+
+@runtime_checkable
+class ContactRunner(Runner, Protocol):
+    """A runner that predicts contacts from alignments, and whose attention can be checked."""
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its attention to rows and columns is uniform by design."""
+
+    def contact_probe(self, path: Path, number: int, seed: int) -> ContactProbe:
+        """`number` alignments drawn at most, of a dataset or of those that `path` names.
+
+        Raises: BioattnError for what the model cannot read.
+        """

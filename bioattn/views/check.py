@@ -57,7 +57,12 @@ PROVISIONAL_VERDICTS = frozenset(
     {"faithful-treatment-specific", "faithful-not-treatment-specific", "faithful"}
 )
 """The maps are faithful; whether the model needs its attention was not tested, as no control was retrained."""
-PARTLY_VERDICTS = PROVISIONAL_VERDICTS | {"used-not-treatment-specific", "position-only", "undecided"}
+PARTLY_VERDICTS = PROVISIONAL_VERDICTS | {
+    "used-not-treatment-specific",
+    "position-only",
+    "not-pair-specific",
+    "undecided",
+}
 """They may, but not for differences between treatments, or between promoters; or it cannot be told."""
 
 

@@ -30,6 +30,7 @@ from bioattn.models.model_folder import (
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
+    from bioattn.models.evoformer.contact_probe import EvoformerProbe
     from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
 
 MODEL_TYPE = "evoformer"
@@ -79,6 +80,17 @@ class LoadedEvoformerModel:
         from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
 
         return AlignmentHeadScorer(self, dataset, split, progress)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its MSA attention is uniform."""
+        return self.config.uniform_msa_attention
+
+    def contact_probe(self, path: Path, number: int, seed: int) -> "EvoformerProbe":
+        """Alignments, and what the model predicts from them."""
+        from bioattn.models.evoformer.contact_probe import make_probe
+
+        return make_probe(self, path, number, seed)
 
 
 def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSettings) -> None:

@@ -346,7 +346,8 @@ def check(
     ),
     seeds: int | None = option("With --controls: other seeds to retrain [default: 1].", min=0),
     other_model: tuple[Path, ...] = option(
-        "The same model of another seed, to compare maps with; can be repeated.",
+        "The same model of another seed, to compare maps with; of alignments, the same model trained with "
+        "--uniform-attention. Can be repeated.",
         default=(),
         metavar="MODEL",
         recorded="",
@@ -369,13 +370,13 @@ def check(
     tests whether predictions depend on the attended positions (deletion, insertion, in-silico mutagenesis), on
     whose map is used, and on training (random weights). --dataset adds the accuracy on held-out genes, --controls
     whether attention was needed at all, --variants whether maps predict what mutations do. Instead of promoters,
-    language models take other sequences, translation and molecule models a dataset. docs/checks.md explains each
-    check.
+    language models take other sequences, translation and molecule models a dataset, MSA/pair models alignments or
+    a dataset of contacts. docs/checks.md explains each check.
     """
     from bioattn.errors import SettingsError
     from bioattn.faithfulness.check import Evidence, check_by_likelihood, check_model
     from bioattn.faithfulness.subject import CheckSettings
-    from bioattn.inference.runner import AtomRunner, CheckableRunner, TokenRunner, with_ability
+    from bioattn.inference.runner import AtomRunner, CheckableRunner, ContactRunner, TokenRunner, with_ability
     from bioattn.io.files import check_apart
     from bioattn.models.family import load_runner
     from bioattn.system.device import choose_device, describe_device, set_threads
@@ -394,21 +395,29 @@ def check(
     deed = "have their attention checked"
     runner = load_runner(model, chosen)
     settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)
-    if isinstance(runner, TokenRunner | AtomRunner):
+    if isinstance(runner, TokenRunner | AtomRunner | ContactRunner):
         for name, given in (
             ("--controls", controls),
-            ("--other-model", other_model),
+            ("--dataset", dataset) if isinstance(runner, ContactRunner) else ("--other-model", other_model),
             ("--variants", variants),
             ("--treatment", treatment),
         ):
             if given:
-                raise SettingsError(
-                    f"{name} is for promoter models; models of the family {runner.family} have none"
-                )
+                raise SettingsError(f"{name}: is not for models of the family {runner.family}; leave it out")
+        others = [
+            with_ability(load_runner(path, chosen), ContactRunner, deed, "--other-model")
+            for path in other_model
+        ]
         reporter.say(f"running on {describe_device(chosen)}")
         with stop_on_signals() as stop:
             report = check_by_likelihood(
-                runner, promoters, dataset, settings=settings, progress=reporter.progress(), stop=stop
+                runner,
+                promoters,
+                dataset,
+                controls=others,
+                settings=settings,
+                progress=reporter.progress(),
+                stop=stop,
             )
         return _checked(output, report, str(chosen))
     loaded = with_ability(runner, CheckableRunner, deed)
