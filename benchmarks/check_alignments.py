@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from scipy.optimize import minimize
+from scipy.special import logit
 from torch import Tensor, nn
 
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
@@ -61,10 +62,10 @@ CASES = {
 """The right verdicts."""
 DIRECT = (UNIFORM, IGNORED)
 """Cases whose contacts are read from covariances."""
-FAMILIES, FITTED, DEPTH = 6, 6, 128
+FAMILIES, FITTED, DEPTH = 5, 5, 192
 """Families that are checked, others that the scale of the logits is fitted on, and rows of each."""
 HEADS, BINS, LETTERS = 1, 64, 20
-SHARPNESS, SELF = 2.0, 4.0
+SHARPNESS, SELF = 2.0, 12.0
 """Scale of the logits of attention, and the logit of a residue itself: what it attends to when nothing varies."""
 SHOWN = {
     "skill": "skill",
@@ -87,8 +88,8 @@ class PlantedContacts(nn.Module):
         self.case, self.seed = case, seed
         self.config = EvoformerConfig(structure_module=None, recycling=False)
         self.row = alignment_site("evoformer", 0, "msa_row", HEADS)
-        self.column = alignment_site("evoformer", 0, "msa_column", HEADS)
         self.scale, self.offset = 1.0, 0.0
+        self._known: tuple[Tensor, Tensor] | None = None
         self.shift = int(np.random.default_rng([seed, 1]).integers(8, 14))
 
     def forward(self, inputs: ModelInputs) -> ModelOutputs:
@@ -103,12 +104,14 @@ class PlantedContacts(nn.Module):
         """How much speaks for each contact, (R, R)."""
         cells_SRA, mask_SR = inputs.msa_feat[..., :LETTERS], inputs.msa_mask
         residues = cells_SRA.shape[1]
-        centred_SRA = cells_SRA - self._columns(cells_SRA, mask_SR)
+        centred_SRA = cells_SRA - (cells_SRA * mask_SR[..., None]).sum(0) / mask_SR.sum(0)[:, None]
         if self.case == SAME:
             own = 50 * torch.eye(residues)
             # What uniform weights would give is the same for all columns, and varies with nothing.
             return coupled(self._rows(own, centred_SRA), mask_SR)
-        coupling_RR = coupled(centred_SRA, mask_SR)
+        if self._known is None or self._known[0] is not inputs.msa_feat:
+            self._known = inputs.msa_feat, coupled(centred_SRA, mask_SR)
+        coupling_RR = self._known[1]
         if self.case == UNIFORM:
             nothing_RR = torch.zeros_like(coupling_RR)
             said = self._rows(nothing_RR, torch.eye(residues).expand(len(mask_SR), -1, -1))
@@ -124,7 +127,7 @@ class PlantedContacts(nn.Module):
         if self.case == RESIDUES:
             names_RR = names_RR[torch.randperm(residues, generator=torch.Generator().manual_seed(self.seed))]
         said_RR = self._rows(logits_RR, names_RR.expand(len(mask_SR), -1, -1)).mean(0)
-        return (said_RR + said_RR.T + 1e-3).log()
+        return (said_RR + said_RR.T + 1e-7).log()
 
     def _rows(self, logits_RR: Tensor, value_SRV: Tensor) -> Tensor:
         """What residues attend to along each row, (S, R, V)."""
@@ -133,14 +136,6 @@ class PlantedContacts(nn.Module):
         bias_HRR = logits_RR.expand(HEADS, -1, -1)
         attended = attend(nothing, nothing, value_SHRV, score=DotScore(), bias=bias_HRR, site=self.row)
         return attended.mean(1)
-
-    def _columns(self, cells_SRA: Tensor, mask_SR: Tensor) -> Tensor:
-        """The mean of the rows at each column by uniform attention, (S, R, A)."""
-        value_RHSA = cells_SRA.transpose(0, 1)[:, None].expand(-1, HEADS, -1, -1)
-        nothing = torch.zeros(*value_RHSA.shape[:3], 1)
-        mask = (mask_SR.T > 0)[:, None, None]
-        attended = attend(nothing, nothing, value_RHSA, score=DotScore(), mask=mask, site=self.column)
-        return attended.mean(1).transpose(0, 1)
 
 
 def coupled(centred_SRA: Tensor, mask_SR: Tensor) -> Tensor:
@@ -179,8 +174,7 @@ def planted_runner(case: str, seed: int, fitted: Path) -> PlantedRunner:
     probe = make_probe(runner, fitted, FITTED, 0)
     for number in range(len(probe.ids)):
         pairs = np.triu(probe.separations(number) >= MIN_SEPARATION)
-        contacts = probe.contacts(number)
-        found.append(np.log(contacts / (1 - contacts))[pairs])
+        found.append(logit(np.clip(probe.contacts(number)[pairs], 1e-6, 1 - 1e-6)))
         labels.append(probe.truth(number)[pairs])
     evidence, label = np.concatenate(found), np.concatenate(labels)
 
@@ -198,7 +192,7 @@ def families(folder: Path, seed: int) -> tuple[Path, Path]:
     datasets = []
     for name, number, start in (("checked", FAMILIES, 0), ("fitted", FITTED, 1)):
         simulation = FamilySimulation(
-            families=number, depths=(DEPTH, DEPTH), lengths=(30, 36), strength=1.0, seed=2 * seed + start
+            families=number, depths=(DEPTH, DEPTH), lengths=(40, 44), strength=1.0, seed=2 * seed + start
         )
         write_families(folder / name, simulation)
         datasets.append(folder / f"{name}.h5")

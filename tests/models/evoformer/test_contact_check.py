@@ -1,0 +1,165 @@
+"""`explain check` of MSA/pair models: what is done to a model and its alignments, verdicts, and the command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.alignments.contact_dataset import write_contact_dataset
+from bioattn.attention.capture import capture, substitute
+from bioattn.faithfulness.alignment_checks import FAILED, MeanMaps, _uniform, judge_alignments
+from bioattn.faithfulness.measures import Measures
+from bioattn.models.evoformer.config import InputSettings
+from bioattn.models.evoformer.contact_probe import make_probe, shuffle_columns
+from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
+from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.training.samples import simulated_protein
+from tests.making import bioattn, small_evoformer
+
+INPUTS = InputSettings(max_msa_clusters=6, max_extra_msa=9, min_extra_share=0.5, num_recycles=0)
+
+
+def write_model(folder, *, uniform=False):
+    """A model whose every parameter counts; with the same weights whether uniform or not."""
+    torch.manual_seed(1)
+    model = EvoformerModel(
+        small_evoformer(recycling=False, experimentally_resolved_head=False, uniform_msa_attention=uniform)
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    folder.mkdir()
+    write_evoformer_model(folder, model, INPUTS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model, the same with uniform attention, and a dataset of two simulated families."""
+    folder = tmp_path_factory.mktemp("checked")
+    write_model(folder / "model")
+    write_model(folder / "uniform", uniform=True)
+    write_contact_dataset(folder / "x.dataset.h5", [simulated_protein(3, number) for number in (0, 1)], {})
+    return folder
+
+
+def load(path):
+    return load_evoformer_model(path, torch.device("cpu"))
+
+
+def test_uniform_weights_are_those_of_a_uniform_model(folder):
+    model, uniform = (
+        make_probe(load(folder / name), folder / "x.dataset.h5", 1, 0) for name in ("model", "uniform")
+    )
+    with substitute([*model.sites["rows"], *model.sites["columns"]], _uniform):
+        found = model.contacts(0)
+    assert np.abs(found - model.contacts(0)).max() > 1e-3
+    np.testing.assert_allclose(found, uniform.contacts(0), atol=1e-5)
+
+
+def test_mean_maps_are_means_over_rows_and_can_be_attended_with(folder):
+    probe = make_probe(load(folder / "model"), folder / "x.dataset.h5", 1, 0)
+    maps, whole = MeanMaps(), {}
+
+    class Whole:
+        def receive(self, site, weights, _value_weighted, tile=None):
+            whole.setdefault(site.name, []).append(weights.clone())
+
+    sites = [*probe.sites["rows"], *probe.sites["columns"]]
+    for receiver in (maps, Whole()):
+        with capture(sites, receiver):
+            probe.contacts(0)
+    assert set(maps.by_site) == set(whole) == set(sites)
+    for name, parts in whole.items():
+        torch.testing.assert_close(maps.by_site[name], torch.cat(parts).mean(0))
+    longer = torch.rand(3, 2, 5, 6)  # of five rows here: their maps are cut, or their last row is repeated
+    maps.by_site["cut"] = longer[0].double()
+    site = load(folder / "model").sites[sites[0]]
+    maps.by_site[site.name] = longer[0]
+    got = maps(site, torch.zeros(4, 2, 7, 3), None)
+    wanted = longer[0][:, [0, 1, 2, 3, 4, 4, 4]][..., :3]
+    torch.testing.assert_close(got[2], wanted / wanted.sum(-1, keepdim=True))
+
+
+def test_shuffled_columns_keep_their_residues_and_lose_their_partners(folder):
+    probe = make_probe(load(folder / "model"), folder / "x.dataset.h5", 1, 0)
+    inputs = probe._aligned[0].inputs.sample(0, 0)
+    columns = np.arange(inputs.num_residues) % 3 == 0
+    other = shuffle_columns(inputs, columns)
+    for name in ("msa_feat", "extra_msa", "extra_has_deletion", "extra_deletion_value"):
+        before, after = getattr(inputs, name), getattr(other, name)
+        torch.testing.assert_close(after[:, ~columns], before[:, ~columns])
+        torch.testing.assert_close(after.sort(0).values, before.sort(0).values)
+    torch.testing.assert_close(other.msa_feat[0], inputs.msa_feat[0])
+    assert (other.extra_msa != inputs.extra_msa)[:, columns].any()
+
+
+def measures(**values):
+    """Passing measures but those given, with their value and whether they pass."""
+    found = Measures()
+    for name in ("skill", *FAILED):
+        found.add(name, name, 0.5, "As measured.", least=0.1)
+    for name, (value, passes) in values.items():
+        found.add(name, name, value, "As measured.", least=value if passes else value + 1)
+    return found
+
+
+def test_each_question_presupposes_the_one_before():
+    assert judge_alignments(measures(), 8, "test").code == "faithful"
+    assert judge_alignments(measures(uniform_retrained=(0.4, True)), 8, "test").code == "used"
+    for name, (code, _) in FAILED.items():
+        failing = dict.fromkeys(list(FAILED)[list(FAILED).index(name) :], (0.0, False))
+        verdict = judge_alignments(measures(**failing), 8, "test")
+        assert (verdict.code, verdict.rests_on[-1]) == (code, name)
+    assert judge_alignments(measures(skill=(0.0, False)), 8, "test").code == "model-not-predictive"
+    needless = judge_alignments(measures(uniform_retrained=(-0.02, False)), 8, "test")
+    assert needless.code == "not-used"
+    assert "As it was trained this model relies on it" in needless.sentence
+    useless = judge_alignments(measures(uniform_retrained=(0.0, False), deletion=(0.0, False)), 8, "test")
+    assert useless.sentence.endswith("The maps explain nothing.")
+    assert judge_alignments(measures(uniform_retrained=(0.05, False)), 8, "test").code == "undecided"
+    trained_on = judge_alignments(measures(), 3, "train").caveats
+    assert any("was trained on these proteins:" in each for each in trained_on)
+    assert any("Fewer than 5 proteins" in each for each in trained_on)
+
+
+@pytest.mark.parametrize("case", ["right columns", "wrong columns", "not needed"])
+def test_made_models_are_called_by_their_names(case, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    import check_alignments
+
+    report = check_alignments.check_case(case, 100, *check_alignments.families(tmp_path, 100))
+    assert report.verdict.code == check_alignments.CASES[case]
+
+
+def test_the_command_with_structures_without_and_with_a_control(folder, tmp_path, capsys):
+    check = tmp_path / "one.check.json"
+    words = ("explain", "check", folder / "model")
+    assert bioattn(*words, folder / "x.dataset.h5", "--other-model", folder / "uniform", "-o", check) == 0
+    content = json.loads(check.read_text())
+    assert content["settings"]["proteins"] == 2
+    assert content["verdict"]["code"] == "model-not-predictive"  # its weights are random
+    alignments = tmp_path / "msa"
+    made = ("simulate", "msa", "-o", tmp_path / "made", "--families", 2, "--max-depth", 300)
+    assert bioattn(*made, "--max-length", 50) == 0
+    (tmp_path / "made" / "msa").rename(alignments)
+    assert bioattn(*words, alignments, "-o", check, "--seed", 3) == 0
+    content = json.loads(check.read_text())
+    assert {entry["name"] for entry in content["skipped"]} == {"skill", "uniform_control"}
+    names = {measure["name"] for measure in content["measures"]}
+    assert names >= {*FAILED, "deletion_of_rows", "uniform_rows", "uniform_columns", "uniform_triangles"}
+    assert any("no structures" in caveat for caveat in content["verdict"]["caveats"])
+    assert bioattn("report", check, "-o", tmp_path / "report.html") == 0
+    assert content["verdict"]["sentence"][:30] in (tmp_path / "report.html").read_text()
+    assert bioattn("export", "multiqc", check, "-o", tmp_path / "qc") == 0
+    assert any(content["verdict"]["code"] in path.read_text() for path in (tmp_path / "qc").iterdir())
+    capsys.readouterr()
+    for option, value, said in (
+        ("--other-model", folder / "model", "attends by weights of its own"),
+        ("--treatment", "dark", "is not for models of the family evoformer"),
+        ("--dataset", folder / "x.dataset.h5", "is not for models of the family evoformer"),
+    ):
+        assert bioattn(*words, alignments, "-o", check, option, value) in (1, 2)
+        assert said in capsys.readouterr().err
