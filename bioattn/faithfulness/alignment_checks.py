@@ -1,9 +1,5 @@
 """The checks of models that predict contacts from alignments: what they lose with other weights in MSA attention,
-and which columns and rows their predictions rest on.
-
-As for promoter models, each question presupposes the one before: does the model predict more than how often
-residues so far apart touch, was attention needed (retrained control), is it used, does it belong to this alignment
-and to its residue, and does it point at what predictions rest on?
+and with attended columns and rows spoiled. As for promoter models, each question presupposes the one before.
 
 Shape suffixes: N proteins, R residues, S rows, T rows or residues of a tile, H heads, Q queries, K keys.
 """
@@ -46,17 +42,15 @@ EXPLAINED = 4
 PARTS = "rows", "columns", "triangles"
 LEAST = 1e-6
 """Probabilities count as at least so far from 0 and 1."""
-NOT_USED = (
-    "MSA attention is not used to any gain: with {} weights the model predicts as well. Maps explain nothing."
-)
+NOT_USED = "MSA attention is not used to any gain: with {} weights the model predicts as well."
 POINTLESS = "Attention is used ({lost}), but the mean maps do not point at what contacts rest on. {sentence}"
 FAILED = {
     "uniform_weights": (Code.NOT_USED, NOT_USED.format("uniform")),
     "shuffled_weights": (Code.NOT_USED, NOT_USED.format("shuffled")),
     "other_alignments_maps": (
         Code.POSITION_ONLY,
-        "Attention is used ({lost}), but the maps of another alignment do as well: they say where along a chain "
-        "the model looks, not at what in this alignment.",
+        "Attention is used ({lost}), but the maps of another alignment do nearly as well: they say where along "
+        "a chain the model looks, not at what in this alignment.",
     ),
     "other_residues_weights": (
         Code.NOT_PAIR_SPECIFIC,
@@ -77,8 +71,8 @@ MAPS_POINT = " As it was trained this model relies on it, and the maps point at 
 
 
 class Proteins:
-    """What a model predicts of the proteins of a probe, and what it is judged by: the contacts of structures, or
-    where one is missing its own predictions."""
+    """What a model predicts of proteins, and what it is judged by: contacts of structures, or where one is missing
+    its own predictions."""
 
     def __init__(self, probe: ContactProbe, measures: Measures, seed: int, progress: Progress) -> None:
         self.probe, self.measures, self.seed = probe, measures, seed
@@ -94,10 +88,8 @@ class Proteins:
         ]
         """Pairs (R, R), i < j."""
         if lacking := [probe.ids[number] for number in numbers if not self.counted[number].any()]:
-            raise BioattnError(
-                f"{some(lacking)}: no two residues {MIN_SEPARATION} or more columns apart of which it is known "
-                "whether they touch; leave these proteins out"
-            )
+            what = f"known to touch or not are no residues {MIN_SEPARATION} or more columns apart"
+            raise BioattnError(f"{some(lacking)}: {what}; leave these proteins out")
         self._labels = self._pairs(labels)
         self.own_N = self.likely(self._pairs(self.own))
         ranges = [np.digitize(each, RANGES) for each in self._pairs(self.apart)]
@@ -113,7 +105,6 @@ class Proteins:
     def contacts(
         self, number: int, listening: AbstractContextManager[object] | None = None, **disturbed: Any
     ) -> Floats:
-        """Contacts (R, R) as the probe predicts them."""
         with listening or nullcontext():
             contacts_RR = self.probe.contacts(number, **disturbed)
         require_finite(contacts_RR, "predictions")
@@ -165,18 +156,15 @@ class MeanMaps:
     def __init__(self) -> None:
         self.by_site: dict[str, Tensor] = {}
         self.kinds: dict[str, str] = {}
-        """What keys are, by site."""
 
     def receive(
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
-        """Add weights (T, H, Q, K) of a tile."""
-        self.kinds[site.name] = next(axis.kind for axis in site.axes if axis.name == "key")
+        self.kinds[site.name] = site.axes[-1].kind
         share = weights.sum(0) / (tile.total if tile else len(weights))
         self.by_site[site.name] = share + self.by_site.get(site.name, 0)
 
     def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """The means instead of weights (T, H, Q, K)."""
         found = self.by_site[site.name].to(weights)
         for axis in range(1 - found.ndim, 0):
             places = torch.arange(weights.shape[axis], device=weights.device).clamp(max=found.shape[axis] - 1)
@@ -190,7 +178,6 @@ def _uniform(_site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tenso
 
 
 def _other_residues(site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-    """Each query uses the weights of that half of them away."""
     return weights if site.axis("query") is None else weights.roll(weights.shape[-2] // 2, -2)
 
 
@@ -337,16 +324,15 @@ def _without_rows(
     proteins: Proteins, number: int, maps: MeanMaps, random: np.random.Generator
 ) -> dict[str, float]:
     """What all contacts of a protein lose without rows; the first of each MSA stays."""
-    attended: dict[str, Floats] = {}
+    own: dict[str, Floats] = {}
     for name in proteins.probe.sites["columns"]:
         weight_S = maps.by_site[name].flatten(0, -2).mean(0).double().cpu().numpy()
-        attended[maps.kinds[name]] = attended.get(maps.kinds[name], 0) + weight_S
-    known = {kind: np.arange(len(weight_S)) > 0 for kind, weight_S in attended.items()}
-    removed = {
-        "own": {kind: top_bins(weight_S, known[kind], JUDGED) for kind, weight_S in attended.items()},
-        "random": {kind: top_bins(random.random(len(each)), each, JUDGED) for kind, each in known.items()},
-        "everything": known,
-    }
+        own[maps.kinds[name]] = own.get(maps.kinds[name], 0) + weight_S
+    known = {kind: np.arange(len(weight_S)) > 0 for kind, weight_S in own.items()}
+    chance = {kind: random.random(len(weight_S)) for kind, weight_S in own.items()}
+    removed = {"everything": known}
+    for name, scores in (("own", own), ("random", chance)):
+        removed[name] = {kind: top_bins(score_S, known[kind], JUDGED) for kind, score_S in scores.items()}
     return {name: float(proteins.lost(number, removed=each).sum()) for name, each in removed.items()}
 
 
@@ -360,41 +346,45 @@ def _effects(moved: list[tuple[int, dict[str, float]]]) -> Effects:
 
 def _judge_pointing(proteins: Proteins, precisions_N3: Floats, columns: Effects, rows: Effects) -> None:
     attention_N, head_N, chance_N = precisions_N3.T
-    number = len(proteins.own)
-    pairs = "contacts" if proteins.measured else "the model's own R likeliest pairs"
-    proteins.add(
-        "attention_contacts",
-        "contacts of attention alone, as a share of the model's",
-        ratio_of_sums(attention_N - chance_N, head_N - chance_N),
-        f"Of the R pairs of residues with most attention {percent(attention_N.mean())} are {pairs}, of the R "
-        f"likeliest {percent(head_N.mean())}, of all {percent(chance_N.mean())} (R residues of a protein).",
-        thresholds.FOUND,
-    )
+    attention, best, all_pairs = (percent(each.mean()) for each in (attention_N, head_N, chance_N))
+    number, pairs = len(proteins.own), "contacts" if proteins.measured else "the model's R likeliest"
     own, head, chance = (percent(columns.value(name)) for name in ("own", "head", "random"))
-    proteins.add(
-        "deletion",
-        "deletion: most attended tenth of the columns, beyond a random tenth",
-        columns.share_gained("own", "random", number),
-        f"With the tenth of the columns that a residue attends to most in random order, its contacts lose {own} "
-        f"of what they lose with all, with a random tenth {chance}.",
-        thresholds.POINTED,
-    )
-    proteins.add(
-        "deletion_against_contacts",
-        "deletion: what attention finds of what the model's contacts find",
-        columns.recovered("own", "head", "random", number),
-        f"With the tenth of its likeliest contacts they lose {head}: beyond a random tenth, the most attended "
-        "tenth takes away {share} of that.",
-        thresholds.FOUND,
-    )
-    own, chance = (percent(rows.value(name)) for name in ("own", "random"))
-    proteins.add(
-        "deletion_of_rows",
-        "deletion: most attended tenth of the rows, beyond a random tenth",
-        rows.share_gained("own", "random", number),
-        f"Without the most attended tenth of the rows contacts lose {own} of what they lose without any, without "
-        f"a random tenth {chance}.",
-    )
+    own_rows, chance_rows = (percent(rows.value(name)) for name in ("own", "random"))
+    for name, label, statistic, sentence, least in (
+        (
+            "attention_contacts",
+            "contacts of attention alone, as a share of the model's",
+            ratio_of_sums(attention_N - chance_N, head_N - chance_N),
+            f"Of the R pairs of residues with most attention {attention} are {pairs}, of the R likeliest {best}, "
+            f"of all {all_pairs} (R residues of a protein).",
+            thresholds.FOUND,
+        ),
+        (
+            "deletion",
+            "deletion: most attended tenth of the columns, beyond a random tenth",
+            columns.share_gained("own", "random", number),
+            f"With the most attended tenth of the columns in random order, contacts of a residue lose {own} of "
+            f"what they lose with all, with a random tenth {chance}.",
+            thresholds.POINTED,
+        ),
+        (
+            "deletion_against_contacts",
+            "deletion: what attention finds of what the model's contacts find",
+            columns.recovered("own", "head", "random", number),
+            f"With the tenth of its likeliest contacts they lose {head}: beyond a random tenth, the most attended "
+            "tenth takes away {share} of that.",
+            thresholds.FOUND,
+        ),
+        (
+            "deletion_of_rows",
+            "deletion: most attended tenth of the rows, beyond a random tenth",
+            rows.share_gained("own", "random", number),
+            f"Without the most attended tenth of the rows contacts lose {own_rows} of what they lose without any, "
+            f"without a random tenth {chance_rows}.",
+            None,
+        ),
+    ):
+        proteins.add(name, label, statistic, sentence, least)
 
 
 def judge_alignments(measures: Measures, proteins: int, held_out: str) -> Verdict:

@@ -568,8 +568,8 @@ class ContactProbe(Probe, Protocol):
 
     @property
     def sites(self) -> Mapping[str, Sequence[str]]:
-        """Names of the sites at which residues attend along `rows`, rows along `columns`, and pairs around
-        `triangles`; and those of `rows` that are read as contacts, `maps`."""
+        """Names of the sites of attention along `rows`, `columns` and `triangles`; and those of `rows` that are
+        read as contacts, `maps`."""
 
     def truth(self, number: int) -> Floats | None:
         """Contacts (R, R): 1, 0, NaN where it is not known; None without a structure."""
@@ -584,11 +584,8 @@ class ContactProbe(Probe, Protocol):
         shuffled: NDArray[np.bool_] | None = None,
         removed: Mapping[str, NDArray[np.bool_]] | None = None,
     ) -> Floats:
-        """Probabilities of contacts (R, R).
-
-        shuffled: columns (R,) whose cells are put in random order among the rows, so that they say nothing of
-        another column. removed: rows that are masked, by the kind of the axis that counts them.
-        """
+        """Probabilities of contacts (R, R), with the cells of `shuffled` columns (R,) in random order among the
+        rows, and `removed` rows masked, by the kind of the axis that counts them."""
 
 
 @runtime_checkable
@@ -600,7 +597,7 @@ class ContactRunner(Runner, Protocol):
         """Whether its attention to rows and columns is uniform by design."""
 
     def contact_probe(self, path: Path, number: int, seed: int) -> ContactProbe:
-        """`number` alignments drawn at most, of a dataset or of those that `path` names.
+        """`number` alignments at most, of a dataset or of those that `path` names.
 
         Raises: BioattnError for what the model cannot read.
         """

@@ -63,7 +63,6 @@ class EvoformerProbe:
         self._drawn: tuple[int, ModelInputs] | None = None
 
     def truth(self, number: int) -> NDArray[np.float64] | None:
-        """Contacts of the structure, 1 or 0, (R, R); NaN where a residue is not in it or too near in the chain."""
         aligned = self._aligned[number]
         if aligned.cb is None:
             return None
@@ -71,9 +70,8 @@ class EvoformerProbe:
         return np.where(known_pairs(aligned.cb), contacts(aligned.cb), np.nan)[seen]
 
     def separations(self, number: int) -> NDArray[np.int64]:
-        """Columns between residues, (R, R)."""
         columns = self._aligned[number].inputs.columns.astype(np.int64)
-        return np.abs(columns[:, None] - columns)
+        return np.asarray(np.abs(columns[:, None] - columns))
 
     def contacts(
         self,
@@ -82,7 +80,7 @@ class EvoformerProbe:
         shuffled: NDArray[np.bool_] | None = None,
         removed: Mapping[str, NDArray[np.bool_]] | None = None,
     ) -> NDArray[np.float64]:
-        """Probabilities of contacts (R, R) by one pass on the first draw of an alignment."""
+        """By one pass on the first draw of an alignment."""
         if self._drawn is None or self._drawn[0] != number:
             self._drawn = number, self._aligned[number].inputs.sample(SEED, 0)
         inputs = self._drawn[1]

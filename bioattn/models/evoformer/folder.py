@@ -83,11 +83,9 @@ class LoadedEvoformerModel:
 
     @property
     def is_control(self) -> bool:
-        """Whether its MSA attention is uniform."""
         return self.config.uniform_msa_attention
 
     def contact_probe(self, path: Path, number: int, seed: int) -> "EvoformerProbe":
-        """Alignments, and what the model predicts from them."""
         from bioattn.models.evoformer.contact_probe import make_probe
 
         return make_probe(self, path, number, seed)
