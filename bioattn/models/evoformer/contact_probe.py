@@ -6,7 +6,7 @@ Shape suffixes: S rows of the clustered or the extra MSA, R residues (columns th
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -103,7 +103,7 @@ def shuffle_columns(inputs: ModelInputs, columns_R: NDArray[np.bool_]) -> ModelI
     """The inputs with the cells of some columns in random order among the rows but the target's, in each column
     another. Pair features of these columns become 0, as they are where columns do not vary together."""
     random, places = np.random.default_rng(SEED), torch.from_numpy(np.flatnonzero(columns_R))
-    changed: dict[str, Tensor] = {}
+    changed: dict[str, Any] = {}
     for first, *names in ((1, "msa_feat"), (0, "extra_msa", "extra_has_deletion", "extra_deletion_value")):
         given = {name: cells for name in names if (cells := getattr(inputs, name)) is not None}
         for name, cells in given.items():
