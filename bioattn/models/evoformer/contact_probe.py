@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, open_contact_dataset
 from bioattn.errors import BioattnError
