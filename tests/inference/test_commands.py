@@ -318,7 +318,6 @@ def test_abilities_of_the_families(make_model, trunk):
     ("words", "code", "deed"),
     [
         ("explain attribution MODEL PROMOTERS", 1, "be explained base by base"),
-        ("explain check MODEL PROMOTERS", 1, "have their attention checked"),
         ("export motifs --model MODEL --promoters PROMOTERS", 1, "show their first layer as motifs"),
     ],
 )

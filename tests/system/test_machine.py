@@ -14,7 +14,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.system import cgroups as control_group
 from bioattn.system.device import choose_device, describe_device, set_threads
 from bioattn.system.memory import free_memory
-from bioattn.system.shard import WHOLE, Shard, parse_shard
+from bioattn.system.shard import Shard, parse_shard
 from bioattn.system.threads import granted_cores, granted_threads, map_in_order
 
 
@@ -204,7 +204,7 @@ def test_a_shard_follows_from_the_number_of_inputs_alone():
     assert Shard(3, 8).slice(3) == slice(2, 3)
     assert Shard(8, 8).slice(3) == slice(3, 3)
     assert Shard(2, 2).slice(130, unit=64) == slice(128, 130)
-    assert WHOLE.slice(7) == slice(0, 7)
+    assert Shard(1, 1).slice(7) == slice(0, 7)
 
 
 def test_a_shard_is_read_as_it_is_written():

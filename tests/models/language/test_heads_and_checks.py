@@ -266,7 +266,7 @@ def test_a_check_through_the_commands(folder, capsys):
     assert bioattn("inspect", output) == bioattn("validate", output) == 0
     for option, value in (("--controls", folder / "c"), ("--treatment", "heat")):
         assert bioattn(*words, "--dataset", folder / "x.dataset.h5", option, value) == 2
-        assert f"{option} is for promoter models" in capsys.readouterr().err
+        assert f"{option}: is not for models of the family language" in capsys.readouterr().err
     write_letters(folder / "few.fa", ["ACDEFGHIKL"] * 3)
     assert bioattn("explain", "check", folder / "model", folder / "few.fa", "-o", output) == 1
     assert "the checks need 20 or more" in capsys.readouterr().err

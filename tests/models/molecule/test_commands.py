@@ -232,7 +232,7 @@ def test_a_check_of_classes_with_missing_values(folder, tmp_path, capsys):
         "measures ['active', 'oxygen'] (binary), the model predicts ['activity']" in capsys.readouterr().err
     )
     assert bioattn(*words, "--controls", tmp_path / "c", "--dataset", dataset) == 2
-    assert "--controls is for promoter models" in capsys.readouterr().err
+    assert "--controls: is not for models of the family molecule" in capsys.readouterr().err
 
 
 BAD = {
