@@ -558,6 +558,14 @@ COMMANDS = (
                 ("preparemsa.alignment",),
                 pattern="*",
             ),
+            Input(
+                "templates",
+                "Templates of bioattn/preparetemplates, for parameters that know them; `[]` for none",
+                option="--templates",
+                pattern="*.templates.h5",
+                optional=True,
+                by_sample=True,
+            ),
             replace(EVOFORMER, option="--model"),
         ),
         (

@@ -20,7 +20,7 @@ workflow ALIGNMENTS {
     BIOATTN_PREPAREMSA(ch_samples)
     def ch_alignment = BIOATTN_PREPAREMSA.out.alignment
 
-    BIOATTN_RUNEVOFORMER(ch_alignment, model)
+    BIOATTN_RUNEVOFORMER(ch_alignment.map { meta, alignment -> [meta, alignment, []] }, model)
     def ch_prediction = BIOATTN_RUNEVOFORMER.out.prediction
     def ch_attention = BIOATTN_RUNEVOFORMER.out.attention
 

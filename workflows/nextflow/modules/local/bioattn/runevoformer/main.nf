@@ -7,7 +7,7 @@ process BIOATTN_RUNEVOFORMER {
     container "bioattn:0.1.0"
 
     input:
-    tuple val(meta), path(alignment)
+    tuple val(meta), path(alignment), path(templates)
     path model
 
     output:
@@ -22,6 +22,7 @@ process BIOATTN_RUNEVOFORMER {
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
+    def templates_option = templates ? "--templates ${templates}" : ''
     """
     bioattn run evoformer \\
         ${alignment} \\
@@ -29,6 +30,7 @@ process BIOATTN_RUNEVOFORMER {
         --attention ${prefix}.attention.h5 \\
         --model ${model} \\
         --threads ${task.cpus} \\
+        ${templates_option} \\
         ${args}
     """
 
