@@ -258,7 +258,8 @@ def make_inputs(folder: Path, forks: Forks) -> None:
         "train evoformer families.dataset.h5 -o contact-model --steps 2 -c evoformer.toml --threads 1",
         "export attention model promoters.fa -o attention.h5 --threads 1",
         "explain attribution model promoters.fa -o attribution.h5 --threads 1",
-        "run evoformer family.a3m --model contact-model -o prediction --attention family.attention.h5 --threads 1",
+        "run evoformer family.a3m --model contact-model -o prediction --attention family.attention.h5 "
+        "--sites *.msa_row --sites *.triangle* --threads 1",
         "export attention model promoters.fa -o part-1.h5 --batch-size 4 --shard 1/2 --threads 1",
         "export attention model promoters.fa -o part-2.h5 --batch-size 4 --shard 2/2 --threads 1",
         "run evoformer families/msa --model contact-model -o part-1 --shard 1/2 --threads 1",
