@@ -103,7 +103,7 @@ def _join_blocks(source: str, data: bytes) -> bytes:
     Raises: FormatError when the blocks are of several queries, as in a result database of MMseqs2, or no A3M.
     """
     blocks = [block.strip(WHITE_SPACE) for block in data.split(b"\0") if block.strip(WHITE_SPACE)]
-    if not all(block.startswith(b">") for block in blocks):
+    if not blocks or not all(block.startswith(b">") for block in blocks):
         raise FormatError(f"{source}: holds NUL bytes, so it is no text")
     queries = list(dict.fromkeys(block.split(b"\n>", 1)[0] for block in blocks))
     if len(queries) > 1:

@@ -269,6 +269,7 @@ GARBAGE = st.lists(st.sampled_from(WORDS), max_size=25).map("".join).map(str.enc
 @settings(max_examples=300)
 @given(GARBAGE, st.none() | st.sampled_from(list(AlignmentFormat)))
 @example(b"2 3\n", None)
+@example(b"\0\0", None)
 @example(b"# STOCKHOLM 1.0\n\n#=GR a SS MKV\n//", None)
 def test_garbage_raises_nothing_but_our_errors(tmp_path, data, format):
     path = tmp_path / "x"
