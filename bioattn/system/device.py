@@ -1,5 +1,6 @@
 """Choosing where and with how many threads a model runs. Torch is imported when a choice is made."""
 
+import os
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -63,10 +64,14 @@ def describe_device(device: "torch.device") -> str:
 def set_threads(threads: int | None) -> int:
     """Use `threads` CPU threads, or as many as this process was granted; returns the number.
 
+    This holds for torch and for the linear algebra of NumPy and SciPy, whose sums depend on it in the last bits.
     More threads than cores make small convolutions several times slower.
     """
     import torch
+    from threadpoolctl import threadpool_limits
 
     chosen = threads or granted_threads()
     torch.set_num_threads(chosen)
+    threadpool_limits(chosen, user_api="blas")
+    os.environ["OPENBLAS_NUM_THREADS"] = str(chosen)  # SciPy's library, where it is loaded later
     return chosen

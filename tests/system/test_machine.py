@@ -1,5 +1,6 @@
 """Devices, threads, memory and shards: what a process takes of its machine, and of a job on several."""
 
+import json
 import os
 import subprocess
 import sys
@@ -30,7 +31,23 @@ def test_threads_granted_by_the_environment(monkeypatch):
             monkeypatch.setenv("OMP_NUM_THREADS", text)
             assert 1 <= set_threads(None) < 100000
     finally:
-        torch.set_num_threads(before)
+        set_threads(before)
+
+
+def test_linear_algebra_takes_the_threads_too():
+    program = (
+        "import json, sys, numpy\n"
+        "from threadpoolctl import threadpool_info\n"
+        "from bioattn.system.device import set_threads\n"
+        "set_threads(int(sys.argv[1]))\n"
+        "import scipy.linalg\n"
+        "print(json.dumps([each['num_threads'] for each in threadpool_info() if each['user_api'] == 'blas']))"
+    )
+    environment = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+    for threads in (1, 2):
+        command = [sys.executable, "-c", program, str(threads)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert set(json.loads(done.stdout)) == {threads}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

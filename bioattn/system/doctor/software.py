@@ -37,6 +37,7 @@ REQUIRED = (
     Library("h5py", "h5py", (3, 11)),
     Library("pandas", "pandas", (2, 2)),
     Library("scipy", "scipy", (1, 12)),
+    Library("threadpoolctl", "threadpoolctl", (3, 5)),
     Library("biopython", "Bio", (1, 83)),
     Library("pyfaidx", "pyfaidx", (0, 8, 1)),
     Library("safetensors", "safetensors", (0, 4, 5)),
