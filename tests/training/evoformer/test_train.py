@@ -176,8 +176,9 @@ def test_contradictions_are_named(contact_dataset, tmp_path):
     for model, words in (
         (
             {"recycling": True},
-            "recycling: training covers the trunk .* leave structure_module and recycling out",
+            "recycling: training covers the trunk .* leave structure_module, recycling and templates out",
         ),
+        ({"templates": {}}, "templates: training covers the trunk"),
         ({"pair_features": 2}, "0 \\(none\\) or 3"),
         ({"msa_channel": 2}, "did you mean msa_channels"),
     ):

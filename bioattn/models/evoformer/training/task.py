@@ -240,6 +240,7 @@ def _require_trunk(config: EvoformerConfig, initial: Path | None, source: str) -
     unfit = {
         "a structure module": config.structure_module is not None,
         "recycling": config.recycling,
+        "templates": config.templates is not None,
         "no distogram head": not config.distogram_bins,
     }
     found = " and ".join(name for name, is_so in unfit.items() if is_so)
@@ -251,7 +252,8 @@ def _require_trunk(config: EvoformerConfig, initial: Path | None, source: str) -
             f"--initial-model {initial}: has {found}, but {covers}; give a model of `bioattn train evoformer`"
         )
     raise BioattnError(
-        f"{source}: {found}: {covers}; leave structure_module and recycling out, and distogram_bins out or above 0"
+        f"{source}: {found}: {covers}; leave structure_module, recycling and templates out, and distogram_bins out "
+        "or above 0"
     )
 
 
