@@ -38,7 +38,7 @@ def words(sequence: str, letters: int) -> list[str]:
 
 
 def embeddings(row: str, letters: int, seed: int) -> dict[str, np.ndarray]:
-    """The embedding of each word, learned from records that the row does not hold out, in pieces of 10,000 letters."""
+    """The embedding of each word, learned in pieces of 10,000 letters from what the row does not hold out."""
     from gensim.models import Word2Vec
 
     held_out = {name for each in ROWS[row].holdout for name in each.split("=")[1].split(",")}

@@ -252,8 +252,8 @@ def _require_trunk(config: EvoformerConfig, initial: Path | None, source: str) -
             f"--initial-model {initial}: has {found}, but {covers}; give a model of `bioattn train evoformer`"
         )
     raise BioattnError(
-        f"{source}: {found}: {covers}; leave structure_module, recycling and templates out, and distogram_bins out "
-        "or above 0"
+        f"{source}: {found}: {covers}; leave structure_module, recycling and templates out, and distogram_bins "
+        "out or above 0"
     )
 
 
