@@ -301,7 +301,7 @@ class HeadScorer(Protocol):
 
     @property
     def item(self) -> str:
-        """What importance is told apart by: `treatment`, `protein` or `window`."""
+        """What importance is told apart by: `treatment`, `protein`, `window` or `pair`."""
 
     @property
     def items(self) -> Sequence[str]:

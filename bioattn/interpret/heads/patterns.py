@@ -1,7 +1,7 @@
 """Where attention heads look, in figures and in a word: how far, how spread out, at which neighbour, at a copy.
 
 Every head has an entropy. The other figures are shares of attention by distance from query to key, so they are
-known where both are places of one kind (tokens, residues, bins).
+known where both are places of one kind (tokens, residues, bins), and the slope where they are of two.
 
 Shape suffixes: H heads, Q queries, K keys.
 """
@@ -18,10 +18,11 @@ from bioattn.inference.runner import CopyScorer, Head, HeadScorer
 
 LOCAL = 5
 """A key at most so many places from the query is near it."""
-FIGURES = ("entropy", "distance", "local", "previous", "itself", "next", "first", "induction")
+FIGURES = ("entropy", "distance", "local", "previous", "itself", "next", "first", "induction", "slope")
 """Means over queries: entropy of the weights over that of uniform ones; |key − query|; and shares of attention: on
 keys at most `LOCAL` places away, on the place before the query, the query's own, the one behind it, and the first
-of all; and, of a sequence given twice, on the place in the other copy that tells what is to be predicted."""
+of all; and, of a sequence given twice, on the place in the other copy that tells what is to be predicted. `slope`
+of attention to another sequence: of the mean attended place on the query's (least squares), each from 0 to 1."""
 _OFFSETS = {"previous": -1, "itself": 0, "next": 1}
 INDUCTION, MOST, UNIFORM = 0.3, 0.5, 0.97
 """Least induction, least share of attention and least entropy for a name."""
@@ -44,7 +45,7 @@ class _Meter:
         self.sums: dict[str, _Sums] = {}
 
     def receive(
-        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
+        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
         weights = weights.movedim(site.dims.index("head") - len(site.dims), 0)
         has_queries = "query" in site.dims
@@ -60,11 +61,18 @@ class _Meter:
         entropy = torch.where(keys > 1, nats / keys.clamp(min=2).log(), torch.ones_like(nats))
         found = {"entropy": entropy.flatten(1).mean(1)}
         near = math.nan
-        if has_queries and _same_places(site):
+        if has_queries:
             mean_HQK = weights.sum(outer) if outer else weights
             mean_HQK = mean_HQK / mean_HQK.sum(-1, keepdim=True).clamp(min=1e-12)
             place = torch.arange(mean_HQK.shape[-1], device=weights.device)
-            offset_QK = place - torch.arange(mean_HQK.shape[-2], device=weights.device)[:, None]
+            query = torch.arange(mean_HQK.shape[-2], device=weights.device)
+        if _two_sequences(site):
+            first, total = (0, len(query)) if tile is None else (tile.start, tile.total)
+            from_middle = query + first - (total - 1) / 2
+            product = (from_middle * (mean_HQK @ place.float())).mean(-1)
+            found["slope"] = 12 * product / ((total + 1) * max(1, len(place) - 1))
+        if has_queries and _same_places(site):
+            offset_QK = place - query[:, None]
             local_QK = (offset_QK.abs() <= LOCAL).float()
             found["distance"] = (mean_HQK * offset_QK.abs()).sum((1, 2)) / len(offset_QK)
             found["local"] = (mean_HQK * local_QK).sum((1, 2)) / len(offset_QK)
@@ -137,6 +145,8 @@ def head_name(figures: dict[str, float]) -> str:
     for name in (*_OFFSETS, "first"):
         if figures[name] >= MOST:
             return name
+    if abs(figures["slope"]) >= MOST:
+        return "monotone" if figures["slope"] > 0 else "reversed"
     if figures["local"] >= (1 + figures["near"]) * MOST:
         return "local"
     return ""
@@ -146,3 +156,14 @@ def _same_places(site: AttentionSite) -> bool:
     """Whether queries and keys are places of one kind, so that they have a distance."""
     query, key = site.axis("query"), site.axis("key")
     return query is not None and key is not None and query.kind == key.kind
+
+
+def _two_sequences(site: AttentionSite) -> bool:
+    """Whether queries and keys are places of two sequences, so that one may follow the other."""
+    query, key = site.axis("query"), site.axis("key")
+    return (
+        query is not None
+        and key is not None
+        and bool(query.lengths and key.lengths)
+        and query.kind != key.kind
+    )

@@ -1,7 +1,7 @@
 """`bioattn explain heads`: tables of what each head matters, the curve of pruning, and a model with fewer heads.
 
-The folder's files are defined in `docs/heads.md`: `heads.tsv`, one of `treatments.tsv`, `proteins.tsv` and
-`windows.tsv`, `pruning.tsv` (of models that can be run without some heads) and `heads.json`.
+The folder's files are defined in `docs/heads.md`: `heads.tsv`, one of `treatments.tsv`, `proteins.tsv`,
+`windows.tsv` and `pairs.tsv`, `pruning.tsv` (of models that can be run without some heads) and `heads.json`.
 """
 
 import csv

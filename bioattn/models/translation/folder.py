@@ -10,8 +10,10 @@ from bioattn.attention.site import AttentionSite
 from bioattn.models.model_folder import LoadedModel, load_model
 from bioattn.models.translation.config import TranslationModelConfig
 from bioattn.models.translation.model import Translator, attention_sites
+from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
+    from bioattn.models.translation.head_scorer import TranslationHeadScorer
     from bioattn.models.translation.inference.probe import TranslationProbe
 
 
@@ -24,6 +26,12 @@ class LoadedTranslator(LoadedModel[Translator, TranslationModelConfig]):
     @property
     def sites(self) -> dict[str, AttentionSite]:
         return attention_sites(self.model)
+
+    def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "TranslationHeadScorer":
+        """Judge heads on a split of a dataset of pairs. Raises: BioattnError for one that does not fit."""
+        from bioattn.models.translation.head_scorer import TranslationHeadScorer
+
+        return TranslationHeadScorer(self, dataset, split)
 
     def token_probe(self, path: Path, number: int, seed: int) -> "TranslationProbe":
         """Held-out pairs of a dataset, and what the model predicts of their targets."""

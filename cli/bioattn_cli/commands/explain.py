@@ -181,7 +181,7 @@ def heads(
         "Folder of tables to write.", "--output", "-o", default=MISSING, writes=Writes.FOLDER
     ),
     split: Subset = option(
-        "Genes, proteins or sequences on which importance is measured.", default=Subset.VALIDATION
+        "Genes, proteins, sequences or pairs on which importance is measured.", default=Subset.VALIDATION
     ),
     prune_to: int | None = option(
         "Keep N heads in all, at least one per site (promoter models).", min=1, metavar="N"
@@ -196,9 +196,10 @@ def heads(
     """Rank attention heads by their importance for the predictions of a model.
 
     Importance is the mean absolute gradient of the loss with respect to a mask on the head (Michel et al. 2019).
-    Heads are also described: entropy, distance, the neighbours that they attend to, and whether they find the copy
-    of a word (induction). For promoter and language models the command leaves each head out, and prunes the least
-    important ones one after the other. --prune-to writes a model with the kept heads; heads keep their numbers.
+    Heads are also described: entropy, distance, the neighbours that they attend to, whether they find the copy of
+    a word (induction) or follow another sequence. But for MSA/pair models the command leaves each head out, and
+    prunes the least important ones one after the other. --prune-to writes a model with the kept heads; heads keep
+    their numbers.
 
     bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
     """

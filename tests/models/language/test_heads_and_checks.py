@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention.capture import hand_over
 from bioattn.attention.head_masks import masked_heads
-from bioattn.attention.site import AttentionSite, Axis
+from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.faithfulness.check import check_by_likelihood, check_text
 from bioattn.faithfulness.subject import CheckSettings
 from bioattn.formats.fasta import FastaRecord, write_fasta
@@ -117,7 +117,7 @@ def test_importance_is_the_mean_size_of_the_loss_s_slope(folder, shape):
             mask[head] += sign * step
             losses = []
             with torch.no_grad(), masked_heads(loaded.model, {site: mask}):
-                for part in scorer._exercises:
+                for part in scorer.parts:
                     logits = loaded.model(part.tokens_BL, part.source_BS)
                     losses += [
                         F.cross_entropy(own[target != IGNORED], target[target != IGNORED])
@@ -172,6 +172,30 @@ def test_figures_of_maps_made_by_hand():
     assert found["made", 2]["distance"] == pytest.approx(np.mean([query / 2 for query in range(length)]))
     assert found["made", 3]["local"] == pytest.approx(1)
     assert found["made", 2]["previous"] == pytest.approx(np.mean([0, *(1 / n for n in range(2, length + 1))]))
+
+
+def test_heads_that_follow_another_sequence_are_named():
+    """The slope is that of a line through the mean attended places, also when queries come one at a time."""
+    names = ["monotone", "reversed", "uniform", ""]
+    axes = Axis("query", "step", lengths="steps"), Axis("key", "token", lengths="tokens")
+    site = AttentionSite(
+        name="made", axes=(Axis("sample"), Axis("head"), *axes), heads=tuple(range(len(names)))
+    )
+    places = torch.arange(9)
+    ahead, random = F.one_hot(places * 2, 20).float(), torch.rand(9, 20, generator=torch.manual_seed(0)) ** 8
+    uniform = torch.full((9, 20), 1 / 20)
+    maps = torch.stack([ahead, ahead.flip(0), uniform, random / random.sum(-1, keepdim=True)])[None]
+
+    def in_steps():
+        for step in range(9):
+            hand_over(site, maps[:, :, step : step + 1], tile=Tile("query", step, 9))
+
+    for run in (lambda: hand_over(site, maps), in_steps):
+        found = head_patterns(SimpleNamespace(sites={"made": site}, passes=lambda run=run: [run]))
+        assert [head_name(found["made", head]) for head in range(len(names))] == names
+        for head, map_QK in enumerate(maps[0]):
+            line = np.polyfit(np.linspace(0, 1, 9), map_QK @ torch.linspace(0, 1, 20), 1)
+            assert found["made", head]["slope"] == pytest.approx(line[0], abs=1e-5)
 
 
 def checked(loaded, path, dataset=None):

@@ -175,6 +175,18 @@ def test_attention_that_is_needed_passes_its_check(folder, capsys):
     assert any("faithful" in each.read_text() for each in (folder / "multiqc").iterdir())
 
 
+def test_the_head_that_aligns_is_named_and_needed(folder, capsys):
+    output = folder / "heads"
+    assert bioattn("explain", "heads", folder / "model", folder / "x.dataset.h5", "-o", output) == 0
+    assert "named: 1 reversed" in capsys.readouterr().err
+    assert bioattn("inspect", output) == bioattn("validate", output) == 0
+    header, row = (line.split("\t") for line in (output / "heads.tsv").read_text().splitlines())
+    found = dict(zip(header, row, strict=True))
+    assert float(found["slope"]) < -0.8
+    assert float(found["accuracy_without"]) < 0.5
+    assert json.loads((output / "heads.json").read_text())["whole"]["accuracy"] > 0.98
+
+
 @pytest.mark.parametrize("extra", [(), ("--input-feeding",)])
 def test_attention_without_use_is_called_so(folder, tmp_path, capsys, extra):
     """Targets that follow from their own prefix, whatever the source is."""
@@ -190,9 +202,12 @@ def test_attention_without_use_is_called_so(folder, tmp_path, capsys, extra):
     words = ("--config", folder / "settings.toml", "--steps", 40, *extra)
     assert bioattn("train", "translation", dataset, "-o", model, *words) == 0
     assert bioattn("explain", "check", model, dataset, "-o", tmp_path / "check.json") == 0
+    assert bioattn("explain", "heads", model, dataset, "-o", tmp_path / "heads", "--force") == 0
     assert "Attention is not used to any gain" in capsys.readouterr().out
     words = ("--architecture", "recurrent", "--steps", 1, "--force")
     assert bioattn("train", "translation", dataset, "-o", tmp_path / "vector", *words) == 0
+    assert bioattn("explain", "heads", tmp_path / "vector", dataset, "-o", tmp_path / "heads", "--force") == 1
+    assert "recurrent has no heads to judge" in capsys.readouterr().err
     assert bioattn("explain", "check", tmp_path / "vector", dataset, "-o", tmp_path / "check.json") == 1
     assert "recurrent does not attend to source tokens" in capsys.readouterr().err
 

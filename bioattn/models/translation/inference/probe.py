@@ -16,7 +16,7 @@ from bioattn.io.files import sha256_of
 from bioattn.models.translation.batches import batch_of, padded, with_ends
 from bioattn.models.translation.folder import LoadedTranslator
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
-from bioattn.sequences.pairs import Pair, open_pair_dataset
+from bioattn.sequences.pairs import Pair, PairDataset, open_pair_dataset
 from bioattn.sequences.vocabulary import PAD, SPECIAL, UNKNOWN
 
 SOURCE_SITE = "translation.source"
@@ -106,12 +106,7 @@ def make_probe(loaded: LoadedTranslator, path: Path, number: int, seed: int) -> 
             f"a model of architecture {loaded.config.architecture} does not attend to source tokens: there is no "
             "alignment that could be checked"
         )
-    dataset, model = open_pair_dataset(path), loaded.model
-    if (dataset.source, dataset.target) != (model.source, model.target):
-        raise BioattnError(
-            f"{path}: is from {dataset.source.alphabet} to {dataset.target.alphabet}, the model from "
-            f"{model.source.alphabet} to {model.target.alphabet}, or of other characters"
-        )
+    dataset = open_dataset(loaded, path)
     side = TEST if (dataset.split == TEST).any() else VALIDATION
     rows = [
         row
@@ -132,3 +127,17 @@ def make_probe(loaded: LoadedTranslator, path: Path, number: int, seed: int) -> 
         ).numpy(),
         words_NM=padded(words or [np.zeros(1, np.int64)], -1).numpy(),
     )
+
+
+def open_dataset(loaded: LoadedTranslator, path: Path) -> PairDataset:
+    """A dataset of the model's alphabets.
+
+    Raises: FormatError for what is no such dataset; BioattnError for other alphabets.
+    """
+    dataset, model = open_pair_dataset(path), loaded.model
+    if (dataset.source, dataset.target) != (model.source, model.target):
+        raise BioattnError(
+            f"{path}: is from {dataset.source.alphabet} to {dataset.target.alphabet}, the model from "
+            f"{model.source.alphabet} to {model.target.alphabet}, or of other characters"
+        )
+    return dataset
