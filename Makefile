@@ -98,7 +98,8 @@ $(OUT)/report-$(SEED).html: $(OUT)/attention-$(SEED).h5 $(OUT)/check-$(SEED).jso
 	$(BIOATTN) report $(OUT)/model-$(SEED) $(OUT)/demo.dataset.h5 $(OUT)/attention-$(SEED).h5 $(OUT)/check-$(SEED).json \
 	  $(OUT)/promoters.fa --annotation $(DEMO)/annotation.gff3.gz --genes G3512 -o $@
 
-test: lint types pytest
+test: $(VENV)/installed-dev
+	$(MAKE) --jobs --output-sync=line lint types pytest
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -107,7 +108,12 @@ lint: $(VENV)/installed-dev
 types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
-pytest: $(VENV)/installed-dev
+# memelite and TF-MoDISco compile themselves when they are first used, 90 seconds of one core, which lint and types leave.
+$(VENV)/compiled: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q -k 'a_motif_finds_itself_blurred or modisco_finds' tests/interpret
+	@touch $@
+
+pytest: $(VENV)/compiled
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Takes hours of one core (200 kills alone take some twenty minutes). As root it also tests full and read-only disks (tmpfs).
