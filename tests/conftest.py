@@ -71,14 +71,23 @@ def _private_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("BIOATTN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+def programs(tmp_path_factory, name, modules, functions, python=sys.executable):
+    """A folder for the PATH with programs that call `functions`, by name; one server for all that run tests."""
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+
+    def make(folder):
+        server = ForkServer(modules, owner, python)
+        for program, function in functions.items():
+            server.program(folder / program, function)
+
+    return made_once(tmp_path_factory, name, make)
+
+
 @pytest.fixture(scope="session")
 def bioattn_folder(tmp_path_factory):
     """A folder for the PATH with `bioattn` and `python`: processes of their own that take no seconds to start."""
-    folder = tmp_path_factory.mktemp("programs")
-    with ForkServer(BIOATTN) as server:
-        server.program(folder / "bioattn", "bioattn_cli.main:main")
-        server.program(folder / "python", "__main__:python")
-        yield folder
+    functions = {"bioattn": "bioattn_cli.main:main", "python": "__main__:python"}
+    return programs(tmp_path_factory, "bioattn", BIOATTN, functions)
 
 
 @pytest.fixture(scope="session")
@@ -93,10 +102,7 @@ def snakemake_folder(tmp_path_factory):
     python = REPOSITORY / ".venv-snakemake" / "bin" / "python"
     if not python.is_file():
         pytest.skip("no Snakemake: make install-snakemake")
-    folder = tmp_path_factory.mktemp("programs")
     own = ("cli", "api", "report.html_reporter", "storage", "profiles", "assets")
     others = ("smart_open", "yte", "requests", "docutils.core", "jsonschema")
     modules = [*(f"snakemake.{name}" for name in own), *others]
-    with ForkServer(modules, str(python)) as server:
-        server.program(folder / "snakemake", "snakemake.cli:main")
-        yield folder
+    return programs(tmp_path_factory, "snakemake", modules, {"snakemake": "snakemake.cli:main"}, str(python))

@@ -17,6 +17,7 @@ import pkgutil
 import resource
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -31,6 +32,8 @@ BIOATTN = (
     *("bioattn.*", "bioattn_cli.*"),
     # What commands import when they are called: torch's optimisers the first, which takes a second and a half.
     *("torch._dynamo", "memelite", "anndata.io", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
+    *("matplotlib.backends.backend_svg", "matplotlib.style.core", "ipykernel.kernelapp"),
+    "typer._adapters",  # pydantic, most of the time of a short command
 )
 """What programs of bioattn need."""
 _SCRIPT = """#!{python} -IS
@@ -46,28 +49,27 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, lambda number, _: server.send(bytes([number])))
 status = int.from_bytes(server.recv(4), "big", signed=True)
 if status < 0:
-    signal.signal(-status, signal.SIG_DFL)
+    if -status != signal.SIGKILL:
+        signal.signal(-status, signal.SIG_DFL)
     os.kill(os.getpid(), -status)
 os._exit(status)
 """
 
 
 class ForkServer:
-    """The server, to be used in `with`."""
+    """The server, which ends with the process that owns it."""
 
-    def __init__(self, modules: Sequence[str], python: str = sys.executable) -> None:
-        """modules: what the server imports (`import_all`). python: the interpreter."""
+    def __init__(self, modules: Sequence[str], owner: int, python: str = sys.executable) -> None:
+        """modules: what the server imports (`import_all`). owner: its process number. python: the interpreter."""
         self._python = python
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="programs-"
-        )  # the address of a socket must be short
-        self._address = str(Path(self._folder.name) / "socket")
+        # The address of a socket must be short.
+        self._address = str(Path(tempfile.mkdtemp(prefix="programs-")) / "socket")
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(self._address)
         listener.listen(16)
-        self._server = subprocess.Popen(
-            [python, __file__, str(listener.fileno()), *modules],
-            stdin=subprocess.PIPE,
+        subprocess.Popen(
+            [python, __file__, str(listener.fileno()), str(owner), *modules],
+            stdin=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'cli'}"},
         )
@@ -77,15 +79,6 @@ class ForkServer:
         """Write a script that calls `module:function` in a process of its own."""
         script.write_text(_SCRIPT.format(python=self._python, address=self._address, function=function))
         script.chmod(0o755)
-
-    def __enter__(self) -> "ForkServer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._server.stdin is not None
-        self._server.stdin.close()
-        self._server.wait()
-        self._folder.cleanup()
 
 
 def python() -> None:
@@ -98,11 +91,12 @@ def python() -> None:
         runpy.run_module(what, run_name="__main__", alter_sys=True)
 
 
-def serve(listener: socket.socket, modules: Sequence[str]) -> None:
-    """Fork for every call until stdin is closed."""
+def serve(listener: socket.socket, owner: int, modules: Sequence[str]) -> None:
+    """Fork for every call until the owner has ended."""
+    ended = os.pidfd_open(owner)
     import_all(modules)
     gc.freeze()
-    while listener in select.select([listener, sys.stdin], [], [])[0]:
+    while ended not in select.select([listener, ended], [], [])[0]:
         call, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
@@ -111,9 +105,7 @@ def serve(listener: socket.socket, modules: Sequence[str]) -> None:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-    with contextlib.suppress(ChildProcessError):
-        while os.wait():
-            pass
+    shutil.rmtree(Path(listener.getsockname()).parent)
 
 
 def import_all(modules: Sequence[str] = BIOATTN) -> None:
@@ -190,4 +182,4 @@ def _run(
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
+    serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), sys.argv[3:])

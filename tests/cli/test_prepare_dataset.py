@@ -2,7 +2,6 @@
 
 import gzip
 import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -193,7 +192,7 @@ def test_the_output_folder_must_exist(folder, capfd):
     assert "the folder none does not exist" in capfd.readouterr().err
 
 
-def test_a_full_disk_leaves_nothing_and_keeps_what_was_there(folder):
+def test_a_full_disk_leaves_nothing_and_keeps_what_was_there(folder, python):
     (folder / "x.h5").write_text("before")
     script = (
         "import resource, signal, sys\n"
@@ -202,9 +201,7 @@ def test_a_full_disk_leaves_nothing_and_keeps_what_was_there(folder):
         "from bioattn_cli.main import main\n"
         "sys.exit(main(['prepare', 'dataset', 'p.fa', 'r.tsv', '-o', 'x.h5']))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([python, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert "x.h5: cannot be written" in done.stderr
     assert "Traceback" not in done.stderr

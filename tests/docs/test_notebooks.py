@@ -1,6 +1,7 @@
 """The notebooks run from their first cell to their last, and are stored with their pictures."""
 
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -23,7 +24,13 @@ def test_there_are_three():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook(path, bioattn_folder, monkeypatch, request, tmp_path):
+def test_notebook(path, bioattn_folder, python, monkeypatch, request, tmp_path):
+    # A kernel that has imported everything; its figures are drawn inline as those of Jupyter.
+    kernel = tmp_path / "kernels" / "python3" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    words = ["-m", "ipykernel_launcher", "--matplotlib=inline", "-f", "{connection_file}"]
+    kernel.write_text(json.dumps({"argv": [python, *words], "display_name": "python", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     if path.stem == "language":
         packed = request.getfixturevalue("shared") / "data/ecoli/GCF_000005845.2_ASM584v2_genomic.fna.gz"
         (tmp_path / "ecoli.fna").write_bytes(gzip.decompress(packed.read_bytes()))
@@ -36,7 +43,9 @@ def test_notebook(path, bioattn_folder, monkeypatch, request, tmp_path):
         if cell.cell_type == "code":
             cell.outputs = []
     resources = {"metadata": {"path": str(path.parent)}}
-    nbclient.NotebookClient(run, timeout=600, kernel_name="python3", resources=resources).execute()
+    nbclient.NotebookClient(
+        run, timeout=600, startup_timeout=600, kernel_name="python3", resources=resources
+    ).execute()
     assert pictures(run) == pictures(stored) == 2
     errors = [
         output.text

@@ -80,9 +80,10 @@ class Outcome:
 class Forks:
     """The server, to be used in `with`."""
 
-    def __init__(self, scratch: Path, **environment: str) -> None:
+    def __init__(self, scratch: Path, python: str = sys.executable) -> None:
+        """python: a program that takes `-m MODULE` as Python does."""
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(scratch)],
+            [python, "-m", "tests.faults.forked", str(scratch)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -91,7 +92,6 @@ class Forks:
                 "OMP_NUM_THREADS": "1",
                 "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'cli'}",
                 "BIOATTN_CACHE": str(scratch / "cache"),
-                **environment,
             },
         )
 

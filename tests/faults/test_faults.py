@@ -16,9 +16,9 @@ from tests.faults.torture import Torture
 
 
 @pytest.fixture(scope="module")
-def torture(tmp_path_factory):
+def torture(python, tmp_path_factory):
     scratch: Path = tmp_path_factory.mktemp("faults")
-    with Forks(scratch) as forks:
+    with Forks(scratch, python) as forks:
         yield Torture(forks, scratch)
 
 

@@ -11,7 +11,6 @@ import pickle
 import shutil
 import struct
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -116,7 +115,7 @@ for folder in sys.argv[1:]:
 """
 
 
-def test_sizes_of_a_config_are_held_against_the_weights(tmp_path):
+def test_sizes_of_a_config_are_held_against_the_weights(python, tmp_path):
     """Before anything of that size is made: what a model takes is bounded by its weights file."""
     models = {"promoter": write_model(tmp_path, "promoter"), "evoformer": make_model(tmp_path / "evoformer")}
     folders = []
@@ -128,7 +127,7 @@ def test_sizes_of_a_config_are_held_against_the_weights(tmp_path):
             inner = {**sizes[setting], "num_layers": number} if setting == "structure_module" else number
             sizes[setting] = inner
             (folders[-1] / "config.json").write_text(json.dumps(config))
-    done = subprocess.run([sys.executable, "-c", LOAD, *folders], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([python, "-c", LOAD, *folders], capture_output=True, text=True, timeout=100)
     said = done.stdout.splitlines()
     assert [line.startswith(str(folder)) for line, folder in zip(said, folders, strict=True)], done.stderr
 
