@@ -88,14 +88,14 @@ def test_version_and_help_import_nothing_heavy():
 
 @pytest.mark.parametrize(("word", "limit"), [("--version", 0.15), ("--help", 0.5)])
 def test_the_start_is_quick(word, limit):
-    """Processor time, of the best of three: the machine may be busy."""
-    seconds = []
+    """Processor time, of up to three tries: the machine may be busy."""
     for _ in range(3):
         before = os.times()
         subprocess.run([*BIOATTN, word], env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
-        after = os.times()
-        seconds.append(after.children_user - before.children_user)
-    assert min(seconds) < limit
+        seconds = os.times().children_user - before.children_user
+        if seconds < limit:
+            break
+    assert seconds < limit
 
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)
