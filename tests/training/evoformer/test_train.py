@@ -21,12 +21,11 @@ TINY = EVOFORMER["model"]
 
 
 def job(dataset, output, model=None, initial=None, **training):
-    settings = {"steps": 12, "steps_per_round": 5, "max_extra_msa": 60, "max_msa_clusters": 8, "crop": 32}
     return EvoformerTrainingSettings(
         dataset=dataset,
         output=output,
         model={} if initial else {**TINY, **(model or {})},
-        training={**settings, **training},
+        training={**EVOFORMER["training"], **training},
         initial_model=initial,
     )
 
