@@ -195,8 +195,8 @@ def test_a_classifier_that_saw_masked_bases_guides(folder, capsys):
     (folder / "classifier.toml").write_text(
         '[model]\nchannels = 32\npool = 4\n[training]\nnoise = "masked"\n'
     )
-    common = ("--no-baselines", "-t", 1, "--epochs", 6)
-    words = (*common, "-c", folder / "classifier.toml", "-o", folder / "classifier")
+    common = ("--no-baselines", "-t", 1, "--epochs")
+    words = (*common, 6, "-c", folder / "classifier.toml", "-o", folder / "classifier")
     assert bioattn("train", "promoter", folder / "x.dataset.h5", *words) == 0
     shares = []
     for guidance in (0, 8):
@@ -205,7 +205,7 @@ def test_a_classifier_that_saw_masked_bases_guides(folder, capsys):
         shares.append(share_with_motif(folder / "guided.fa"))
     assert shares[1] > shares[0] + 0.12
     assert "classifier=" in records(folder / "guided.fa")[0].description
-    assert bioattn("train", "promoter", folder / "x.dataset.h5", *common, "-o", folder / "clean") == 0
+    assert bioattn("train", "promoter", folder / "x.dataset.h5", *common, 1, "-o", folder / "clean") == 0
     capsys.readouterr()
     assert generate(folder, "no.fa", "--treatment", "heat", "--classifier", folder / "clean") == 1
     assert "was trained on promoters with no noise" in capsys.readouterr().err
