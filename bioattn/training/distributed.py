@@ -205,7 +205,7 @@ def joined_processes() -> Iterator[Processes]:
     try:
         yield Processes(here.rank, here.count)
     except BaseException as error:
-        if not _speaks(error, here.is_first, store):
+        if not _speaks(error, here.is_first, here.count, store):
             error.is_reported_elsewhere = True  # type: ignore[attr-defined]
         raise
     finally:
@@ -247,17 +247,20 @@ def _join(rank: int, count: int) -> _KeyValueStore:
     return cast(_KeyValueStore, store)
 
 
-def _speaks(error: BaseException, first: bool, store: _KeyValueStore) -> bool:
-    """Whether this process is the one that says why the run ends."""
+def _speaks(error: BaseException, first: bool, count: int, store: _KeyValueStore) -> bool:
+    """Whether this process, one of `count`, is the one that says why the run ends."""
     if isinstance(error, Interrupted):
         return first
+    lost, end = isinstance(error, LostProcess), time.monotonic() + LAST_WORD_SECONDS
     with suppress(RuntimeError):  # nobody to ask any more
-        if isinstance(error, LostProcess) and not first:
-            # What ended it knows why, and the first process what was saved.
-            end = time.monotonic() + LAST_WORD_SECONDS
-            while time.monotonic() < end and not store.check(["told"]):
-                time.sleep(0.05)
-        return store.add("told", 1) == 1
+        # What ended it knows why, and the first process what was saved.
+        while lost and not first and time.monotonic() < end and not store.check(["told"]):
+            time.sleep(0.05)
+        speaks = store.add("told", 1) == 1
+        # The store may end with the first process, and others that met the same error have yet to ask.
+        while first and not lost and time.monotonic() < end and store.add("told", 0) < count:
+            time.sleep(0.05)
+        return speaks
     return True
 
 
