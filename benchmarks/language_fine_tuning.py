@@ -40,6 +40,7 @@ class Benchmark(NamedTuple):
 
 
 LETTERS = 'shape = "decoder"\nngram = 6\n'
+PLACED_LETTERS = 'shape = "decoder"\npositions = "learned"\n'
 PLACES = 'shape = "encoder"\npositions = "learned"\n'
 ROWS = {
     "yeast": Benchmark(
@@ -50,8 +51,12 @@ ROWS = {
         202,
         LETTERS,
     ),
-    "donor": Benchmark("splits/splice_donor.tsv.gz", "dna", PLANT, ("test=Chr4,Chr5",), 58, PLACES),
-    "acceptor": Benchmark("splits/splice_acceptor.tsv.gz", "dna", PLANT, ("test=Chr4,Chr5",), 58, PLACES),
+    "donor": Benchmark(
+        "splits/splice_donor.tsv.gz", "dna", PLANT, ("test=Chr4,Chr5",), 58, PLACED_LETTERS + "ngram = 3\n"
+    ),
+    "acceptor": Benchmark(
+        "splits/splice_acceptor.tsv.gz", "dna", PLANT, ("test=Chr4,Chr5",), 58, PLACED_LETTERS + "ngram = 5\n"
+    ),
     **{
         f"gb1-{name}": Benchmark(
             "variants/flip_gb1.tsv.gz", "protein", "yeast/R64_genbank.protein.fa.gz", (), 34, PLACES
