@@ -29,7 +29,7 @@ from planted import step
 
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver
-from bioattn.models.translation.batches import batch_of
+from bioattn.models.translation.batches import batch_of, with_ends
 from bioattn.models.translation.folder import LoadedTranslator, load_translator
 from bioattn.models.translation.inference.constraints import Constraint
 from bioattn.models.translation.inference.search import Search, given_score, log_probabilities, translate
@@ -37,6 +37,7 @@ from bioattn.models.translation.running import PairTask
 from bioattn.models.translation.simulation import simulated_pair
 from bioattn.promoters.dataset import TEST
 from bioattn.sequences.pairs import Pair, open_pair_dataset
+from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL
 from bioattn.store.schema import AttentionOptions
 
 DATA = {"ecoli": ("ecoli/K12_MG1655", 11), "yeast": ("yeast/R64_genbank", 1)}
@@ -47,8 +48,9 @@ MODELS = {
     "`recurrent`, LSTM": ("--architecture", "recurrent", "--cell", "lstm"),
     "`transformer`": ("--architecture", "transformer"),
 }
+EQUAL = ("--channels", "120")
+"""Of an LSTM with about as many weights as `ATTENTION` has."""
 CPU = torch.device("cpu")
-
 
 SETTINGS = Path(__file__).parent.parent / "data" / "settings" / "translation-codons.toml"
 SMALL = """
@@ -224,8 +226,8 @@ def lengths(folder: Path, seed: int, only: Sequence[str], words: Sequence[str]) 
     """A row for each task and model."""
     tested = (20, 120, 1000)
     yield from (
-        f"| task, model | {' | '.join(f'wrong at {n}' for n in tested)} | CPU minutes |",
-        "| --- " * 5 + "|",
+        f"| task | model (weights) | seed | {' | '.join(f'wrong at {n}' for n in tested)} | CPU minutes |",
+        "| --- " * 7 + "|",
     )
     for task in (PairTask.COPY, PairTask.REVERSE_COMPLEMENT):
         pairs, dataset = folder / task, folder / f"{task}.dataset.h5"
@@ -237,23 +239,37 @@ def lengths(folder: Path, seed: int, only: Sequence[str], words: Sequence[str]) 
             if only and not any(each in name for each in only):
                 continue
             output = folder / f"{task}-{number}"
-            minutes = trained(dataset, output, *model, *words)
+            minutes = trained(dataset, output, *model, *(EQUAL if "LSTM" in name else ()), *words)
+            weights = sum(each.numel() for each in load_translator(output, CPU).model.parameters())
             shares = [f"{wrong_share(output, task, length, seed):.2%}" for length in tested]
-            yield f"| {task}, {name} | {' | '.join(shares)} | {minutes:.1f} |"
+            yield f"| {task} | {name} ({weights:,}) | {seed} | {' | '.join(shares)} | {minutes:.2f} |"
 
 
-def wrong_share(model: Path, task: PairTask, length: int, seed: int, number: int | None = None) -> float:
+@torch.inference_mode()
+def wrong_share(path: Path, task: PairTask, length: int, seed: int, number: int | None = None) -> float:
     """Share of the bases of targets that the likeliest outputs have not at their place."""
-    loaded, generator = load_translator(model, CPU), np.random.default_rng([seed, length])
-    number, wrong = number or max(4, 2400 // length), 0
-    for _ in range(number):
-        pair = simulated_pair(task, length, generator)
-        source = loaded.model.source.tokenize(pair.source, "")
-        found = translate(loaded, source, Search(longest=2 * length), "")[0]
-        text = loaded.model.target.text(np.array(found.tokens, dtype=np.int64))
-        right = sum(own == wanted for own, wanted in zip(text, pair.target, strict=False))
-        wrong += max(len(text), length) - right
-    return wrong / (number * length)
+    model, generator = load_translator(path, CPU).model, np.random.default_rng([seed, length])
+    pairs = [simulated_pair(task, length, generator) for _ in range(number or max(4, 2400 // length))]
+    sources, targets = (
+        np.stack([words.tokenize(pair[side], "") for pair in pairs])
+        for side, words in enumerate((model.source, model.target))
+    )
+    state = model.begin(torch.from_numpy(np.stack([with_ends(source) for source in sources])))
+    last_B1, ended_B1 = torch.full((len(pairs), 1), CLS), torch.zeros(len(pairs), 1, dtype=torch.bool)
+    wrong = 0
+    for place in range(2 * length):
+        logits_BV = model.advance(last_B1, state)[:, -1]
+        logits_BV[:, [token for token in range(len(SPECIAL)) if token != EOS]] = -torch.inf
+        last_B1 = logits_BV.argmax(-1, keepdim=True)
+        ended_B1 |= last_B1 == EOS
+        if place < length:
+            wanted_B = torch.from_numpy(targets[:, place])
+            wrong += int((ended_B1[:, 0] | (last_B1[:, 0] != wanted_B)).sum())
+        else:
+            wrong += int((~ended_B1).sum())
+        if bool(ended_B1.all()) and place >= length:
+            break
+    return wrong / (len(pairs) * length)
 
 
 def main() -> None:
