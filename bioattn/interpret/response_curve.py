@@ -22,7 +22,7 @@ from bioattn.formats.tables import is_missing
 from bioattn.io.files import read_json
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.promoters.responses import read_responses
-from bioattn.promoters.treatments import TreatmentTable, read_treatment_table
+from bioattn.promoters.treatments import UNITS, TreatmentTable, read_treatment_table
 from bioattn.text import quoted
 
 FORMAT = "bioattn-response-curve"
@@ -30,17 +30,6 @@ FORMAT_VERSION = "1.0"
 Floats = NDArray[np.float64]
 WIDTHS = np.geomspace(0.02, 2.0, 25)
 """Tried by leave-one-out, in units of the largest range of a series along a dimension."""
-UNITS = {
-    **dict.fromkeys(("s", "sec", "second", "seconds"), ("min", 1 / 60)),
-    **dict.fromkeys(("min", "minute", "minutes"), ("min", 1.0)),
-    **dict.fromkeys(("h", "hr", "hour", "hours"), ("min", 60.0)),
-    **dict.fromkeys(("d", "day", "days"), ("min", 1440.0)),
-    "M": ("mM", 1e3),
-    "mM": ("mM", 1.0),
-    **dict.fromkeys(("uM", "µM"), ("mM", 1e-3)),
-    "nM": ("mM", 1e-6),
-}
-"""Units that are converted: times to minutes, concentrations to mM. Others must be the same in a series."""
 _QUANTITY = re.compile(r"([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(\S.*)?")
 
 

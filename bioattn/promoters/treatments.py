@@ -21,6 +21,18 @@ UNCONDITIONAL = "unconditional"
 MOSTLY_NUMBERS = 0.8
 """A text column with at least this share of numbers is probably a number column with a slip: warned about."""
 
+UNITS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), ("min", 1 / 60)),
+    **dict.fromkeys(("min", "minute", "minutes"), ("min", 1.0)),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), ("min", 60.0)),
+    **dict.fromkeys(("d", "day", "days"), ("min", 1440.0)),
+    "M": ("mM", 1e3),
+    "mM": ("mM", 1.0),
+    **dict.fromkeys(("uM", "µM"), ("mM", 1e-3)),
+    "nM": ("mM", 1e-6),
+}
+"""Units that are converted: times to minutes, concentrations to mM. Others stay as they are."""
+
 NO_CATEGORY = frozenset({"", "na", "nan", "n/a", "#n/a", "null"})
 """Missing cells of a category column; unlike in number columns `none` and `-` say something ("no inhibitor")."""
 

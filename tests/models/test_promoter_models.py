@@ -300,10 +300,27 @@ class TestVocabulary:
         batch = vocabulary.encode(table())
         dose = [scale.column for scale in vocabulary.numbers].index("dose")
         scale = vocabulary.numbers[dose]
-        assert scale.largest == {"salt|M": 1.0, "acid|mM": 3.0}
+        assert scale.largest == {"salt|mM": 1000.0, "acid|mM": 3.0}
         raw = (batch.numbers_TN[:, dose] * scale.sd + scale.mean).tolist()
         assert raw[:3] == pytest.approx([0.5, 1.0, 1.0])
         assert batch.present_TN[:, dose].tolist() == [1, 1, 1, 0]
+        other = table().frame.assign(dose=np.array(["500 mM", "1e6 uM", "3 mM", ""], dtype=object))
+        assert torch.equal(vocabulary.encode(TreatmentTable(other)).numbers_TN, batch.numbers_TN)
+        stored = vocabulary.to_json()
+        stored["numbers"][0]["largest"] = {"salt|M": 1.0, "acid|mM": 3.0}  # before units were converted
+        assert TreatmentVocabulary.from_json(stored) == vocabulary
+
+    def test_times_of_different_units_are_minutes_whatever_the_agent(self):
+        columns = {"agent": ["salt", "acid", "acid"], "time": ["30 s", "1.5 min", "2 h"]}
+        frame = pd.DataFrame(columns, index=pd.Index(["a", "b", "c"]), dtype=object)
+        vocabulary = TreatmentVocabulary.learn(
+            TreatmentTable(frame), encoding=TreatmentEncoding.FEATURES, unconditional=False
+        )
+        (scale,) = vocabulary.numbers
+        assert scale.largest == {"|min": 120.0}
+        raw = vocabulary.encode(TreatmentTable(frame)).numbers_TN[:, 0] * scale.sd + scale.mean
+        raw = raw.expm1() if scale.log else raw
+        assert raw.tolist() == pytest.approx([0.5 / 120, 1.5 / 120, 1.0], rel=1e-5)
 
     @pytest.mark.parametrize(
         ("doses", "log"),

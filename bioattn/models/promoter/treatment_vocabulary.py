@@ -21,7 +21,7 @@ from bioattn.errors import BioattnError
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.molecules.chemistry import MoleculeError, read_molecule
 from bioattn.molecules.graphs import ATOM_FEATURES, FINGERPRINT_BITS, Molecule
-from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
+from bioattn.promoters.treatments import UNCONDITIONAL, UNITS, TreatmentTable
 
 FloatArray = npt.NDArray[np.floating[Any]]
 AGENT_COLUMNS = ("agent", "chemical", "compound", "treatment", "group")
@@ -85,7 +85,7 @@ class NumberScale:
     dose: bool
     """Entries are "number unit" and are divided by the largest dose of their agent and unit."""
     largest: dict[str, float]
-    """Largest training dose by "agent|unit"; empty for plain numbers."""
+    """Largest training dose by "agent|unit" (`_quantity`); empty for plain numbers."""
     log: bool
     mean: float
     sd: float
@@ -340,7 +340,10 @@ class TreatmentVocabulary:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "TreatmentVocabulary":
-        """The vocabulary stored by `to_json`."""
+        """The vocabulary stored by `to_json`, also by versions that did not convert units."""
+        for scale in content["numbers"]:
+            known = (_quantity(amount, *key.rpartition("|")[::2]) for key, amount in scale["largest"].items())
+            scale["largest"] = {key: amount for amount, key in known}
         return cls(
             encoding=TreatmentEncoding(content["encoding"]),
             names=tuple(content["names"]),
@@ -388,8 +391,16 @@ def _doses(frame: pd.DataFrame, column: str, agent_column: str | None) -> list[t
         if match is None:
             found.append((None, ""))
         else:
-            found.append((float(match[1]), f"{'' if agent is None or pd.isna(agent) else agent}|{match[2]}"))
+            found.append(
+                _quantity(float(match[1]), "" if agent is None or pd.isna(agent) else agent, match[2])
+            )
     return found
+
+
+def _quantity(amount: float, agent: str, unit: str) -> tuple[float, str]:
+    """Amount and "agent|unit", by `UNITS`: concentrations in mM, and times in minutes, which have no agent."""
+    unit, factor = UNITS.get(unit, (unit, 1.0))
+    return amount * factor, f"{'' if unit == 'min' else agent}|{unit}"
 
 
 def _shares(doses: Sequence[tuple[float | None, str]], largest: Mapping[str, float]) -> FloatArray:

@@ -94,8 +94,8 @@ def test_tables_that_do_not_fit_the_model_are_reported(held_out_path, tmp_path, 
     assert "doses that are no number with a unit count as unknown: '1.2'" in heard.text
     ask(minutes=5.0, agent="salt", dose="1.5e-1mM", lab="here")
     assert "does not use the columns 'lab'" in heard.text
-    with pytest.raises(BioattnError, match=r"training saw no dose of salt in uM; known are salt in mM$"):
-        ask(minutes=5.0, agent="salt", dose="3 uM")
+    with pytest.raises(BioattnError, match=r"training saw no dose of salt in g; known are salt in mM$"):
+        ask(minutes=5.0, agent="salt", dose="3 g")
     heard.clear()
     loaded.encode_treatments(loaded.treatments)
     assert not heard.text

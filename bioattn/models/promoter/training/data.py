@@ -119,6 +119,8 @@ def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -
     if vocabulary.encoding is TreatmentEncoding.ID:
         return
     LOGGER.info(f"treatment features: {vocabulary.describe()} (choose with treatment_columns in --config)")
+    if unclear := vocabulary.unclear_doses(dataset.treatments):
+        LOGGER.warning(f"doses that are no number with a unit count as unknown: {quoted(unclear)}")
     names = dataset.treatments.names
     held_out = [names[t] for split in (VALIDATION, TEST) for t in dataset.treatments_in(split)]
     unseen = vocabulary.unseen(dataset.treatments.select(held_out))
