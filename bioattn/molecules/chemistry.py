@@ -85,6 +85,8 @@ def _cleaned(chem: Any, mol: Any) -> Molecule:
     charge = chem.GetFormalCharge(mol)
     if _has_carbon(mol):
         metals = sorted({atom.GetSymbol() for atom in mol.GetAtoms()} - _NON_METALS)
+        if "*" in metals:
+            raise MoleculeError("holds *, which is no element")
         if metals:
             raise MoleculeError(f"holds {', '.join(metals)}; bonds of metals have no meaning here")
         mol = rdMolStandardize.Uncharger().uncharge(mol)

@@ -57,7 +57,7 @@ def write_molecule_dataset(path: Path, dataset: MoleculeDataset) -> None:
         put_array(file, "atoms/offset", molecules.atom_offset.astype("<i8"))
         put_array(file, "atoms/features", molecules.atoms_NF)
         put_array(file, "bonds/offset", molecules.bond_offset.astype("<i8"))
-        put_array(file, "bonds/atoms_and_code", molecules.bonds_M3.astype("<u2"))
+        put_array(file, "bonds/atoms_and_code", molecules.bonds_M3.astype("<u2", copy=False))
         put_text(file, "tasks/name", dataset.tasks)
         put_array(file, "targets", dataset.targets_NT.astype("<f4"))
         put_metadata(file, dataset.metadata)

@@ -94,10 +94,10 @@ class Collector:
             self._ids,
             self._smiles,
             atom_offset,
-            np.frombuffer(bytes(self._atoms), np.uint8).reshape(-1, len(ATOM_FEATURES)),
+            np.frombuffer(self._atoms, np.uint8).reshape(-1, len(ATOM_FEATURES)),
             bond_offset,
-            np.frombuffer(bytes(self._bonds), "<u2").reshape(-1, 3),
-            np.frombuffer(bytes(self._bits), np.uint8).reshape(-1, FINGERPRINT_BITS // 8),
+            np.frombuffer(self._bonds, "<u2").reshape(-1, 3),
+            np.frombuffer(self._bits, np.uint8).reshape(-1, FINGERPRINT_BITS // 8),
         )
 
 

@@ -1,11 +1,11 @@
 """From a table of SMILES or an SDF file to a dataset: cleaned, split and audited."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
+from sys import intern
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,8 +84,6 @@ class Record(NamedTuple):
     notes: str = ""
     """What cleaning changed."""
     scaffold: str = ""
-    columns: Mapping[str, str] = MappingProxyType({})
-    """Further columns of a record that was kept."""
 
     @property
     def kept(self) -> bool:
@@ -98,6 +96,8 @@ class ReadMolecules(NamedTuple):
 
     records: list[Record]
     molecules: Molecules
+    columns: dict[str, list[str]]
+    """Cells of further columns, one for each molecule; empty where an SDF record has none."""
 
 
 def read_molecules(
@@ -110,11 +110,12 @@ def read_molecules(
     Raises: FormatError without a column of SMILES; BioattnError when no molecule can be used.
     """
     require_rdkit()
-    collector, records = Collector(), list[Record]()
+    collector, records, columns = Collector(), list[Record](), dict[str, list[str]]()
     first_of: dict[str, str] = {}
     names: set[str] = set()
     progress.begin("molecules", None)
-    for name, text, columns in read_records(path, smiles_column):
+    kept = 0
+    for name, text, others in read_records(path, smiles_column):
         progress.advance(1)
         try:
             if name in names:
@@ -127,13 +128,20 @@ def read_molecules(
             records.append(Record(name, str(error)))
             continue
         first_of[molecule.smiles] = name
-        records.append(Record(name, "", "; ".join(molecule.notes), molecule.scaffold, columns))
+        # Many molecules have the same scaffold and notes.
+        records.append(Record(name, "", intern("; ".join(molecule.notes)), intern(molecule.scaffold)))
+        for column, cell in others.items():
+            cells = columns.setdefault(column, [])
+            cells += [""] * (kept - len(cells)) + [cell]
         collector.add(name, molecule)
+        kept += 1
     progress.end()
+    for cells in columns.values():
+        cells += [""] * (kept - len(cells))
     if not first_of:
         first = f"; the first: {records[0].name} {records[0].reason}" if records else ""
         raise BioattnError(f"{path}: no molecule can be used{first}")
-    return ReadMolecules(records, collector.molecules())
+    return ReadMolecules(records, collector.molecules(), columns)
 
 
 def prepare_molecules(
@@ -144,9 +152,9 @@ def prepare_molecules(
     Raises: FormatError for a column that is missing or mixes numbers and words; BioattnError when no molecule can
     be used or no value was measured; SettingsError for holdouts that are no shares.
     """
-    records, molecules = read_molecules(path, settings.smiles_column, progress)
+    records, molecules, columns = read_molecules(path, settings.smiles_column, progress)
     kept = [record for record in records if record.kept]
-    tasks, targets_NT = _targets(path, kept, settings)
+    tasks, targets_NT = _targets(path, molecules.ids, columns, settings)
     if settings.split_table is not None:
         split = split_by_table(molecules.ids, read_split_table(settings.split_table), MOLECULES)
     else:
@@ -196,19 +204,20 @@ def prepare_molecules(
 
 
 def _targets(
-    path: Path, kept: Sequence[Record], settings: PreparationSettings
+    path: Path, ids: Sequence[str], table: dict[str, list[str]], settings: PreparationSettings
 ) -> tuple[list[str], NDArray[np.float32]]:
     """Names of the tasks, and their values (N, T). A column of words becomes one task of 0 and 1 for each word."""
-    ids = [record.name for record in kept]
-    names = dict.fromkeys(name for record in kept for name in record.columns)
-    table = {name: [record.columns.get(name, "") for record in kept] for name in names}
     numeric = [name for name, cells in table.items() if all(is_missing(c) or is_number(c) for c in cells)]
     source = str(path)
+    for name in [] if settings.targets else table.keys() - numeric:
+        if np.mean(list(map(is_number, table[name]))) > 0.5:
+            slip = next(cell for cell in table[name] if not (is_missing(cell) or is_number(cell)))
+            LOGGER.warning(f"{path}: the column {name!r} is not learned: {slip!r} is no number")
     if settings.responses is not None:
         more = _read_responses(settings.responses, ids)
         source = f"{source} and {settings.responses}"
         numeric = list(more) if not settings.targets else [*numeric, *more]
-        table |= more
+        table = table | more
     tasks: list[str] = []
     values: list[NDArray[np.float64]] = []
     for name in settings.targets or numeric:
@@ -223,6 +232,9 @@ def _targets(
                 tasks.append(name)
                 values.append(parse_numbers(cells, partial(_where, source, ids, name)))
             continue
+        if any(map(is_number, present)):
+            slip = next(cell for cell in present if not is_number(cell))
+            raise FormatError(f"{source}: column {name!r} mixes numbers and words, such as {slip!r}")
         for word in sorted(set(present)):
             tasks.append(f"{name}={word}")
             values.append(np.array([np.nan if is_missing(cell) else float(cell == word) for cell in cells]))
