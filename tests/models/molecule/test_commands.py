@@ -163,19 +163,22 @@ def test_attention_that_learned_the_substructure_passes_its_check(folder, capsys
 
 
 def test_attention_without_use_fails_its_check(folder, tmp_path, capsys):
-    """Uniform attention, a network that adds nothing to its Gaussian process, and one that was not trained."""
+    """Uniform attention, heads that stare and write nothing, a network that adds nothing to its Gaussian process,
+    and one that was not trained."""
     dataset, words = folder / "x.dataset.h5", ("--config", folder / "settings.toml", "--steps", 1)
     for name, process in (("untrained", "--no-gaussian-process"), ("process", "--gaussian-process")):
         assert bioattn("train", "molecule", dataset, *words, process, "-o", tmp_path / name) == 0
-    write_uniform(folder / "attention", dataset, tmp_path / "uniform")
+    for change in (uniform, idle):
+        write_changed(folder / "attention", dataset, tmp_path / change.__name__, change)
     found = {
         name: checked(tmp_path / name, dataset, tmp_path / "check.json")
-        for name in ("untrained", "process", "uniform")
+        for name in ("untrained", "process", "uniform", "idle")
     }
     assert {name: each["verdict"]["code"] for name, each in found.items()} == {
         "untrained": "model-not-predictive",
         "process": "not-used",
         "uniform": "not-used",
+        "idle": "unfaithful",
     }
     assert found["process"]["skill"]["passed"]
     assert found["process"]["without_network"]["value"] == pytest.approx(0, abs=1e-3)
@@ -185,14 +188,27 @@ def test_attention_without_use_fails_its_check(folder, tmp_path, capsys):
         assert found["uniform"][name]["value"] == pytest.approx(0, abs=1e-4)
 
 
-def write_uniform(trained, dataset, output):
-    """The same model with queries and biases of 0, whose linear layer was fitted again by least squares."""
+def uniform(encoder):
+    """Queries and biases of 0."""
+    for name, weights in encoder.named_parameters():
+        if "query" in name or "bond_bias" in name:
+            weights.zero_()
+
+
+def idle(encoder):
+    """Two of four heads look at one atom, where they looked least, and write nothing."""
+    encoder.query_RHD[:, :2] *= -20
+    for value in encoder.project_value:
+        half = len(value.bias) // 2
+        value.weight[:half], value.bias[:half] = 0, 0
+
+
+def write_changed(trained, dataset, output, change):
+    """The model with a changed encoder, whose linear layer was fitted again by least squares."""
     loaded, dataset = load_molecule_model(trained, torch.device("cpu")), open_molecule_dataset(dataset)
     model, rows = loaded.model, dataset.side(TRAIN)
     with torch.no_grad():
-        for name, weights in model.encoder.named_parameters():
-            if "query" in name or "bond_bias" in name:
-                weights.zero_()
+        change(model.encoder)
         graphs = molecule_batch(dataset.molecules, rows, loaded.device).graphs
         written = model.encoder(graphs).sum((1, 2)).double().numpy()
         wanted = (dataset.targets_NT[rows, 0] - loaded.config.mean[0]) / loaded.config.spread[0]
@@ -241,6 +257,7 @@ BAD = {
     "": "is empty",
     "CCO.CCN": "is a mixture of",
     "C[Hg]C": "holds Hg",
+    "*CC": "which is no element",
     "C" * 10_000: "SMILES of 10,000 letters",
     "C" * 300: "has 300 heavy atoms",
 }
@@ -300,6 +317,12 @@ def test_every_record_is_accounted_for(tmp_path, capsys):
     before = (tmp_path / "x.dataset.h5").read_bytes()
     assert bioattn(*common, "--target", "dose", "--target", "colour") == 0
     assert (tmp_path / "x.dataset.h5").read_bytes() == before
+    (tmp_path / "t.csv").write_text(TABLE.replace("0.5,blue", ">5,blue"))
+    assert bioattn(*common) == 0
+    assert "the column 'dose' is not learned: '>5' is no number" in capsys.readouterr().err
+    assert open_molecule_dataset(tmp_path / "x.dataset.h5").tasks == ["ph"]
+    assert bioattn(*common, "--target", "dose") == 1
+    assert "column 'dose' mixes numbers and words, such as '>5'" in capsys.readouterr().err
     assert bioattn(*common, "--target", "mass") == 1
     assert "there is no column 'mass'" in capsys.readouterr().err
     assert bioattn("prepare", "molecules", tmp_path / "split.tsv", "-o", tmp_path / "y.h5") == 1
@@ -311,14 +334,16 @@ def test_sdf_gives_what_smiles_give(tmp_path):
     for name, smiles, value in (("a", "C[C@H](N)C(=O)O", 1.5), ("b", "c1ccccc1O", 2.5), ("c", "CCN", 0.5)):
         mol = chem.MolFromSmiles(smiles)
         mol.SetProp("_Name", name)
-        records.append(f"{chem.MolToMolBlock(mol)}>  <logS>\n{value}\n\n$$$$\n")
+        more = ">  <pH>\n7\n\n" * (name == "b")  # other records have no such property
+        records.append(f"{chem.MolToMolBlock(mol)}>  <logS>\n{value}\n\n{more}$$$$\n")
     (tmp_path / "x.sdf.gz").write_bytes(gzip.compress("".join(records).encode()))
     words = ("--split", "random", "--holdout", "test=0", "--holdout", "validation=0")
     assert bioattn("prepare", "molecules", tmp_path / "x.sdf.gz", *words, "-o", tmp_path / "x.h5") == 0
     dataset = open_molecule_dataset(tmp_path / "x.h5")
     assert dataset.molecules.smiles[1:] == ["Oc1ccccc1", "CCN"]
     assert dataset.molecules.ids == ["a", "b", "c"]
-    assert dataset.targets_NT.ravel().tolist() == [1.5, 2.5, 0.5]
+    assert dataset.tasks == ["logS", "pH"]
+    np.testing.assert_array_equal(dataset.targets_NT, [[1.5, np.nan], [2.5, 7], [0.5, np.nan]])
     (tmp_path / "cut.sdf").write_text(records[0].replace("$$$$", ""))
     assert bioattn("prepare", "molecules", tmp_path / "cut.sdf", "-o", tmp_path / "y.h5") == 1
 
