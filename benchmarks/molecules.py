@@ -154,24 +154,13 @@ def compare(what, how, encoder, seeds):
             )
 
 
-def planted(encoder, seeds, molecules=300):
+def planted(encoder, seeds):
     """AUROC of the atoms of the planted substructure in held-out molecules."""
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)
             table, dataset = work / "made" / "molecules.tsv", work / "x.dataset.h5"
-            main(
-                [
-                    "simulate",
-                    "molecules",
-                    "-o",
-                    str(work / "made"),
-                    "--molecules",
-                    str(molecules),
-                    "--seed",
-                    str(seed),
-                ]
-            )
+            main(["simulate", "molecules", "-o", str(work / "made"), "--seed", str(seed)])
             main(["prepare", "molecules", str(table), "--split", "random", "-o", str(dataset)])
             settings = MoleculeTraining(
                 dataset=dataset,
