@@ -2,8 +2,10 @@
 
 Masked: a share of the bases that equals the time is hidden. The mean over hidden bases of -ln of the true base's
 probability, with the number of hidden bases drawn evenly, is an upper bound of -ln of the promoter's probability
-per base (Hoogeboom et al. 2022; Sahoo et al. 2024). Gaussian: `SCALE` times the centred one-hot code, multiplied
-by cos(π time / 2), plus sin(π time / 2) times normal noise (variance preserving, Nichol & Dhariwal 2021).
+per base (Hoogeboom et al. 2022; Sahoo et al. 2024). Gaussian: the one-hot code plus normal noise of variance 1/s,
+multiplied by s. That is the evidence of the noised code, ln p(noised code | base) up to a constant; its softmax is
+what the noised base tells by itself (Graves et al. 2023). s = `signal(time)` leaves the share `time` of a base's
+bits unknown, so that no times are spent on bases that are as good as known (time warping, Dieleman et al. 2022).
 
 Shape suffixes: B promoters, L positions.
 """
@@ -21,16 +23,15 @@ from bioattn.choices import Noise
 BASES = 4
 HIDDEN = 4
 """Code of a hidden base, and of an unknown one (N)."""
-
-SCALE = 2.0
-"""What the centred one-hot code is multiplied by, so that its variance is near 1."""
+LEAST_TIME = 1e-3
+"""Gaussian noise is never less than that of this time."""
 
 
 class Noised(NamedTuple):
     """Noised promoters, one noise level each."""
 
     bases: Tensor
-    """As diffusion models take them, with one step: codes (B, 1, L), or numbers (B, 1, L, 4)."""
+    """As diffusion models take them, with one step: codes (B, 1, L), or evidence (B, 1, L, 4)."""
     time_B1: Tensor
     weight_BL: Tensor
     """What the surprise at each base counts; the weights of a promoter sum to 1."""
@@ -50,27 +51,23 @@ def noised(codes_BL: NDArray[np.uint8], noise: Noise, rng: np.random.Generator) 
         bases = torch.from_numpy(bases_BL)
     else:
         wanted_BL = known_BL
-        signal_B, noise_B = signal_and_noise(torch.from_numpy(time_B))
-        drawn = torch.from_numpy(rng.standard_normal((count, length, BASES)))
-        clean = one_hot(torch.from_numpy(codes_BL)).double()
-        bases = (signal_B[:, None, None] * clean + noise_B[:, None, None] * drawn).float()
+        signal_B11 = signal(torch.from_numpy(time_B))[:, None, None]
+        bases = evidence(torch.from_numpy(codes_BL), signal_B11, rng)
     weight_BL = wanted_BL / np.maximum(1, wanted_BL.sum(1, keepdims=True))
     return Noised(
         bases[:, None], torch.from_numpy(time_B).float()[:, None], torch.from_numpy(weight_BL).float()
     )
 
 
-def signal_and_noise(time: Tensor) -> tuple[Tensor, Tensor]:
-    """What gaussian noise multiplies the code and the normal numbers by."""
-    return (math.pi / 2 * time).cos(), (math.pi / 2 * time).sin()
+def signal(time: Tensor) -> Tensor:
+    """s, one over the variance of the gaussian noise that leaves the share `time` of the bits of a base unknown
+    while its neighbours are, within 0.01 (exact to first order in s)."""
+    return -8 / 3 * math.log(BASES) * time.clamp(min=LEAST_TIME).log()
 
 
-def as_letters(bases: Tensor) -> Tensor:
-    """Codes under gaussian noise (…, 4) in the units of one-hot bases, which they are without any noise."""
-    return bases / SCALE + 1 / BASES
-
-
-def one_hot(codes: Tensor) -> Tensor:
-    """Centred one-hot codes (…, 4), times `SCALE`; 0 for an unknown base."""
-    hot = torch.nn.functional.one_hot(codes.long(), BASES + 1)[..., :BASES].float()
-    return SCALE * (hot - hot.mean(-1, keepdim=True))
+def evidence(codes_BL: Tensor, signal: Tensor, rng: np.random.Generator) -> Tensor:
+    """What gaussian noise of variance 1/`signal` leaves of bases, (B, L, 4); 0 for unknown ones."""
+    hot_BL4 = torch.nn.functional.one_hot(codes_BL.long(), BASES + 1)[..., :BASES]
+    drawn_BL4 = torch.from_numpy(rng.standard_normal((*codes_BL.shape, BASES)))
+    known_BL1 = (codes_BL < BASES)[..., None]
+    return (known_BL1 * (signal * hot_BL4 + signal.sqrt() * drawn_BL4)).float()

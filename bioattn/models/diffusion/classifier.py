@@ -14,7 +14,7 @@ from bioattn.errors import BioattnError
 from bioattn.inference.runner import ResponseRunner, with_ability
 from bioattn.models.diffusion.sampling import Guide
 from bioattn.models.family import load_runner
-from bioattn.models.noise import BASES, as_letters
+from bioattn.models.noise import BASES
 from bioattn.store.training_record import read_training_record
 
 
@@ -23,7 +23,7 @@ def classifier_guide(
 ) -> Guide:
     """Masked noise: what a base adds to ln p(responses | promoter), by a pass for each base that can be drawn in a
     step, which is exact (Nisonoff et al. 2024) and takes few passes, as few bases are drawn at once. Gaussian
-    noise: the gradient of ln p(responses | promoter) along the noised codes (Dhariwal & Nichol 2021).
+    noise: the gradient of ln p(responses | promoter) along the evidence (Dhariwal & Nichol 2021).
 
     Responses of a binary model: ln of the probabilities that treatments of `on` are on and those of `off` are not.
     Of a regression: the responses themselves, with the other sign for `off`.
@@ -62,7 +62,7 @@ def classifier_guide(
         with torch.enable_grad():
             codes_BL4 = noised_BL4.to(device, copy=True).requires_grad_()
             known_BL = torch.zeros(codes_BL4.shape[:2], dtype=torch.uint8, device=device)
-            total = worth(known_BL, as_letters(codes_BL4)).sum()
+            total = worth(known_BL, codes_BL4.softmax(-1)).sum()
             return torch.autograd.grad(total, codes_BL4)[0]
 
     def added_by_bases(codes_BL: Tensor, now_BL: Tensor) -> Tensor:

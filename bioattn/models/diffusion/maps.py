@@ -23,7 +23,7 @@ from bioattn.inference.promoter_windows import PromoterBatch, PromoterSource, sc
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.models.diffusion.folder import LoadedDenoiser
 from bioattn.models.diffusion.model import OFF, STEP, UNKNOWN
-from bioattn.models.noise import HIDDEN, one_hot, signal_and_noise
+from bioattn.models.noise import HIDDEN, evidence, signal
 from bioattn.store.schema import (
     WEIGHTS,
     Array,
@@ -82,8 +82,6 @@ class PromoterMaps:
         self.time_P = torch.tensor([1 / PASSES[step] for step, _ in pass_of_step])
         if config.noise is Noise.GAUSSIAN:  # at time 1 nothing of the promoter would be left
             self.time_P = torch.tensor([(step + 1) / (len(PASSES) + 1) for step, _ in pass_of_step])
-        rng = np.random.default_rng(0)
-        self.noise_PL4 = torch.from_numpy(rng.standard_normal((len(self.time_P), config.length, 4))).float()
 
     def compute(self, batch: PromoterBatch) -> Block:
         """Weights and effects of some promoters."""
@@ -91,8 +89,9 @@ class PromoterMaps:
         if self.loaded.config.noise is Noise.MASKED:
             bases = torch.where(self.hidden_PL, HIDDEN, codes_BL[:, None])
         else:
-            signal_P, noise_P = (each[:, None, None] for each in signal_and_noise(self.time_P))
-            bases = signal_P * one_hot(codes_BL)[:, None] + noise_P * self.noise_PL4
+            signal_P11 = signal(self.time_P)[:, None, None]
+            same = codes_BL[:, None].expand(-1, len(self.time_P), -1)
+            bases = torch.stack([evidence(each, signal_P11, np.random.default_rng(0)) for each in same])
         on = OFF + self.loaded.config.levels - 1
         with torch.inference_mode():
             if self.names:

@@ -2,8 +2,10 @@
 
 The network gives logits of the four bases at every position, whatever the noise: of the hidden bases (masked
 noise), or of the bases under the normal noise, whose mean is then the denoised one-hot code (score interpolation,
-Dieleman et al. 2022). Residual blocks, adaptive group norm and attention at every stage follow Dhariwal & Nichol
-2021; cross-attention to condition tokens follows Rombach et al. 2022.
+Dieleman et al. 2022). Of these it reads what each noised base tells by itself, as probabilities (Graves et al.
+2023), and learns what the rest of the promoter adds: by Bayes' rule their logits add up. Residual blocks, adaptive
+group norm and attention at every stage follow Dhariwal & Nichol 2021; cross-attention to condition tokens follows
+Rombach et al. 2022.
 
 Shape suffixes: B promoters, S steps (noise levels), N = B·S, L positions, C channels, T treatments, K tokens, G
 given channels.
@@ -90,15 +92,16 @@ class Denoiser(nn.Module):
     def forward(self, bases: Tensor, time_BS: Tensor, levels_BT: Tensor, tile: Tile | None = None) -> Tensor:
         """Logits (B, S, L, 4).
 
-        bases: codes (B, S, L), 4 = hidden, or noised one-hot codes (B, S, L, 4). time_BS: the noise, from 0 (none)
-        to 1. levels_BT: 0 = unknown, 1 = off, …, `levels` = on. tile: which steps these are, for whoever listens.
+        bases: codes (B, S, L), 4 = hidden, or evidence (B, S, L, 4) of `models.noise`. time_BS: the noise, from 0
+        (none) to 1. levels_BT: 0 = unknown, 1 = off, …, `levels` = on. tile: which steps these are, for whoever
+        listens.
         """
         if self.config.noise is Noise.MASKED:
             codes_NL = bases.flatten(0, 1).long()
             hidden_NLC = F.embedding(codes_NL, self.embed_bases.weight.T) + self.embed_bases.bias
         else:
             known = torch.ones_like(bases[..., :1])
-            hidden_NLC = self.embed_bases(torch.cat([bases, known], -1).flatten(0, 1))
+            hidden_NLC = self.embed_bases(torch.cat([bases.softmax(-1), known], -1).flatten(0, 1))
         steps = time_BS.shape[1]
         place_L = torch.arange(hidden_NLC.shape[1] - 1, -1, -1, device=time_BS.device)
         hidden_NLC = hidden_NLC + self.embed_place(_waves(place_L / 32))
@@ -124,7 +127,7 @@ class Denoiser(nn.Module):
             hidden = stage(hidden, context_NC, tokens_B1KC, steps, tile)
         logits_NL4: Tensor = self.read(F.silu(self.normalise(hidden)).transpose(1, 2))
         logits: Tensor = logits_NL4.unflatten(0, (-1, steps))
-        return logits
+        return logits if self.config.noise is Noise.MASKED else logits + bases
 
 
 class FrozenVectors(nn.Module):

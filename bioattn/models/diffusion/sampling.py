@@ -10,6 +10,7 @@ that are drawn at once cannot know of each other.
 Shape suffixes: B promoters, L positions, F free positions.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -23,7 +24,7 @@ from bioattn.attention.site import Tile
 from bioattn.choices import Noise
 from bioattn.errors import BioattnError
 from bioattn.models.diffusion.model import STEP, UNKNOWN, Denoiser
-from bioattn.models.noise import BASES, HIDDEN, SCALE, one_hot, signal_and_noise
+from bioattn.models.noise import BASES, HIDDEN, evidence, signal
 
 AT_ONCE = 64
 """Promoters of a forward pass outside training, and designs that are made together."""
@@ -90,29 +91,23 @@ def _unmasked(
 def _denoised(
     model: Denoiser, wanted: Wanted, count: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.uint8]]:
-    """The ancestral sampler of the variance-preserving process (Ho et al. 2020, eq. 6), from time 1 to 0."""
-    kept_BL = torch.from_numpy(np.tile(wanted.kept, (count, 1)))
-    stays_BL1 = (kept_BL < BASES)[..., None]
-    known_BL4 = one_hot(kept_BL)
-    noised = torch.from_numpy(rng.standard_normal((*kept_BL.shape, BASES))).float()
+    """Each step draws bases and adds to the evidence what less noise tells of them, from time 1 to 0: given the
+    bases, evidence is a Brownian motion with drift, whose increments are independent."""
+    free_BL = torch.from_numpy(np.tile(wanted.kept == HIDDEN, (count, 1)))
+    known = torch.zeros(*free_BL.shape, BASES)
     times = torch.linspace(1, 0, wanted.steps + 1, dtype=torch.float64)
-    for step in range(wanted.steps):
-        (signal, noise), (next_signal, next_noise) = (
-            signal_and_noise(each) for each in times[step : step + 2]
-        )
-        time_B = times[step].repeat(count)
-        expected = _expected(model, wanted, noised, time_B, step).cpu()
-        clean = torch.where(stays_BL1, known_BL4, SCALE * (expected - 1 / BASES))
-        kept_share = signal / next_signal
-        added = (noise.square() - kept_share.square() * next_noise.square()).clamp(min=0)
-        mean = (kept_share * next_noise.square() * noised + next_signal * added * clean) / noise.square()
-        spread = added.sqrt() * next_noise / noise
+    for step, (now, then) in enumerate(itertools.pairwise(times)):
+        expected = _expected(model, wanted, known, now.repeat(count), step)
+        drawn_BL = _draw(expected.double().cpu().numpy(), rng)
+        codes_BL = np.where(wanted.kept == HIDDEN, drawn_BL, wanted.kept)
+        yield codes_BL
+        added = signal(then) - signal(now)
+        told = evidence(torch.from_numpy(codes_BL), added, rng)
         if wanted.guide is not None and wanted.guidance:
             # Dhariwal & Nichol 2021, algorithm 1: the mean moves by variance × gradient.
-            uphill = wanted.guide(noised, ~stays_BL1[..., 0]).cpu() * ~stays_BL1
-            mean = mean + wanted.guidance * spread.square() * uphill
-        noised = (mean + spread * torch.from_numpy(rng.standard_normal(noised.shape))).float()
-        yield clean.argmax(-1).numpy().astype(np.uint8)
+            uphill = wanted.guide(known, free_BL).cpu() * free_BL[..., None]
+            told = told + wanted.guidance * added.float() * uphill
+        known = known + told
 
 
 @torch.inference_mode()

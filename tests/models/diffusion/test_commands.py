@@ -270,7 +270,7 @@ def test_gaussian_designs_follow_the_gradient_of_a_classifier(tmp_path, folder, 
     predictor = load_runner(classifier, cpu).predictor()
 
     def worth(bases):
-        heat, cold = predictor.forward(torch.zeros(1, length, dtype=torch.uint8), bases / 2 + 1 / 4)[0]
+        heat, cold = predictor.forward(torch.zeros(1, length, dtype=torch.uint8), bases.softmax(-1))[0]
         return heat.sigmoid().log() + (-cold).sigmoid().log()
 
     for way in ways:

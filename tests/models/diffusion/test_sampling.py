@@ -14,7 +14,7 @@ from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.models.diffusion.config import Condition, DiffusionModelConfig
 from bioattn.models.diffusion.model import Denoiser
 from bioattn.models.diffusion.sampling import Wanted, designs
-from bioattn.models.noise import HIDDEN, SCALE, noised, one_hot, signal_and_noise
+from bioattn.models.noise import HIDDEN, evidence, noised, signal
 from bioattn.simulate.motifs import MarkovBackground
 from bioattn.store.schema import AttentionOptions
 
@@ -34,11 +34,7 @@ class ExactDenoiser(nn.Module):
     def forward(self, bases, time_BS, levels_BT, tile=None):
         prior_B4 = torch.where(levels_BT == 2, ASKED, ANY)
         logits = prior_B4.log()[:, None, None, :].expand(*bases.shape[:3], 4)
-        if self.config.noise is Noise.MASKED:
-            return logits
-        signal, noise = (each[..., None, None, None] for each in signal_and_noise(time_BS))
-        distance = (bases[..., None, :] - signal * one_hot(torch.arange(4))).square().sum(-1)
-        return logits - distance / (2 * noise[..., 0].square())
+        return logits if self.config.noise is Noise.MASKED else logits + bases
 
 
 def wanted(guidance=0.0, steps=12, kept=None, level=2):
@@ -64,12 +60,10 @@ def test_guidance_raises_the_ratio_of_asked_to_any_to_its_power():
 def test_the_gradient_of_a_perfect_classifier_gives_its_posterior():
     """p(y | promoter) is a product over its bases; what it is of a noised one follows from Bayes' rule."""
     steps, seen = 100, ASKED / ANY
-    times = iter(torch.linspace(1, 0, steps + 1, dtype=torch.float64))
 
     def guide(noised_BL4, _):
         noised_BL4 = noised_BL4.clone().requires_grad_()
-        time_B1 = next(times).float().repeat(len(noised_BL4), 1)
-        logits = ExactDenoiser(Noise.GAUSSIAN)(noised_BL4[:, None], time_B1, torch.zeros(1, 1))
+        logits = ExactDenoiser(Noise.GAUSSIAN)(noised_BL4[:, None], torch.zeros(1, 1), torch.zeros(1, 1))
         worth = (logits.softmax(-1) @ seen).log().sum()
         return torch.autograd.grad(worth, noised_BL4)[0]
 
@@ -106,14 +100,18 @@ def test_masked_noise_hides_known_bases_and_spreads_its_times():
     assert np.abs(share - np.linspace(0, 1, 400)).max() < 0.06  # a base of some 24 more than the time
 
 
-def test_gaussian_noise_keeps_the_variance():
-    rng = np.random.default_rng(0)
-    noise = noised(rng.integers(0, 4, (500, 30)).astype(np.uint8), Noise.GAUSSIAN, rng)
-    signal, spread = signal_and_noise(noise.time_B1)
-    assert torch.allclose(signal.square() + spread.square(), torch.ones(()))
-    clean_variance = SCALE**2 * (0.75**2 + 3 * 0.25**2) / 4
-    expected = signal.square() * clean_variance + spread.square()
-    assert float((noise.bases.square().mean((1, 2, 3)) / expected[:, 0]).mean()) == pytest.approx(1, abs=0.02)
+@pytest.mark.parametrize("time", [0.9, 0.5, 0.1])
+def test_gaussian_noise_leaves_the_share_of_bits_unknown_that_its_time_says(time):
+    """Evidence is ln of the density of the noised code, up to a constant, and its bits are counted."""
+    rng, strength = np.random.default_rng(0), signal(torch.tensor(time))
+    codes = torch.from_numpy(rng.integers(0, 5, (200, 200)).astype(np.uint8))
+    found = evidence(codes, strength, rng).double()
+    noised_code = torch.distributions.Normal(torch.eye(4).double(), strength.rsqrt())
+    density = noised_code.log_prob((found / strength)[..., None, :]).sum(-1)
+    assert torch.allclose(density.log_softmax(-1), found.log_softmax(-1), atol=1e-6)
+    bits = torch.distributions.Categorical(logits=found).entropy() / np.log(4)
+    assert float(bits[codes < 4].mean()) == pytest.approx(time, abs=0.012)
+    assert (bits[codes == 4] == 1).all()
 
 
 @pytest.mark.parametrize("condition", list(Condition))

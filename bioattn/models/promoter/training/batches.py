@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bioattn.choices import Noise
 from bioattn.formats.nucleotides import reverse_complement
-from bioattn.models.noise import as_letters, noised
+from bioattn.models.noise import noised
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.promoters.dataset import PromoterDataset
 
@@ -89,7 +89,7 @@ class TrainingBatches:
             if self.config.noise is Noise.MASKED:
                 codes = bases
             else:
-                bases_BL4 = as_letters(bases)
+                bases_BL4 = bases.softmax(-1)
         if self.treatments_per_step < self.num_treatments:
             treatments_T = np.sort(
                 random.choice(self.num_treatments, self.treatments_per_step, replace=False)
