@@ -155,8 +155,11 @@ def _describe_designs(path: Path) -> dict[str, Any]:
 def _report_designs(path: Path) -> ReportInput:
     check = read_designs_check(path)
     columns = ["sequences", "gain by held-out oracle", "by the guide", "6-mer distance", "near training"]
+    by_model = any(each.by_model is not None for each in check.sets)
+    columns += ["by the promoter model"] if by_model else []
+    measures = ("effect", "guided", "distance", "near", *(("by_model",) if by_model else ()))
     rows = [
-        [name, *(f"{value:.2f}" for value in (each.effect, each.guided, each.distance, each.near))]
+        [name, *(f"{getattr(each, measure):.2f}" for measure in measures)]
         for name, each in [
             *((each.name, each) for each in check.sets),
             *((f"guidance {each.name}", each) for each in check.curve),

@@ -1,5 +1,7 @@
 """The check of designs: its oracle, distances and simple designers against plain loops, and its verdicts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,13 +10,13 @@ from bioattn.errors import BioattnError
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.interpret.designs.baselines import baseline_designs
-from bioattn.interpret.designs.check import ModelOracle, check_designs, read_designs
+from bioattn.interpret.designs.check import Judge, ModelOracle, check_designs, read_designs
 from bioattn.interpret.designs.measures import kmer_distance, nearest
 from bioattn.interpret.designs.oracle import PENALTIES, KmerOracle, kmer_counts
 from bioattn.io.files import sha256_of, write_json
 from bioattn.models.family import load_runner
-from bioattn.promoters.dataset import read_dataset
-from bioattn.promoters.design_requests import describe_request
+from bioattn.promoters.dataset import read_dataset, write_dataset
+from bioattn.promoters.design_requests import DesignRequest, describe_request
 from tests.making import bioattn
 
 MOTIF, LENGTH = "GATTACAG", 60
@@ -167,6 +169,21 @@ def test_what_a_perfect_writer_writes_is_supported_and_copies_and_climbers_are_n
     assert "do not look like real promoters" in " ".join(unreal.sentences)
 
 
+def test_held_out_promoters_with_bases_of_training_promoters_do_not_judge(folder):
+    """Every second validation promoter is moved onto a training promoter of another gene, on the other strand."""
+    data = read_dataset(folder / "x.dataset.h5")
+    train, validation = (np.flatnonzero(data.gene_split == side) for side in (0, 1))
+    chrom, start, strand = list(data.chrom), data.start.copy(), list(data.strand)
+    for moved, on in zip(validation[::2], train, strict=False):
+        chrom[moved], start[moved], strand[moved] = chrom[on], start[on] + LENGTH - 1, "-"
+    shifted = replace(data, chrom=chrom, start=start, end=start + LENGTH, strand=strand)
+    write_dataset(folder / "shifted.dataset.h5", shifted)
+    writer = KnownWriter(sha256_of(folder / "shifted.dataset.h5"))
+    judge = Judge(writer, folder / "shifted.dataset.h5", DesignRequest(("heat",), (), {}), 0)
+    kept = [row for row in np.flatnonzero(data.gene_split) if row not in validation[::2]]
+    np.testing.assert_array_equal(judge.held_out, data.codes[kept])
+
+
 def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters(folder, capsys):
     """Its effect is that of its predictions, in standard deviations of training promoters."""
     inputs, binary = (folder / "x.fa", folder / "x.tsv"), ("--task", "binary", "--threshold", 0.5)
@@ -190,6 +207,10 @@ def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters
     assert "By the promoter model they gain" in check.sentences[1]
     write_json(folder / "check.json", check.to_json())
     assert bioattn("plot", "designs", folder / "check.json", "-o", folder / "check.png") == 0
+    assert bioattn("report", folder / "check.json", "-o", folder / "check.html") == 0
+    page = (folder / "check.html").read_text()
+    assert "by the promoter model" in page
+    assert f">{row['effect_model']:.2f}<" in page
 
     with pytest.raises(BioattnError, match=r"is not the dataset that .*oracle was trained on"):
         ModelOracle(model, folder / "x.dataset.h5")
@@ -200,6 +221,14 @@ def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters
     with pytest.raises(
         BioattnError, match="was trained on 250 promoters that the writer was trained on, too"
     ):
+        checked(folder, path, oracle=other)
+    own = read_dataset(folder / "y.dataset.h5")
+    first = list(data.gene_ids).index("g2")  # on chr2, which only the writer was trained on
+    other.data = replace(own, start=own.start.copy(), end=own.end.copy(), chrom=list(own.chrom))
+    one = int(np.flatnonzero(own.gene_split == 0)[0])
+    other.data.chrom[one] = data.chrom[first]
+    other.data.start[one], other.data.end[one] = data.end[first] - 1, data.end[first] - 1 + LENGTH
+    with pytest.raises(BioattnError, match="was trained on 1 promoter that the writer was trained on, too"):
         checked(folder, path, oracle=other)
     words = (path, folder / "oracle", folder / "x.dataset.h5", "-o", folder / "no.json")
     assert bioattn("explain", "designs", *words, "--oracle", folder / "oracle") == 2

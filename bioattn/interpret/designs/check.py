@@ -30,6 +30,7 @@ from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 from bioattn.promoters.design_requests import DesignRequest, read_request
+from bioattn.promoters.homology import overlaps_any
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, percentage, table_text
@@ -130,8 +131,8 @@ class ModelOracle:
         self.columns: list[int] = []
 
     def require_fit(self, data: PromoterDataset, names: Sequence[str]) -> None:
-        """Raises: BioattnError when the model shares training promoters with `data`, by name or bases, reads
-        another length, or lacks one of the treatments `names`."""
+        """Raises: BioattnError when the model shares training promoters with `data`, by name, bases or place,
+        reads another length, or lacks one of the treatments `names`."""
         if self.model.length != data.length:
             raise BioattnError(
                 f"--oracle {self.model.path}: reads promoters of {self.model.length:,} bases, designs have "
@@ -144,7 +145,11 @@ class ModelOracle:
             )
             for each in (data, self.data)
         )
-        shared = max(len(genes & own_genes), len(windows & own_windows))
+        sides = [data.gene_split == TRAIN, self.data.gene_split == TRAIN]
+        starts, ends = np.concatenate([_with_flanks(data), _with_flanks(self.data)], axis=1)
+        here, there = (np.concatenate([sides[0] & first, sides[1] & ~first]) for first in (True, False))
+        overlapping = overlaps_any([*data.chrom, *self.data.chrom], starts, ends, here, there).sum()
+        shared = max(len(genes & own_genes), len(windows & own_windows), int(overlapping))
         if shared:
             raise BioattnError(
                 f"--oracle {self.model.path}: was trained on {counted(shared, 'promoter')} that the writer was "
@@ -191,12 +196,17 @@ class Judge:
         codes = _inner(data)
         columns = [data.treatments.names.index(name) for name in self.names]
         targets = data.targets[:, columns].astype(np.float64)
-        held_out = data.gene_split != TRAIN
-        self.train, self.held_out = codes[~held_out], codes[held_out]
+        train = data.gene_split == TRAIN
+        # The window of another gene may hold bases of a training promoter: the other strand's, or a neighbour's.
+        held_out = ~train & ~overlaps_any(data.chrom, *_with_flanks(data), ~train, train)
+        self.train, self.held_out = codes[train], codes[held_out]
         if min(len(self.train), len(self.held_out)) < LEAST:
-            raise BioattnError(f"{dataset}: {LEAST} promoters on each side of the split are needed")
+            raise BioattnError(
+                f"{dataset}: {LEAST} promoters on each side of the split are needed, those held out without bases "
+                "of training promoters"
+            )
         levels = runner.levels(data)
-        self.train_levels, self.held_out_levels = levels[~held_out], levels[held_out]
+        self.train_levels, self.held_out_levels = levels[train], levels[held_out]
         self.direction = np.array([float(n in request.on) - float(n in request.off) for n in self.names])
         self.responders = {
             "train": self._responders(self.train, self.train_levels),
@@ -207,14 +217,14 @@ class Judge:
         number = min(len(self.train), len(self.held_out), MOST_SEEN)
         seen = rng.permutation(len(self.train))[:number]
         judged = rng.permutation(len(self.held_out))[:number]
-        self.guide = KmerOracle(self.train[seen], targets[~held_out][seen])
+        self.guide = KmerOracle(self.train[seen], targets[train][seen])
         self.judge = KmerOracle(self.held_out[judged], targets[held_out][judged])
         self.accuracy = {
             name: {"judge": _r(each, mine), "guide": _r(guided, held)}
             for name, each, mine, guided, held in zip(
                 self.names,
                 self.judge.scores(self.train).T,
-                targets[~held_out].T,
+                targets[train].T,
                 self.guide.scores(self.held_out).T,
                 targets[held_out].T,
                 strict=True,
@@ -411,6 +421,11 @@ def _motif_rates(path: Path, sets: Mapping[str, Codes]) -> list[dict[str, Any]]:
 def _inner(data: PromoterDataset) -> Codes:
     """Promoters without flanks."""
     return np.ascontiguousarray(data.codes[:, data.flank : data.flank + data.length])
+
+
+def _with_flanks(data: PromoterDataset) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First bases and ends of the windows, as training sees them."""
+    return data.start - data.flank, data.end + data.flank
 
 
 def _r(scores: Floats, targets: Floats) -> float:
