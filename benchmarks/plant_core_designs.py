@@ -22,6 +22,7 @@ import torch
 from plant_core import DATA, prepare
 
 from bioattn.formats.nucleotides import encode
+from bioattn.inference.runner import DesignRunner, with_ability
 from bioattn.interpret.designs.measures import kmer_distance, nearest
 from bioattn.interpret.designs.oracle import kmer_counts
 from bioattn.models.family import load_runner
@@ -61,14 +62,47 @@ class Oracle:
         return features(codes) @ np.stack(self.weights, 1)
 
 
+def trained(dataset: Path, model: Path, settings: Path, seed: int) -> DesignRunner:
+    """The diffusion model, trained where it is not there."""
+    if not model.exists():
+        words = (
+            "train",
+            "diffusion",
+            dataset,
+            "-o",
+            model,
+            "-c",
+            settings,
+            "--seed",
+            seed,
+            "-t",
+            1,
+            "--resume",
+        )
+        subprocess.run([sys.executable, "-m", "bioattn_cli", *map(str, words)], check=True)
+    return with_ability(load_runner(model, torch.device("cpu")), DesignRunner, "write designs")
+
+
+def options(description: str | None, *, classifier: bool = False) -> argparse.Namespace:
+    """Command line of a benchmark of designs."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--settings", type=Path, required=True, help="TOML of `train diffusion`")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-n", "--number", type=int, default=200)
+    parser.add_argument("--guidance", type=float, nargs="*", default=[1.0, 3.0])
+    parser.add_argument("--steps", type=int, default=64)
+    if classifier:
+        parser.add_argument("--classifier-guidance", type=float, nargs="*", default=[])
+    return parser.parse_args()
+
+
 def measure(work: Path, settings: Path, seed: int, number: int, guidances: list[float], steps: int) -> None:
     """Train where there is no model, write designs, print a table."""
     work.mkdir(parents=True, exist_ok=True)
     _, path = prepare(work)
-    data, model = read_dataset(path), work / f"{settings.stem}.{seed}.model"
-    if not model.exists():
-        words = ("train", "diffusion", path, "-o", model, "-c", settings, "--seed", seed, "-t", 1, "--resume")
-        subprocess.run([sys.executable, "-m", "bioattn_cli", *map(str, words)], check=True)
+    data = read_dataset(path)
+    runner = trained(path, work / f"{settings.stem}.{seed}.model", settings, seed)
     train, held = data.genes_in(TRAIN), np.concatenate([data.genes_in(VALIDATION), data.genes_in(TEST)])
     order = [data.treatments.names.index(name) for name in SYSTEMS.values()]
     oracle = Oracle(data.codes[held], data.targets[held][:, order].astype(float))
@@ -107,7 +141,6 @@ def measure(work: Path, settings: Path, seed: int, number: int, guidances: list[
 
     published = pd.read_csv(DATA / "published_designs.tsv.gz", sep="\t")
     last = published[published["round"] == published["round"].max()]
-    runner = load_runner(model, torch.device("cpu"))
     for asked, other in (("leaf", "proto"), ("proto", "leaf")):
         for guidance, off in itertools.product(guidances, ([], [SYSTEMS[other]])):
             codes = runner.designs([SYSTEMS[asked]], off, number, guidance=guidance, steps=steps, seed=seed)
@@ -123,12 +156,5 @@ def measure(work: Path, settings: Path, seed: int, number: int, guidances: list[
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("work", type=Path)
-    parser.add_argument("--settings", type=Path, required=True, help="TOML of `train diffusion`")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("-n", "--number", type=int, default=200)
-    parser.add_argument("--guidance", type=float, nargs="+", default=[1.0, 3.0])
-    parser.add_argument("--steps", type=int, default=64)
-    given = parser.parse_args()
+    given = options(__doc__)
     measure(given.work, given.settings, given.seed, given.number, given.guidance, given.steps)

@@ -20,7 +20,7 @@ TEST_CHROMOSOMES = {
     "xii-xvi": ("BK006945.2", "BK006949.2"),
 }
 VALIDATION_CHROMOSOMES = ("BK006941.2", "BK006943.2")  # VII, X
-WINDOWS = {"upstream": (600, 0), "coding": (800, 200)}
+WINDOWS = {"upstream": (600, 0), "coding": (800, 200), "near": (256, 0)}
 """Bases before and after the start codon."""
 FLANK = 50
 SERIES_WITH_OWN_REFERENCE = ("(hs-2)", "(dtt-2)")
