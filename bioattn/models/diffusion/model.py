@@ -46,7 +46,10 @@ class Denoiser(nn.Module):
         widths = [config.channels * (2 + stage) // 2 // GROUPS * GROUPS for stage in range(config.stages)]
         hidden = 2 * config.channels
         treatments, states = len(config.treatments), config.levels + 1
-        self.embed_bases = nn.Linear(BASES + 1, widths[0])
+        if config.noise is Noise.MASKED:
+            self.embed_bases = nn.Linear(BASES + 1, widths[0])
+        else:  # not `embed_bases`: earlier models read noised codes by it, and would be read wrongly
+            self.embed_evidence = nn.Linear(BASES + 1, widths[0])
         self.embed_place = nn.Linear(2 * FREQUENCIES, widths[0], bias=False)
         self.embed_time = nn.Sequential(
             nn.Linear(2 * FREQUENCIES, hidden), nn.SiLU(), nn.Linear(hidden, hidden)
@@ -101,7 +104,7 @@ class Denoiser(nn.Module):
             hidden_NLC = F.embedding(codes_NL, self.embed_bases.weight.T) + self.embed_bases.bias
         else:
             known = torch.ones_like(bases[..., :1])
-            hidden_NLC = self.embed_bases(torch.cat([bases.softmax(-1), known], -1).flatten(0, 1))
+            hidden_NLC = self.embed_evidence(torch.cat([bases.softmax(-1), known], -1).flatten(0, 1))
         steps = time_BS.shape[1]
         place_L = torch.arange(hidden_NLC.shape[1] - 1, -1, -1, device=time_BS.device)
         hidden_NLC = hidden_NLC + self.embed_place(_waves(place_L / 32))
