@@ -90,29 +90,25 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
 
     if (settings.keep is None) != (settings.parts is None):
         raise SettingsError("--keep and --parts: give both, the promoter and the parts of it that stay")
+    on, off = list(dict.fromkeys(settings.treatments)), list(dict.fromkeys(settings.without))
+    if settings.classifier is not None and not on and not off:
+        raise SettingsError("--classifier: guides towards treatments; name some with --treatment or --not")
     shard = None if settings.shard is None else parse_shard(settings.shard)
     device = running.device(settings.device, settings.threads)
     loaded = running.loaded or load_denoiser(settings.model, device)
-    levels = loaded.wanted_levels(settings.treatments, settings.without)
+    levels = loaded.wanted_levels(on, off)
     length = settings.length or loaded.config.length
     kept = np.full(length, HIDDEN, np.uint8)
     if settings.keep is not None and settings.parts is not None:
         kept = read_kept(settings.keep, settings.parts, length)
     guide, classifier = None, {}
     if settings.classifier is not None:
-        guide = classifier_guide(
-            settings.classifier,
-            loaded.config.noise,
-            settings.treatments,
-            settings.without,
-            length,
-            device,
-        )
+        guide = classifier_guide(settings.classifier, loaded.config.noise, on, off, length, device)
         classifier = {"classifier": sha256_of(settings.classifier / WEIGHTS)}
     wanted = Wanted(levels=levels, guidance=settings.guidance, steps=settings.steps, kept=kept, guide=guide)
     description = describe_request(
-        settings.treatments,
-        settings.without,
+        on,
+        off,
         guidance=f"{settings.guidance:g}",
         steps=settings.steps,
         seed=settings.seed,

@@ -283,6 +283,7 @@ def test_gaussian_designs_follow_the_gradient_of_a_classifier(tmp_path, folder, 
     [
         (("--treatment", "haet"), "/model holds no such treatment; near: 'heat'"),
         (("--treatment", "heat", "--not", "heat"), "--treatment heat and --not heat contradict each other"),
+        (("--classifier", "model"), "--classifier: guides towards treatments; name some"),
         (("--keep", "keep.fa"), "--keep and --parts: give both"),
         (("--keep", "keep.fa", "--parts", "short.bed"), "mine has 8 bases, designs have 24"),
         (("--keep", "n.fa", "--parts", "n.bed", "--length", 8), "the part holds an N (base 3 of mine)"),
