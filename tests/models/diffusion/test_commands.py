@@ -15,6 +15,7 @@ from bioattn.models.diffusion.classifier import classifier_guide
 from bioattn.models.diffusion.folder import load_denoiser
 from bioattn.models.family import load_runner
 from bioattn.store.reader import open_attention
+from tests.conftest import made_once
 from tests.making import bioattn
 
 MOTIF = "GATTACA"
@@ -53,13 +54,16 @@ def make_dataset(folder, number, length, motif):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A model of such promoters."""
-    folder = tmp_path_factory.mktemp("diffusion")
-    make_dataset(folder, 1200, LENGTH, MOTIF)
-    (folder / "settings.toml").write_text(SETTINGS.replace("CONDITION", "both"))
-    words = ("-c", folder / "settings.toml", "-o", folder / "model", "-t", 1)
-    assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words) == 0
-    return folder
+    """A model of such promoters, in a folder for the files of this module's tests."""
+
+    def make(folder):
+        make_dataset(folder, 1200, LENGTH, MOTIF)
+        (folder / "settings.toml").write_text(SETTINGS.replace("CONDITION", "both"))
+        words = ("-c", folder / "settings.toml", "-o", folder / "model", "-t", 1)
+        assert bioattn("train", "diffusion", folder / "x.dataset.h5", *words) == 0
+
+    made = made_once(tmp_path_factory, "diffusion", make)
+    return shutil.copytree(made, tmp_path_factory.mktemp("diffusion") / "own")
 
 
 def generate(folder, name, *words, steps=LENGTH):
