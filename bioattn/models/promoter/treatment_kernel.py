@@ -26,8 +26,6 @@ from bioattn.molecules.similarity import tanimoto
 
 WIDTHS = np.geomspace(0.05, 20.0, 25)
 """Tried by leave-one-out; another category lies at the distance 1, a number as many standard deviations away."""
-AS_GOOD = 0.005
-"""By how much, relative to the least error, widths may err that leave-one-out does not tell from the best."""
 
 
 class KernelEncoder(IdEncoder):
@@ -111,9 +109,6 @@ def kernel_encoder(model: nn.Module) -> KernelEncoder | None:
 def chosen_widths(squared_KNN: NDArray[np.float64], responses_NG: NDArray[np.floating]) -> list[float]:
     """The width of each feature with the least leave-one-out error, one after the other, twice.
 
-    Of widths that are `AS_GOOD` the narrowest: a feature that says nothing new of training treatments, as it goes
-    along with others there, may be what a new treatment differs in.
-
     squared_KNN: squared distances of treatments by each feature.
     """
     means_N1 = np.nanmean(responses_NG, axis=1, keepdims=True)
@@ -133,7 +128,7 @@ def chosen_widths(squared_KNN: NDArray[np.float64], responses_NG: NDArray[np.flo
         for width in WIDTHS:
             width_K[feature] = width
             tried.append(error(width_K))
-        width_K[feature] = WIDTHS[np.flatnonzero(np.array(tried) <= (1 + AS_GOOD) * min(tried))[0]]
+        width_K[feature] = WIDTHS[int(np.argmin(tried))]
     found: list[float] = width_K.tolist()
     return found
 
