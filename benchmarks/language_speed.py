@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from measured_process import REPOSITORY, processor, resident_peak
@@ -100,10 +101,11 @@ def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
 
     from bioattn.attention.capture import capture
     from bioattn.attention.site import MapTiles
+    from bioattn.models.attention_settings import ExportAttention
     from bioattn.models.language.folder import load_language_model
     from bioattn.models.language.inference.attention import write_attention
     from bioattn.models.language.inference.source import read_tokens
-    from bioattn.store.schema import AttentionOptions
+    from bioattn.system.progress import SILENT
 
     class Sums:
         """Takes each tile and looks at it."""
@@ -124,7 +126,9 @@ def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
     def run(length: int) -> float:
         path = folder / f"{length}.fa"
         if who == "bioattn, to a file":
-            write_attention(loaded, path, folder / f"{length}.h5", AttentionOptions(), force=True)
+            output = folder / f"{length}.h5"
+            settings = ExportAttention(model=folder / "esm", sequences=path, output=output, force=True)
+            write_attention(settings, SimpleNamespace(progress=SILENT), loaded)
             return 0.0
         tokens_1L = read_tokens(path, loaded.vocabulary, length).padded()
         with torch.inference_mode():

@@ -21,6 +21,7 @@ from bioattn.models.settings import (
 )
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.system.device import Device
+from bioattn.system.shard import parse_shard
 
 if TYPE_CHECKING:
     from bioattn.store.schema import AttentionOptions
@@ -114,7 +115,12 @@ class ExportAttention(Settings):
         )
 
     def refuse(self, names: Sequence[str], models: str) -> None:
-        """Raises: SettingsError when an option is given that `models` have no use for. names: of the fields."""
+        """Raises: SettingsError when an option is given that `models` have no use for, or --shard is no part.
+
+        names: of the fields.
+        """
+        if self.shard is not None:
+            parse_shard(self.shard)
         for each in fields(self):
             if each.name in names and getattr(self, each.name) != each.default:
                 flag = next(iter(option_of(each).flags), f"--{each.name.replace('_', '-')}")

@@ -66,6 +66,16 @@ class Family(Protocol):
         return (model_kind(self),)
 
 
+def imported(module: str, name: str) -> Any:
+    """A method of a family: the function or class `name` of a module of models, imported when it is called, as
+    torch takes seconds. module: below `bioattn.models`."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(importlib.import_module(f"bioattn.models.{module}"), name)(*arguments, **options)
+
+    return staticmethod(call)
+
+
 def families() -> Mapping[str, Family]:
     """All families by name, those of bioattn first. Raises: BioattnError naming a folder that cannot be used."""
     return _families(os.environ.get(VARIABLE, ""))

@@ -1,15 +1,19 @@
 """What a command of a family gets beside its settings, and what it gives back to be said and recorded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar, cast
 
+from bioattn.io.files import text_output
 from bioattn.system.device import Device
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
     import torch
+
+Loaded = TypeVar("Loaded")
 
 
 class Running(Protocol):
@@ -41,3 +45,19 @@ class RunReport:
     """JSON values for the run record."""
     failure: str | None = None
     """What could not be done although there are outputs: the last sentence, with exit code 1."""
+
+
+def loaded_model(settings: Any, running: Running, load: "Callable[[Path, torch.device], Loaded]") -> Loaded:
+    """The model of a command on the device that it asks for: loaded already, or from `settings.model`."""
+    device = running.device(settings.device, settings.threads)
+    return running.loaded or load(settings.model, device)
+
+
+@contextmanager
+def stream_output(path: Path, running: Running) -> Iterator[tuple[TextIO, list[Path]]]:
+    """A file to write or, for `-`, standard output; and what stands in a `RunReport` as written: no stream."""
+    if str(path) == "-":
+        yield running.stdout, []
+    else:
+        with text_output(path) as file:
+            yield cast(TextIO, file), [path]

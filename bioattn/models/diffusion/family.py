@@ -3,21 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bioattn.choices import Noise
 from bioattn.models.diffusion import running as runs
 from bioattn.models.diffusion.config import Condition
 from bioattn.models.diffusion.running import PromoterGeneration
-from bioattn.models.family import Family
+from bioattn.models.family import Family, imported
 from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand
-
-if TYPE_CHECKING:
-    import torch
-
-    from bioattn.models.diffusion.folder import LoadedDenoiser
-    from bioattn.training.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +52,8 @@ class DiffusionFamily(Family):
     settings: Mapping[str, type[Settings]] = {"train": DiffusionTraining, "generate": PromoterGeneration}
     nouns: Mapping[str, str] = {"generate": "promoters"}
 
-    def load(self, folder: Path, device: "torch.device") -> "LoadedDenoiser":
-        """A trained diffusion model."""
-        from bioattn.models.diffusion.folder import load_denoiser
-
-        return load_denoiser(folder, device)
-
-    def task(self, settings: DiffusionTraining, device: "torch.device") -> "Task":
-        """What `train diffusion` trains."""
-        from bioattn.models.diffusion.training.task import DiffusionTask
-
-        return DiffusionTask(settings, device)
-
+    load = imported("diffusion.folder", "load_denoiser")
+    task = imported("diffusion.training.task", "DiffusionTask")
     generate = staticmethod(runs.generate)
     export_attention = staticmethod(runs.export_attention)
 

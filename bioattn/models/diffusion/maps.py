@@ -8,8 +8,6 @@ with the treatment on from those with it off, all other treatments unknown.
 Shape suffixes: B promoters, P passes of all steps, S steps, L positions, T treatments, H heads, Q queries, K keys.
 """
 
-from pathlib import Path
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,12 +16,15 @@ from torch import Tensor
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.choices import Noise
+from bioattn.inference.attention_file import write_attention_file
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
-from bioattn.inference.promoter_windows import PromoterBatch, PromoterSource, scan_promoters
-from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.inference.promoter_windows import PromoterBatch, scan_promoters
+from bioattn.inference.run import Work
+from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.diffusion.folder import LoadedDenoiser
 from bioattn.models.diffusion.model import OFF, STEP, UNKNOWN
 from bioattn.models.noise import HIDDEN, evidence, signal
+from bioattn.models.running import Running, RunReport
 from bioattn.store.schema import (
     WEIGHTS,
     Array,
@@ -35,8 +36,7 @@ from bioattn.store.schema import (
     site_layout,
 )
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
-from bioattn.system.progress import SILENT, Progress
-from bioattn.system.shard import Shard
+from bioattn.text import counted, human_bytes
 
 PASSES = (8, 4, 2, 1)
 """Passes of each step: every 8th base is hidden, every 4th, every 2nd, all; the noise grows."""
@@ -139,25 +139,15 @@ def effects_and_weights(
     return np.concatenate(effects).astype(np.float64), np.concatenate(weights).astype(np.float64)
 
 
-def write_maps(
-    loaded: LoadedDenoiser,
-    promoters: Path,
-    output: Path,
-    treatments: list[int],
-    options: AttentionOptions,
-    *,
-    batch_size: int | None = None,
-    shard: Shard | None = None,
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress = SILENT,
-) -> RunSummary:
-    """Write weights and effects of the promoters of a FASTA. treatments: numbers of those asked for.
+def write_maps(settings: ExportAttention, running: Running, loaded: LoadedDenoiser) -> RunReport:
+    """Write weights and effects of the promoters of a FASTA.
 
-    Raises: as `scan_promoters` and `run_work`; BioattnError for sites or heads that the model lacks.
+    Raises: as `scan_promoters` and `run_work`; BioattnError for treatments, sites or heads that the model lacks.
     """
-    config = loaded.config
-    source: PromoterSource = scan_promoters(promoters, config.length)
+    config, options = loaded.config, settings.options()
+    levels = loaded.wanted_levels(settings.treatments or config.treatments, ())
+    treatments = [number for number, level in enumerate(levels) if level != UNKNOWN]
+    source = scan_promoters(settings.sequences, config.length)
     names = choose_sites(loaded.sites, options.sites) if loaded.sites or options.sites != ("*",) else []
     layouts = [site_layout(loaded.sites[name], options, sizes={STEP: len(PASSES)}) for name in names]
     axes = (
@@ -167,30 +157,39 @@ def write_maps(
     )
     values = Array("values", "float32", ("treatment", STEP, "position"), "divergence of on from off, nats")
     groups = (*layouts, GroupLayout(path=EFFECT, axes=axes, arrays=(values,)))
-    size = BATCH if batch_size is None else batch_size
     maps = PromoterMaps(loaded, treatments, names, options)
-    work = Work(source=source, noun="promoter", batch_size=size, compute=maps.compute, model=loaded.path)
-    file = ResultFile(
-        output=output,
-        layout=FileLayout(
-            inputs=PROMOTERS,
-            model_sha256=loaded.sha256,
-            attributes=window_attributes(source.sha256, config.length, "binary", source.downstream),
-            columns=PROMOTER_COLUMNS,
-            groups=groups,
-        ),
-        job={
-            "format": "bioattn-attention-parts",
-            "model": loaded.sha256,
-            "promoters": source.sha256,
-            "treatments": treatments,
-            **options.job(names),
-            "batch_size": size,
-            "device": loaded.device.type,
-        },
-        part_samples=whole_batches(groups, size, None, MAX_PART_SAMPLES),
+    work = Work(
+        source=source,
+        noun="promoter",
+        batch_size=settings.batch_size or BATCH,
+        compute=maps.compute,
+        model=loaded.path,
+    )
+    layout = FileLayout(
+        inputs=PROMOTERS,
+        model_sha256=loaded.sha256,
+        attributes=window_attributes(source.sha256, config.length, "binary", source.downstream),
+        columns=PROMOTER_COLUMNS,
+        groups=groups,
+    )
+    summary = write_attention_file(
+        settings,
+        running,
+        loaded,
+        work,
+        layout,
+        sites=names,
+        job={"promoters": source.sha256, "treatments": treatments},
         about="attention and effects",
         of_each=f" × {len(treatments)} treatments",
         smaller="choose fewer --sites, --heads or --treatment, --reduce, or fewer promoters",
     )
-    return run_work(work, None, file, shard=shard, resume=resume, force=force, progress=progress)
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output}: effects of {counted(len(treatments), 'treatment')} on "
+            f"{counted(summary.num_samples, 'promoter')}, attention at {counted(len(summary.sites), 'site')}, "
+            f"{human_bytes(summary.num_bytes)}"
+        ],
+        outputs=[settings.output],
+        figures={"promoters": summary.num_samples, "treatments": len(treatments)},
+    )

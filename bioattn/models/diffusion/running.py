@@ -7,7 +7,7 @@ from typing import TextIO, cast
 
 from bioattn.errors import SettingsError
 from bioattn.models.attention_settings import ExportAttention
-from bioattn.models.running import Running, RunReport
+from bioattn.models.running import Running, RunReport, loaded_model
 from bioattn.models.settings import (
     Settings,
     Writes,
@@ -21,7 +21,7 @@ from bioattn.models.settings import (
     threads_option,
 )
 from bioattn.system.device import Device
-from bioattn.text import counted, human_bytes
+from bioattn.text import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,32 +149,6 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write attention and the effects of treatments."""
     from bioattn.models.diffusion.folder import load_denoiser
     from bioattn.models.diffusion.maps import write_maps
-    from bioattn.models.diffusion.model import UNKNOWN
-    from bioattn.system.shard import parse_shard
 
     settings.refuse(("targets", "window", "treatment_table", "phases"), "diffusion models")
-    device = running.device(settings.device, settings.threads)
-    loaded = running.loaded or load_denoiser(settings.model, device)
-    levels = loaded.wanted_levels(settings.treatments or loaded.config.treatments, ())
-    treatments = [number for number, level in enumerate(levels) if level != UNKNOWN]
-    summary = write_maps(
-        loaded,
-        settings.sequences,
-        settings.output,
-        treatments,
-        settings.options(),
-        batch_size=settings.batch_size,
-        shard=None if settings.shard is None else parse_shard(settings.shard),
-        resume=settings.resume,
-        force=settings.force,
-        progress=running.progress,
-    )
-    return RunReport(
-        sentences=[
-            f"wrote {settings.output}: effects of {counted(len(treatments), 'treatment')} on "
-            f"{counted(summary.num_samples, 'promoter')}, attention at {counted(len(summary.sites), 'site')}, "
-            f"{human_bytes(summary.num_bytes)}"
-        ],
-        outputs=[settings.output],
-        figures={"promoters": summary.num_samples, "treatments": len(treatments)},
-    )
+    return write_maps(settings, running, loaded_model(settings, running, load_denoiser))

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bioattn.models.evoformer import running as runs
 from bioattn.models.evoformer.running import EvoformerRun
-from bioattn.models.family import Family
+from bioattn.models.family import Family, imported
 from bioattn.models.running import RunReport
 from bioattn.models.settings import (
     Settings,
@@ -15,12 +14,6 @@ from bioattn.models.settings import (
     option,
 )
 from bioattn.training.settings import TrainingCommand
-
-if TYPE_CHECKING:
-    import torch
-
-    from bioattn.models.evoformer.folder import LoadedEvoformerModel
-    from bioattn.training.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +54,9 @@ class EvoformerFamily(Family):
     settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings, "run": EvoformerRun}
     table = "contacts.tsv"
 
-    def load(self, folder: Path, device: "torch.device") -> "LoadedEvoformerModel":
-        """A trained model, or a parameter file of AlphaFold or OpenFold."""
-        from bioattn.models.evoformer.folder import load_evoformer_model
-
-        return load_evoformer_model(folder, device)
-
+    load = imported("evoformer.folder", "load_evoformer_model")
     load_file = load
-
-    def task(self, settings: EvoformerTrainingSettings, device: "torch.device") -> "Task":
-        """What `train evoformer` trains."""
-        from bioattn.models.evoformer.training.task import EvoformerTask
-
-        return EvoformerTask(settings, device)
-
+    task = imported("evoformer.training.task", "EvoformerTask")
     run = staticmethod(runs.run)
 
     def export_parameters(

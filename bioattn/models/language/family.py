@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import SettingsError
-from bioattn.models.family import Family
+from bioattn.models.family import Family, imported
 from bioattn.models.language import running as runs
 from bioattn.models.language.config import Shape
 from bioattn.models.language.running import LanguageGeneration, LanguagePreparation, LanguageRun
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.inference.runner import BinEncoder
-    from bioattn.models.language.folder import LoadedLanguageModel
     from bioattn.training.task import Task
 
 
@@ -88,11 +87,7 @@ class LanguageFamily(Family):
     files: Sequence[str] = ("vocabulary.json",)
     published: Sequence[str] = ("esm", "bert", "gpt2", "t5")
 
-    def load(self, folder: Path, device: "torch.device") -> "LoadedLanguageModel":
-        from bioattn.models.language.folder import load_language_model
-
-        return load_language_model(folder, device)
-
+    load = imported("language.folder", "load_language_model")
     prepare = staticmethod(runs.prepare)
 
     def task(self, settings: LanguageTrainingSettings, device: "torch.device") -> "Task":

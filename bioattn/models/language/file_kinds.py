@@ -40,7 +40,7 @@ def _validate_embeddings(path: Path) -> list[Problem]:
 
 def file_kinds() -> Sequence[FileKind]:
     return (
-        model_kind(FAMILY, title="language model folder"),
+        model_kind(FAMILY),
         replace(
             model_kind(FAMILY, name="published-language-model", title="published language model"),
             matches=_is_published,

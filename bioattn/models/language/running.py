@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.language.config import Pool
-from bioattn.models.running import Running, RunReport
+from bioattn.models.running import Running, RunReport, loaded_model, stream_output
 from bioattn.models.settings import (
     Settings,
     Writes,
@@ -23,7 +22,7 @@ from bioattn.models.settings import (
 from bioattn.sequences.choices import Alphabet, SequenceSplit
 from bioattn.system.device import Device
 from bioattn.system.progress import Progress
-from bioattn.text import counted, human_bytes
+from bioattn.text import counted
 
 if TYPE_CHECKING:
     from bioattn.models.language.folder import LoadedLanguageModel
@@ -145,14 +144,14 @@ def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
 
 def run(settings: LanguageRun, running: Running) -> RunReport:
     """Write scores and, where asked for, embeddings."""
-    from bioattn.io.files import text_output
     from bioattn.models.language.config import Output, Shape
+    from bioattn.models.language.folder import load_language_model
     from bioattn.models.language.inference.embedding_file import write_embeddings
     from bioattn.models.language.inference.scoring import pooled
     from bioattn.models.language.inference.source import read_tokens, say_windows, tokens_at_once
     from bioattn.models.language.readout import require_length
 
-    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    loaded = loaded_model(settings, running, load_language_model)
     if settings.variants is not None:
         _require_likelihoods(loaded, settings.model)
     most = tokens_at_once(loaded.config, settings.window)
@@ -163,16 +162,10 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
             source.tokens, source.ids, loaded.model.readout.fine_tuned.num_tokens, settings.sequences
         )
     say_windows(source, most, causal=loaded.config.shape is not Shape.ENCODER)
-    to_stdout = str(settings.output) == "-"
-    with ExitStack() as outputs:
-        text: TextIO = (
-            running.stdout if to_stdout else cast(TextIO, outputs.enter_context(text_output(settings.output)))
-        )
-        for line in _table(loaded, source, settings, most, running.progress):
-            text.write(line)
+    with stream_output(settings.output, running) as (file, written):
+        file.writelines(_table(loaded, source, settings, most, running.progress))
     if loaded.config.form.output is Output.NONE:
         running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
-    written = [] if to_stdout else [settings.output]
     what = "variants" if settings.variants is not None else counted(source.num_samples, "sequence")
     table = "scores" if loaded.model.readout is None else "predictions"
     sentences = [f"wrote {path}: {table} of {what}" for path in written]
@@ -190,11 +183,12 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
 def generate(settings: LanguageGeneration, running: Running) -> RunReport:
     from bioattn.formats.fasta import FastaRecord, write_fasta
     from bioattn.models.language.config import Shape
+    from bioattn.models.language.folder import load_language_model
     from bioattn.models.language.inference.generation import generate as drawn
     from bioattn.models.language.inference.source import read_tokens
     from bioattn.sequences.vocabulary import UNKNOWN
 
-    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    loaded = loaded_model(settings, running, load_language_model)
     if loaded.config.shape is not Shape.DECODER:
         raise BioattnError(
             f"{settings.model}: is an {loaded.config.shape}; sequences are drawn from a decoder "
@@ -258,39 +252,11 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
+    from bioattn.models.language.folder import load_language_model
     from bioattn.models.language.inference.attention import write_attention
-    from bioattn.system.shard import parse_shard
 
     settings.refuse((*ONLY_PROMOTERS, "targets"), "language models")
-    loaded = _loaded(settings.model, settings.device, settings.threads, running)
-    summary = write_attention(
-        loaded,
-        settings.sequences,
-        settings.output,
-        settings.options(),
-        window=settings.window,
-        batch_size=settings.batch_size,
-        shard=None if settings.shard is None else parse_shard(settings.shard),
-        resume=settings.resume,
-        force=settings.force,
-        progress=running.progress,
-    )
-    number = counted(summary.num_samples, "sequence")
-    return RunReport(
-        sentences=[
-            f"wrote {settings.output}: attention of {number} at {counted(len(summary.sites), 'site')}, "
-            f"{human_bytes(summary.num_bytes)}"
-        ],
-        outputs=[settings.output],
-        figures={"sequences": summary.num_samples},
-    )
-
-
-def _loaded(folder: Path, device: Device, threads: int | None, running: Running) -> "LoadedLanguageModel":
-    from bioattn.models.language.folder import load_language_model
-
-    chosen = running.device(device, threads)
-    return running.loaded or load_language_model(folder, chosen)
+    return write_attention(settings, running, loaded_model(settings, running, load_language_model))
 
 
 def _require_likelihoods(loaded: "LoadedLanguageModel", folder: Path) -> None:

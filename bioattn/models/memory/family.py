@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bioattn.models.family import Family
-from bioattn.models.running import Running, RunReport
+from bioattn.models.family import Family, imported
 from bioattn.models.settings import (
     Settings,
     Writes,
@@ -18,12 +16,6 @@ from bioattn.models.settings import (
 )
 from bioattn.system.device import Device
 from bioattn.training.settings import TrainingCommand
-
-if TYPE_CHECKING:
-    import torch
-
-    from bioattn.models.memory.folder import LoadedMemory
-    from bioattn.training.task import Task
 
 FACTS_HELP = "Table with the columns fact and text, and story where there are several; or its folder."
 QUESTIONS_HELP = (
@@ -75,20 +67,9 @@ class MemoryFamily(Family):
     title = "questions about facts: answered hop after hop, with the facts that were read"
     settings: Mapping[str, type[Settings]] = {"train": MemoryTraining, "run": MemoryRun}
 
-    def load(self, folder: Path, device: "torch.device") -> "LoadedMemory":
-        from bioattn.models.memory.folder import load_memory
-
-        return load_memory(folder, device)
-
-    def task(self, settings: MemoryTraining, device: "torch.device") -> "Task":
-        from bioattn.models.memory.task import MemoryTask
-
-        return MemoryTask(settings, device)
-
-    def run(self, settings: MemoryRun, running: Running) -> RunReport:
-        from bioattn.models.memory.run import run_memory
-
-        return run_memory(settings, running)
+    load = imported("memory.folder", "load_memory")
+    task = imported("memory.task", "MemoryTask")
+    run = imported("memory.run", "run_memory")
 
 
 FAMILY = MemoryFamily()

@@ -12,18 +12,20 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import Axis
+from bioattn.inference.attention_file import attention_report, fitting_samples, write_attention_file
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
-from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.inference.run import Work
 from bioattn.io.files import sha256_of
+from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.molecule.folder import LoadedMoleculeModel
 from bioattn.models.molecule.model import molecule_batch
 from bioattn.models.molecule_layers import ATOMS
+from bioattn.models.running import Running, RunReport
 from bioattn.molecules.graphs import Molecules
 from bioattn.store.schema import (
     ATOM_CONTRIBUTIONS,
     TEXT,
     Array,
-    AttentionOptions,
     Block,
     Column,
     FileLayout,
@@ -31,12 +33,9 @@ from bioattn.store.schema import (
     Samples,
     site_layout,
 )
-from bioattn.system.progress import SILENT, Progress
-from bioattn.system.shard import Shard
 
 MOLECULES = "molecules"
 """What files over molecules say of their inputs."""
-BATCH_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +69,13 @@ class MoleculeSource:
 
 
 def write_attention(
-    loaded: LoadedMoleculeModel,
-    path: Path,
-    molecules: Molecules,
-    output: Path,
-    options: AttentionOptions,
-    *,
-    batch_size: int | None = None,
-    shard: Shard | None = None,
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress = SILENT,
-) -> RunSummary:
+    settings: ExportAttention, running: Running, loaded: LoadedMoleculeModel, molecules: Molecules
+) -> RunReport:
     """Write the maps of molecules, and what each atom at each radius contributes to each task.
 
     Raises: as `run_work`; BioattnError for sites or heads that the model lacks.
     """
+    options, batch_size, path = settings.options(), settings.batch_size, settings.sequences
     names = choose_sites(loaded.sites, options.sites)
     source = MoleculeSource(path, sha256_of(path), molecules, range(len(molecules.ids)))
     lengths = [{ATOMS: int(size)} for size in molecules.sizes]
@@ -107,8 +97,8 @@ def write_attention(
     )
     layouts = (*(site_layout(loaded.sites[name], options, lengths=lengths) for name in names), contributions)
     if batch_size is None:
-        largest = sum(layout.bytes_of_sample({ATOMS: int(molecules.sizes.max())}) for layout in layouts)
-        batch_size = max(1, min(64, BATCH_BYTES // largest))
+        longest = {ATOMS: int(molecules.sizes.max())}
+        batch_size = fitting_samples(sum(layout.bytes_of_sample(longest) for layout in layouts))
     receiver = BatchReceiver(options)
 
     def compute(batch: MoleculeSource) -> Block:
@@ -127,9 +117,12 @@ def write_attention(
         model=loaded.path,
         lengths=lengths,
     )
-    file = ResultFile(
-        output=output,
-        layout=FileLayout(
+    summary = write_attention_file(
+        settings,
+        running,
+        loaded,
+        work,
+        FileLayout(
             inputs=MOLECULES,
             model_sha256=loaded.sha256,
             attributes={"input_sha256": source.sha256},
@@ -139,17 +132,8 @@ def write_attention(
             ),
             groups=layouts,
         ),
-        job={
-            "format": "bioattn-attention-parts",
-            "model": loaded.sha256,
-            "molecules": source.sha256,
-            **options.job(names),
-            "batch_size": batch_size,
-            "device": loaded.device.type,
-        },
-        part_samples=whole_batches(layouts, batch_size, None, MAX_PART_SAMPLES),
-        about="attention",
-        of_each="",
+        sites=names,
+        job={"molecules": source.sha256},
         smaller="choose fewer --sites or --heads, --reduce, or fewer molecules",
     )
-    return run_work(work, None, file, shard=shard, resume=resume, force=force, progress=progress)
+    return attention_report(settings, summary, "molecule")

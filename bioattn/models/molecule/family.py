@@ -3,20 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bioattn.models.family import Family
+from bioattn.models.family import Family, imported
 from bioattn.models.molecule import running as runs
 from bioattn.models.molecule.running import MoleculePreparation, MoleculeRun, MoleculeSimulation
 from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand
-
-if TYPE_CHECKING:
-    import torch
-
-    from bioattn.models.molecule.folder import LoadedMoleculeModel
-    from bioattn.training.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +48,10 @@ class MoleculeFamily(Family):
     }
     nouns: Mapping[str, str] = {"prepare": "molecules", "simulate": "molecules"}
 
-    def load(self, folder: Path, device: "torch.device") -> "LoadedMoleculeModel":
-        from bioattn.models.molecule.folder import load_molecule_model
-
-        return load_molecule_model(folder, device)
-
+    load = imported("molecule.folder", "load_molecule_model")
     prepare = staticmethod(runs.prepare)
     simulate = staticmethod(runs.simulate)
-
-    def task(self, settings: MoleculeTraining, device: "torch.device") -> "Task":
-        from bioattn.models.molecule.task import MoleculeTask
-
-        return MoleculeTask(settings, device)
-
+    task = imported("molecule.task", "MoleculeTask")
     run = staticmethod(runs.run)
     export_attention = staticmethod(runs.export_attention)
 

@@ -19,7 +19,7 @@ from bioattn.store.kinds import FileKind, hdf5, json_object
 
 def file_kinds() -> Sequence[FileKind]:
     return (
-        model_kind(FAMILY, title="molecule model folder"),
+        model_kind(FAMILY),
         FileKind(
             name="molecule-dataset",
             title="dataset of molecules",

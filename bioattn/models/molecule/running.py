@@ -1,14 +1,13 @@
 """Commands of molecule models: their settings, and the way to what carries them out."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING
 
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
-from bioattn.models.running import Running, RunReport
+from bioattn.models.running import Running, RunReport, loaded_model, stream_output
 from bioattn.models.settings import (
     Settings,
     Writes,
@@ -20,7 +19,7 @@ from bioattn.models.settings import (
     threads_option,
 )
 from bioattn.system.device import Device
-from bioattn.text import counted, human_bytes
+from bioattn.text import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,16 +154,13 @@ def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
 
 def run(settings: MoleculeRun, running: Running) -> RunReport:
     from bioattn.inference.finite import finite_results
-    from bioattn.io.files import text_output
     from bioattn.molecules.preparation import read_molecules
 
-    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    loaded = _loaded(settings, running)
     read = read_molecules(settings.table, settings.smiles_column, running.progress, unique=False)
     predictions: Iterator[NDArray[np.float64]] = iter(())
-    to_stdout = str(settings.output) == "-"
     running.progress.begin("predictions", len(read.molecules.ids))
-    with nullcontext(running.stdout) if to_stdout else text_output(settings.output) as file:
-        output = cast(TextIO, file)
+    with stream_output(settings.output, running) as (output, written):
         output.write("\t".join(["id", "smiles", *loaded.config.tasks, "note"]) + "\n")
         row = 0
         for record in read.records:
@@ -187,8 +183,8 @@ def run(settings: MoleculeRun, running: Running) -> RunReport:
     if dropped:
         running.warn(f"{counted(dropped, 'record')} without a prediction; the column note says why")
     return RunReport(
-        sentences=[] if to_stdout else [f"wrote {settings.output}: {counted(row, 'molecule')}"],
-        outputs=[] if to_stdout else [settings.output],
+        sentences=[f"wrote {path}: {counted(row, 'molecule')}" for path in written],
+        outputs=written,
         figures={"predicted": row, "dropped": dropped},
     )
 
@@ -197,42 +193,21 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write attention, and what each atom contributes to each prediction."""
     from bioattn.models.molecule.attention import write_attention
     from bioattn.molecules.preparation import read_molecules
-    from bioattn.system.shard import parse_shard
 
     settings.refuse((*ONLY_PROMOTERS, "window", "targets"), "molecule models")
-    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    loaded = _loaded(settings, running)
     read = read_molecules(settings.sequences, None, running.progress, unique=False)
     dropped = [record for record in read.records if not record.kept]
     if dropped:
         running.warn(
             f"{counted(len(dropped), 'record')} left out; the first: {dropped[0].name} {dropped[0].reason}"
         )
-    summary = write_attention(
-        loaded,
-        settings.sequences,
-        read.molecules,
-        settings.output,
-        settings.options(),
-        batch_size=settings.batch_size,
-        shard=None if settings.shard is None else parse_shard(settings.shard),
-        resume=settings.resume,
-        force=settings.force,
-        progress=running.progress,
-    )
-    return RunReport(
-        sentences=[
-            f"wrote {settings.output}: attention of {counted(summary.num_samples, 'molecule')} at "
-            f"{counted(len(summary.sites), 'site')}, {human_bytes(summary.num_bytes)}"
-        ],
-        outputs=[settings.output],
-        figures={"molecules": summary.num_samples},
-    )
+    return write_attention(settings, running, loaded, read.molecules)
 
 
-def _loaded(folder: Path, device: Device, threads: int | None, running: Running) -> "LoadedMoleculeModel":
+def _loaded(settings: MoleculeRun | ExportAttention, running: Running) -> "LoadedMoleculeModel":
     from bioattn.models.molecule.folder import load_molecule_model
     from bioattn.molecules.chemistry import require_rdkit
 
     require_rdkit()
-    chosen = running.device(device, threads)
-    return running.loaded or load_molecule_model(folder, chosen)
+    return loaded_model(settings, running, load_molecule_model)

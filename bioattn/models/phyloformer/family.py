@@ -1,23 +1,16 @@
 """The Phyloformer family: the settings of its command, and the way to its models."""
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from bioattn.models.family import Family, imported
 from bioattn.models.phyloformer import running as runs
 from bioattn.models.phyloformer.config import PhylogenyAlphabet
 from bioattn.models.phyloformer.running import PhyloformerRun, TreeSimulation
 from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand
-
-if TYPE_CHECKING:
-    import torch
-
-    from bioattn.models.phyloformer.folder import LoadedPhyloformer
-    from bioattn.store.kinds import FileKind
-    from bioattn.training.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +36,7 @@ class PhyloformerTraining(TrainingCommand):
     steps: int | None = option("Updates of the weights [default: 4000].", table="training", min=1)
 
 
-class PhyloformerFamily:
+class PhyloformerFamily(Family):
     """Models of evolutionary distances."""
 
     name = "phyloformer"
@@ -55,14 +48,8 @@ class PhyloformerFamily:
     }
     nouns: Mapping[str, str] = {"simulate": "trees"}
     table = "distances.tsv"
-    files: Sequence[str] = ()
 
-    def load(self, path: Path, device: "torch.device") -> "LoadedPhyloformer":
-        """A trained model, or published parameters."""
-        from bioattn.models.phyloformer.folder import load_phyloformer
-
-        return load_phyloformer(path, device)
-
+    load = imported("phyloformer.folder", "load_phyloformer")
     load_file = load
 
     def recognises(self, path: Path) -> bool:
@@ -74,20 +61,8 @@ class PhyloformerFamily:
         except (OSError, zipfile.BadZipFile, StopIteration, RuntimeError):
             return False
 
-    def file_kinds(self) -> "Sequence[FileKind]":
-        """The kinds of files that these models own."""
-        from bioattn.models.phyloformer.file_kinds import file_kinds
-
-        return file_kinds()
-
     simulate = staticmethod(runs.simulate)
-
-    def task(self, settings: PhyloformerTraining, device: "torch.device") -> "Task":
-        """What `train phyloformer` trains."""
-        from bioattn.models.phyloformer.task import PhyloformerTask
-
-        return PhyloformerTask(settings, device)
-
+    task = imported("phyloformer.task", "PhyloformerTask")
     run = staticmethod(runs.run)
     export_attention = staticmethod(runs.export_attention)
 

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
-from bioattn.models.family import Family
+from bioattn.models.family import Family, imported
 from bioattn.models.promoter import running as runs
 from bioattn.models.promoter.config import Conditioning, PositionBias, Readout, Stem, TreatmentEncoding
 from bioattn.models.promoter.running import PromoterRun
@@ -17,12 +16,6 @@ from bioattn.models.settings import (
     toml_key,
 )
 from bioattn.training.settings import TrainingCommand
-
-if TYPE_CHECKING:
-    import torch
-
-    from bioattn.models.promoter.folder import LoadedPromoterModel
-    from bioattn.training.task import Task
 
 TREATMENTS = "treatments.json"
 """The file of a model folder that holds the treatments and how they are encoded."""
@@ -95,16 +88,8 @@ class PromoterFamily(Family):
     settings: Mapping[str, type[Settings]] = {"train": PromoterTrainingSettings, "run": PromoterRun}
     files: Sequence[str] = (TREATMENTS,)
 
-    def load(self, folder: Path, device: "torch.device") -> "LoadedPromoterModel":
-        from bioattn.models.promoter.folder import load_promoter_model
-
-        return load_promoter_model(folder, device)
-
-    def task(self, settings: PromoterTrainingSettings, device: "torch.device") -> "Task":
-        from bioattn.models.promoter.training.task import PromoterTask
-
-        return PromoterTask(settings, device)
-
+    load = imported("promoter.folder", "load_promoter_model")
+    task = imported("promoter.training.task", "PromoterTask")
     run = staticmethod(runs.run)
     export_attention = staticmethod(runs.export_attention)
 

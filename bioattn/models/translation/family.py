@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bioattn.attention.choices import AttentionScore
-from bioattn.models.family import Family
+from bioattn.models.family import Family, imported
 from bioattn.models.settings import (
     Settings,
     argument,
@@ -16,12 +15,6 @@ from bioattn.models.translation import running as runs
 from bioattn.models.translation.config import Architecture, Cell, Encoder
 from bioattn.models.translation.running import TranslationPreparation, TranslationRun, TranslationSimulation
 from bioattn.training.settings import TrainingCommand
-
-if TYPE_CHECKING:
-    import torch
-
-    from bioattn.models.translation.folder import LoadedTranslator
-    from bioattn.training.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,20 +61,10 @@ class TranslationFamily(Family):
         "train": TranslationTraining,
         "run": TranslationRun,
     }
-
-    def load(self, folder: Path, device: "torch.device") -> "LoadedTranslator":
-        from bioattn.models.translation.folder import load_translator
-
-        return load_translator(folder, device)
-
+    load = imported("translation.folder", "load_translator")
     prepare = staticmethod(runs.prepare)
     simulate = staticmethod(runs.simulate)
-
-    def task(self, settings: TranslationTraining, device: "torch.device") -> "Task":
-        from bioattn.models.translation.training.task import TranslationTask
-
-        return TranslationTask(settings, device)
-
+    task = imported("translation.training.task", "TranslationTask")
     run = staticmethod(runs.run)
     export_attention = staticmethod(runs.export_attention)
 

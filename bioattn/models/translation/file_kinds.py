@@ -26,7 +26,7 @@ def _describe_simulation(path: Path) -> dict[str, Any]:
 
 def file_kinds() -> Sequence[FileKind]:
     return (
-        model_kind(FAMILY, title="translation model folder"),
+        model_kind(FAMILY),
         FileKind(
             name="pair-dataset",
             title="dataset of pairs of sequences",

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING
 
 from bioattn.errors import SettingsError
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
-from bioattn.models.running import Running, RunReport
+from bioattn.models.running import Running, RunReport, loaded_model, stream_output
 from bioattn.models.settings import (
     Settings,
     Writes,
@@ -23,7 +22,7 @@ from bioattn.models.settings import (
 )
 from bioattn.sequences.choices import PairAlphabet, SequenceSplit
 from bioattn.system.device import Device
-from bioattn.text import counted, human_bytes
+from bioattn.text import counted
 
 if TYPE_CHECKING:
     from bioattn.models.translation.folder import LoadedTranslator
@@ -199,7 +198,7 @@ def simulate(settings: TranslationSimulation, running: Running) -> RunReport:
 
 def run(settings: TranslationRun, running: Running) -> RunReport:
     """Write outputs, or scores of given ones."""
-    from bioattn.io.files import text_output
+    from bioattn.models.translation.folder import load_translator
 
     defaults = {"constraint": None, "forbid": None, "samples": 0, "length": None, "beam": 1}
     for name, default in defaults.items():
@@ -211,20 +210,15 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
         raise SettingsError(f"--number {settings.number}: a beam of {settings.beam} has no more; give --beam")
     if not 0 < settings.top_p <= 1:
         raise SettingsError(f"--top-p {settings.top_p:g}: give a share above 0 and up to 1")
-    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    loaded = loaded_model(settings, running, load_translator)
     lines = _given(loaded, settings, running) if settings.targets else _outputs(loaded, settings, running)
-    to_stdout = str(settings.output) == "-"
-    with nullcontext(running.stdout) if to_stdout else text_output(settings.output) as file:
+    with stream_output(settings.output, running) as (file, outputs):
         written = 0
         for line in lines:
-            cast(TextIO, file).write(line)
+            file.write(line)
             written += 1
-    sentence = f"wrote {settings.output}: {counted(written, 'output')}"
-    return RunReport(
-        sentences=[] if to_stdout else [sentence],
-        outputs=[] if to_stdout else [settings.output],
-        figures={"written": written},
-    )
+    sentences = [f"wrote {path}: {counted(written, 'output')}" for path in outputs]
+    return RunReport(sentences=sentences, outputs=outputs, figures={"written": written})
 
 
 def _outputs(loaded: "LoadedTranslator", settings: TranslationRun, running: Running) -> Iterator[str]:
@@ -234,11 +228,12 @@ def _outputs(loaded: "LoadedTranslator", settings: TranslationRun, running: Runn
 
     from bioattn.formats.fasta import format_record
     from bioattn.models.translation.batches import read_sources
+    from bioattn.models.translation.inference.attention import tell_longer
     from bioattn.models.translation.inference.search import translate
     from bioattn.sequences.vocabulary import UNKNOWN
 
     sources = read_sources(settings.sources, loaded.model.source)
-    _tell_longer(loaded, [len(each) for each in sources.values()], running)
+    tell_longer(loaded, [len(each) for each in sources.values()], running)
     search, constraint = _search(settings), _constraint(loaded, settings)
     if settings.constraint is not None:
         unknown = {name: int((each == UNKNOWN).sum()) for name, each in sources.items()}
@@ -274,11 +269,12 @@ def _outputs(loaded: "LoadedTranslator", settings: TranslationRun, running: Runn
 def _given(loaded: "LoadedTranslator", settings: TranslationRun, running: Running) -> Iterator[str]:
     """Lines of given outputs."""
     from bioattn.models.translation.batches import read_given
+    from bioattn.models.translation.inference.attention import tell_longer
     from bioattn.models.translation.inference.search import given_score
 
     assert settings.targets is not None
     given = read_given(settings.sources, settings.targets, loaded.model)
-    _tell_longer(loaded, [len(pair.source) for pair in given.pairs], running)
+    tell_longer(loaded, [len(pair.source) for pair in given.pairs], running)
     running.progress.begin("pairs", given.num_samples)
     header = "id\ttokens\tlog_likelihood\tperplexity\taccuracy\n"
     for name, pair in zip(given.ids, given.pairs, strict=True):
@@ -291,75 +287,12 @@ def _given(loaded: "LoadedTranslator", settings: TranslationRun, running: Runnin
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    """Write attention maps of given outputs, or of the likeliest token at each step."""
-    import numpy as np
-
-    from bioattn.inference.attention_receiver import choose_sites
-    from bioattn.io.files import sha256_of
-    from bioattn.models.translation.batches import PairSource, read_given, read_sources
+    """Write attention maps."""
+    from bioattn.models.translation.folder import load_translator
     from bioattn.models.translation.inference.attention import write_attention
-    from bioattn.models.translation.inference.search import Search, translate
-    from bioattn.sequences.pairs import Pair
-    from bioattn.system.shard import parse_shard
 
     settings.refuse((*ONLY_PROMOTERS, "window"), "translation models")
-    loaded = _loaded(settings.model, settings.device, settings.threads, running)
-    sites = choose_sites(
-        loaded.sites, settings.options().sites, without="recurrent ones know the source by one vector"
-    )
-    if settings.targets is not None:
-        source = read_given(settings.sequences, settings.targets, loaded.model)
-    else:
-        sources = read_sources(settings.sequences, loaded.model.source)
-        pairs = []
-        running.progress.begin("sources", len(sources))
-        for name, each in sources.items():
-            best = translate(loaded, each, Search(), name)[0]
-            pairs.append(Pair(each, np.array(best.tokens, dtype=np.int64)))
-            running.progress.advance(1)
-        running.progress.end()
-        source = PairSource(
-            settings.sequences, sha256_of(settings.sequences), list(sources), pairs, loaded.model
-        )
-    _tell_longer(loaded, [len(pair.source) for pair in source.pairs], running)
-    summary = write_attention(
-        loaded,
-        source,
-        settings.output,
-        sites,
-        settings.options(),
-        batch_size=settings.batch_size,
-        shard=None if settings.shard is None else parse_shard(settings.shard),
-        resume=settings.resume,
-        force=settings.force,
-        progress=running.progress,
-    )
-    return RunReport(
-        sentences=[
-            f"wrote {settings.output}: attention of {counted(summary.num_samples, 'pair')} at "
-            f"{counted(len(summary.sites), 'site')}, {human_bytes(summary.num_bytes)}"
-        ],
-        outputs=[settings.output],
-        inputs={} if settings.targets is None else {"targets": settings.targets},
-        figures={"pairs": summary.num_samples},
-    )
-
-
-def _loaded(folder: Path, device: Device, threads: int | None, running: Running) -> "LoadedTranslator":
-    from bioattn.models.translation.folder import load_translator
-
-    chosen = running.device(device, threads)
-    return running.loaded or load_translator(folder, chosen)
-
-
-def _tell_longer(loaded: "LoadedTranslator", lengths: list[int], running: Running) -> None:
-    """Say when sources are longer than those of the training."""
-    longer = sum(each > loaded.config.longest_source for each in lengths)
-    if longer:
-        running.warn(
-            f"{counted(longer, 'source')} of {len(lengths):,} longer than the "
-            f"{loaded.config.longest_source:,} tokens that the model was trained on"
-        )
+    return write_attention(settings, running, loaded_model(settings, running, load_translator))
 
 
 def _search(settings: TranslationRun) -> "Search":

@@ -1,7 +1,6 @@
 """`export attention` of language models: every layer and head, a few sequences at a time."""
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,8 +8,15 @@ import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.attention.site import MapTiles
+from bioattn.inference.attention_file import (
+    BATCH_BYTES,
+    attention_report,
+    fitting_samples,
+    write_attention_file,
+)
 from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites, map_tiles
-from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.inference.run import Work
+from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.language.config import Shape
 from bioattn.models.language.inference.source import (
     FIRST_WORD,
@@ -20,11 +26,10 @@ from bioattn.models.language.inference.source import (
     tokens_at_once,
 )
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
+from bioattn.models.running import Running, RunReport
 from bioattn.sequences.vocabulary import CLS
-from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, site_layout
+from bioattn.store.schema import TEXT, Block, Column, FileLayout, site_layout
 from bioattn.store.writer import ResultWriter
-from bioattn.system.progress import SILENT, Progress
-from bioattn.system.shard import Shard
 from bioattn.text import counted
 
 if TYPE_CHECKING:
@@ -34,33 +39,20 @@ LOGGER = logging.getLogger("bioattn")
 
 SEQUENCES = "sequences"
 """What files over sequences say of their inputs."""
-BATCH_BYTES = 1 << 26
-"""What the maps of a batch take at most, but for one sequence of more."""
 
 
-def write_attention(
-    loaded: "LoadedLanguageModel",
-    sequences: Path,
-    output: Path,
-    options: AttentionOptions,
-    *,
-    window: int | None = None,
-    batch_size: int | None = None,
-    shard: Shard | None = None,
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress = SILENT,
-) -> RunSummary:
+def write_attention(settings: ExportAttention, running: Running, loaded: "LoadedLanguageModel") -> RunReport:
     """Write the maps that `<cls>`, the words and `<eos>` of each sequence have of each other.
 
-    The decoder of an encoder-decoder reads the same sequence as its encoder. window: tokens that are read at once,
-    None = the model's context; of a longer sequence each window is a sample (`TokenSource.in_windows`).
+    The decoder of an encoder-decoder reads the same sequence as its encoder. Of a sequence longer than --window
+    each window is a sample (`TokenSource.in_windows`).
 
     Raises: as `read_tokens` and `run_work`; BioattnError for sites or heads that the model lacks.
     """
+    options, batch_size = settings.options(), settings.batch_size
     names = choose_sites(loaded.sites, options.sites)
-    most = tokens_at_once(loaded.config, window)
-    source = read_tokens(sequences, loaded.vocabulary, most)
+    most = tokens_at_once(loaded.config, settings.window)
+    source = read_tokens(settings.sequences, loaded.vocabulary, most)
     if source.longest > most:
         number = sum(len(tokens) > most for tokens in source.tokens)
         LOGGER.info(
@@ -76,7 +68,7 @@ def write_attention(
     largest = sum(4 * loaded.sites[name].num_heads for name in names) * source.longest**2
     streamed = batch_size in (None, 1) and largest > BATCH_BYTES
     if batch_size is None:
-        batch_size = max(1, min(64, BATCH_BYTES // largest))
+        batch_size = fitting_samples(largest)
     per_sample = True if streamed else None
     layouts = tuple(
         site_layout(loaded.sites[name], options, lengths=lengths, per_sample=per_sample) for name in names
@@ -115,16 +107,6 @@ def write_attention(
         model=loaded.path,
         lengths=lengths,
     )
-    part_samples = whole_batches(layouts, batch_size, None, MAX_PART_SAMPLES)
-    job = {
-        "format": "bioattn-attention-parts",
-        "model": loaded.sha256,
-        "sequences": source.sha256,
-        **options.job(names),
-        "batch_size": batch_size,
-        "window": most,
-        "device": loaded.device.type,
-    }
     layout = FileLayout(
         inputs=SEQUENCES,
         model_sha256=loaded.sha256,
@@ -145,13 +127,14 @@ def write_attention(
         ),
         groups=layouts,
     )
-    file = ResultFile(
-        output=output,
-        layout=layout,
-        job=job,
-        part_samples=part_samples,
-        about="attention",
-        of_each="",
+    summary = write_attention_file(
+        settings,
+        running,
+        loaded,
+        work,
+        layout,
+        sites=names,
+        job={"sequences": source.sha256, "window": most},
         smaller="choose fewer --sites or --heads, --reduce, or shorter sequences",
     )
-    return run_work(work, None, file, shard=shard, resume=resume, force=force, progress=progress)
+    return attention_report(settings, summary, "sequence")

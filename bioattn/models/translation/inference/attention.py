@@ -1,19 +1,32 @@
 """`export attention` of translation models: a second pass over the outputs, all steps at once."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.inference.attention_receiver import BatchReceiver
-from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
-from bioattn.models.translation.batches import SOURCE_TEXT, TARGET_TEXT, PairSource, batch_of
+from bioattn.inference.attention_file import attention_report, fitting_samples, write_attention_file
+from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.run import Work
+from bioattn.io.files import sha256_of
+from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.running import Running, RunReport
+from bioattn.models.translation.batches import (
+    SOURCE_TEXT,
+    TARGET_TEXT,
+    PairSource,
+    batch_of,
+    read_given,
+    read_sources,
+)
 from bioattn.models.translation.folder import LoadedTranslator
+from bioattn.models.translation.inference.search import Search, translate
 from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS
-from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, ListColumn, site_layout
-from bioattn.system.progress import SILENT, Progress
-from bioattn.system.shard import Shard
+from bioattn.sequences.pairs import Pair
+from bioattn.store.schema import TEXT, Block, Column, FileLayout, ListColumn, site_layout
+from bioattn.text import counted
 
 PAIRS = "pairs"
 """What files over pairs say of their inputs."""
@@ -22,33 +35,25 @@ TITLES = {
     TARGET_TOKENS: "steps of the decoder: the words of the output, <eos>",
     SLOTS: "slots of the memory of a Turing machine",
 }
-BATCH_BYTES = 1 << 26
-"""What the maps of a batch take at most, but for one pair of more."""
 
 
-def write_attention(
-    loaded: LoadedTranslator,
-    source: PairSource,
-    output: Path,
-    names: Sequence[str],
-    options: AttentionOptions,
-    *,
-    batch_size: int | None = None,
-    shard: Shard | None = None,
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress = SILENT,
-) -> RunSummary:
-    """Write the maps of the sites `names` for the pairs of `source`, with the words of both sides.
+def write_attention(settings: ExportAttention, running: Running, loaded: LoadedTranslator) -> RunReport:
+    """Write maps of given outputs, or of the likeliest token at each step, with the words of both sides.
 
-    Raises: as `run_work`; BioattnError for heads that the model lacks.
+    Raises: as `run_work`; BioattnError for sites or heads that the model lacks.
     """
+    options, batch_size = settings.options(), settings.batch_size
+    names = choose_sites(loaded.sites, options.sites, without="recurrent ones know the source by one vector")
+    if settings.targets is not None:
+        source = read_given(settings.sequences, settings.targets, loaded.model)
+    else:
+        source = _written(settings.sequences, running, loaded)
+    tell_longer(loaded, [len(pair.source) for pair in source.pairs], running)
     lengths = source.lengths
     layouts = tuple(site_layout(loaded.sites[name], options, lengths=lengths) for name in names)
     if batch_size is None:
         longest = {name: max(each[name] for each in lengths) for name in lengths[0]}
-        largest = sum(layout.bytes_of_sample(longest) for layout in layouts)
-        batch_size = max(1, min(64, BATCH_BYTES // largest))
+        batch_size = fitting_samples(sum(layout.bytes_of_sample(longest) for layout in layouts))
     receiver = BatchReceiver(options)
 
     def compute(batch: PairSource) -> Block:
@@ -65,15 +70,6 @@ def write_attention(
         model=loaded.path,
         lengths=lengths,
     )
-    job = {
-        "format": "bioattn-attention-parts",
-        "model": loaded.sha256,
-        "sources": source.sha256,
-        "targets": [[int(token) for token in pair.target] for pair in source.pairs],
-        **options.job(names),
-        "batch_size": batch_size,
-        "device": loaded.device.type,
-    }
     layout = FileLayout(
         inputs=PAIRS,
         model_sha256=loaded.sha256,
@@ -85,13 +81,41 @@ def write_attention(
         ),
         groups=layouts,
     )
-    file = ResultFile(
-        output=output,
-        layout=layout,
-        job=job,
-        part_samples=whole_batches(layouts, batch_size, None, MAX_PART_SAMPLES),
-        about="attention",
-        of_each="",
+    summary = write_attention_file(
+        settings,
+        running,
+        loaded,
+        work,
+        layout,
+        sites=names,
+        job={
+            "sources": source.sha256,
+            "targets": [[int(token) for token in pair.target] for pair in source.pairs],
+        },
         smaller="choose fewer --sites or --heads, --reduce, or fewer sources",
     )
-    return run_work(work, None, file, shard=shard, resume=resume, force=force, progress=progress)
+    inputs = {} if settings.targets is None else {"targets": settings.targets}
+    return replace(attention_report(settings, summary, "pair"), inputs=inputs)
+
+
+def _written(path: Path, running: Running, loaded: LoadedTranslator) -> PairSource:
+    """Sources with their likeliest outputs."""
+    sources = read_sources(path, loaded.model.source)
+    pairs = []
+    running.progress.begin("sources", len(sources))
+    for name, each in sources.items():
+        best = translate(loaded, each, Search(), name)[0]
+        pairs.append(Pair(each, np.array(best.tokens, dtype=np.int64)))
+        running.progress.advance(1)
+    running.progress.end()
+    return PairSource(path, sha256_of(path), list(sources), pairs, loaded.model)
+
+
+def tell_longer(loaded: LoadedTranslator, lengths: list[int], running: Running) -> None:
+    """Say when sources are longer than those of the training."""
+    longer = sum(each > loaded.config.longest_source for each in lengths)
+    if longer:
+        running.warn(
+            f"{counted(longer, 'source')} of {len(lengths):,} longer than the "
+            f"{loaded.config.longest_source:,} tokens that the model was trained on"
+        )
