@@ -17,16 +17,19 @@ import torch
 from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
 from bioattn.attention.capture import capture
+from bioattn.inference.attention_receiver import choose_sites
+from bioattn.inference.folders import attention_job, attention_writer
 from bioattn.interpret.contacts.attention_contacts import fit_contacts, mean_map, predict_contacts
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
-from bioattn.models.evoformer.inference.attention import AlignmentSample, alignment_attention
+from bioattn.models.evoformer.inference.attention import AlignmentSample, alignment_layout
 from bioattn.models.evoformer.inputs import AlignmentInputs
 from bioattn.models.evoformer.training.evaluation import score_family
 from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions
+from bioattn.store.shard_record import settings_digest
 from bioattn.structures.contacts import ContactScores, contact_scores, mean_scores
 
 
@@ -59,14 +62,14 @@ def write_attention(
                 alignment_columns=family.protein.num_columns,
             )
         )
-    with alignment_attention(
-        path,
-        sites=loaded.sites,
-        options=AttentionOptions(sites=("evoformer.*.msa_row",), reduce=Reduction.MEAN_ROWS),
-        model_sha256=loaded.sha256,
-        sizes=[sample.sizes for sample in samples],
-        job={"dataset": digest},
-        force=True,
+    options = AttentionOptions(sites=("evoformer.*.msa_row",), reduce=Reduction.MEAN_ROWS)
+    sites = [loaded.sites[name] for name in choose_sites(loaded.sites, options.sites)]
+    job = {**attention_job(loaded.sites, options), "dataset": digest}
+    layout = alignment_layout(sites, options, loaded.sha256, settings_sha256=settings_digest(job))
+    lengths = [sample.sizes.lengths for sample in samples]
+    several = len(samples) > 1
+    with attention_writer(
+        path, layout, sites, lengths, job, noun="alignment", several=several, force=True
     ) as writer:
         for number, (family, sample) in enumerate(zip(families, samples, strict=True)):
             drawn = inputs_of(loaded, family).sample(0, 0)

@@ -51,7 +51,7 @@ from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.cross import PositionCurve
 from bioattn.models.promoter.family import FAMILY, TREATMENTS, PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.promoters.dataset import TEST, PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import named_treatments
@@ -296,7 +296,7 @@ def write_random_model(trained: Path, output: Path, seed: int) -> None:
     partial = output.with_name("model.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    untrained = make_promoter_model(loaded.config, loaded.vocabulary)
+    untrained = PromoterModel(loaded.config, loaded.vocabulary)
     write_promoter_model(
         partial, untrained, loaded.vocabulary, loaded.treatments, task=loaded.task, reference=None
     )

@@ -25,7 +25,7 @@ from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.evoformer.training.samples import SimulatedFamilies, TrainingSamples
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import named_treatments
 from bioattn.system.signals import StopRequest
@@ -46,7 +46,7 @@ class Promoters(nn.Module):
         table = named_treatments(names)
         by_id = TreatmentEncoding.ID
         vocabulary = TreatmentVocabulary.learn(table, encoding=by_id, unconditional=True, columns=())
-        self.model = make_promoter_model(config, vocabulary)
+        self.model = PromoterModel(config, vocabulary)
         self.treatments = vocabulary.encode(table)
         random = np.random.default_rng(rank)
         self.codes_BL = torch.from_numpy(random.integers(0, 4, (32, 1000)).astype(np.uint8))

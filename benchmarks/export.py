@@ -32,7 +32,7 @@ def make_inputs(folder: Path, promoters: int, treatments: int, conditioning: str
 
     from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
     from bioattn.models.promoter.folder import write_promoter_model
-    from bioattn.models.promoter.model import make_promoter_model
+    from bioattn.models.promoter.model import PromoterModel
     from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
     from bioattn.promoters.promoter_fasta import Promoter, write_promoters
     from bioattn.promoters.treatments import TreatmentTable
@@ -46,7 +46,7 @@ def make_inputs(folder: Path, promoters: int, treatments: int, conditioning: str
     model.mkdir()
     write_promoter_model(
         model,
-        make_promoter_model(config, vocabulary),
+        PromoterModel(config, vocabulary),
         vocabulary,
         table,
         task="regression",

@@ -37,7 +37,7 @@ from bioattn.models.phyloformer.folder import load_phyloformer
 from bioattn.models.phyloformer.model import LinearAttention, Phyloformer
 from bioattn.models.phyloformer.parameters import read_parameters
 from bioattn.models.phyloformer.substitution import simple_distances
-from bioattn.models.phyloformer.training_pairs import read_pairs
+from bioattn.models.phyloformer.task import read_pairs
 from bioattn.models.phyloformer.trees import balanced_minimum_evolution, neighbour_joining
 from bioattn.system.progress import SILENT
 

@@ -30,7 +30,7 @@ from bioattn.interpret.planted.attention_score import score_attention_and_predic
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.inference.run import run_promoters
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.promoters.dataset import TEST, read_dataset, write_dataset
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.simulate.promoters import SimulatedPromoters, simulate_promoters, simulation_settings
@@ -150,7 +150,7 @@ def random_weights(folder: Path, model: Path, promoters: Path, seed: int) -> Pat
     """Attention of the same model before any training."""
     loaded = load_promoter_model(model, torch.device("cpu"))
     torch.manual_seed(seed + 1_000)
-    untrained = make_promoter_model(loaded.config, loaded.vocabulary).eval()
+    untrained = PromoterModel(loaded.config, loaded.vocabulary).eval()
     path = folder / "random.attention.h5"
     run_promoters(replace(loaded, model=untrained), promoters, treatments=loaded.treatments, attention=path)
     return path

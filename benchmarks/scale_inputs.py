@@ -18,7 +18,7 @@ from bioattn.models.evoformer.projection import use_precision
 from bioattn.models.evoformer.stacks import EvoformerBlock
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import write_promoter_model
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
@@ -88,7 +88,7 @@ def promoter_model(folder: Path, *, treatments: int, bases: int) -> None:
     config = PromoterModelConfig(length=bases)
     vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
     torch.manual_seed(0)
-    model = make_promoter_model(config, vocabulary)
+    model = PromoterModel(config, vocabulary)
     (folder / "model").mkdir()
     write_promoter_model(folder / "model", model, vocabulary, table, task="regression", reference=None)
 

@@ -35,7 +35,7 @@ def our_step(treatments: int, **settings: object) -> Callable[[], None]:
     import torch
 
     from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
-    from bioattn.models.promoter.model import make_promoter_model
+    from bioattn.models.promoter.model import PromoterModel
     from bioattn.models.promoter.training.config import Loss
     from bioattn.models.promoter.training.losses import classifier_free_loss, measured_cells
     from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
@@ -44,7 +44,7 @@ def our_step(treatments: int, **settings: object) -> Callable[[], None]:
     table = named_treatments([f"treatment{i}" for i in range(treatments)])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=False)
     config = PromoterModelConfig(length=LENGTH, channels=CHANNELS, unconditional=False, **settings)
-    model = make_promoter_model(config, vocabulary)
+    model = PromoterModel(config, vocabulary)
     batch = vocabulary.encode(table)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     codes = torch.randint(0, 4, (BATCH, LENGTH), dtype=torch.uint8)

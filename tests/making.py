@@ -7,7 +7,7 @@ import torch
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn_cli.main import main
@@ -31,7 +31,7 @@ def untrained_model(
         table, encoding=config.treatment_encoder, unconditional=config.unconditional
     )
     torch.manual_seed(seed)
-    model = make_promoter_model(config, vocabulary)
+    model = PromoterModel(config, vocabulary)
     if spread:
         with torch.no_grad():
             for parameter in model.parameters():

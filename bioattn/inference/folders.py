@@ -35,7 +35,7 @@ from bioattn.store.recorded_folder import FOLDER_JOB, SHARD_FILE, read_shard_fil
 from bioattn.store.schema import AttentionOptions, Block, FileLayout, Samples
 from bioattn.store.shard_record import ShardRecord, is_attention_of, read_shard, settings_digest
 from bioattn.system.progress import SILENT, Progress
-from bioattn.system.shard import Shard
+from bioattn.system.shard import Shard, parse_shard
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted, listed
 
@@ -305,18 +305,32 @@ def run_folders(
     return summary
 
 
-def folder_report(
-    summary: FolderSummary,
-    noun: str,
-    taken: Sequence[InputFile],
-    output: Path,
+def report_folders(
+    runner: FolderRunner,
+    settings: Any,
+    sources: Sequence[InputFile],
     *,
     several: bool,
-    sharded: bool,
-    attention: Path | None,
+    attention: AttentionOutput | None,
+    progress: Progress,
     figures: Mapping[str, Any],
 ) -> RunReport:
-    """What a run did, to be said and recorded. taken: the inputs, of a shard its own; figures: of the model."""
+    """`run_folders` as a command's `settings` ask for it; what it did, to be said and recorded. figures: of the
+    model."""
+    shard = None if settings.shard is None else parse_shard(settings.shard)
+    output, noun = settings.output, runner.noun
+    summary = run_folders(
+        runner,
+        sources,
+        output,
+        several=several,
+        attention=attention,
+        shard=shard,
+        resume=settings.resume,
+        force=settings.force,
+        progress=progress,
+    )
+    taken = sources if shard is None else sources[shard.slice(len(sources))]
     sentences = [
         f"wrote {output / name if several else output}: {', '.join(files)}"
         for name, files in summary.finished.items()
@@ -324,9 +338,11 @@ def folder_report(
     if summary.resumed:
         sentences.append(f"{counted(len(summary.resumed), noun)} had been finished before")
     outputs = [output]
-    if attention is not None and (summary.finished or sharded):
-        outputs.append(attention)
-        sentences.append(f"wrote {attention}: attention of {counted(len(taken) - len(summary.failed), noun)}")
+    if attention is not None and (summary.finished or shard is not None):
+        outputs.append(attention.path)
+        sentences.append(
+            f"wrote {attention.path}: attention of {counted(len(taken) - len(summary.failed), noun)}"
+        )
     failure = None
     if summary.failed:
         failure = (

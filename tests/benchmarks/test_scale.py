@@ -9,7 +9,7 @@ from benchmarks.evoformer_plain import PlainBlock
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.stacks import EvoformerBlock
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import named_treatments
 
@@ -30,7 +30,7 @@ def test_operations_of_a_block(rows, residues):
 def test_operations_of_a_promoter(treatments, training):
     table = named_treatments([f"t{number}" for number in range(treatments)])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=True)
-    model = make_promoter_model(PromoterModelConfig(length=400), vocabulary).train(training)
+    model = PromoterModel(PromoterModelConfig(length=400), vocabulary).train(training)
     codes = torch.randint(0, 4, (16, 400), dtype=torch.uint8)
     with torch.set_grad_enabled(training), FlopCounterMode(display=False) as counter:
         answer = model(codes, vocabulary.encode(table))

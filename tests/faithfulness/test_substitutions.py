@@ -11,7 +11,7 @@ from bioattn.attention.site import AttentionSite, Axis
 from bioattn.faithfulness.atom_checks import OtherMolecules, Shuffled, uniform
 from bioattn.faithfulness.gain_and_shape import UniformWeights, exchanges, other_promoters, other_treatments
 from bioattn.faithfulness.subject import known_bins, predict
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 
 SITE = AttentionSite(name="atoms", axes=(Axis("key"),), heads=(0,))
 
@@ -28,7 +28,7 @@ def test_uniform_weights_are_those_of_the_uniform_model(make_model, codes):
     for sink in (False, True):
         model = make_model(sink=sink)
         config = replace(model.config, attention_query="uniform", position_bias="none", sink=False)
-        uniform = make_promoter_model(config, model.vocabulary).eval()
+        uniform = PromoterModel(config, model.vocabulary).eval()
         missing = uniform.load_state_dict(model.model.state_dict(), strict=False)
         assert not missing.missing_keys
         predictor = model.predictor()

@@ -1,13 +1,18 @@
 """Attention files over three small alignments, of weights that follow from a site's name."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 
 from bioattn.attention.site import Tile
-from bioattn.models.evoformer.inference.attention import AlignmentSample, AlignmentSizes, alignment_attention
+from bioattn.inference.attention_receiver import choose_sites
+from bioattn.inference.folders import attention_job, attention_writer
+from bioattn.models.evoformer.inference.attention import AlignmentSample, AlignmentSizes, alignment_layout
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
+from bioattn.store.shard_record import settings_digest
 
 SIZES = [AlignmentSizes(5, 3, 9), AlignmentSizes(7, 1, 4), AlignmentSizes(1, 2, 12)]
 SITES = {
@@ -22,6 +27,30 @@ SITES = {
     )
 }
 ALL = AttentionOptions(reduce=Reduction.NONE)
+
+
+@contextmanager
+def alignment_attention(
+    output, *, sites, options, model_sha256, sizes, job, several=None, shard=None, resume=False, force=False
+):
+    """Write the attention of `sites` over some alignments, as `run evoformer` does; sizes: of each, at most."""
+    chosen = [sites[name] for name in choose_sites(sites, options.sites)]
+    settings = {**attention_job(sites, options), **job}
+    layout = alignment_layout(
+        chosen, options, model_sha256, settings_sha256=settings_digest(settings), shard=shard
+    )
+    with attention_writer(
+        output,
+        layout,
+        chosen,
+        [each.lengths for each in sizes],
+        settings,
+        noun="alignment",
+        several=len(sizes) > 1 if several is None else several,
+        resume=resume,
+        force=force,
+    ) as writer:
+        yield writer
 
 
 def sample(number):

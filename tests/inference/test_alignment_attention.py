@@ -16,7 +16,6 @@ from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.inference.attention import (
     AlignmentSample,
     AlignmentSizes,
-    alignment_attention,
     alignment_layout,
 )
 from bioattn.models.evoformer.stacks import EvoformerStack
@@ -25,7 +24,16 @@ from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import AttentionOptions
-from tests.inference.alignment_attention_files import ALL, SITES, SIZES, sample, send, weights_of, write
+from tests.inference.alignment_attention_files import (
+    ALL,
+    SITES,
+    SIZES,
+    alignment_attention,
+    sample,
+    send,
+    weights_of,
+    write,
+)
 
 
 @pytest.mark.parametrize("reduce", list(Reduction))

@@ -10,7 +10,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.io.files import sha256_of, write_json
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import named_treatments
 
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 def folder(tmp_path):
     table = named_treatments(["heat", "salt"])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=True)
-    model = make_promoter_model(PromoterModelConfig(length=40, channels=4), vocabulary)
+    model = PromoterModel(PromoterModelConfig(length=40, channels=4), vocabulary)
     write_promoter_model(tmp_path, model, vocabulary, table, task="regression", reference=None)
     return tmp_path
 

@@ -12,7 +12,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.io.config_file import OPTIONS, build
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.model import attention_sites, make_promoter_model
+from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.stem import KmerStem
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
@@ -41,7 +41,7 @@ def make(encoding="id", **settings):
         table(), encoding=TreatmentEncoding(encoding), unconditional=config.unconditional
     )
     torch.manual_seed(0)
-    model = make_promoter_model(config, vocabulary).eval()
+    model = PromoterModel(config, vocabulary).eval()
     return model, vocabulary, vocabulary.encode(table())
 
 

@@ -15,7 +15,7 @@ from bioattn.models.promoter.config import (
     Stem,
     TreatmentEncoding,
 )
-from bioattn.models.promoter.model import attention_sites, make_promoter_model
+from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.pruning import pruned
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import named_treatments
@@ -36,7 +36,7 @@ SHAPES = {
 
 def make(shape, seed=0, **more):
     torch.manual_seed(seed)
-    model = make_promoter_model(PromoterModelConfig(**SMALL, **SHAPES[shape], **more), VOCABULARY)
+    model = PromoterModel(PromoterModelConfig(**SMALL, **SHAPES[shape], **more), VOCABULARY)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(("position_bias_HP", "sink_key_HD", "width_HD")):

@@ -14,7 +14,7 @@ from bioattn.formats.motif import Motif
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import write_promoter_model
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
@@ -159,7 +159,7 @@ def write_model(folder, table, dataset_sha256):
     )
     torch.manual_seed(0)
     folder.mkdir()
-    network = make_promoter_model(config, vocabulary)
+    network = PromoterModel(config, vocabulary)
     # Weights of a size that gives maps with peaks.
     for parameter in network.parameters():
         parameter.data.mul_(3)

@@ -45,8 +45,6 @@ class DiffusionTraining(TrainingCommand):
 
 
 class DiffusionFamily(Family):
-    """Diffusion models of promoters."""
-
     name = "diffusion"
     title = "promoters written for chosen treatments, with where each treatment wrote"
     settings: Mapping[str, type[Settings]] = {"train": DiffusionTraining, "generate": PromoterGeneration}

@@ -18,11 +18,12 @@ from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.io.files import read_lines
 from bioattn.models.diffusion.folder import LoadedDenoiser
 from bioattn.models.diffusion.model import STEP
+from bioattn.models.diffusion.running import PromoterGeneration
 from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
 from bioattn.models.noise import BASES, HIDDEN
+from bioattn.models.running import Running
 from bioattn.store.schema import Array, AttentionOptions, Block, FileLayout, GroupLayout, Samples, site_layout
-from bioattn.system.progress import SILENT, Progress
-from bioattn.system.shard import Shard
+from bioattn.system.shard import parse_shard
 
 PART = 1024
 """Designs that a killed run loses at most."""
@@ -40,20 +41,16 @@ class DesignNumbers:
 
     @property
     def num_samples(self) -> int:
-        """Designs."""
         return len(self.numbers)
 
     @property
     def samples(self) -> Samples:
-        """Their names."""
         return Samples({"id": [f"design_{number + 1}" for number in self.numbers]})
 
     def part(self, rows: slice) -> "DesignNumbers":
-        """Some of them."""
         return replace(self, numbers=self.numbers[rows])
 
     def batches(self, size: int) -> Iterator["DesignNumbers"]:
-        """Some after the other."""
         for first in range(0, len(self.numbers), size):
             yield self.part(slice(first, first + size))
 
@@ -65,7 +62,6 @@ class DesignWriter:
         self.file, self.description, self.trajectory = file, description, trajectory
 
     def write(self, block: Block) -> None:
-        """The next designs."""
         steps_BSL = block.arrays[DESIGNS]["values"]
         for name, steps_SL in zip(block.samples.ids, steps_BSL, strict=True):
             self.file.write(format_record(name, self.description, decode(steps_SL[-1])))
@@ -78,28 +74,22 @@ class DesignWriter:
 
 
 def write_designs(
+    settings: PromoterGeneration,
+    running: Running,
     loaded: LoadedDenoiser,
     wanted: Wanted,
-    number: int,
-    seed: int,
     description: str,
-    output: Path,
     file: TextIO,
-    *,
-    attention: Path | None = None,
-    trajectory: TextIO | None = None,
-    shard: Shard | None = None,
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress = SILENT,
+    trajectory: TextIO | None,
 ) -> RunSummary:
-    """Write `number` designs to `file`, their attention to HDF5 and their steps to `trajectory`.
+    """Write designs to `file`, their attention to HDF5 and their steps to `trajectory`.
 
-    output: where the designs will stand; beside it an interrupted run leaves its parts. A batch follows from the
-    seed and the number of its first design, so that shards and resumed runs write what one run does.
+    A batch follows from the seed and the number of its first design, so that shards and resumed runs write what
+    one run does.
 
     Raises: as `run_work`.
     """
+    output, attention, seed, number = settings.output, settings.attention, settings.seed, settings.number
     model = loaded.model.of_length(len(wanted.kept))
     steps = wanted.steps_taken
     names = choose_sites(model.sites, ["*"], without="adagn alone") if attention is not None else []
@@ -154,7 +144,15 @@ def write_designs(
         model=loaded.path,
     )
     writer = DesignWriter(file, description, trajectory)
-    summary = run_work(work, writer, kept, shard=shard, resume=resume, force=force, progress=progress)
+    summary = run_work(
+        work,
+        writer,
+        kept,
+        shard=None if settings.shard is None else parse_shard(settings.shard),
+        resume=settings.resume,
+        force=settings.force,
+        progress=running.progress,
+    )
     if attention is None:
         result.unlink()
     return summary

@@ -84,7 +84,6 @@ class PromoterMaps:
             self.time_P = torch.tensor([(step + 1) / (len(PASSES) + 1) for step, _ in pass_of_step])
 
     def compute(self, batch: PromoterBatch) -> Block:
-        """Weights and effects of some promoters."""
         codes_BL = torch.from_numpy(batch.codes)
         if self.loaded.config.noise is Noise.MASKED:
             bases = torch.where(self.hidden_PL, HIDDEN, codes_BL[:, None])

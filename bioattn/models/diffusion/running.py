@@ -75,7 +75,6 @@ class PromoterGeneration(Settings):
 
 
 def generate(settings: PromoterGeneration, running: Running) -> RunReport:
-    """Write designs."""
     import numpy as np
 
     from bioattn.io.files import sha256_of, text_output
@@ -93,9 +92,9 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
     on, off = list(dict.fromkeys(settings.treatments)), list(dict.fromkeys(settings.without))
     if settings.classifier is not None and not on and not off:
         raise SettingsError("--classifier: guides towards treatments; name some with --treatment or --not")
-    shard = None if settings.shard is None else parse_shard(settings.shard)
-    device = running.device(settings.device, settings.threads)
-    loaded = running.loaded or load_denoiser(settings.model, device)
+    if settings.shard is not None:
+        parse_shard(settings.shard)
+    loaded = loaded_model(settings, running, load_denoiser)
     levels = loaded.wanted_levels(on, off)
     length = settings.length or loaded.config.length
     kept = np.full(length, HIDDEN, np.uint8)
@@ -103,7 +102,7 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
         kept = read_kept(settings.keep, settings.parts, length)
     guide, classifier = None, {}
     if settings.classifier is not None:
-        guide = classifier_guide(settings.classifier, loaded.config.noise, on, off, length, device)
+        guide = classifier_guide(settings.classifier, loaded.config.noise, on, off, length, loaded.device)
         classifier = {"classifier": sha256_of(settings.classifier / WEIGHTS)}
     wanted = Wanted(levels=levels, guidance=settings.guidance, steps=settings.steps, kept=kept, guide=guide)
     description = describe_request(
@@ -120,21 +119,7 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
         trajectory = None
         if settings.trajectory is not None:
             trajectory = cast(TextIO, outputs.enter_context(text_output(settings.trajectory)))
-        summary = write_designs(
-            loaded,
-            wanted,
-            settings.number,
-            settings.seed,
-            description,
-            settings.output,
-            file,
-            attention=settings.attention,
-            trajectory=trajectory,
-            shard=shard,
-            resume=settings.resume,
-            force=settings.force,
-            progress=running.progress,
-        )
+        summary = write_designs(settings, running, loaded, wanted, description, file, trajectory)
     written = [
         path for path in (settings.output, settings.attention, settings.trajectory) if path is not None
     ]
@@ -146,7 +131,6 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    """Write attention and the effects of treatments."""
     from bioattn.models.diffusion.folder import load_denoiser
     from bioattn.models.diffusion.maps import write_maps
 

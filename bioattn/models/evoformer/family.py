@@ -47,8 +47,6 @@ class EvoformerTrainingSettings(TrainingCommand):
 
 
 class EvoformerFamily(Family):
-    """Models of multiple sequence alignments."""
-
     name = "evoformer"
     title = "alignments: contacts, distances and structures of proteins"
     settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings, "run": EvoformerRun}
@@ -66,18 +64,8 @@ class EvoformerFamily(Family):
 
         structure_layers: of a file of parameters, which does not tell it; None: AlphaFold's 8.
         """
-        from bioattn.io.files import check_apart, check_output, check_parent
-        from bioattn.models.evoformer.parameters.export import (
-            ParameterForm,
-            export_parameters,
-            parameter_form,
-        )
+        from bioattn.models.evoformer.parameters.export import export_parameters
 
-        if parameter_form(output) is ParameterForm.FOLDER:
-            check_parent(output)
-            check_apart(output, [model])
-        else:
-            check_output(output, [model])
         number = export_parameters(model, output, num_structure_layers=structure_layers, force=force)
         return RunReport(
             sentences=[f"wrote {output}: {number:,} parameters"],

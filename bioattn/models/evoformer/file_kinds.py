@@ -153,7 +153,6 @@ _FOLDERS = MergeKind(title="results of alignments", merge=merge_folders, is_fold
 
 
 def file_kinds() -> Sequence[FileKind]:
-    """The kinds that this room registers."""
     return (
         model_kind(FAMILY, _describe_model, title="MSA/pair model folder", slot="evoformer_model"),
         FileKind(

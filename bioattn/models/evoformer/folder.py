@@ -55,12 +55,10 @@ class LoadedEvoformerModel:
 
     @property
     def config(self) -> EvoformerConfig:
-        """The model's architecture."""
         return self.model.config
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order in which a pass comes to them."""
         found: dict[str, AttentionSite] = {}
         for module in self.model.modules():
             for value in vars(module).values():
@@ -76,7 +74,6 @@ class LoadedEvoformerModel:
         try_model(self)
 
     def head_scorer(self, dataset: Path, split: str, progress: Progress) -> "AlignmentHeadScorer":
-        """Judge heads on the proteins of a split of a contact dataset."""
         from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
 
         return AlignmentHeadScorer(self, dataset, split, progress)

@@ -79,16 +79,13 @@ class AlignmentHeadScorer:
         return {head: np.array(values) for head, values in by_protein.items()}
 
     def overall(self, by_item: NDArray[np.float64]) -> float:
-        """The mean over proteins."""
         return float(by_item.mean())
 
     def passes(self) -> Iterator[Callable[[], object]]:
-        """A pass for each protein."""
         for family in self._families:
             yield partial(self._model.model, self._inputs(family))
 
     def record(self) -> dict[str, Any]:
-        """Number of proteins, and the loss."""
         return {"proteins": len(self.items), "loss": "cross-entropy of the distogram"}
 
     def _inputs(self, family: TrainingFamily) -> ModelInputs:

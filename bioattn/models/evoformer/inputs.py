@@ -65,7 +65,6 @@ class TemplateInputs(NamedTuple):
         return cls(*map(torch.from_numpy, arrays))
 
     def to(self, device: torch.device) -> "TemplateInputs":
-        """The inputs on another device."""
         return TemplateInputs._make(tensor.to(device) for tensor in self)
 
 
@@ -99,7 +98,6 @@ class ModelInputs(NamedTuple):
 
     @property
     def num_residues(self) -> int:
-        """Number of residues, R."""
         return self.aatype.shape[0]
 
     @property
@@ -108,7 +106,6 @@ class ModelInputs(NamedTuple):
         return self.seq_mask[:, None] * self.seq_mask[None, :]
 
     def to(self, device: torch.device) -> "ModelInputs":
-        """The inputs on another device."""
         return ModelInputs._make(None if tensor is None else tensor.to(device) for tensor in self)
 
     @classmethod
@@ -151,7 +148,6 @@ class AlignmentInputs:
 
     @property
     def num_clusters(self) -> int:
-        """Rows of the clustered MSA."""
         room = int(self.num_drawn * (1 - self.settings.min_extra_share))
         return max(1, min(self.settings.max_msa_clusters, room, self.num_drawn))
 

@@ -13,8 +13,6 @@ from bioattn.structures.ideal_geometry import AMINO_ACIDS, ATOM37, make_residue_
 
 
 class Rigid(NamedTuple):
-    """Frames as matrices."""
-
     rotation: Tensor
     """(..., 3, 3)"""
     translation: Tensor
@@ -64,7 +62,6 @@ class BackboneFrames(NamedTuple):
         return cls(quaternion, like.new_zeros(like.shape[0], 3))
 
     def rigid(self) -> Rigid:
-        """The frames as rotation matrices and translations."""
         return Rigid(rotation_from_quaternion(self.quaternion), self.translation)
 
     def updated(self, update: Tensor) -> "BackboneFrames":
@@ -87,7 +84,6 @@ class BackboneFrames(NamedTuple):
         return BackboneFrames(self.quaternion.detach(), self.translation)
 
     def scaled(self, factor: float) -> "BackboneFrames":
-        """Translations in another unit of length."""
         return BackboneFrames(self.quaternion, self.translation * factor)
 
     def tensor(self) -> Tensor:

@@ -133,7 +133,8 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         return _run_models(settings, running)
     settings = with_config_file(settings)
     output, attention = settings.output, settings.attention
-    part = None if settings.shard is None else parse_shard(settings.shard)
+    if settings.shard is not None:
+        parse_shard(settings.shard)
     if not settings.model:
         raise SettingsError(
             "give the model: --model FOLDER, or --parameters FILE (AlphaFold's or OpenFold's)"
@@ -151,7 +152,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         holds_result(output, SCORES, resume=settings.resume, force=settings.force)
 
     # What loads torch, which takes seconds, comes after the mistakes that need none of it.
-    from bioattn.inference.folders import folder_report, run_folders
+    from bioattn.inference.folders import report_folders
     from bioattn.models.evoformer.folder import load_evoformer_model
     from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
 
@@ -170,31 +171,18 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         representations=settings.representations,
         templates=templates,
     )
-    summary = run_folders(
+    return report_folders(
         AlignmentRunner(loaded, asked, running.progress),
+        settings,
         sources,
-        output,
         several=several,
         attention=wanted,
-        shard=part,
-        resume=settings.resume,
-        force=settings.force,
         progress=running.progress,
-    )
-    return folder_report(
-        summary,
-        "alignment",
-        sources if part is None else sources[part.slice(len(sources))],
-        output,
-        several=several,
-        sharded=part is not None,
-        attention=attention,
         figures={"model": {"file": loaded.name, "sha256": loaded.sha256}, "device": str(device)},
     )
 
 
 def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
-    """Predict with each model into a folder of its name, and rank them."""
     from bioattn.inference.folders import folder_of_results
 
     output = settings.output

@@ -23,7 +23,6 @@ class LowRank(nn.Module):
         nn.init.kaiming_uniform_(self.down_RI, a=math.sqrt(5))
 
     def forward(self, matrix_OI: Tensor) -> Tensor:
-        """The matrix with what was learned."""
         return matrix_OI + self.scale * (self.up_OR @ self.down_RI)
 
 
@@ -52,7 +51,6 @@ def base_digest(model: nn.Module) -> str:
 
 
 def _matrices(model: nn.Module) -> list[nn.Linear]:
-    """The linear layers of all blocks."""
     stacks = [getattr(model, str(shape)) for shape in (Shape.ENCODER, Shape.DECODER)]
     return [
         layer

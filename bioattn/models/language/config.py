@@ -256,7 +256,6 @@ class Target:
 
     @property
     def width(self) -> int:
-        """Outputs of the model."""
         return max(1, len(self.classes))
 
 

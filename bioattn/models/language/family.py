@@ -74,8 +74,6 @@ class LanguageTrainingSettings(TrainingCommand):
 
 
 class LanguageFamily(Family):
-    """Language models of sequences."""
-
     name = "language"
     title = "sequences: masked, next and hidden tokens of DNA, codons and proteins"
     settings: Mapping[str, type[Settings]] = {
@@ -101,7 +99,6 @@ class LanguageFamily(Family):
         return LanguageTask(settings, device)
 
     def encoder(self, description: Mapping[str, Any]) -> "BinEncoder":
-        """An untrained network, as a part of another family's model."""
         from bioattn.models.language.encoder import LanguageEncoder
 
         return LanguageEncoder.described(description)

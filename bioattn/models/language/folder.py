@@ -62,7 +62,6 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
         return LanguageHeadScorer(self, self.dataset(dataset), SPLIT_NAMES.index(split))
 
     def token_probe(self, path: Path, number: int, seed: int) -> "LanguageProbe":
-        """Windows of a FASTA file or sequence dataset, and what the model predicts of them."""
         from bioattn.models.language.inference.probe import make_probe
 
         self._require_output()
@@ -148,7 +147,6 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
 
 
 def _vocabulary(folder: Path, config: LanguageModelConfig) -> Vocabulary | None:
-    """The published vocabulary of a folder; None without one."""
     path = folder / VOCABULARY
     if not path.is_file():
         return None

@@ -46,7 +46,6 @@ class Cache:
 
     @property
     def length(self) -> int:
-        """Tokens read."""
         return self.of_block[0].length if self.of_block else 0
 
     def block(self, number: int) -> KeysAndValues:
@@ -113,7 +112,6 @@ class Block(nn.Module):
         return self._with(self._fed_forward, self.normalise_hidden, tokens_BLC)
 
     def _with(self, part: Callable[[Tensor], Tensor], norm: nn.Module, tokens_BLC: Tensor) -> Tensor:
-        """Add what a part makes of the tokens."""
         if self.post_norm:
             normal: Tensor = norm(tokens_BLC + self.dropout(part(tokens_BLC)))
             return normal

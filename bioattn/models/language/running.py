@@ -324,5 +324,4 @@ def _table(
 
 
 def _batch_size(longest: int) -> int:
-    """Sequences of a forward pass."""
     return max(1, 8192 // longest)

@@ -37,10 +37,6 @@ class MemoryModelConfig:
 class MemoryTrainingConfig(UpdateConfig):
     """How a memory network is trained."""
 
-    steps: int = 2000
-    """Updates of the weights."""
-    steps_per_round: int = 200
-    """Updates after which the model is validated and saved."""
     batch_size: int = 32
     """Questions of an update, over all processes."""
     learning_rate: float = 5e-3

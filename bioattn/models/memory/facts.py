@@ -24,8 +24,6 @@ UNKNOWN = -100
 
 @dataclass(slots=True)
 class Story:
-    """Facts that belong together."""
-
     names: list[str] = field(default_factory=list)
     texts: list[list[str]] = field(default_factory=list)
     """Words of each."""
@@ -49,8 +47,6 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """What two tables hold."""
-
     facts: Path
     questions: Path
     stories: dict[str, Story]
@@ -186,7 +182,6 @@ class Reader:
         return torch.tensor(numbers + [PAD] * (self._config.places - len(words)))
 
     def batch(self, asked: Sequence[Question]) -> Batch:
-        """Questions with the facts of their stories."""
         hops = self._config.hops
         true = [each.true_facts if len(each.true_facts) == hops else (UNKNOWN,) * hops for each in asked]
         return Batch(

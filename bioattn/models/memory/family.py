@@ -61,13 +61,11 @@ class MemoryRun(Settings):
 
 
 class MemoryFamily(Family):
-    """Memory networks."""
-
     name = "memory"
     title = "questions about facts: answered hop after hop, with the facts that were read"
     settings: Mapping[str, type[Settings]] = {"train": MemoryTraining, "run": MemoryRun}
 
-    load = imported("memory.folder", "load_memory")
+    load = imported("memory.model", "load_memory")
     task = imported("memory.task", "MemoryTask")
     run = imported("memory.run", "run_memory")
 

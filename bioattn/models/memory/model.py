@@ -3,7 +3,9 @@
 Shape suffixes: B questions, F facts, W words of a text, K hops, D channels, A answers.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from bioattn.attention.operator import attention_weights
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.models.memory.config import MemoryModelConfig
+from bioattn.models.model_folder import LoadedModel, load_model
 
 PAD = 0
 """No word; words are counted from 1."""
@@ -24,8 +27,6 @@ question about a word that no training question had finds its facts; with 0.1 it
 
 
 class Reading(NamedTuple):
-    """What a pass gives."""
-
     logits_BA: Tensor
     weights_BKF: Tensor
 
@@ -114,3 +115,20 @@ def position_encoding(places: int, channels: int) -> Tensor:
     place_W1 = torch.arange(1, places + 1)[:, None] / places
     channel_D = torch.arange(1, channels + 1) / channels
     return (1 - place_W1) - channel_D * (1 - 2 * place_W1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedMemory(LoadedModel[MemoryNetwork, MemoryModelConfig]):
+    """A memory network ready to run."""
+
+    family: ClassVar[str] = "memory"
+
+    @property
+    def sites(self) -> dict[str, AttentionSite]:
+        return {self.model.site.name: self.model.site}
+
+
+def load_memory(folder: Path, device: torch.device) -> LoadedMemory:
+    """Load a model folder. Raises: as `load_model`."""
+    model, sha256 = load_model(folder, LoadedMemory.family, MemoryModelConfig, MemoryNetwork, device)
+    return LoadedMemory(model=model, device=device, sha256=sha256, path=folder)

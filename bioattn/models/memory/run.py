@@ -11,9 +11,8 @@ from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.io.files import text_output
 from bioattn.models.memory.facts import Book, Question, Reader, read_book
 from bioattn.models.memory.family import MemoryRun
-from bioattn.models.memory.folder import LoadedMemory, load_memory
-from bioattn.models.memory.model import FACTS, SITE
-from bioattn.models.running import Running, RunReport
+from bioattn.models.memory.model import FACTS, SITE, load_memory
+from bioattn.models.running import Running, RunReport, loaded_model
 from bioattn.store.schema import (
     SITES,
     TEXT,
@@ -36,9 +35,7 @@ TEXTS = "fact_texts"
 
 
 def run_memory(settings: MemoryRun, running: Running) -> RunReport:
-    """Answer questions."""
-    device = running.device(settings.device, settings.threads)
-    loaded: LoadedMemory = running.loaded or load_memory(settings.model, device)
+    loaded = loaded_model(settings, running, load_memory)
     model, config = loaded.model, loaded.model.config
     book = read_book(settings.facts, settings.questions)
     reader, number = Reader(config, book), len(book.asked)
@@ -63,7 +60,7 @@ def run_memory(settings: MemoryRun, running: Running) -> RunReport:
         running.progress.begin("questions", number)
         for first in range(0, number, BATCH):
             asked = book.asked[first : first + BATCH]
-            batch = reader.batch(asked).to(device)
+            batch = reader.batch(asked).to(loaded.device)
             with torch.inference_mode(), capture([SITE], receiver):
                 logits_BA = model(batch.question_BW, batch.facts_BFW).logits_BA
             arrays = receiver.take()
@@ -101,7 +98,6 @@ def _lengths(book: Book, question: Question) -> dict[str, int]:
 
 
 def _samples(book: Book, asked: Sequence[Question]) -> Samples:
-    """Names, and the facts of the stories."""
     numbers = np.array([_lengths(book, each)[FACTS] for each in asked], dtype=np.int32)
     texts = [[" ".join(words) for words in book.stories[each.story].texts] for each in asked]
     return Samples({"id": [each.name for each in asked], FACTS: numbers}, {TEXTS: texts})

@@ -76,7 +76,6 @@ class MemoryTask(ConfiguredTask):
         self.decided_by(facts=self.book.facts, questions=self.book.questions)
 
     def prepare(self, progress: Progress) -> None:
-        """Read all texts and make the model."""
         training = self.training
         self.reader = Reader(self.config, self.book)
         self.batches = {

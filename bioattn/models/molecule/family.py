@@ -36,8 +36,6 @@ class MoleculeTraining(TrainingCommand):
 
 
 class MoleculeFamily(Family):
-    """Molecule models."""
-
     name = "molecule"
     title = "molecules: values or classes, with what each atom contributes"
     settings: Mapping[str, type[Settings]] = {

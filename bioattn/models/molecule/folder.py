@@ -33,7 +33,6 @@ class LoadedMoleculeModel(LoadedModel[MoleculeModel, MoleculeModelConfig]):
         return self.model.sites
 
     def atom_probe(self, path: Path, number: int, seed: int) -> "MoleculeProbe":
-        """Held-out molecules of a dataset, and what the model predicts of them."""
         from bioattn.models.molecule.probe import make_probe
 
         return make_probe(self, path, number, seed)

@@ -138,7 +138,6 @@ def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
 
 
 def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
-    """Make molecules with a planted substructure."""
     from bioattn.models.molecule.simulation import write_simulation
 
     write_simulation(settings)
@@ -190,7 +189,6 @@ def run(settings: MoleculeRun, running: Running) -> RunReport:
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    """Write attention, and what each atom contributes to each prediction."""
     from bioattn.models.molecule.attention import write_attention
     from bioattn.molecules.preparation import read_molecules
 

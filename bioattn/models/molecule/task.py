@@ -82,7 +82,6 @@ class MoleculeTask(ConfiguredTask):
         self.decided_by(dataset=settings.dataset)
 
     def prepare(self, progress: Progress) -> None:
-        """Make the model, and order the training molecules by size."""
         training, molecules = self.training, self.dataset.molecules
         targets_NT = torch.from_numpy(self.dataset.targets_NT)
         if not self.binary:
@@ -161,7 +160,6 @@ class MoleculeTask(ConfiguredTask):
         return Judgement(score, {"loss": score})
 
     def evaluate(self, progress: Progress) -> Results:
-        """The model on molecules of both held-out sides, beside the two simple models."""
         dataset, fingerprints = self.dataset, self.dataset.molecules.fingerprints
         train = self.rows[TRAIN]
         targets_NT = dataset.targets_NT.astype(np.float64)

@@ -37,8 +37,6 @@ class PhyloformerTraining(TrainingCommand):
 
 
 class PhyloformerFamily(Family):
-    """Models of evolutionary distances."""
-
     name = "phyloformer"
     title = "alignments: evolutionary distances and trees of proteins or DNA"
     settings: Mapping[str, type[Settings]] = {

@@ -30,7 +30,6 @@ def _validate(path: Path) -> list[Any]:
 
 
 def file_kinds() -> Sequence[FileKind]:
-    """The kinds that this family registers."""
     return (
         FileKind(
             name="phyloformer-parameters",

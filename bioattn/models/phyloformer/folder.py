@@ -32,7 +32,6 @@ class LoadedPhyloformer:
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
-        """Attention sites by name, in the order in which a pass comes to them."""
         return self.model.attention_sites()
 
 

@@ -110,7 +110,6 @@ class OverPairs:
         self._sums = own if not self._sums else [a + b for a, b in zip(self._sums, own, strict=True)]
 
     def finish(self) -> None:
-        """All pairs were taken."""
         key_LH, query_LH, summed_LHC = self._sums
         self._query_mean_LH = query_LH / self._num_pairs
         self._output_LHC = self._attention.outputs(summed_LHC / key_LH.unsqueeze(-1))

@@ -6,7 +6,7 @@ from pathlib import Path
 from bioattn.errors import SettingsError
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.phyloformer.config import PhylogenyAlphabet
-from bioattn.models.running import Running, RunReport
+from bioattn.models.running import Running, RunReport, loaded_model
 from bioattn.models.settings import (
     Settings,
     Writes,
@@ -92,7 +92,6 @@ class PhyloformerRun(Settings):
 
 
 def simulate(settings: TreeSimulation, running: Running) -> RunReport:
-    """Make alignments with their trees."""
     from bioattn.models.phyloformer.simulation import write_simulation
     from bioattn.simulate.families import PAIRS
 
@@ -117,7 +116,8 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
     from bioattn.system.shard import parse_shard
 
     output, attention = settings.output, settings.attention
-    part = None if settings.shard is None else parse_shard(settings.shard)
+    if settings.shard is not None:
+        parse_shard(settings.shard)
     if settings.sites and attention is None:
         raise SettingsError("--sites speaks of attention; give --attention FILE too")
     require_scikit_bio()
@@ -127,32 +127,20 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
         holds_result(output, PHYLOGENY.record, resume=settings.resume, force=settings.force)
 
     # What loads torch, which takes seconds, comes after the mistakes that need none of it.
-    from bioattn.inference.folders import folder_report, run_folders
+    from bioattn.inference.folders import report_folders
     from bioattn.models.phyloformer.folder import load_phyloformer
     from bioattn.models.phyloformer.inference.runner import PhylogenyRunner
 
     device = running.device(settings.device, settings.threads)
     loaded = running.loaded or load_phyloformer(settings.model, device)
     wanted = AttentionOptions(sites=settings.sites or ("*",))
-    summary = run_folders(
+    return report_folders(
         PhylogenyRunner(loaded),
+        settings,
         sources,
-        output,
         several=several,
         attention=None if attention is None else AttentionOutput(path=attention, options=wanted),
-        shard=part,
-        resume=settings.resume,
-        force=settings.force,
         progress=running.progress,
-    )
-    return folder_report(
-        summary,
-        "alignment",
-        sources if part is None else sources[part.slice(len(sources))],
-        output,
-        several=several,
-        sharded=part is not None,
-        attention=attention,
         figures={"model": {"file": loaded.path.name, "sha256": loaded.sha256}, "device": str(device)},
     )
 
@@ -170,8 +158,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         (*ONLY_PROMOTERS, "window", "targets", "batch_size", "value_weighted", "shard"), "Phyloformer models"
     )
     sources, several = find_alignments(settings.sequences)
-    device = running.device(settings.device, settings.threads)
-    runner = PhylogenyRunner(running.loaded or load_phyloformer(settings.model, device))
+    runner = PhylogenyRunner(loaded_model(settings, running, load_phyloformer))
     prepared = [runner.prepare(source) for source in sources]
     attention = AttentionOutput(path=settings.output, options=settings.options())
     lengths = [each.lengths for each in prepared]

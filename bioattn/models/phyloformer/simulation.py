@@ -14,7 +14,6 @@ from bioattn.formats.alignment import Alignment
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.models.phyloformer.config import LETTERS, PhylogenyAlphabet
-from bioattn.models.phyloformer.phylogenetic_tree import Tree
 from bioattn.models.phyloformer.running import TreeSimulation, number_range
 from bioattn.models.phyloformer.substitution import (
     Codes,
@@ -22,6 +21,7 @@ from bioattn.models.phyloformer.substitution import (
     fixed_model,
     random_nucleotide_model,
 )
+from bioattn.models.phyloformer.trees import Tree
 from bioattn.simulate.description import INDEX, TREES_FORMAT
 from bioattn.simulate.families import PAIRS, own_names
 from bioattn.system.progress import Progress, watched

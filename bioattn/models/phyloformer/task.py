@@ -1,7 +1,9 @@
 """How a Phyloformer model is trained: what `training/trainer.py` asks of this family."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -9,19 +11,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bioattn.errors import FormatError
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.tables import open_table
 from bioattn.io.config_file import build
-from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import write_model
-from bioattn.models.phyloformer.config import PhyloformerConfig, PhyloformerTrainingConfig
+from bioattn.io.files import sha256_of
+from bioattn.models.phyloformer.config import PhyloformerConfig, PhyloformerTrainingConfig, PhylogenyAlphabet
 from bioattn.models.phyloformer.family import PhyloformerTraining
-from bioattn.models.phyloformer.folder import MODEL_TYPE
+from bioattn.models.phyloformer.inference.runner import alignment_codes, require_alphabet
 from bioattn.models.phyloformer.model import Phyloformer
 from bioattn.models.phyloformer.substitution import simple_distances
-from bioattn.models.phyloformer.training_pairs import TrainingPair, read_pair_table, read_pairs
+from bioattn.models.phyloformer.trees import read_newick
 from bioattn.promoters.bootstrap import Statistic, estimate
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.store.training_record import MODEL_ROW
-from bioattn.system.progress import Progress
+from bioattn.system.progress import Progress, watched
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import Evaluation, Row
@@ -33,19 +36,24 @@ ERRORS = {"relative": "mean relative error", "absolute": "mean absolute error"}
 """Of the distances of an alignment's pairs; tables have means over alignments."""
 
 
+class TrainingPair(NamedTuple):
+    """An alignment and the true distances of its pairs of sequences."""
+
+    codes_NL: NDArray[np.uint8]
+    distances_P: NDArray[np.float64]
+    """In substitutions per site; above 0."""
+
+
 class PhyloformerTask(ConfiguredTask):
     """One training run of a Phyloformer model."""
 
     shown: Mapping[str, str] = ERRORS
     smaller_is_better = True
     model: Phyloformer
+    family, training_kind = "phyloformer", PhyloformerTrainingConfig
 
     def __init__(self, settings: PhyloformerTraining, device: torch.device) -> None:
-        self.settings = settings
-        self.device = device
-        self.training = build(
-            PhyloformerTrainingConfig, settings.merged("training"), settings.source("training")
-        )
+        super().__init__(settings, device)
         self.config = build(PhyloformerConfig, settings.merged("model"), settings.source("model"))
         self.keeps_start = self.config.likelihood
         self.error = "relative" if self.training.relative else "absolute"
@@ -56,7 +64,6 @@ class PhyloformerTask(ConfiguredTask):
         self.digest = {**self.digest, "pairs": digest}
 
     def prepare(self, progress: Progress) -> None:
-        """Read all alignments and trees, and make the model."""
         training = self.training
         pairs = read_pairs(self.rows, self.config.alphabet, progress)
         side_of = [side for *_, side in self.rows]
@@ -82,7 +89,6 @@ class PhyloformerTask(ConfiguredTask):
         )
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
-        """This process's alignments of a step, one after the other."""
         training, train = self.training, self.sides[TRAIN]
         generator = np.random.default_rng([training.seed, step.number])
         drawn = generator.integers(len(train), size=training.batch_size)
@@ -110,12 +116,10 @@ class PhyloformerTask(ConfiguredTask):
         return errors
 
     def judge(self, values: Tensor) -> Judgement:
-        """Means over alignments."""
         figures = dict(zip(ERRORS, values.mean(0).tolist(), strict=True))
         return Judgement(figures[self.error], figures)
 
     def evaluate(self, progress: Progress) -> Evaluation:
-        """The model on alignments of both held-out sides, beside simple methods."""
         rows: list[Row] = []
         gains: dict[str, tuple[float, float]] = {}
         names = sorted(ERRORS, key=lambda name: name != self.error)
@@ -136,13 +140,7 @@ class PhyloformerTask(ConfiguredTask):
         columns = {name: (ERRORS[name], 4) for name in names}
         return Evaluation(rows, "alignments", columns, gains=gains)
 
-    def write(self, folder: Path) -> Sequence[str]:
-        """Write weights and config."""
-        write_model(folder, MODEL_TYPE, self.model, self.config)
-        return (WEIGHTS, CONFIG)
-
     def describe(self) -> tuple[str, str]:
-        """Title and text of the model card."""
         config = self.config
         return (
             f"Evolutionary distances of {config.alphabet} alignments",
@@ -160,3 +158,47 @@ def _errors(estimated_P: NDArray[np.float64], pair: TrainingPair) -> dict[str, f
     """`ERRORS` of an alignment."""
     errors_P = np.abs(estimated_P - pair.distances_P)
     return {"relative": float((errors_P / pair.distances_P).mean()), "absolute": float(errors_P.mean())}
+
+
+def read_pair_table(path: Path) -> tuple[list[tuple[Path, Path, str]], str]:
+    """Alignment, tree and side of the split (empty: no column says it) of each line, and a digest of all files.
+
+    Raises: FormatError naming a missing column, the line of an unknown split; BioattnError for unreadable files.
+    """
+    table = open_table(path)
+    places = [table.column(name, "a needed column") for name in ("alignment", "tree")]
+    split = table.header.index("split") if "split" in table.header else None
+    rows = []
+    digest = hashlib.sha256(path.read_bytes())
+    for line, cells in table.rows():
+        side = "" if split is None else cells[split]
+        if split is not None and side not in SPLIT_NAMES:
+            raise FormatError(f"{path}:{line}: split is {side!r}; give one of {', '.join(SPLIT_NAMES)}")
+        alignment, tree = (path.parent / cells[place] for place in places)
+        for each in (alignment, tree):
+            digest.update(sha256_of(each).encode())
+        rows.append((alignment, tree, side))
+    return rows, digest.hexdigest()
+
+
+def read_pairs(
+    rows: Sequence[tuple[Path, Path, str]], alphabet: PhylogenyAlphabet, progress: Progress
+) -> list[TrainingPair]:
+    """Read all alignments and trees. Distances of 0, which have no relative error, become 1e-6.
+
+    Raises: FormatError naming a file of the other alphabet, or a tree whose leaves are not the alignment's rows.
+    """
+    pairs = []
+    for path, newick, _ in watched(progress, "reading alignments", rows):
+        alignment, tree = read_alignment(path), read_newick(newick)
+        require_alphabet(alignment, alphabet, path)
+        if sorted(alignment.names) != sorted(tree.names) or len({*tree.names}) < max(2, len(tree.names)):
+            raise FormatError(
+                f"{newick}: its {len(tree.names)} leaves are not the {alignment.num_rows} sequences of {path}, "
+                "each once and at least two; give both the same names"
+            )
+        order = [tree.names.index(name) for name in alignment.names]
+        distances_P = tree.leaf_distances()[np.ix_(order, order)][np.triu_indices(len(order), 1)]
+        codes_NL = alignment_codes(alignment, alphabet).astype(np.uint8)
+        pairs.append(TrainingPair(codes_NL, np.maximum(distances_P, 1e-6)))
+    return pairs

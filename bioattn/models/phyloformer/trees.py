@@ -1,13 +1,17 @@
-"""Trees from distances, through scikit-bio, and their Newick text."""
+"""Trees as arrays, from distances (through scikit-bio), and from and to Newick."""
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from Bio.Phylo.NewickIO import NewickError, Parser
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, FormatError
+from bioattn.io.files import read_lines
 
 _QUOTED = re.compile(r"[\s()\[\]{},:;'\"]")
 """Letters that a name in Newick has only between quotes."""
@@ -64,3 +68,59 @@ def _newick(node: Any, names: Sequence[str]) -> str:
 def newick_label(name: str) -> str:
     """A name in Newick, between quotes where it needs them."""
     return "'" + name.replace("'", "''") + "'" if _QUOTED.search(name) else name
+
+
+class Tree(NamedTuple):
+    """A rooted tree; the leaves are the first nodes, and a child comes before its parent."""
+
+    names: Sequence[str]
+    """Of the leaves."""
+    parents: NDArray[np.int64]
+    """(nodes,); -1 of the root, which is last."""
+    lengths: NDArray[np.float64]
+    """(nodes,) of the branch above each; that of the root does not count."""
+
+    def leaf_distances(self) -> NDArray[np.float64]:
+        """(leaves, leaves) sums of branch lengths."""
+        nodes, leaves = len(self.parents), len(self.names)
+        depths = np.zeros(nodes)
+        for node in range(nodes - 2, -1, -1):
+            depths[node] = depths[self.parents[node]] + self.lengths[node]
+        ancestors = np.zeros((leaves, leaves))
+        below: list[list[int]] = [[leaf] if leaf < leaves else [] for leaf in range(nodes)]
+        for node in range(nodes - 1):
+            parent = self.parents[node]
+            ancestors[np.ix_(below[parent], below[node])] = depths[parent]
+            ancestors[np.ix_(below[node], below[parent])] = depths[parent]
+            below[parent] += below[node]
+        distances: NDArray[np.float64] = depths[:leaves, None] + depths[:leaves] - 2 * ancestors
+        np.fill_diagonal(distances, 0.0)
+        return distances
+
+    def newick(self) -> str:
+        inner: list[list[str]] = [[] for _ in self.parents]
+        labels = [newick_label(name) for name in self.names]
+        for node, parent in enumerate(self.parents[:-1]):
+            text = labels[node] if node < len(labels) else f"({','.join(inner[node])})"
+            inner[parent].append(f"{text}:{self.lengths[node]:.7g}")
+        return f"({','.join(inner[-1])});\n"
+
+
+def read_newick(path: Path) -> Tree:
+    """The first tree of a file. Raises: FormatError when there is none, or a branch has no length of 0 or more."""
+    text = "".join(line for _, line in read_lines(path)).partition(";")[0]
+    try:
+        root = next(Parser(StringIO(text + ";")).parse()).root
+    except (NewickError, ValueError, StopIteration) as error:
+        raise FormatError(f"{path}: no tree in Newick format ({error})") from error
+    clades = [*root.get_terminals(), *root.get_nonterminals(order="postorder")]
+    number = {id(clade): place for place, clade in enumerate(clades)}
+    parents = np.full(len(clades), -1)
+    for clade in clades:
+        parents[[number[id(child)] for child in clade.clades]] = number[id(clade)]
+    lengths = np.array([-1.0 if clade.branch_length is None else clade.branch_length for clade in clades])
+    if not (lengths[:-1] >= 0).all():
+        raise FormatError(
+            f"{path}: a branch has no length, or a negative one; give a tree with branch lengths"
+        )
+    return Tree([str(leaf.name) for leaf in root.get_terminals()], parents, lengths)

@@ -81,8 +81,6 @@ class PromoterTrainingSettings(TrainingCommand):
 
 
 class PromoterFamily(Family):
-    """Models of promoters × treatments."""
-
     name = "promoter"
     title = "promoters × treatments: the response of each promoter to each treatment"
     settings: Mapping[str, type[Settings]] = {"train": PromoterTrainingSettings, "run": PromoterRun}

@@ -41,7 +41,7 @@ from bioattn.models.promoter.config import (
     TreatmentEncoding,
 )
 from bioattn.models.promoter.family import TREATMENTS
-from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
+from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.models.promoter.treatment_kernel import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
@@ -236,7 +236,7 @@ class LoadedPromoterModel:
     def untrained(self, seed: int) -> "LoadedPromoterModel":
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            fresh = make_promoter_model(self.config, self.vocabulary)
+            fresh = PromoterModel(self.config, self.vocabulary)
         if fresh.encoder is not None:
             fresh.encoder.load_state_dict(self.encoder().state_dict())
         return replace(self, model=fresh.to(self.device).eval())
@@ -300,8 +300,8 @@ def _load(folder: Path, device: torch.device) -> LoadedPromoterModel:
         raise FormatError(f"{error}; the folder is damaged or was edited") from error
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder}: config.json or treatments.json is incomplete ({error!r})") from error
-    check_sizes(lambda: make_promoter_model(config, vocabulary), asdict(config), folder / WEIGHTS)
-    model = make_promoter_model(config, vocabulary)
+    check_sizes(lambda: PromoterModel(config, vocabulary), asdict(config), folder / WEIGHTS)
+    model = PromoterModel(config, vocabulary)
     load_weights(model, folder / WEIGHTS)
     return LoadedPromoterModel(
         model=model.to(device).eval(),

@@ -69,7 +69,6 @@ class PromoterHeadScorer:
         self._loss = Loss.BINARY if model.task == "binary" else Loss.MSE
 
     def record(self) -> dict[str, Any]:
-        """Numbers of genes and treatments, the loss, and what accuracy is."""
         binary = self._model.task == "binary"
         return {
             "genes": len(self.genes),

@@ -154,7 +154,6 @@ class PromoterModel(nn.Module):
 
     @property
     def encoder(self) -> BinEncoder | None:
-        """That of a pretrained stem."""
         stems = (module for module in self.modules() if isinstance(module, PretrainedStem))
         return next((stem.encoder for stem in stems), None)
 
@@ -187,11 +186,6 @@ class PromoterModel(nn.Module):
         """As `forward`, in standard units, in which models are trained."""
         answer_BT: Tensor = self.network(codes_BL, treatments, bases_BL4)
         return answer_BT
-
-
-def make_promoter_model(config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> PromoterModel:
-    """An untrained model; its first weights depend on torch's random state."""
-    return PromoterModel(config, vocabulary)
 
 
 def attention_sites(model: nn.Module) -> dict[str, AttentionSite]:

@@ -79,7 +79,6 @@ class PromoterPredictor:
         return digest.hexdigest()
 
     def chosen(self, tasks: Sequence[int]) -> "PromoterPredictor":
-        """The treatments with these numbers alone."""
         return PromoterPredictor(
             self.runner, self.treatments.rows(self.treatments.index_T.new_tensor(list(tasks)))
         )

@@ -24,7 +24,7 @@ from bioattn.models.model_folder import MODEL_CARD
 from bioattn.models.promoter.family import TREATMENTS
 from bioattn.models.promoter.folder import LoadedPromoterModel, write_promoter_model
 from bioattn.models.promoter.head_scorer import PromoterHeadScorer
-from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
+from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.training.evaluation import card_lines, evaluate
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, read_dataset
@@ -70,7 +70,7 @@ def pruned(
             raise SettingsError(f"site {name} would be left without any head; keep at least one")
     left = {name: tuple(sorted(set(keep.get(name, site.heads)))) for name, site in sites.items()}
     device = next(model.parameters()).device
-    smaller = make_promoter_model(replace(model.config, heads_left=tuple(left.values())), vocabulary)
+    smaller = PromoterModel(replace(model.config, heads_left=tuple(left.values())), vocabulary)
     weights = dict(model.state_dict())
     for prefix, attention in _attentions(model).items():
         places = [attention.site.heads.index(head) for head in left[attention.site.name]]
@@ -81,7 +81,6 @@ def pruned(
 
 
 def _attentions(model: nn.Module) -> dict[str, MultiHeadAttention]:
-    """The attention layers by the prefix of their arrays."""
     return {
         f"{name}.": module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)
     }

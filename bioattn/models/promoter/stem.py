@@ -329,7 +329,6 @@ class PretrainedStem(BinStem):
         self.normalise = nn.LayerNorm(config.channels)
 
     def train(self, mode: bool = True) -> "PretrainedStem":
-        """As of other modules; a frozen encoder drops nothing."""
         super().train(mode)
         self.encoder.train(mode and self.config.train_encoder)
         return self

@@ -142,7 +142,6 @@ def weights_sentence(name: str, weights_N: NDArray[np.floating], names: Sequence
 def write_weights(
     path: Path, treatments: Sequence[str], weights_TN: NDArray[np.floating], names: Sequence[str]
 ) -> None:
-    """Write a table treatment × measured treatment."""
     with text_output(path) as file:
         file.write("\t".join(["treatment", *names]) + "\n")
         for name, weights_N in zip(treatments, weights_TN, strict=True):

@@ -59,7 +59,6 @@ class TreatmentBatch(NamedTuple):
         return TreatmentBatch(names, *(tensor[index_T] for tensor in self[1:]))
 
     def joined(self, other: "TreatmentBatch") -> "TreatmentBatch":
-        """These treatments, then those of `other`."""
         atoms = max(self.bonds_TAA.shape[1], other.bonds_TAA.shape[1])
         both = (self._padded(atoms), other._padded(atoms))
         tensors = (torch.cat(pair) for pair in zip(*(each[1:] for each in both), strict=True))
@@ -259,7 +258,6 @@ class TreatmentVocabulary:
         return sorted(found)
 
     def describe(self) -> str:
-        """A description of the features, for a person."""
         parts = [f"{column} ({len(values)} categories)" for column, values in self.categories.items()]
         for scale in self.numbers:
             kind = f"dose in {len(scale.largest)} scales" if scale.dose else "number"

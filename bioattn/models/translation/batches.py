@@ -78,7 +78,6 @@ class PairSource:
 
     @property
     def lengths(self) -> list[dict[str, int]]:
-        """Lengths of the ragged axes of every pair."""
         return [self.model.lengths(len(each.source) + 2, len(each.target) + 1) for each in self.pairs]
 
     @property

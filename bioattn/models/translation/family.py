@@ -51,8 +51,6 @@ class TranslationTraining(TrainingCommand):
 
 
 class TranslationFamily(Family):
-    """Translation models of sequences."""
-
     name = "translation"
     title = "pairs of sequences: one is written from the other, with what aligned with what"
     settings: Mapping[str, type[Settings]] = {

@@ -34,7 +34,6 @@ class LoadedTranslator(LoadedModel[Translator, TranslationModelConfig]):
         return TranslationHeadScorer(self, dataset, split)
 
     def token_probe(self, path: Path, number: int, seed: int) -> "TranslationProbe":
-        """Held-out pairs of a dataset, and what the model predicts of their targets."""
         from bioattn.models.translation.inference.probe import make_probe
 
         return make_probe(self, path, number, seed)

@@ -57,6 +57,5 @@ class TranslationHeadScorer(TokenHeadScorer[Batch]):
         return self._model(batch.source_BS, batch.prefix_BT), batch.wanted_BT
 
     def passes(self) -> Iterator[Callable[[], object]]:
-        """A pass for each pair."""
         for pair in self._pairs:
             yield partial(self.predicted, batch_of([pair]))

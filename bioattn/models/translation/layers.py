@@ -27,7 +27,6 @@ class State:
     caches: dict[str, KeysAndValues] = field(default_factory=dict)
 
     def cache(self, name: str) -> KeysAndValues:
-        """Keys and values of one attention layer."""
         return self.caches.setdefault(name, KeysAndValues())
 
     def chosen(self, rows: Tensor) -> "State":

@@ -175,7 +175,6 @@ def prepare(settings: TranslationPreparation, running: Running) -> RunReport:
 
 
 def simulate(settings: TranslationSimulation, running: Running) -> RunReport:
-    """Make pairs with known truth."""
     from bioattn.models.translation.simulation import write_simulation
 
     if settings.shortest > settings.longest:
@@ -222,7 +221,6 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
 
 
 def _outputs(loaded: "LoadedTranslator", settings: TranslationRun, running: Running) -> Iterator[str]:
-    """Records or lines of outputs."""
     import numpy as np
     import torch
 
@@ -267,7 +265,6 @@ def _outputs(loaded: "LoadedTranslator", settings: TranslationRun, running: Runn
 
 
 def _given(loaded: "LoadedTranslator", settings: TranslationRun, running: Running) -> Iterator[str]:
-    """Lines of given outputs."""
     from bioattn.models.translation.batches import read_given
     from bioattn.models.translation.inference.attention import tell_longer
     from bioattn.models.translation.inference.search import given_score
@@ -287,7 +284,6 @@ def _given(loaded: "LoadedTranslator", settings: TranslationRun, running: Runnin
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    """Write attention maps."""
     from bioattn.models.translation.folder import load_translator
     from bioattn.models.translation.inference.attention import write_attention
 

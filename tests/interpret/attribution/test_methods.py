@@ -21,7 +21,7 @@ from bioattn.interpret.choices import AttributionBaseline
 from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import one_hot
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable
@@ -156,7 +156,7 @@ def test_finds_the_planted_motif():
     )
     vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
     torch.manual_seed(0)
-    model = make_promoter_model(config, vocabulary)
+    model = PromoterModel(config, vocabulary)
     with torch.no_grad():
         # A first filter that is near the motif: the search for it is the training's business, not this test's.
         model.network.stem.convolution.weight[0, :, 1:8] += 0.7 * one_hot(torch.from_numpy(motif[None]))[0]

@@ -14,7 +14,6 @@ from scipy import integrate, linalg, optimize, stats
 
 from bioattn.models.phyloformer import simulation
 from bioattn.models.phyloformer.config import PhylogenyAlphabet
-from bioattn.models.phyloformer.phylogenetic_tree import Tree, read_newick
 from bioattn.models.phyloformer.simulation import evolve, random_tree
 from bioattn.models.phyloformer.substitution import (
     SubstitutionModel,
@@ -22,6 +21,7 @@ from bioattn.models.phyloformer.substitution import (
     pair_counts,
     simple_distances,
 )
+from bioattn.models.phyloformer.trees import Tree, read_newick
 from tests.making import bioattn
 
 DATA = Path(__file__).parents[3] / "data"

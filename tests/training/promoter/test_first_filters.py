@@ -7,7 +7,7 @@ from torch.nn.functional import conv1d
 
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.models.promoter.config import PromoterModelConfig, Stem
-from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import ConvStem, one_hot
 from bioattn.models.promoter.training.first_filters import MIN_GENES, enriched_kmers, start_filters
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
@@ -57,7 +57,7 @@ def test_planted_motifs_are_found_for_their_treatments(task, stem, motifs, reque
         dataset.treatments, encoding=config.treatment_encoder, unconditional=True, columns=()
     )
     torch.manual_seed(0)
-    model = make_promoter_model(config, vocabulary)
+    model = PromoterModel(config, vocabulary)
     convolution = next(module.convolution for module in model.modules() if isinstance(module, ConvStem))
     before = convolution.weight.detach().clone()
     found = start_filters(model, dataset)

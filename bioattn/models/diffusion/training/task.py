@@ -77,7 +77,6 @@ class DiffusionTask(ConfiguredTask):
         self.decided_by(**inputs)
 
     def prepare(self, progress: Progress) -> None:
-        """Sort promoters by side of the split and make the model."""
         training, dataset = self.training, self.dataset
         levels_GT = levels_of(dataset.targets[:, dataset.treatments_in(TRAIN)], self.cuts)
         flank = dataset.flank
@@ -100,7 +99,6 @@ class DiffusionTask(ConfiguredTask):
         )
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
-        """This process's promoters of a step."""
         training, size = self.training, self.training.batch_size
         rng = np.random.default_rng([training.seed, step.number])
         genes_B = rng.integers(len(self.codes[TRAIN]), size=size)
@@ -187,12 +185,10 @@ class DiffusionTask(ConfiguredTask):
         )
 
     def record(self) -> dict[str, Any]:
-        """What the model was trained on, and how."""
         levels = zip(self.config.treatments, self.cuts.tolist(), strict=True)
         return {**super().record(), "levels": {name: list(cuts) for name, cuts in levels}}
 
     def describe(self) -> tuple[str, str]:
-        """Title and text of the model card."""
         config = self.config
         return (
             f"Diffusion model of promoters of {config.length:,} bp",

@@ -1,31 +1,21 @@
-"""Writing the attention over alignments: a part for each, with arrays of its own, put together at the end.
-
-    with alignment_attention(output, sites=…, options=…, …) as writer:
-        for number, alignment in enumerate(alignments):
-            with writer.sample(number, sample.samples) as receiver, capture(writer.site_names, receiver):
-                model(…)  # the last recycling pass
-        writer.assemble()
+"""How alignments stand in attention files.
 
 Every alignment has arrays of its own, never padded ones: one may fail, and no shard knows the sizes of another's.
 Shapes: S rows of the clustered MSA, E rows of the extra MSA, R residues (match columns that the model sees).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import SettingsError
-from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.folders import AttentionWriter, attention_job, attention_writer
 from bioattn.models.evoformer.sites import EXTRA_MSA_ROW, LENGTHS, MSA_ROW, RESIDUE
 from bioattn.store.schema import TEXT, AttentionOptions, Column, FileLayout, ListColumn, Samples, site_layout
-from bioattn.store.shard_record import SETTINGS, ShardRecord, settings_digest
+from bioattn.store.shard_record import SETTINGS, ShardRecord
 
 ALIGNMENTS = "alignments"
 """What attention files over alignments say of their inputs."""
@@ -63,7 +53,6 @@ class AlignmentSizes(NamedTuple):
 
     @property
     def lengths(self) -> dict[str, int]:
-        """By column of the sample table."""
         return {"length": self.residues, "rows": self.rows, "extra_rows": self.extra_rows}
 
 
@@ -95,12 +84,10 @@ class AlignmentSample:
 
     @property
     def sizes(self) -> AlignmentSizes:
-        """What decides the shapes."""
         return AlignmentSizes(self.rows, self.extra_rows, len(self.query))
 
     @property
     def samples(self) -> Samples:
-        """Its line of the sample table, and its lists."""
         numbers = {
             "length": len(self.query),
             "alignment_columns": self.alignment_columns or len(self.query),
@@ -120,50 +107,6 @@ class AlignmentSample:
                 **{name: [None if texts is None else list(texts)] for name, texts in names.items()},
             },
         )
-
-
-@contextmanager
-def alignment_attention(
-    output: Path,
-    *,
-    sites: Mapping[str, AttentionSite],
-    options: AttentionOptions,
-    model_sha256: str,
-    sizes: Sequence[AlignmentSizes],
-    job: Mapping[str, Any],
-    several: bool | None = None,
-    shard: ShardRecord | None = None,
-    resume: bool = False,
-    force: bool = False,
-) -> Iterator[AttentionWriter]:
-    """Prepare to write the attention of a model's `sites` over some alignments to `output`.
-
-    sizes: of each alignment, at most; the size of the file is said (logged) before anything runs. job: JSON values
-    of all that decides the weights (model, inputs, seed, precision, …): parts of an interrupted run are used again
-    with `resume` only when all of it is equal, and dropped with `force`. The folder of parts stays when the body
-    raises. several: whether the file is one of several alignments, be there but one; None = when there are. shard:
-    which part of which whole the file is; `attention_job` gives its job.
-
-    Raises: SettingsError for sites or heads that the model lacks; BioattnError when the file does not fit on the
-    disk, or for parts of another run.
-    """
-    chosen = [sites[name] for name in choose_sites(sites, options.sites)]
-    settings = {**attention_job(sites, options), **job}
-    layout = alignment_layout(
-        chosen, options, model_sha256, settings_sha256=settings_digest(settings), shard=shard
-    )
-    with attention_writer(
-        output,
-        layout,
-        chosen,
-        [each.lengths for each in sizes],
-        settings,
-        noun="alignment",
-        several=len(sizes) > 1 if several is None else several,
-        resume=resume,
-        force=force,
-    ) as writer:
-        yield writer
 
 
 def alignment_layout(

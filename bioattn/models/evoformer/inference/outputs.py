@@ -47,7 +47,6 @@ class TargetRow:
 
     @property
     def num_gaps(self) -> int:
-        """Columns without residue."""
         return self.letters.count("-")
 
 

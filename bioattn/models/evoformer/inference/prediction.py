@@ -156,13 +156,10 @@ def _watch(
 
 @dataclass(slots=True)
 class _Distances:
-    """Sums over samples."""
-
     distogram: NDArray[np.float32]
     edges: NDArray[np.float32]
 
     def into(self, prediction: Prediction, num_samples: int) -> Prediction:
-        """The prediction with the mean distances."""
         probabilities = self.distogram
         if num_samples > 1:
             probabilities /= np.float32(num_samples)

@@ -84,11 +84,9 @@ class PreparedAlignment:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the alignment."""
         return len(self.row_names)
 
     def sample(self, name: str) -> AlignmentSample:
-        """As the attention file names it."""
         return AlignmentSample(
             id=name,
             query="".join(self.target.letters[column] for column in self.inputs.columns),
@@ -129,7 +127,6 @@ class AlignmentRunner:
 
     @property
     def model_path(self) -> Path:
-        """The file the weights came from."""
         return self.model.path
 
     @property
@@ -142,7 +139,6 @@ class AlignmentRunner:
         return sites
 
     def check(self, attention: AttentionOptions | None = None) -> None:
-        """Raises: BioattnError for settings, sites or heads that the model does not have."""
         if attention is not None:
             self.layout(attention, settings_sha256=None, shard=None)
         config = self.model.config
@@ -228,7 +224,6 @@ class AlignmentRunner:
             return write_prediction(partial, subject, prediction, self._scores(source, prepared))
 
     def digest(self, source: InputFile) -> str:
-        """SHA-256 of an alignment file."""
         return self._reader.read(source.path)[1]
 
     def lengths(self, source: InputFile) -> Mapping[str, int]:
@@ -245,7 +240,6 @@ class AlignmentRunner:
         )
 
     def job(self) -> dict[str, Any]:
-        """All that decides the result, but the alignment."""
         settings = self.settings
         structure = self.model.config.structure_module
         return {

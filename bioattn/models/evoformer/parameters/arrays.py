@@ -40,13 +40,10 @@ class TorchArrays:
         return array
 
     def close(self) -> None:
-        """Let go of the file."""
         self._tensors = {}
 
 
 class FolderArrays:
-    """The weights of a model folder."""
-
     def __init__(self, folder: Path) -> None:
         self.path = folder / WEIGHTS
         try:

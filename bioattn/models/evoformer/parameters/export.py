@@ -3,7 +3,6 @@
 import math
 import zipfile
 import zlib
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.npz import ARCHIVE_DAMAGE, npz_output
-from bioattn.io.files import atomic_output
+from bioattn.io.files import atomic_output, check_apart, check_output, check_parent
 from bioattn.io.folders import atomic_folder
 from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.folder import read_evoformer_config, write_evoformer_model
@@ -31,32 +30,6 @@ from bioattn.store.problems import Problem, error, warning
 _CHUNK = 1 << 22
 
 
-class ParameterForm(StrEnum):
-    """What parameters can be written as."""
-
-    ALPHAFOLD = "alphafold"
-    """One `.npz` with AlphaFold's keys and layouts."""
-    OPENFOLD = "openfold"
-    """A PyTorch state dict with OpenFold's names."""
-    FOLDER = "folder"
-    """A model folder of bioattn."""
-
-
-def parameter_form(output: Path) -> ParameterForm:
-    """The form an output's name stands for: `.npz`, `.pt`, or a folder without suffix.
-
-    Raises: SettingsError for any other suffix.
-    """
-    forms = {".npz": ParameterForm.ALPHAFOLD, ".pt": ParameterForm.OPENFOLD, "": ParameterForm.FOLDER}
-    form = forms.get(output.suffix)
-    if form is None:
-        raise SettingsError(
-            f"--output {output}: give a name ending in .npz (AlphaFold's form) or .pt (OpenFold's), or without "
-            "suffix for a model folder"
-        )
-    return form
-
-
 def export_parameters(
     source: Path, output: Path, *, num_structure_layers: int | None = None, force: bool = False
 ) -> int:
@@ -68,18 +41,25 @@ def export_parameters(
     Raises: FormatError and BioattnError as `load_parameters`; BioattnError when the model has parts that the form
     has no place for, or the output exists or cannot be written.
     """
-    form = parameter_form(output)
-    if form is ParameterForm.FOLDER:
+    if output.suffix not in (".npz", ".pt", ""):
+        raise SettingsError(
+            f"--output {output}: give a name ending in .npz (AlphaFold's form) or .pt (OpenFold's), or without "
+            "suffix for a model folder"
+        )
+    if not output.suffix:
+        check_parent(output)
+        check_apart(output, [source])
         if source.is_dir():
             raise BioattnError(
                 f"{source}: is a model folder already; give --output a name ending in .npz or .pt"
             )
         return _write_folder(source, output, num_structure_layers, force=force)
+    check_output(output, [source])
     with open_parameters(source) as file:
         config = (
             read_evoformer_config(source)[0] if source.is_dir() else infer_config(file, num_structure_layers)
         )
-        write = _write_alphafold if form is ParameterForm.ALPHAFOLD else _write_openfold
+        write = _write_alphafold if output.suffix == ".npz" else _write_openfold
         return write(file, config, output)
 
 

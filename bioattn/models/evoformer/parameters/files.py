@@ -58,11 +58,9 @@ class ModelRow:
     """Rows of our (fused) matrix that hold the array."""
 
     def canonical_names(self) -> list[str]:
-        """One name per block."""
         return block_names(self.row.openfold, self.num_blocks)
 
     def our_names(self) -> list[str]:
-        """One name per block."""
         return block_names(self.row.ours, self.num_blocks)
 
     @property

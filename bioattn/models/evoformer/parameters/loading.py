@@ -122,8 +122,6 @@ def _template_config(sizes: "_Sizes", file: ParameterFile) -> TemplateConfig:
 
 
 class _Sizes:
-    """Looks up one axis of a canonical array."""
-
     def __init__(self, file: ParameterFile) -> None:
         self._file = file
         self._shapes: Mapping[str, Shape] = file.shapes
@@ -142,7 +140,6 @@ class _Sizes:
         return any(name.startswith(prefix) for name in self._shapes)
 
     def blocks(self, prefix: str) -> int:
-        """Number of blocks of a stack."""
         return len({name[len(prefix) :].split(".")[0] for name in self._shapes if name.startswith(prefix)})
 
 

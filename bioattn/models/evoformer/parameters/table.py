@@ -82,7 +82,6 @@ def to_canonical(array: NDArray[Any], layout: Layout, *, stacked: bool) -> NDArr
 
 
 def from_canonical(array: NDArray[Any], layout: Layout, num_heads: int, *, stacked: bool) -> NDArray[Any]:
-    """The inverse of `to_canonical`."""
     blocks = array.shape[:1] if stacked else ()
     shape = array.shape[1:] if stacked else array.shape
     if layout not in (Layout.AS_IS, Layout.HEAD_BIAS):
@@ -123,8 +122,6 @@ class Fused(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayRow:
-    """One row of the table."""
-
     ours: str
     alphafold: str
     openfold: str
@@ -146,7 +143,6 @@ class _Place:
     stack: Stack | None = None
 
     def beneath(self, ours: str, alphafold: str, openfold: str) -> "_Place":
-        """A module inside this one."""
         return _Place(
             ours=_joined(".", self.ours, ours),
             alphafold=_joined("/", self.alphafold, alphafold),
@@ -178,14 +174,12 @@ class _Place:
         )
 
     def norm(self, ours: str, alphafold: str, openfold: str) -> Iterator[ArrayRow]:
-        """A LayerNorm."""
         yield self.array(f"{ours}.weight", f"{alphafold}//scale", f"{openfold}.weight", Layout.AS_IS)
         yield self.array(f"{ours}.bias", f"{alphafold}//offset", f"{openfold}.bias", Layout.AS_IS)
 
     def linear(
         self, ours: str, alphafold: str, openfold: str, *, fused: Fused | None = None, part: int = 0
     ) -> Iterator[ArrayRow]:
-        """A linear layer with bias."""
         yield self.array(
             f"{ours}.weight",
             f"{alphafold}//weights",
@@ -228,7 +222,6 @@ _ROOT = _Place(ours="", alphafold="", openfold="")
 
 @cache
 def parameter_table() -> tuple[ArrayRow, ...]:
-    """All rows of the table."""
     return (
         *_embedders(),
         *_templates(),

@@ -147,5 +147,4 @@ class EvoformerTrainingConfig:
 
     @property
     def total_steps(self) -> int:
-        """Updates of both stages."""
         return self.simulated_steps + self.steps

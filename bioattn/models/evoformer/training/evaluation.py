@@ -43,7 +43,6 @@ def predict_contacts(
 
 
 def score_family(model: EvoformerModel, family: TrainingFamily, settings: InputSettings) -> ContactScores:
-    """Precision of the contacts predicted for a family."""
     return contact_scores(predict_contacts(model, family, settings), family.protein.cb, family.columns)
 
 
@@ -52,8 +51,6 @@ MODEL, MUTUAL_INFORMATION, MEAN_FIELD = "this model", "APC mutual information", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyScores:
-    """One held-out family under each predictor."""
-
     id: str
     split: str
     num_rows: int
@@ -62,7 +59,6 @@ class FamilyScores:
     """By predictor."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
         return {
             "id": self.id,
             "split": self.split,
@@ -74,8 +70,6 @@ class FamilyScores:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All held-out families."""
-
     families: list[FamilyScores]
 
     def tables(self) -> list[list[list[str]]]:
@@ -101,7 +95,6 @@ class Evaluation:
         return Comparison(f"{split} families", "P@L", means[split][MODEL], best, means[split][best])
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Plain JSON."""
         return [each.to_json() for each in self.families]
 
 
@@ -135,7 +128,6 @@ def evaluate_families(
 
 
 def coupling_scores(family: TrainingFamily) -> dict[str, ContactScores]:
-    """Both couplings on the columns the model sees, with sequence weights."""
     columns = family.columns
     frequencies = pair_frequencies(column_states(family.protein.msa[:, columns]), family.weights)
     maps = {

@@ -8,7 +8,7 @@ resumed run sees what an undisturbed one would have.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -153,21 +153,11 @@ class Sample(NamedTuple):
     """1 = this cell was chosen for masking."""
 
 
-class Families(Protocol):
-    """A list, or `SimulatedFamilies`."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> TrainingFamily: ...
-
-
 class TrainingSamples:
-    """The samples of a run."""
-
     def __init__(
         self,
         real: Sequence[TrainingFamily],
-        simulated: Families,
+        simulated: SimulatedFamilies,
         config: EvoformerTrainingConfig,
         *,
         covariance: bool,

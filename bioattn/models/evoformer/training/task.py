@@ -72,7 +72,6 @@ class EvoformerTask(Task):
         }
 
     def prepare(self, progress: Progress) -> None:
-        """Read the families of all splits, with their sequence weights, and make the model."""
         training = self.training
         dataset = open_contact_dataset(self.settings.dataset)
         used = _used_proteins(dataset, self.settings.exclude)
@@ -110,7 +109,6 @@ class EvoformerTask(Task):
         )
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
-        """This process's samples of a step, one after the other."""
         number = self.training.families_per_step
         simulated = self.training.simulated_steps > 0 and step.stage_index == 0
         for sample in self.samples.step(step.number, shard.slice(number), simulated=simulated):
@@ -154,14 +152,12 @@ class EvoformerTask(Task):
         return precisions
 
     def judge(self, values: Tensor) -> Judgement:
-        """Mean precisions."""
         scores = mean_scores(
             [ContactScores(precision_l5=few, precision_l=all_) for few, all_ in values.tolist()]
         )
         return Judgement(scores.precision_l, scores.as_figures())
 
     def evaluate(self, progress: Progress) -> Evaluation:
-        """The model and two couplings on validation and test families."""
         inputs = self.training.prediction_inputs
         return Evaluation(
             [
@@ -172,12 +168,10 @@ class EvoformerTask(Task):
         )
 
     def write(self, folder: Path) -> Sequence[str]:
-        """Write weights and config."""
         write_evoformer_model(folder, self.model, self.training.prediction_inputs)
         return (WEIGHTS, CONFIG)
 
     def record(self) -> dict[str, Any]:
-        """What the model was trained on, and how."""
         return {
             "dataset": {
                 "file": self.settings.dataset.name,
@@ -193,11 +187,9 @@ class EvoformerTask(Task):
         }
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        """The model card."""
         return card_lines(self.model, record, cast(Evaluation, results))
 
     def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """The digest of a finished folder."""
         return {
             "dataset": record["dataset"]["sha256"],
             "model": config["architecture"],

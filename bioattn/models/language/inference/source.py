@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from bioattn.formats.fasta import read_fasta
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
+from bioattn.models.language.training.windows import padded
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.preparation import aligned_rows
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary
@@ -87,7 +87,6 @@ class TokenSource:
 
     @property
     def samples(self) -> Samples:
-        """Names and lengths."""
         lengths = np.array([len(each) for each in self.tokens], dtype=np.int32)
         first = np.array(self.first_words, dtype=np.int64)
         known = {} if self.residues is None else {RESIDUES: list(self.residues)}
@@ -97,7 +96,6 @@ class TokenSource:
 
     @property
     def lengths(self) -> list[dict[str, int]]:
-        """Lengths of the ragged axes of every sequence."""
         return [{TOKENS: len(each), SOURCE_TOKENS: len(each)} for each in self.tokens]
 
     @property
@@ -106,11 +104,8 @@ class TokenSource:
         return max(map(len, self.tokens))
 
     def padded(self) -> Tensor:
-        """All of them, padded on the right."""
-        padded = np.full((len(self.tokens), self.longest), PAD, dtype=np.int64)
-        for row, tokens in zip(padded, self.tokens, strict=True):
-            row[: len(tokens)] = tokens
-        return torch.from_numpy(padded)
+        """All of them, filled up on the right, (B, L)."""
+        return padded(self.tokens, PAD)
 
     def part(self, rows: slice) -> "TokenSource":
         return replace(

@@ -41,8 +41,6 @@ TRANSPOSED = Turn(_transposed, _transposed)
 
 
 class Row(NamedTuple):
-    """One array of ours."""
-
     ours: str
     theirs: Sequence[str] = ()
     """Names it may have, of which the first is written; none: zeros, for which they have no place."""
@@ -56,8 +54,6 @@ class Row(NamedTuple):
 
 
 class Settings:
-    """`config.json` of a published model."""
-
     def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
         self.path, self.content = path, content
 
@@ -90,8 +86,6 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """One published architecture."""
-
     prefix: str
     """What names of arrays have before them in models with an output layer."""
     starts: str
@@ -337,7 +331,6 @@ def _scaled(factor: float, turn: Turn = AS_IT_IS) -> Turn:
 
 
 def _pair(ours: str, theirs: str, turn: Turn = AS_IT_IS, third: int | None = None) -> Iterator[Row]:
-    """Weight and bias."""
     yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn, third)
     yield Row(f"{ours}.bias", [f"{theirs}.bias"], turn, third)
 

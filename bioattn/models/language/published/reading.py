@@ -81,7 +81,6 @@ class PublishedWeights:
         return array
 
     def where(self, name: str) -> str:
-        """The file and the name that an array has in it."""
         stored, path, _ = self._arrays[name]
         return f"{path}: the array {stored}"
 
@@ -214,7 +213,6 @@ def _frequencies(
 def _fill(
     model: LanguageModel, content: Mapping[str, Any], architecture: Architecture, weights: PublishedWeights
 ) -> None:
-    """Copy the arrays into the model."""
     config, used = model.config, set()
     assert model.vocabulary.published is not None
     order = torch.from_numpy(model.vocabulary.order)

@@ -61,7 +61,6 @@ def export_language_model(source: Path, output: Path, *, published: bool, force:
 
 
 def is_published(folder: Path) -> bool:
-    """Whether a model folder is a published one."""
     content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     return isinstance(content, dict) and published_type(content) is not None
 
@@ -196,7 +195,6 @@ def _as_published(name: str, config: LanguageModelConfig, arrays: dict[str, Tens
 
 
 def _content(name: str, config: LanguageModelConfig, tokens: PublishedTokens) -> dict[str, Any]:
-    """`config.json` of an architecture."""
     form = config.form
     pad, cls, eos, mask, _ = tokens.special
     ids: dict[str, Any] = {

@@ -93,8 +93,6 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class FineTuningResults:
-    """A fine-tuned model beside simple models."""
-
     rows: Sequence[Row]
     gain: tuple[float, float] | None = None
     """95 % interval of the model's main figure less the best simple model's, on the side that counts."""
@@ -144,7 +142,6 @@ class FineTuningResults:
 
 
 def judged_side(rows: Sequence[Row]) -> str:
-    """The test side where there is one."""
     return SPLIT_NAMES[TEST if any(row.side == SPLIT_NAMES[TEST] for row in rows) else VALIDATION]
 
 
@@ -182,7 +179,6 @@ class FineTuningTask(LanguageTask):
         }
 
     def prepare(self, progress: Progress) -> None:
-        """Read table and sequences, and make the model."""
         training, settings = self.training, self.settings
         assert settings.targets is not None
         table = read_targets(settings.targets, settings.target)
@@ -296,7 +292,6 @@ class FineTuningTask(LanguageTask):
         return Judgement(score if np.isfinite(score) else -loss, {"loss": loss, **means})
 
     def evaluate(self, progress: Progress) -> FineTuningResults:
-        """The model on both held-out sides, beside linear models."""
         held_out = {side: np.flatnonzero(self.sides == side) for side in (VALIDATION, TEST)}
         held_out = {side: each for side, each in held_out.items() if len(each)}
         self.model.eval()
@@ -384,7 +379,6 @@ class FineTuningTask(LanguageTask):
         yield "mean token embedding", np.stack([embedding[each[is_word(each)]].mean(0) for each in tokens])
 
     def _codes(self, row: int) -> NDArray[np.uint8]:
-        """The letters of a row's sequence."""
         return self.dataset.record(int(self.record_N[row]))
 
     def _gains(

@@ -29,8 +29,6 @@ Features = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A linear model of scaled features."""
-
     mean_F: Tensor
     scale: float
     weight_WF: Tensor

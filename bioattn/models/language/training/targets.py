@@ -28,8 +28,6 @@ BINARY = {"0", "1"}
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """A table as read: N rows."""
-
     path: Path
     ids: list[str]
     lines: list[int]
@@ -41,8 +39,6 @@ class TargetTable:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is known of one target."""
-
     target: Target
     values: Sequence[float] | Sequence[NDArray[np.int64]]
     """Of each row a number in units of `sd` (NaN: missing), the number of a class (`IGNORED`: missing), or one for

@@ -98,7 +98,6 @@ class LanguageTask(ConfiguredTask):
         return config
 
     def prepare(self, progress: Progress) -> None:
-        """Choose the windows and make the model."""
         training = self.training
         self.windows = {
             side: Windows(self.dataset, self.config, self.dataset.segments_in(side))
@@ -162,7 +161,6 @@ class LanguageTask(ConfiguredTask):
             yield PartLoss(loss, loss)
 
     def _drawn(self, step: int) -> Exercise:
-        """The windows of a step, a function of seed and step."""
         training = self.training
         generator = np.random.default_rng([training.seed, step])
         windows = [
@@ -203,7 +201,6 @@ class LanguageTask(ConfiguredTask):
         return Judgement(figures["bits"], figures)
 
     def evaluate(self, progress: Progress) -> Results:
-        """The model on windows of both held-out sides, beside counts."""
         exercises = {side: self._exercises(side, EVALUATION_WINDOWS) for side in (VALIDATION, TEST)}
         exercises = {side: each for side, each in exercises.items() if each}
         simple: Profile | SimpleModel | None = None

@@ -3,6 +3,7 @@
 Shape suffixes: B windows, L tokens, S tokens of the source.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -204,7 +205,7 @@ def _random_lengths(
     return [*lengths, *([0] * (parts - len(lengths)))]
 
 
-def padded(rows: list[NDArray[np.int64]], value: int) -> Tensor:
+def padded(rows: Sequence[NDArray[np.integer]], value: int) -> Tensor:
     """Rows as one tensor (B, longest), filled up on the right."""
     filled = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
     for place, row in enumerate(rows):

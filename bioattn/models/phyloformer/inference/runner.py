@@ -60,12 +60,10 @@ class Prepared:
 
     @property
     def lengths(self) -> dict[str, int]:
-        """By column of the sample table."""
         rows = self.alignment.num_rows
         return {SITES: self.alignment.num_columns, PAIRS: rows * (rows - 1) // 2}
 
     def samples(self, name: str) -> Samples:
-        """Its line of the sample table."""
         names = self.alignment.names
         pairs = [f"{first}|{second}" for i, first in enumerate(names) for second in names[i + 1 :]]
         lengths = {column: np.array([number], dtype=np.int32) for column, number in self.lengths.items()}
@@ -84,29 +82,23 @@ class PhylogenyRunner:
 
     @property
     def model_path(self) -> Path:
-        """The file the weights came from."""
         return self.loaded.path
 
     @property
     def sites(self) -> Mapping[str, AttentionSite]:
-        """Attention sites by name."""
         return self.loaded.sites
 
     def job(self) -> dict[str, Any]:
-        """All that decides the result, but the alignment."""
         return {"model_sha256": self.loaded.sha256, "device": self.loaded.device.type}
 
     def check(self, attention: AttentionOptions | None) -> None:
-        """Raises: BioattnError for sites or heads that the model does not have."""
         if attention is not None:
             self.layout(attention, settings_sha256="", shard=None)
 
     def digest(self, source: InputFile) -> str:
-        """SHA-256 of an alignment file."""
         return self._reader.read(source.path)[1]
 
     def lengths(self, source: InputFile) -> Mapping[str, int]:
-        """Sites and pairs of an alignment."""
         return self.prepare(source).lengths
 
     def layout(
@@ -247,7 +239,6 @@ def require_alphabet(alignment: Alignment, alphabet: PhylogenyAlphabet, path: Pa
 
 
 def _write_matrix(path: Path, names: list[str], distances_NN: NDArray[np.float64]) -> None:
-    """A square table, names first."""
     lines = ["\t".join(("sequence", *names))]
     for name, row in zip(names, distances_NN, strict=True):
         lines.append("\t".join((name, *(f"{value:.7g}" for value in row))))

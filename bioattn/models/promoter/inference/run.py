@@ -60,7 +60,6 @@ class PredictionWriter:
         self._write("\t".join(["gene_id", *treatments]) + "\n")
 
     def write(self, block: Block) -> None:
-        """The next genes, with predictions (genes, treatments)."""
         self._write(
             "".join(
                 self._row % (gene, *values)
@@ -205,7 +204,6 @@ class PromoterRunner:
         return model.in_response_units(found.predictions, treatments)
 
     def compute(self, batch: WindowBatch) -> Block:
-        """The predictions of a batch, and what it attended to."""
         predictions = self.predict(batch.codes)
         arrays, self._arrays = self._arrays, {}
         return Block(batch.samples, {**arrays, PREDICTIONS: {"values": predictions}})

@@ -91,7 +91,6 @@ class Shifts(NamedTuple):
     """Mean, and 1 over the standard deviation, of the mixer's convolution; 0 and 1 without a mixer."""
 
     def rows(self, index: Tensor) -> "Shifts":
-        """The numbers of the mutants `index`."""
         return Shifts(*(values[index] for values in self))
 
 

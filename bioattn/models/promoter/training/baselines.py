@@ -125,7 +125,6 @@ class BaselineData:
         return int(self.codes.shape[1]) - self.downstream
 
     def path(self, features: FeatureSet) -> RidgePath:
-        """The ridge fits of a feature set, made once."""
         if features not in self._paths:
             standardiser = Standardiser(features.blocks, features.shares, self.codes[self.train])
             self._paths[features] = RidgePath(standardiser, self.codes[self.train], self.deviations)

@@ -173,7 +173,6 @@ class Evaluation:
     """On the test (else validation) genes."""
 
     def table(self) -> list[list[str]]:
-        """Header and rows of the comparison with the simple models."""
         shown = FIGURES[self.task]
         body = [
             [row.name, row.cells, *(f"{row.figures[key]:.3f}" if key in row.figures else "" for key in shown)]

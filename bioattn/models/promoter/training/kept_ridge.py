@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
-from bioattn.models.promoter.model import PromoterModel, make_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.ridge_model import RidgeModel
 from bioattn.models.promoter.training.baselines import Baseline
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
@@ -33,7 +33,7 @@ def as_promoter_model(
         pool=1,
         ridge_kmers=tuple(block.k for block in blocks),
     )
-    model = make_promoter_model(config, vocabulary)
+    model = PromoterModel(config, vocabulary)
     network = model.network
     assert isinstance(network, RidgeModel)
     offset_T = simple.predictions[0].astype(np.float64)

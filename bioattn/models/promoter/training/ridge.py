@@ -206,5 +206,4 @@ class RidgePath:
         return np.asarray(rotated_RT / (self._eigenvalues_R + penalty)[:, None], np.float32)
 
     def model(self, weights_RT: Matrix, mean: Matrix) -> LinearModel:
-        """The fit with these weights, as a model of sequences."""
         return LinearModel(self.standardiser, self._rotation_FR @ weights_RT, mean)

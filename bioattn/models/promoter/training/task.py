@@ -23,7 +23,7 @@ from bioattn.models.promoter.batch_part import part_of_batch
 from bioattn.models.promoter.config import Conditioning, Readout, Stem, TreatmentEncoding
 from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
 from bioattn.models.promoter.folder import write_promoter_model
-from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
+from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.training.baselines import Baseline, best_simple, default_baselines
 from bioattn.models.promoter.training.batches import Batch, TrainingBatches, centred_windows
 from bioattn.models.promoter.training.chosen_settings import choose_settings, shared_stem_dropout
@@ -146,7 +146,6 @@ class PromoterTask(Task):
         LOGGER.info(f"settings: {self.reason}")
 
     def prepare(self, progress: Progress) -> None:
-        """Check the settings against the data, encode the treatments and make the model."""
         dataset = self.dataset
         self.binary = dataset.task == "binary"
         self.columns = dataset.treatments_in(TRAIN)
@@ -169,7 +168,7 @@ class PromoterTask(Task):
         )
         report_features(dataset, self.vocabulary)
         torch.manual_seed(training.seed)
-        self.model = make_promoter_model(self.config, self.vocabulary)
+        self.model = PromoterModel(self.config, self.vocabulary)
         if training.attention_entropy and not attention_sites(self.model):
             raise BioattnError(
                 f"attention_entropy is for models with attention; {self.config.conditioning} has none, "

@@ -159,7 +159,6 @@ def _solved(design_TE: Matrix, wanted_TX: Matrix) -> torch.Tensor:
 
 
 def _set_readers(network: CrossModel, design_TE: Matrix, readers_TC: Matrix, offset_T: Matrix) -> None:
-    """Solve for the readers of an own readout."""
     solved = _solved(design_TE, np.hstack([readers_TC, offset_T[:, None]]))
     readout = network.readout
     assert isinstance(readout, TreatmentReadout)

@@ -144,7 +144,6 @@ class Constraint:
 
 
 def residues_of(tokens: Tokens, vocabulary: PairVocabulary) -> str:
-    """The letters of a protein."""
     return "".join("X" if token == UNKNOWN else vocabulary.tokens[token] for token in tokens.tolist())
 
 

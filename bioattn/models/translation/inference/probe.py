@@ -52,7 +52,6 @@ class TranslationProbe:
         return len(self.loaded.model.target.tokens) - len(SPECIAL)
 
     def draw_places(self, random: np.random.Generator) -> NDArray[np.int64]:
-        """Any word of a target."""
         return random.integers(0, [len(pair.target) for pair in self.pairs])
 
     def queries(self, place_N: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -60,7 +59,6 @@ class TranslationProbe:
         return place_N
 
     def exchangeable(self, _place_N: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """All words of a source."""
         return np.asarray(self.tokens_NL >= len(SPECIAL))
 
     def log_likelihoods(self) -> NDArray[np.float64]:

@@ -49,7 +49,6 @@ class Output:
     ended: bool = False
 
     def score(self, length_penalty: float) -> float:
-        """By which outputs are ordered."""
         return float(self.log_likelihood / ((6 + len(self.tokens)) / 6) ** length_penalty)
 
 

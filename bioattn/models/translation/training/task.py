@@ -67,7 +67,6 @@ class TranslationTask(ConfiguredTask):
         return sorted(fitting, key=lambda pair: (len(pair.source), len(pair.target)))
 
     def prepare(self, progress: Progress) -> None:
-        """Choose the validation pairs and make the model."""
         training = self.training
         self.lengths = np.array([len(pair.source) for pair in self.pairs[TRAIN]])
         self.validation = self._batches(VALIDATION, training.validation_pairs)
@@ -100,7 +99,6 @@ class TranslationTask(ConfiguredTask):
             yield PartLoss(loss / tokens, loss / tokens)
 
     def _drawn(self, step: int) -> list[Pair]:
-        """The pairs of a step, a function of seed and step."""
         training = self.training
         number = len(self.lengths)
         if training.grow_every:
@@ -133,7 +131,6 @@ class TranslationTask(ConfiguredTask):
         return Judgement(figures["bits"], figures)
 
     def evaluate(self, progress: Progress) -> Evaluation:
-        """The model on pairs of both held-out sides, beside counts."""
         train = self.pairs[TRAIN]
         tokens = sum(len(pair.target) for pair in train)
         counted = train[:: -(-tokens // MAX_COUNTED)]
