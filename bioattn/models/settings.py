@@ -221,7 +221,7 @@ def with_config_file(settings: S) -> S:
     known = {
         getattr(said, "name", None) or name: (name, said)
         for name, said in _metadata(type(settings)).items()
-        if _in_config_file(said)
+        if isinstance(said, (_Table, _TopLevelKey)) or said.wanted is not None
     }
     hints = typing.get_type_hints(type(settings))
     values: dict[str, Any] = {}
@@ -246,15 +246,9 @@ def _metadata(kind: type[Settings]) -> dict[str, Any]:
     inherited = {each.name for base in kind.__bases__ for each in fields(base)}
     # A command's own settings first, as its help shows them.
     for each in sorted(fields(kind), key=lambda each: each.name in inherited):
-        _require_metadata(kind, each)
+        if _KEY not in each.metadata:
+            raise TypeError(
+                f"{kind.__name__}.{each.name}: give it argument(), option(), table() or toml_key()"
+            )
         found[each.name] = each.metadata[_KEY]
     return found
-
-
-def _require_metadata(kind: type, each: Field[Any]) -> None:
-    if _KEY not in each.metadata:
-        raise TypeError(f"{kind.__name__}.{each.name}: give it argument(), option(), table() or toml_key()")
-
-
-def _in_config_file(said: Any) -> bool:
-    return isinstance(said, (_Table, _TopLevelKey)) or said.wanted is not None

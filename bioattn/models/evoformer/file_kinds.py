@@ -13,10 +13,10 @@ from bioattn.models.evoformer.inference.prediction_validation import (
     describe_arrays,
     validate_arrays,
 )
-from bioattn.models.family import CONFIG
+from bioattn.models.family import CONFIG, imported
 from bioattn.models.model_kind import model_kind
 from bioattn.store.inspection import is_valid, validate_members
-from bioattn.store.kinds import Candidate, FileKind, MergeKind, Part, Sample, folder_with, hdf5, shown_as
+from bioattn.store.kinds import FileKind, MergeKind, Part, Sample, folder_with, hdf5, shown_as
 from bioattn.store.merging import merge_folders
 from bioattn.store.problems import Problem
 from bioattn.store.recorded_folder import SHARD_FILE, read_shard_file, shard_figures, validate_shard_file
@@ -51,19 +51,6 @@ def _describe_model(folder: Path) -> dict[str, Any]:
     }
 
 
-def _describe_parameters(path: Path) -> dict[str, Any]:
-    from bioattn.models.evoformer.parameters.export import describe_parameters
-
-    return describe_parameters(path)
-
-
-def _validate_parameters(path: Path, progress: Progress) -> list[Problem]:
-    from bioattn.models.evoformer.parameters.export import describe_parameters, validate_parameters
-
-    describe_parameters(path)
-    return validate_parameters(path)
-
-
 def _describe_templates(path: Path) -> dict[str, Any]:
     templates = read_templates(path)
     return {
@@ -72,11 +59,6 @@ def _describe_templates(path: Path) -> dict[str, Any]:
         "coverage": templates.coverage.round(3).tolist(),
         "identity": templates.identity.round(3).tolist(),
     }
-
-
-def _is_parameters(candidate: Candidate) -> bool:
-    """Whether a file is an archive of arrays (AlphaFold's parameters) or a PyTorch checkpoint, new or old."""
-    return candidate.magic.startswith((_ZIP_MAGIC, _PICKLE_MAGIC))
 
 
 def _describe_prediction(folder: Path) -> dict[str, Any]:
@@ -158,9 +140,10 @@ def file_kinds() -> Sequence[FileKind]:
         FileKind(
             name="parameters",
             title="parameters of an MSA/pair model",
-            matches=_is_parameters,
-            describe=_describe_parameters,
-            validate=_validate_parameters,
+            # an archive of arrays (AlphaFold's parameters) or a PyTorch checkpoint, new or old
+            matches=lambda candidate: candidate.magic.startswith((_ZIP_MAGIC, _PICKLE_MAGIC)),
+            describe=imported("evoformer.parameters.export", "describe_parameters"),
+            validate=imported("evoformer.parameters.export", "validate_parameters"),
             is_model=True,
             order=-2,
         ),

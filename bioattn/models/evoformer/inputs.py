@@ -202,15 +202,20 @@ class AlignmentInputs:
         """The rows of `encoded` that a sample is drawn from, the target first."""
         if self.weights is None:
             return np.arange(self.encoded.num_rows)
-        # Rows in the order of exponential clocks with these rates are a weighted draw without repetition.
-        clock = random.exponential(size=self.encoded.num_rows) / self.weights
-        clock[0] = -1
-        return np.argsort(clock)[: self.num_drawn]
+        return weighted_order(self.weights, 0, random)[: self.num_drawn]
 
     def sample(self, seed: int, number: int) -> ModelInputs:
         """The features of `draw` as tensors."""
         inputs = to_model_inputs(self.draw(seed, number), self.pair_feat)
         return inputs._replace(templates=self.templates)
+
+
+def weighted_order(weights: NDArray[np.float64], first: int, random: np.random.Generator) -> NDArray[np.intp]:
+    """All rows in random order, those of larger weights rather before others; row `first` before all."""
+    # The order of exponential clocks with these rates is a weighted draw without repetition.
+    clock = random.exponential(size=len(weights)) / weights
+    clock[first] = -1
+    return np.argsort(clock)
 
 
 def prepare_inputs(

@@ -47,7 +47,11 @@ class OuterProductMean(nn.Module):
         factors_SRX = map_tiled(
             self._factors,
             TILE_MSA_ELEMENTS,
-            lambda: self._new_factors(msa_SRC),
+            lambda: msa_SRC.new_empty(
+                *msa_SRC.shape[:2],
+                self.project_factors.out_features,
+                dtype=self.project_factors.weight.dtype,
+            ),
             sliced=(msa_SRC, mask_SR),
             parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],
         )
@@ -63,10 +67,6 @@ class OuterProductMean(nn.Module):
             whole=(second_SRB.permute(2, 1, 0).reshape(-1, len(msa_SRC)),),
             parameters=self.project_output.parameters(),
         )
-
-    def _new_factors(self, msa_SRC: Tensor) -> Tensor:
-        projection = self.project_factors
-        return msa_SRC.new_empty(*msa_SRC.shape[:2], projection.out_features, dtype=projection.weight.dtype)
 
     def _factors(self, _rows: slice, msa_TRC: Tensor, mask_TR: Tensor) -> Tensor:
         """Both factors (T, R, A + B) of some rows, 0 where masked."""

@@ -17,7 +17,6 @@ from bioattn.sequences.sequence_dataset import (
 )
 from bioattn.store.field_kinds import dataset_problems
 from bioattn.store.kinds import Candidate, FileKind, hdf5
-from bioattn.store.problems import Problem
 
 
 def _is_published(candidate: Candidate) -> bool:
@@ -31,11 +30,6 @@ def _is_published(candidate: Candidate) -> bool:
 def _describe_embeddings(path: Path) -> dict[str, Any]:
     ids, values = read_embeddings(path)
     return {"sequences": len(ids), "channels": int(values.shape[1])}
-
-
-def _validate_embeddings(path: Path) -> list[Problem]:
-    _describe_embeddings(path)
-    return []
 
 
 def file_kinds() -> Sequence[FileKind]:
@@ -59,6 +53,5 @@ def file_kinds() -> Sequence[FileKind]:
             matches=hdf5(EMBEDDINGS.format),
             describe=_describe_embeddings,
             read=read_embeddings,
-            validate=lambda path, _: _validate_embeddings(path),
         ),
     )

@@ -23,12 +23,6 @@ def _describe(path: Path) -> dict[str, Any]:
     }
 
 
-def _validate(path: Path) -> list[Any]:
-    """Reading the parameters checks names, shapes and numbers."""
-    _describe(path)
-    return []
-
-
 def file_kinds() -> Sequence[FileKind]:
     return (
         FileKind(
@@ -36,7 +30,6 @@ def file_kinds() -> Sequence[FileKind]:
             title="parameters of Phyloformer",
             matches=lambda candidate: candidate.magic == b"PK\x03\x04" and FAMILY.recognises(candidate.path),
             describe=_describe,
-            validate=lambda path, _: _validate(path),
             is_model=True,
             order=-3,
         ),

@@ -26,6 +26,7 @@ from bioattn.models.evoformer.parameters.table import from_canonical
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import model_files
 from bioattn.store.problems import Problem, error, warning
+from bioattn.system.progress import SILENT, Progress
 
 _CHUNK = 1 << 22
 
@@ -143,11 +144,12 @@ def describe_parameters(path: Path) -> dict[str, Any]:
         }
 
 
-def validate_parameters(path: Path) -> list[Problem]:
-    """Read every byte of a parameter file whose names and shapes `describe_parameters` found good.
+def validate_parameters(path: Path, _progress: Progress = SILENT) -> list[Problem]:
+    """Read every byte of a parameter file.
 
-    Raises: FormatError naming the array that is damaged or holds NaN or infinite values.
+    Raises: as `describe_parameters`; FormatError naming the array that is damaged or holds NaN or infinite values.
     """
+    describe_parameters(path)
     with open_parameters(path) as file:
         for row in model_rows(infer_config(file)):
             file.read(row)

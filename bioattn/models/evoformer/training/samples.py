@@ -23,7 +23,7 @@ from bioattn.alignments.input_features import EncodedAlignment, column_profile, 
 from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.config import InputSettings
-from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, to_model_inputs
+from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, to_model_inputs, weighted_order
 from bioattn.models.evoformer.training.config import MIN_EXTRA_SHARE, MOSTLY_GAPS, EvoformerTrainingConfig
 from bioattn.simulate.families import simulate_family
 from bioattn.structures.contacts import distances
@@ -206,10 +206,7 @@ def draw_rows(
     target = int(random.integers(number)) if random.random() < config.any_target else 0
     wanted = min(number, config.max_msa_clusters + config.max_extra_msa)
     weights = family.weights if config.weighted_rows else np.ones(number)
-    # Rows in the order of exponential clocks with these rates are a weighted draw without repetition.
-    clock = random.exponential(size=number) / weights
-    clock[target] = -1
-    return np.argsort(clock)[:wanted]
+    return weighted_order(weights, target, random)[:wanted]
 
 
 def _window(

@@ -380,3 +380,15 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     ),
 }
 """By the `model_type` of their config.json."""
+
+
+def all_rows(
+    architecture: Architecture, config: LanguageModelConfig, content: Mapping[str, Any], *, output: bool
+) -> list[Row]:
+    """All arrays. content: of `config.json`; output: whether the output layer has a matrix of its own."""
+    rows = [Row("embed.weight", architecture.embedding, by_token=True), *architecture.rows(config, content)]
+    if output:
+        rows.append(Row("output_VC", [architecture.output], by_token=True))
+    if not any(row.ours == "bias_V" for row in rows):
+        rows.append(Row("bias_V", by_token=True))
+    return rows

@@ -21,7 +21,13 @@ from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.published.architectures import ARCHITECTURES, LAYERS, Architecture, Row, Settings
+from bioattn.models.language.published.architectures import (
+    ARCHITECTURES,
+    LAYERS,
+    Architecture,
+    Settings,
+    all_rows,
+)
 from bioattn.models.model_folder import check_integers
 from bioattn.sequences.published_vocabulary import read_published_vocabulary
 from bioattn.sequences.vocabulary import Vocabulary
@@ -222,12 +228,7 @@ def _fill(
     # Of two of our tokens that are the same published one, only one is ever predicted.
     never = (order < 0) | (ours != torch.arange(len(order)))
     arrays = model.state_dict()
-    rows = [Row("embed.weight", architecture.embedding, by_token=True), *architecture.rows(config, content)]
-    if not config.form.tied:
-        rows.append(Row("output_VC", [architecture.output], by_token=True))
-    if not any(row.ours == "bias_V" for row in rows):
-        rows.append(Row("bias_V", by_token=True))
-    for row in rows:
+    for row in all_rows(architecture, config, content, output=not config.form.tied):
         own = arrays.pop(row.ours)
         if not row.theirs:
             array = torch.zeros(len(model.vocabulary.published.tokens) if row.by_token else own.shape)

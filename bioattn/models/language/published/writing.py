@@ -17,7 +17,7 @@ from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.config import Activation, LanguageModelConfig, Norm, Output, Shape
 from bioattn.models.language.folder import load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.published.architectures import ARCHITECTURES, Row, first_position
+from bioattn.models.language.published.architectures import ARCHITECTURES, all_rows, first_position
 from bioattn.models.language.published.reading import published_type
 from bioattn.models.model_folder import model_files, save_arrays
 from bioattn.sequences.choices import Alphabet
@@ -96,14 +96,10 @@ def _published(
     config = _as_published(name, model.config, arrays)
     content = _content(name, config, tokens)
     architecture = ARCHITECTURES[name]
-    rows = [Row("embed.weight", architecture.embedding, by_token=True), *architecture.rows(config, content)]
-    if not config.form.tied:
-        rows.append(Row("output_VC", [architecture.output], by_token=True))
-    elif name in ("bert", "esm") and config.form.output is Output.DENSE:
+    copied = config.form.tied and name in ("bert", "esm") and config.form.output is Output.DENSE
+    if copied:
         arrays["output_VC"] = arrays["embed.weight"]
-        rows.append(Row("output_VC", [architecture.output], by_token=True))
-    if not any(row.ours == "bias_V" for row in rows):
-        rows.append(Row("bias_V", by_token=True))
+    rows = all_rows(architecture, config, content, output=copied or not config.form.tied)
     found: dict[str, list[Tensor]] = {}
     for row in rows:
         array = arrays.pop(row.ours)

@@ -367,6 +367,7 @@ def card_lines(
     config: PromoterModelConfig, dataset: PromoterDataset, record: Mapping[str, Any], evaluation: Evaluation
 ) -> list[str]:
     """The lines of the card. record: the training record."""
+    comparison = evaluation.comparison()
     return [
         "---",
         "library_name: bioattn",
@@ -389,15 +390,10 @@ def card_lines(
         "Figures on the held-out cells of this one split and seed, beside simple models fitted on the same split:",
         "",
         *markdown_table(evaluation.table()),
-        *(_below(evaluation.comparison())),
+        *(["", f"Note: {comparison.sentence()}."] if comparison is not None and comparison.below else []),
         "",
         "Attention says where the model looked, not that it was right to; compare it with what is known.",
     ]
-
-
-def _below(comparison: Comparison | None) -> list[str]:
-    """What to say of a model that a simple one is better than."""
-    return [] if comparison is None or not comparison.below else ["", f"Note: {comparison.sentence()}."]
 
 
 def _kept(record: Mapping[str, Any]) -> list[str]:
