@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bioattn.errors import FormatError
+from bioattn.formats.nucleotides import are_nucleotides
 
 GAP = ord("-")
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -223,7 +224,7 @@ def looks_like_nucleotides(alignment: Alignment) -> bool:
     inserted = "".join(letters for row in alignment.insertions for letters in row.values()).upper()
     counts += np.bincount(np.frombuffer(inserted.encode("ascii"), dtype=np.uint8), minlength=256)
     total = int(counts.sum() - counts[GAP])
-    return total >= 10 and int(counts[_NUCLEOTIDES].sum()) > 0.98 * total
+    return are_nucleotides(int(counts[_NUCLEOTIDES].sum()), total)
 
 
 def require_proteins(alignment: Alignment, source: str) -> None:

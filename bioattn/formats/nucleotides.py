@@ -48,6 +48,16 @@ def encode(sequence: bytes | str, name: str = "sequence", offset: int = 0) -> ND
     return codes
 
 
+def count_nucleotides(sequence: str) -> int:
+    """Letters of a sequence that are bases of DNA or RNA, or N."""
+    return sum(map(sequence.upper().count, "ACGTUN"))
+
+
+def are_nucleotides(nucleotides: int, letters: int) -> bool:
+    """Tell whether letters are DNA or RNA, not a protein: more than 98 % of ten or more are A, C, G, T, U or N."""
+    return letters >= 10 and nucleotides > 0.98 * letters
+
+
 def _bad_letter(letter: str, name: str, position: int) -> str:
     where = f"{name}, position {position:,}: "
     if letter in "Uu":

@@ -14,15 +14,22 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
-from bioattn.formats.tables import open_table
+from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
+from bioattn.formats.tables import is_missing, open_table
 from bioattn.io.audit import audit_path, audit_text
-from bioattn.io.files import sha256_of, text_output
+from bioattn.io.files import read_lines, sha256_of, text_output
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.promoters.homology import Links, protein_links
 from bioattn.promoters.splits import SplitWords, parse_holdouts, read_split_table, split_by_table
 from bioattn.sequences.choices import Alphabet, PairAlphabet, SequenceSplit
-from bioattn.sequences.pairs import Pair, PairDataset, PairVocabulary, write_pair_dataset
-from bioattn.sequences.preparation import related_across, related_links, split_by_homology, split_by_record
+from bioattn.sequences.pairs import SIDES, Pair, PairDataset, PairVocabulary, write_pair_dataset
+from bioattn.sequences.preparation import (
+    related_across,
+    related_links,
+    split_by_homology,
+    split_by_record,
+    warn_of_nucleotides,
+)
 from bioattn.text import counted, percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
@@ -83,7 +90,8 @@ def prepare_pairs(files: Sequence[Path], output: Path, settings: PairSettings) -
     Raises: FormatError naming file and record of unequal ids, an empty sequence or a letter outside the alphabet;
     BioattnError when no pair can be used, or a split cannot be made.
     """
-    texts = _read_pairs(files)
+    texts = _read_pairs(files, settings)
+    _warn_of_nucleotides(files, texts, settings)
     sides = None if settings.split_table is None else read_split_table(settings.split_table)
     reasons = {
         name: "not in the split table"
@@ -138,22 +146,29 @@ def prepare_pairs(files: Sequence[Path], output: Path, settings: PairSettings) -
     return PreparedPairs(numbers, len(dropped), leakage)
 
 
-def _read_pairs(files: Sequence[Path]) -> dict[str, tuple[str, str]]:
+def _read_pairs(files: Sequence[Path], settings: PairSettings) -> dict[str, tuple[str, str]]:
     """Source and target by name."""
     if len(files) == 1:
+        if next((line for _, line in read_lines(files[0]) if line.strip()), "").startswith(">"):
+            raise FormatError(f"{files[0]}: is FASTA; give two such files (sources, targets), or one table")
         table = open_table(files[0])
         places = [table.column(name, "a table of pairs") for name in ("id", "source", "target")]
         found: dict[str, tuple[str, str]] = {}
         for line, cells in table.rows():
-            name, source, target = (cells[place] for place in places)
+            name, *both = (cells[place] for place in places)
+            if not name:
+                raise FormatError(f"{files[0]}:{line}: the id is empty; name every pair")
             if name in found:
                 raise FormatError(f"{files[0]}:{line}: the id {name!r} stands there already")
-            if not source or not target:
-                side = "target" if source else "source"
-                raise FormatError(
-                    f"{files[0]}:{line}: {name!r} has no {side}; give one, or leave the pair out"
-                )
-            found[name] = source, target
+            for side, text, alphabet in zip(SIDES, both, settings.alphabets, strict=True):
+                # Characters can be any word, NA among them.
+                if not text or (alphabet is not PairAlphabet.CHARACTERS and is_missing(text)):
+                    raise FormatError(
+                        f"{files[0]}:{line}: {name!r} has no {side}; give one, or leave the pair out"
+                    )
+            found[name] = both[0], both[1]
+        if not found:
+            raise FormatError(f"{files[0]}: holds no pair below its header; give a row for each")
         return found
     if len(files) != 2:
         raise SettingsError(f"{len(files)} files: give two FASTA files (sources, targets), or one table")
@@ -166,6 +181,18 @@ def _read_pairs(files: Sequence[Path]) -> dict[str, tuple[str, str]]:
                 f"{quoted(absent)}; a pair has the same id in both files"
             )
     return {name: (source, other[name]) for name, source in one.items()}
+
+
+def _warn_of_nucleotides(
+    files: Sequence[Path], texts: dict[str, tuple[str, str]], settings: PairSettings
+) -> None:
+    for place, (side, alphabet) in enumerate(zip(SIDES, settings.alphabets, strict=True)):
+        own = "".join(both[place] for both in texts.values())
+        if alphabet is PairAlphabet.PROTEIN and are_nucleotides(count_nucleotides(own), len(own)):
+            warn_of_nucleotides(
+                f"{files[0]}: {side}s" if len(files) == 1 else files[place],
+                f"--{side}-alphabet dna or codon",
+            )
 
 
 def _problem(both: tuple[str, str], settings: PairSettings) -> str:

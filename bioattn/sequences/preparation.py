@@ -20,7 +20,7 @@ from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.fasta import read_fasta_pieces
-from bioattn.formats.nucleotides import UNKNOWN, decode
+from bioattn.formats.nucleotides import UNKNOWN, are_nucleotides, count_nucleotides, decode
 from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import sha256_of, text_output
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
@@ -174,7 +174,10 @@ def _read_records(files: Sequence[Path], vocabulary: Vocabulary, genetic_code: i
     file_of: dict[str, Path] = {}
     stops = CodonTable.unambiguous_dna_by_id[genetic_code].stop_codons
     for path in files:
+        letters = nucleotides = 0
         for name, sequence in _pieces(path, vocabulary):
+            letters += len(sequence)
+            nucleotides += count_nucleotides(sequence)
             if file_of.setdefault(name, path) != path:
                 raise FormatError(f"{path}: the name {name!r} stands in {file_of[name]} already")
             record = records.setdefault(name, _Record(name))
@@ -183,6 +186,8 @@ def _read_records(files: Sequence[Path], vocabulary: Vocabulary, genetic_code: i
                 words = vocabulary.tokenize(codes[-record.length % CODON_LENGTH :])[:-1]
                 record.stops |= bool(np.isin(words, [vocabulary.tokens.index(stop) for stop in stops]).any())
             record.length += len(sequence)
+        if vocabulary.alphabet is Alphabet.PROTEIN and are_nucleotides(nucleotides, letters):
+            warn_of_nucleotides(path, "--alphabet dna or codon")
     lengths = {record.length for record in records.values()}
     if vocabulary.alphabet is Alphabet.ALIGNMENT and len(lengths) > 1:
         raise FormatError(
@@ -194,6 +199,11 @@ def _read_records(files: Sequence[Path], vocabulary: Vocabulary, genetic_code: i
         elif vocabulary.alphabet is Alphabet.CODON and record.length % CODON_LENGTH:
             record.dropped = f"{record.length} bases are not whole codons"
     return list(records.values())
+
+
+def warn_of_nucleotides(what: Path | str, instead: str) -> None:
+    """Say that letters given as residues are those of nucleotides: A, C, G and T are residues, too."""
+    LOGGER.warning(f"{what}: looks like DNA or RNA, and is read as proteins; for nucleotides give {instead}")
 
 
 def _pieces(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:

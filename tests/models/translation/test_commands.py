@@ -367,6 +367,35 @@ def test_a_table_with_an_empty_target_is_named_with_its_line(tmp_path, capsys):
     assert "pairs.tsv:3: 'b' has no target" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("id\tsource\ttarget\n", "pairs.tsv: holds no pair below its header"),
+        ("id\tsource\ttarget\n\tMK\tATGAAA\n", "pairs.tsv:2: the id is empty"),
+        ("id\tsource\ttarget\na\tNA\tAATGCT\n", "pairs.tsv:2: 'a' has no source"),
+        (">a\nMK\n", "pairs.tsv: is FASTA; give two such files"),
+    ],
+)
+def test_a_table_that_lacks_something_is_named(tmp_path, text, said, capsys):
+    (tmp_path / "pairs.tsv").write_text(text)
+    words = ("prepare", "translation", tmp_path / "pairs.tsv", "-o", tmp_path / "x.dataset.h5")
+    assert bioattn(*words) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "x.dataset.h5").exists()
+
+
+def test_dna_given_as_protein_is_told(tmp_path, capsys):
+    rows = "".join(f"p{n}\tACGTACGTAC\tGGTACGTTAC\n" for n in range(20))
+    (tmp_path / "pairs.tsv").write_text(f"id\tsource\ttarget\n{rows}")
+    alphabets = ("--source-alphabet", "dna", "--target-alphabet", "protein", "--split", "record")
+    words = ("prepare", "translation", tmp_path / "pairs.tsv", *alphabets, "-o", tmp_path / "x.dataset.h5")
+    assert bioattn(*words) == 0
+    told = capsys.readouterr().err
+    assert "pairs.tsv: targets: looks like DNA or RNA, and is read as proteins" in told
+    assert "give --target-alphabet dna or codon" in told
+    assert "sources: looks" not in told
+
+
 def write_pairs(folder, source, target):
     (folder / "s.fa").write_text(source)
     (folder / "t.fa").write_text(target)
