@@ -143,6 +143,15 @@ def is_number(cell: str) -> bool:
     return "_" not in cell and not math.isnan(value)
 
 
+def has_comma(cell: str) -> bool:
+    """Whether a cell is a number but for its comma, a decimal one or one between thousands.
+
+    >>> [has_comma(cell) for cell in ("0,53", "1,234.5", "1.5", "a,b", "1,23,4")]
+    [True, True, False, False, False]
+    """
+    return bool(_DECIMAL_COMMA.fullmatch(cell) or _THOUSANDS.fullmatch(cell))
+
+
 def parse_numbers(
     cells: Sequence[str], where: Callable[[int], str], decimal: str = "."
 ) -> npt.NDArray[np.float64]:
@@ -191,7 +200,7 @@ def _slow_number(cell: str, index: int, where: Callable[[int], str], decimal: st
         return float(text.replace(",", "."))
     if is_number(text):
         return float(text)
-    if _DECIMAL_COMMA.fullmatch(text) or _THOUSANDS.fullmatch(text):
+    if has_comma(text):
         raise FormatError(
             f"{where(index)}: {text!r} has a comma (decimal comma or thousands separator?); "
             "write numbers as 1234.5"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.tables import is_missing, is_number, open_table, parse_numbers
+from bioattn.formats.tables import has_comma, is_missing, is_number, open_table, parse_numbers
 from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import sha256_of, text_output
 from bioattn.molecules.chemistry import MoleculeError, read_molecule, read_records, require_rdkit
@@ -56,6 +56,9 @@ class PreparationSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        twice = next((name for place, name in enumerate(self.targets) if name in self.targets[:place]), None)
+        if twice is not None:
+            raise SettingsError(f"--target {twice} is given twice; name each column once")
         if self.split_table is not None and self.holdouts:
             raise SettingsError("--split-table gives the side of every molecule; leave --holdout out")
 
@@ -210,7 +213,7 @@ def _targets(
     numeric = [name for name, cells in table.items() if all(is_missing(c) or is_number(c) for c in cells)]
     source = str(path)
     for name in [] if settings.targets else table.keys() - numeric:
-        if np.mean(list(map(is_number, table[name]))) > 0.5:
+        if np.mean([is_number(cell) or has_comma(cell) for cell in table[name]]) > 0.5:
             slip = next(cell for cell in table[name] if not (is_missing(cell) or is_number(cell)))
             LOGGER.warning(f"{path}: the column {name!r} is not learned: {slip!r} is no number")
     if settings.responses is not None:
@@ -235,13 +238,15 @@ def _targets(
         if any(map(is_number, present)):
             slip = next(cell for cell in present if not is_number(cell))
             raise FormatError(f"{source}: column {name!r} mixes numbers and words, such as {slip!r}")
+        if all(map(has_comma, present)):  # a class for each number
+            parse_numbers(cells, partial(_where, source, ids, name))
         for word in sorted(set(present)):
             tasks.append(f"{name}={word}")
             values.append(np.array([np.nan if is_missing(cell) else float(cell == word) for cell in cells]))
     if not tasks:
         raise BioattnError(
-            f"{source}: no column of numbers was measured; give measured values there or with --responses, or "
-            "choose a column of words with --target"
+            f"{source}: no column of numbers was measured (the first beside the SMILES names the molecules); give "
+            "measured values there or with --responses, or choose a column of words with --target"
         )
     return tasks, np.stack(values, axis=1).astype(np.float32)
 

@@ -71,7 +71,8 @@ class NadarayaWatson:
         return WIDTHS[int(np.argmin(errors))]
 
     def _means(self, similar_QN: Floats, width: float) -> Floats:
-        weight_QN = np.exp(width * (similar_QN - similar_QN.max(1, keepdims=True)))
+        with np.errstate(invalid="ignore"):  # a single molecule without itself has none that is similar
+            weight_QN = np.exp(width * (similar_QN - similar_QN.max(1, keepdims=True)))
         measured_NT = np.isfinite(self.targets_NT)
         total_QT = weight_QN @ measured_NT
         summed_QT = weight_QN @ np.where(measured_NT, self.targets_NT, 0.0)
@@ -128,4 +129,5 @@ class TanimotoProcess:
 def _evidence(values: Floats, rotated: Floats, noise: float) -> float:
     """The logarithm of the marginal likelihood, but for a constant, with the best scale of the kernel."""
     spread = values + noise
-    return float(-0.5 * len(values) * np.log(np.mean(rotated**2 / spread)) - 0.5 * np.log(spread).sum())
+    with np.errstate(divide="ignore"):  # of constant values the best scale is 0
+        return float(-0.5 * len(values) * np.log(np.mean(rotated**2 / spread)) - 0.5 * np.log(spread).sum())

@@ -17,6 +17,7 @@ from bioattn.models.molecule.folder import load_molecule_model
 from bioattn.models.molecule.model import molecule_batch
 from bioattn.molecules.chemistry import MoleculeError, read_molecule
 from bioattn.molecules.dataset import open_molecule_dataset
+from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
 from bioattn.promoters.dataset import TEST, TRAIN
 from bioattn.promoters.response_metrics import auroc
 from bioattn.store.reader import open_attention
@@ -327,6 +328,30 @@ def test_every_record_is_accounted_for(tmp_path, capsys):
     assert "there is no column 'mass'" in capsys.readouterr().err
     assert bioattn("prepare", "molecules", tmp_path / "split.tsv", "-o", tmp_path / "y.h5") == 1
     assert "there is no column 'smiles'" in capsys.readouterr().err
+
+
+def test_numbers_with_commas_become_no_classes(tmp_path, capsys):
+    rows = "".join(f"m{n};{'C' * (n + 1)};{n},5\n" for n in range(12))
+    (tmp_path / "t.csv").write_text(f"name;smiles;dose\n{rows}")
+    words = ("prepare", "molecules", tmp_path / "t.csv", "--split", "random", "-o", tmp_path / "x.dataset.h5")
+    assert bioattn(*words, "--target", "dose") == 1
+    assert "t.csv: m0, column 'dose': '0,5' has a comma" in capsys.readouterr().err
+    assert bioattn(*words) == 1
+    said = capsys.readouterr().err
+    assert "the column 'dose' is not learned: '0,5' is no number" in said
+    assert "the first beside the SMILES names the molecules" in said
+    assert bioattn(*words, "--target", "dose", "--target", "dose") == 2
+    assert "--target dose is given twice" in capsys.readouterr().err
+    assert not (tmp_path / "x.dataset.h5").exists()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("number", [1, 3])
+def test_constant_values_give_models_without_a_warning(number):
+    fingerprints = np.random.default_rng(0).integers(1, 255, (number, 256), dtype=np.uint8)
+    values = np.full((number, 1), 1.5)
+    for model in (NadarayaWatson(fingerprints, values), TanimotoProcess(fingerprints, values)):
+        np.testing.assert_allclose(model.predict(fingerprints), values)
 
 
 def test_sdf_gives_what_smiles_give(tmp_path):
