@@ -13,7 +13,6 @@ from bioattn.formats.alignment import Alignment, Annotations
 from bioattn.formats.alignment_rows import (
     WHITE_SPACE,
     RawRows,
-    empty_rows,
     match_columns_by_case,
     match_width,
     read_columns,
@@ -105,7 +104,7 @@ def _split_records(source: str, data: bytes) -> RawRows:
             shown = text[:40].decode("utf-8", "replace")
             raise FormatError(f"{source}:{number}: {shown!r} stands where a header ('>name') is expected")
     line = 1 + first.count(b"\n")
-    raw = empty_rows(source)
+    raw = RawRows(source)
     for record in records:
         header, _, body = record.partition(b"\n")
         name, description = [*header.decode("utf-8").split(maxsplit=1), "", ""][:2]

@@ -13,7 +13,7 @@ from pathlib import Path
 from bioattn.errors import FormatError
 from bioattn.formats.a3m import parse_a3m, parse_aligned_fasta, parse_records
 from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_rows import WHITE_SPACE, empty_rows, read_columns
+from bioattn.formats.alignment_rows import WHITE_SPACE, RawRows, read_columns
 from bioattn.formats.block_alignments import (
     CLUSTAL_HEADER,
     PHYLIP_HEADER,
@@ -48,7 +48,7 @@ def parse_psicov(source: str, data: bytes) -> Alignment:
 
     Raises: FormatError naming the line for rows that do not fit each other or a row broken by white space.
     """
-    raw = empty_rows(source)
+    raw = RawRows(source)
     for number, line in enumerate(data.split(b"\n"), start=1):
         text = line.strip(WHITE_SPACE)
         if text:

@@ -5,7 +5,8 @@ all other rows every character is a column: lower case is read as upper case, `.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from dataclasses import dataclass, field
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +27,17 @@ _HINTS = {
 }
 
 
-class RawRows(NamedTuple):
+@dataclass(slots=True)
+class RawRows:
     """Rows of a file whose letters have not been interpreted."""
 
     source: str
     """The file, as messages name it."""
-    names: list[str]
-    descriptions: list[str]
-    texts: list[bytes]
+    names: list[str] = field(default_factory=list)
+    descriptions: list[str] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)
     """Letters, white space removed."""
-    lines: list[int]
+    lines: list[int] = field(default_factory=list)
     """1-based line on which each row starts."""
 
     def place(self, index: int) -> str:
@@ -61,11 +63,6 @@ class RawRows(NamedTuple):
             [self.texts[index] for index in indices],
             [self.lines[index] for index in indices],
         )
-
-
-def empty_rows(source: str) -> RawRows:
-    """Make a `RawRows` without rows."""
-    return RawRows(source, [], [], [], [])
 
 
 def match_width(text: bytes) -> int:

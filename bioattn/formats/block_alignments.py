@@ -20,7 +20,6 @@ from bioattn.formats.alignment import Alignment, Annotations
 from bioattn.formats.alignment_rows import (
     WHITE_SPACE,
     RawRows,
-    empty_rows,
     match_columns_by_case,
     read_columns,
     read_with_insertions,
@@ -89,7 +88,7 @@ def _read(
     source: str, lines: list[_Line], num_rows: int, num_columns: int, strict: bool, sequential: bool
 ) -> RawRows:
     """The rows in one of the four layouts. Raises: _Misfit when they do not come out."""
-    raw = empty_rows(source)
+    raw = RawRows(source)
     rest = iter(lines)
     for row in range(num_rows):
         number, start = next(rest, (0, b""))
@@ -141,7 +140,7 @@ def join_blocks(source: str, blocks: list[list[BlockLine]]) -> tuple[RawRows, li
 
     Raises: FormatError naming the line when blocks have some names in common but not all.
     """
-    raw = empty_rows(source)
+    raw = RawRows(source)
     first, *others = blocks or [[]]
     names = [line.name for line in first]
     if all([line.name for line in block] == names for block in others):

@@ -35,25 +35,12 @@ class ColumnRoles:
 
 
 # Names are compared in lower case without anything but letters and digits: adj.P.Val = adjpval, gene_id = geneid.
-_GENE = (
-    *("geneid", "gene", "genes", "ensemblgeneid", "locustag", "orf", "targetid", "featureid", "id", "row"),
-    "symbol",
-)
-_TREATMENT = (
-    *("treatment", "contrast", "comparison", "condition", "sample", "experiment", "perturbation", "array"),
-)
-_EFFECT = (
-    *(
-        "log2foldchange",
-        "logfc",
-        "log2fc",
-        "lfc",
-        "avglog2fc",
-        "log2ratio",
-        "logfoldchange",
-        "logfoldchanges",
-    ),
-)
+_GENE = ["geneid", "gene", "genes", "ensemblgeneid", "locustag", "orf", "targetid", "featureid", "id"]
+_GENE += ["row", "symbol"]
+_TREATMENT = ["treatment", "contrast", "comparison", "condition", "sample", "experiment"]
+_TREATMENT += ["perturbation", "array"]
+_EFFECT = ["log2foldchange", "logfc", "log2fc", "lfc", "avglog2fc", "log2ratio"]
+_EFFECT += ["logfoldchange", "logfoldchanges"]
 _VALUE = (*_EFFECT, "value", "response", "expression", "score", "measurement", "logtpm", "tpm")
 _PADJ = ("padj", "adjpval", "fdr", "qvalue", "qval", "pvaladj", "adjpvalue", "pvalsadj", "padjust", "svalue")
 _P = ("pvalue", "pval", "p", "pvals")

@@ -13,14 +13,6 @@ from bioattn.formats.nucleotides import LETTERS, UNKNOWN
 from bioattn.formats.tables import open_table, parse_numbers, refuse_duplicate_columns
 from bioattn.text import quoted
 
-PROMOTER, POSITION, ALTERNATIVE, TREATMENT, EFFECT = (
-    "promoter",
-    "position",
-    "alternative",
-    "treatment",
-    "effect",
-)
-
 
 class Variant(NamedTuple):
     """A substitution with its effects."""
@@ -57,11 +49,11 @@ def read_variant_effects(path: Path, treatments: Sequence[str]) -> VariantEffect
     table = open_table(path)
     refuse_duplicate_columns(table)
     promoter, position, alternative = (
-        table.column(name, "--variants") for name in (PROMOTER, POSITION, ALTERNATIVE)
+        table.column(name, "--variants") for name in ("promoter", "position", "alternative")
     )
-    treatment = table.header.index(TREATMENT) if TREATMENT in table.header else None
+    treatment = table.header.index("treatment") if "treatment" in table.header else None
     columns = {
-        name: table.header.index(name) if treatment is None else table.column(EFFECT, "--variants")
+        name: table.header.index(name) if treatment is None else table.column("effect", "--variants")
         for name in treatments
         if treatment is not None or name in table.header
     }
@@ -76,9 +68,8 @@ def read_variant_effects(path: Path, treatments: Sequence[str]) -> VariantEffect
         here = list(columns) if treatment is None else [name for name in columns if name == cells[treatment]]
         found.update(here)
         effect_T = np.full(len(treatments), np.nan)
-        place = f"{path}:{line}"
         effect_T[[treatments.index(name) for name in here]] = parse_numbers(
-            [cells[columns[name]] for name in here], partial(_place, place, here)
+            [cells[columns[name]] for name in here], partial(_place, f"{path}:{line}", here)
         )
         variants.setdefault(cells[promoter], []).append(
             Variant(line, int(cells[position]) - 1, base, effect_T)

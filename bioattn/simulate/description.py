@@ -1,6 +1,6 @@
 """What `bioattn inspect` says of simulations, by their `simulation.json`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -60,19 +60,17 @@ def _of_promoters(content: Mapping[str, Any]) -> _Described:
     return {"settings": content["settings"], **shown}, _PROMOTER_FILES
 
 
-def _of_sequences(content: Mapping[str, Any]) -> _Described:
-    return {"settings": content["settings"]}, ("sequences.fa", "truth.tsv")
-
-
-def _of_trees(content: Mapping[str, Any]) -> _Described:
-    return {name: content[name] for name in ("seed", "count", "alphabet")}, ("PAIRS.tsv",)
-
-
-_KINDS = {
+_KINDS: dict[str, Callable[[Mapping[str, Any]], _Described]] = {
     FAMILIES_FORMAT: _of_families,
     PROMOTERS_FORMAT: _of_promoters,
-    SEQUENCES_FORMAT: _of_sequences,
-    TREES_FORMAT: _of_trees,
+    SEQUENCES_FORMAT: lambda content: (
+        {"settings": content["settings"]},
+        ("sequences.fa", "truth.tsv"),
+    ),
+    TREES_FORMAT: lambda content: (
+        {name: content[name] for name in ("seed", "count", "alphabet")},
+        ("PAIRS.tsv",),
+    ),
 }
 
 

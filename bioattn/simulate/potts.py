@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import SettingsError
+from bioattn.io.config_file import require
 
 HELIX_RISE, HELIX_RADIUS, HELIX_TURN = 1.5, 3.3, np.deg2rad(100)
 """Å per residue, Å from the axis to C-beta, radians per residue."""
@@ -191,16 +191,11 @@ class FamilySettings:
     """Smallest distance in the chain of a coupled pair."""
 
     def __post_init__(self) -> None:
-        for name in ("depth", "generations", "min_separation"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("strength", "field", "sweeps", "contact_distance"):
-            if not getattr(self, name) >= 0:
-                raise SettingsError(f"{name} is {getattr(self, name)}; it must not be negative")
-        if not 0 <= self.tips <= 1:
-            raise SettingsError(f"tips is {self.tips}; it must lie in [0, 1]")
-        if not 0 <= self.gaps < 0.9:
-            raise SettingsError(f"gaps is {self.gaps}; it must lie in [0, 0.9)")
+        require(self, ("depth", "generations", "min_separation"), lambda number: number >= 1, "be at least 1")
+        sizes = ("strength", "field", "sweeps", "contact_distance")
+        require(self, sizes, lambda size: size >= 0, "not be negative")
+        require(self, ("tips",), lambda share: 0 <= share <= 1, "lie in [0, 1]")
+        require(self, ("gaps",), lambda share: 0 <= share < 0.9, "lie in [0, 0.9)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from dataclasses import MISSING
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,9 +13,6 @@ from bioattn.system.device import Device
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
-
-if TYPE_CHECKING:
-    from bioattn.faithfulness.check import CheckReport
 
 
 @command("explain attribution")
@@ -375,10 +371,10 @@ def check(
     a dataset of contacts. docs/checks.md explains each check.
     """
     from bioattn.errors import SettingsError
-    from bioattn.faithfulness.check import Evidence, check_by_likelihood, check_model
+    from bioattn.faithfulness.check import Evidence, check_by_likelihood, check_model, check_text
     from bioattn.faithfulness.subject import CheckSettings
     from bioattn.inference.runner import AtomRunner, CheckableRunner, ContactRunner, TokenRunner, with_ability
-    from bioattn.io.files import check_apart
+    from bioattn.io.files import check_apart, write_json
     from bioattn.models.family import load_runner
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.signals import stop_on_signals
@@ -420,40 +416,32 @@ def check(
                 progress=reporter.progress(),
                 stop=stop,
             )
-        return _checked(output, report, str(chosen))
-    loaded = with_ability(runner, CheckableRunner, deed)
-    evidence = Evidence(
-        model_folder=model,
-        dataset=dataset,
-        controls=controls,
-        other_models=[
-            with_ability(load_runner(path, chosen), CheckableRunner, deed, "--other-model")
-            for path in other_model
-        ],
-        variants=variants,
-    )
-    reporter.say(f"running on {describe_device(chosen)}")
-    with stop_on_signals() as stop:
-        report = check_model(
-            loaded,
-            promoters,
-            evidence,
-            treatments=treatment,
-            settings=settings,
-            progress=reporter.progress(),
-            stop=stop,
+    else:
+        loaded = with_ability(runner, CheckableRunner, deed)
+        evidence = Evidence(
+            model_folder=model,
+            dataset=dataset,
+            controls=controls,
+            other_models=[
+                with_ability(load_runner(path, chosen), CheckableRunner, deed, "--other-model")
+                for path in other_model
+            ],
+            variants=variants,
         )
-    return _checked(output, report, str(chosen))
-
-
-def _checked(output: Path, report: "CheckReport", device: str) -> Record:
-    """Print and write a check."""
-    from bioattn.faithfulness.check import check_text
-    from bioattn.io.files import write_json
-
+        reporter.say(f"running on {describe_device(chosen)}")
+        with stop_on_signals() as stop:
+            report = check_model(
+                loaded,
+                promoters,
+                evidence,
+                treatments=treatment,
+                settings=settings,
+                progress=reporter.progress(),
+                stop=stop,
+            )
     typer.echo(check_text(report), nl=False)
     write_json(output, report.to_json())
-    return Record(f"wrote {output}", device=device, verdict=str(report.verdict.code))
+    return Record(f"wrote {output}", device=str(chosen), verdict=str(report.verdict.code))
 
 
 @command("explain designs")

@@ -19,6 +19,9 @@ from bioattn_cli.reporting import Reporter
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from bioattn.figures.treatment_maps import TreatmentMaps
+    from bioattn.store import AttentionFile
+
 _OUTPUT = output_option("Figure to write: PNG, SVG or PDF by its name.", Writes.FILE)
 _DPI = option("Dots per inch of PNG.", default=300, min=50, max=1200, group="Output")
 Draw = Callable[..., "Figure | tuple[Figure, dict[str, Any]]"]
@@ -151,26 +154,29 @@ def heatmap(
     similar maps are neighbours; the run record beside the figure holds their order.
     """
     from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
-    from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
-    from bioattn.promoters.gene_ids import choose_genes
     from bioattn.store import open_attention
-    from bioattn.text import counted
 
     with open_attention(attention) as file:
-        maps = read_treatment_maps(
-            file,
-            genes=choose_genes(genes, file.samples.index, attention) if genes else None,
-            treatments=treatment or None,
-            against=against,
-            sites=sites or None,
-            heads=parse_heads(heads),
-            contributions=contributions,
-            progress=reporter.progress(),
+        choices = {"treatments": treatment or None, "sites": sites or None, "heads": parse_heads(heads)}
+        maps, titled = _treatment_maps(
+            file, genes, upstream, reporter, **choices, against=against, contributions=contributions
         )
-    zero = window_zero(maps.window_length, maps.downstream, upstream)
-    title = maps.genes[0] if len(maps.genes) == 1 else f"mean over {counted(len(maps.genes), 'gene')}"
-    shown = cluster_treatments(maps, cluster=cluster, title=title, zero=zero)
+    shown = cluster_treatments(maps, cluster=cluster, **titled)
     return draw_treatment_heatmap(shown, width), {"treatments": shown.treatments}
+
+
+def _treatment_maps(
+    file: "AttentionFile", genes: tuple[str, ...], upstream: int | None, reporter: Reporter, **choices: Any
+) -> "tuple[TreatmentMaps, dict[str, Any]]":
+    """Maps of genes of a file by treatment, and the title and position 0 of their figure."""
+    from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
+    from bioattn.promoters.gene_ids import choose_genes
+    from bioattn.text import counted
+
+    chosen = choose_genes(genes, file.samples.index, file.path) if genes else None
+    maps = read_treatment_maps(file, genes=chosen, progress=reporter.progress(), **choices)
+    title = maps.genes[0] if len(maps.genes) == 1 else f"mean over {counted(len(maps.genes), 'gene')}"
+    return maps, {"title": title, "zero": window_zero(maps.window_length, maps.downstream, upstream)}
 
 
 @figure_command("plot heads")
@@ -208,10 +214,7 @@ def heads(
     """
     from bioattn.errors import BioattnError
     from bioattn.figures.head_grid import alignment_head_grid, draw_head_grid, promoter_head_grid
-    from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
-    from bioattn.promoters.gene_ids import choose_genes
     from bioattn.store import open_attention
-    from bioattn.text import counted
 
     kept = parse_heads(heads)
     with open_attention(attention) as file:
@@ -226,19 +229,9 @@ def heads(
                 raise BioattnError(
                     f"{attention}: holds promoters; --sample and --corrected are for alignments"
                 )
-            chosen = choose_genes(genes, file.samples.index, attention) if genes else None
-            maps = read_treatment_maps(
-                file,
-                genes=chosen,
-                treatments=treatment or None,
-                sites=sites or None,
-                heads=kept,
-                progress=reporter.progress(),
-            )
-            zero = window_zero(maps.window_length, maps.downstream, upstream)
-            several = f"mean over {counted(len(maps.genes), 'gene')}"
-            title = maps.genes[0] if len(maps.genes) == 1 else several
-            grid = promoter_head_grid(maps, title=title, zero=zero)
+            choices = {"treatments": treatment or None, "sites": sites or None, "heads": kept}
+            maps, titled = _treatment_maps(file, genes, upstream, reporter, **choices)
+            grid = promoter_head_grid(maps, **titled)
     return draw_head_grid(grid, width)
 
 
@@ -374,13 +367,9 @@ def contacts(
     if truth is None and (chain is not None or alignment is not None):
         raise SettingsError("--chain and --alignment say how to read --truth; give that too")
     found = read_contact_prediction(prediction, sample)
-    known = (
-        None
-        if truth is None
-        else read_contact_truth(truth, found, chain=chain, alignment=alignment, sample=sample)
-    )
-    record: dict[str, Any] = {}
-    if known is not None:
+    known, record = None, dict[str, Any]()
+    if truth is not None:
+        known = read_contact_truth(truth, found, chain=chain, alignment=alignment, sample=sample)
         compared = compare_contacts(found, known)
         judged = compared.length > 0 and len(compared.right) + len(compared.wrong) > 0
         record = {
