@@ -23,8 +23,7 @@ from plant_core import DATA, prepare
 
 from bioattn.formats.nucleotides import encode
 from bioattn.inference.runner import DesignRunner, with_ability
-from bioattn.interpret.designs.measures import kmer_distance, nearest
-from bioattn.interpret.designs.oracle import kmer_counts
+from bioattn.interpret.designs.oracle import kmer_counts, kmer_distance, nearest
 from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, read_dataset
 from bioattn.simulate.motifs import MarkovBackground

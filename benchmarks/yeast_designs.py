@@ -26,8 +26,7 @@ from yeast_data import build_dataset
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
-from bioattn.interpret.designs.measures import kmer_distance, nearest
-from bioattn.interpret.designs.oracle import KmerOracle
+from bioattn.interpret.designs.oracle import KmerOracle, kmer_distance, nearest
 from bioattn.interpret.known_motifs.expected_motifs import parse_consensus
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, read_dataset, write_dataset

@@ -18,7 +18,7 @@ from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import open_table, refuse_duplicate_columns
 from bioattn.interpret.file_kinds import ANNDATA_FORMAT
-from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_sample, require_heads_somewhere
+from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.io.files import atomic_output, sha256_of
 from bioattn.io.hdf5_input import is_hdf5
@@ -195,20 +195,14 @@ def _write_alignment(
     attention: AttentionFile, output: Path, choice: MapChoice, progress: Progress
 ) -> Written:
     sample = only_sample(attention, choice.sample)
-    sites = choose_sites(attention, choice.sites)
-    require_heads_somewhere(attention, sites, choice.heads)
-    for info in sites:
+    sites = choose_maps(attention, choice.sites, choice.heads)
+    for info, _ in sites:
         if info.kind("key") != "residue":
             raise BioattnError(
                 f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
                 "others with --sites"
             )
-    chosen = [
-        (info, head)
-        for info in sites
-        for head in (info.heads if "head" in info.dims else [None])
-        if head is None or choice.heads is None or head in choice.heads
-    ]
+    chosen = [(info, head) for info, own in sites for head in own]
     letters = list(str(attention.samples["query"].loc[sample]))
     columns = attention.columns(sample) + 1
     names = pd.Index(
@@ -218,7 +212,7 @@ def _write_alignment(
         "content": "attention over an alignment",
         "sample": sample,
         "input_sha256": str(attention.samples["input_sha256"].loc[sample]),
-        "sites": [info.name for info in sites],
+        "sites": [info.name for info, _ in sites],
         **_source(attention, choice),
     }
     data = _annotated(names, names, np.zeros((len(names), len(names)), np.float32), settings)
@@ -236,7 +230,6 @@ def _write_alignment(
 
 
 def _source(attention: AttentionFile, choice: MapChoice) -> dict[str, Any]:
-    """What is known of all maps."""
     source: dict[str, Any] = {
         "attention_sha256": sha256_of(attention.path),
         "model_sha256": attention.model_sha256,

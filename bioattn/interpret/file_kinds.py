@@ -143,10 +143,6 @@ def _describe_anndata(path: Path) -> dict[str, Any]:
         }
 
 
-def _report_motifs(folder: Path) -> ReportInput:
-    return ReportInput("motif_export", read_json(folder / MOTIF_FOLDER.record))
-
-
 def _describe_designs(path: Path) -> dict[str, Any]:
     check = read_designs_check(path)
     return {"verdict": check.code, "sentences": list(check.sentences), **check.settings}
@@ -173,7 +169,11 @@ def _report_designs(path: Path) -> ReportInput:
 def file_kinds() -> Sequence[FileKind]:
     return (
         TRACK_FOLDER.kind("tracks", "folder of tracks along chromosomes"),
-        MOTIF_FOLDER.kind("motifs", "folder of motifs", report=_report_motifs),
+        MOTIF_FOLDER.kind(
+            "motifs",
+            "folder of motifs",
+            report=lambda folder: ReportInput("motif_export", read_json(folder / MOTIF_FOLDER.record)),
+        ),
         HEAD_FOLDER.kind("heads", "importance of attention heads"),
         ARRAY_FOLDER.kind("attribution-arrays", "folder of attribution as NumPy archives"),
         FileKind(

@@ -107,8 +107,7 @@ def smoothed(weights_QN: Floats, responses_NG: Floats) -> Floats:
     total_QG = weights_QN @ measured_NG
     summed_QG = weights_QN @ np.where(measured_NG, responses_NG, 0.0)
     known_QG = np.abs(total_QG) > 1e-12
-    found_QG: Floats = np.divide(summed_QG, total_QG, out=np.full_like(summed_QG, np.nan), where=known_QG)
-    return found_QG
+    return np.divide(summed_QG, total_QG, out=np.full_like(summed_QG, np.nan), where=known_QG)
 
 
 def left_out(series: Series, width_D: Floats, *, linear: bool) -> Floats:
@@ -244,8 +243,7 @@ def nearest(series: Series) -> Floats:
     """The response at the nearest other treatment of the series, (N, G): the simplest answer."""
     distance_NN = np.square(series.places_ND[:, None] - series.places_ND).sum(-1)
     np.fill_diagonal(distance_NN, np.inf)
-    nearest_NG: Floats = series.responses_NG[distance_NN.argmin(1)]
-    return nearest_NG
+    return np.asarray(series.responses_NG[distance_NN.argmin(1)])
 
 
 def response_curves(
@@ -311,8 +309,7 @@ def response_curves(
 
 
 def _means(responses_NG: Floats) -> Floats:
-    means_N1: Floats = np.nanmean(responses_NG, axis=1, keepdims=True)
-    return means_N1
+    return np.asarray(np.nanmean(responses_NG, axis=1, keepdims=True))
 
 
 def _plain(values: Floats) -> list[list[float | None]]:

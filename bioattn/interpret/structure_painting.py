@@ -1,8 +1,10 @@
-"""Attention painted on a structure: how much each residue is looked at, as B-factors from 0 to 100."""
+"""Attention painted on a structure: how much each residue is looked at, as B-factors from 0 to 100; and
+scripts for ChimeraX and PyMOL that colour it and draw lines between residues."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +15,9 @@ from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.bfactors import ResidueKey, require_structure_name, write_bfactors
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.interpret.maps.alignment_maps import mean_residue_map, only_sample, strongest_pairs
-from bioattn.interpret.structure_scripts import ResidueLine, write_script
+from bioattn.io.files import text_output
 from bioattn.store.reader import AttentionFile, open_attention
-from bioattn.structures.chain import Chain, read_chain
+from bioattn.structures.chain import BLANK_CHAIN, Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, map_columns
 
 HIGHEST = 100.0
@@ -31,11 +33,9 @@ class Painted:
     residues: int
     """Residues of the chain that have attention."""
     of_residues: int
-    """Residues of the chain."""
     minimum: float
     """Attention that became 0, in multiples of uniform attention."""
     maximum: float
-    """Attention that became 100."""
     most: str
     """The residue that is looked at most, as the authors name it."""
 
@@ -171,3 +171,59 @@ def _residue(chain: Chain, text: str, structure: Path) -> int:
         f"--query-residue {text}: {structure} has no such residue in chain {chain.name}; its numbers run from "
         f"{min(chain.numbers)} to {max(chain.numbers)}"
     )
+
+
+_LINE_COLOUR = "D55E00"
+
+
+class ResidueLine(NamedTuple):
+    """A line from CA to CA."""
+
+    first: ResidueKey
+    second: ResidueKey
+    weight: float
+    """As a share of the largest, 0..1; decides the width."""
+
+
+def write_script(path: Path, format: ScriptFormat, structure: Path, lines: Sequence[ResidueLine]) -> None:
+    """Write a script that opens `structure`, which lies in the same folder, and draws `lines`.
+
+    Commands are those of the ChimeraX user guide (open, color byattribute, pbond) and of the PyMOL reference
+    (load, spectrum, distance). ChimeraX takes its model 1, so the script is for a new session; it opens files from
+    the folder of the script, PyMOL from where it runs.
+
+    Raises: BioattnError when the script cannot be written.
+    """
+    commands = _chimerax if format is ScriptFormat.CXC else _pymol
+    with text_output(path) as file:
+        file.writelines(command + "\n" for command in commands(structure.name, lines))
+
+
+def _chimerax(structure: str, lines: Sequence[ResidueLine]) -> Iterator[str]:
+    yield f'open "{structure}" maxModels 1'
+    yield "hide #1 atoms\nshow #1 cartoons\ncolor #1 gray"
+    yield "color byattribute bfactor #1 & @@bfactor>=0 palette white:blue range 0,100"
+    for line in lines:
+        ends = " ".join(_chimerax_atom(key) for key in (line.first, line.second))
+        yield f"pbond {ends} color #{_LINE_COLOUR} radius {0.05 + 0.4 * line.weight:.3f} dashes 0 name attention"
+
+
+def _chimerax_atom(key: ResidueKey) -> str:
+    chain = "" if key.chain == BLANK_CHAIN else f"/{key.chain}"
+    return f"#1{chain}:{key.number}{key.insertion_code}@CA"
+
+
+def _pymol(structure: str, lines: Sequence[ResidueLine]) -> Iterator[str]:
+    yield f'load "{structure}", painted\nhide everything, painted\nshow cartoon, painted\ncolor gray70, painted'
+    yield "spectrum b, white_blue, painted and b > -0.5, minimum=0, maximum=100"
+    yield f"set dash_color, 0x{_LINE_COLOUR}\nset dash_gap, 0"
+    for number, line in enumerate(lines, start=1):
+        ends = ", ".join(_pymol_atom(key) for key in (line.first, line.second))
+        yield f"distance attention_{number}, {ends}, label=0"
+        yield f"set dash_width, {0.5 + 6 * line.weight:.2f}, attention_{number}"
+
+
+def _pymol_atom(key: ResidueKey) -> str:
+    chain = "''" if key.chain == BLANK_CHAIN else key.chain
+    residue = f"{key.number}{key.insertion_code}".replace("-", "\\-")
+    return f"first (painted and chain {chain} and resi {residue} and name CA)"

@@ -11,8 +11,7 @@ from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.interpret.designs.baselines import baseline_designs
 from bioattn.interpret.designs.check import Judge, ModelOracle, check_designs, read_designs
-from bioattn.interpret.designs.measures import kmer_distance, nearest
-from bioattn.interpret.designs.oracle import PENALTIES, KmerOracle, kmer_counts
+from bioattn.interpret.designs.oracle import PENALTIES, KmerOracle, kmer_counts, kmer_distance, nearest
 from bioattn.io.files import sha256_of, write_json
 from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import read_dataset, write_dataset

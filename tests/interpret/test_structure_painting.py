@@ -11,8 +11,7 @@ from Bio.PDB.PDBParser import PDBParser
 
 from bioattn.formats.bfactors import ResidueKey
 from bioattn.interpret.choices import ScriptFormat
-from bioattn.interpret.structure_painting import paint_structure
-from bioattn.interpret.structure_scripts import ResidueLine, write_script
+from bioattn.interpret.structure_painting import ResidueLine, paint_structure, write_script
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from tests.making import bioattn

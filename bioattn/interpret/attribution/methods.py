@@ -51,8 +51,7 @@ def centred(values: NDArray[np.float32], codes_BL: NDArray[np.uint8]) -> NDArray
 def contributions(values_BTLA: NDArray[np.float32], codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
     """The value of the base that is there, (B, T, L): positive where it raises the response; 0 at N."""
     present_BLA = codes_BL[..., None] == np.arange(4, dtype=np.uint8)
-    summed: NDArray[np.float32] = np.einsum("btla,bla->btl", values_BTLA, present_BLA.astype(np.float32))
-    return summed
+    return np.asarray(np.einsum("btla,bla->btl", values_BTLA, present_BLA.astype(np.float32)))
 
 
 class Mutagenesis:
@@ -82,7 +81,11 @@ class Mutagenesis:
         with torch.inference_mode():
             prediction_T = self._predictor.forward(codes_L[None])[0]
             values_TLA = prediction_T.new_zeros(len(prediction_T), len(codes_L), 4)
-            position_M, base_M = single_mutants(codes_L)
+            # All single mutants, position by position; N is left alone.
+            bases_A = torch.arange(4, dtype=codes_L.dtype, device=codes_L.device)
+            differs_LA = (codes_L[:, None] != bases_A) & (codes_L[:, None] != UNKNOWN)
+            position_M, base_M = differs_LA.nonzero(as_tuple=True)
+            base_M = base_M.to(codes_L.dtype)
             for rows, response_MT in self._responses(codes_L, position_M, base_M):
                 changed_MT = response_MT - prediction_T
                 values_TLA[:, position_M[rows], base_M[rows].long()] = changed_MT.T
@@ -99,14 +102,6 @@ class Mutagenesis:
             mutants_ML = codes_L.repeat(len(rows), 1)
             mutants_ML[torch.arange(len(rows), device=codes_L.device), position_M[rows]] = base_M[rows]
             yield rows, self._predictor.forward(mutants_ML)
-
-
-def single_mutants(codes_L: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions (int64) and new bases (uint8) of all single mutants, position by position; N is left alone."""
-    bases_A = torch.arange(4, dtype=codes_L.dtype, device=codes_L.device)
-    differs_LA = (codes_L[:, None] != bases_A) & (codes_L[:, None] != UNKNOWN)
-    position_M, base_M = differs_LA.nonzero(as_tuple=True)
-    return position_M, base_M.to(codes_L.dtype)
 
 
 SHUFFLES = 20

@@ -83,7 +83,6 @@ def export_attribution(
 def _blocks(
     file: AttributionFile, ids: Sequence[str], treatment: str | None
 ) -> Iterator[NDArray[np.float32]]:
-    """One-hot sequences, or the hypothetical contributions of a treatment."""
     step = max(1, BLOCK_BYTES // (16 * file.window_length))
     whole = list(ids) == list(file.samples.index)
     for first in range(0, len(ids), step):

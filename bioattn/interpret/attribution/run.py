@@ -44,7 +44,6 @@ class Completeness:
     largest_gap: float | None = None
     """Of integrated gradients, the furthest that contributions are from summing to f(promoter) − f(baseline)."""
     largest_difference: float | None = None
-    """The largest of those differences."""
 
     def write(self, block: Block) -> None:
         """Look at the next block."""

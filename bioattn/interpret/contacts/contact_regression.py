@@ -28,12 +28,10 @@ class ContactRegression:
     """How much each head tells of contacts."""
 
     model_sha256: str
-    """The model whose heads these are."""
     weights: dict[str, list[float]]
     """By site, one weight per head; of the corrected maps as they are."""
     intercept: float
     proteins: tuple[str, ...]
-    """What it was fitted on."""
     inverse_strength: float
 
     @property

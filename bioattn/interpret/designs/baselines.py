@@ -91,7 +91,6 @@ def _bred(rng: np.random.Generator, codes_BL: Codes, objective: Objective) -> Co
 
 
 def _mutate(rng: np.random.Generator, codes_BL: Codes, times: int) -> None:
-    """Replace bases by another one, in place."""
     rows = np.arange(len(codes_BL))
     for _ in range(times):
         place = rng.integers(codes_BL.shape[1], size=len(codes_BL))

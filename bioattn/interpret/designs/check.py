@@ -24,8 +24,7 @@ from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
 from bioattn.inference.runner import DesignRunner, ResponseRunner
 from bioattn.interpret.designs.baselines import baseline_designs
-from bioattn.interpret.designs.measures import kmer_distance, nearest
-from bioattn.interpret.designs.oracle import KmerOracle
+from bioattn.interpret.designs.oracle import KmerOracle, kmer_distance, nearest
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
@@ -284,7 +283,14 @@ class Judge:
     def _by_treatment(self, effects: Floats, suffix: str) -> dict[str, Any]:
         means, direction = effects.mean(0), self.direction
         sides = {"on": direction > 0, "off": direction < 0, "others": direction == 0}
-        return {f"{side}{suffix}": _named(self.names, means, chosen) for side, chosen in sides.items()}
+        return {
+            f"{side}{suffix}": {
+                name: float(value)
+                for name, value, take in zip(self.names, means, chosen, strict=True)
+                if take
+            }
+            for side, chosen in sides.items()
+        }
 
 
 def check_designs(
@@ -419,22 +425,16 @@ def _motif_rates(path: Path, sets: Mapping[str, Codes]) -> list[dict[str, Any]]:
 
 
 def _inner(data: PromoterDataset) -> Codes:
-    """Promoters without flanks."""
     return np.ascontiguousarray(data.codes[:, data.flank : data.flank + data.length])
 
 
 def _with_flanks(data: PromoterDataset) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First bases and ends of the windows, as training sees them."""
     return data.start - data.flank, data.end + data.flank
 
 
 def _r(scores: Floats, targets: Floats) -> float:
     known = ~np.isnan(targets)
     return float(np.corrcoef(scores[known], targets[known])[0, 1])
-
-
-def _named(names: Sequence[str], values: Floats, chosen: NDArray[np.bool_]) -> dict[str, float]:
-    return {name: float(value) for name, value, take in zip(names, values, chosen, strict=True) if take}
 
 
 def report_text(report: DesignsReport) -> str:

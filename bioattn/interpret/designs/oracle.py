@@ -1,10 +1,11 @@
-"""A linear oracle: what k-mers of a sequence tell of its response to each treatment.
+"""The k-mers of sequences: an oracle of what they tell of responses, and how designs differ from real promoters.
 
 Shape suffixes: B sequences, L positions, T treatments.
 """
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 Codes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -12,6 +13,8 @@ Floats = NDArray[np.float64]
 K = 6
 PENALTIES = 10.0 ** np.arange(0, 6)
 AT_ONCE = 512
+NEAR_K = 8
+"""Words by whose number two sequences are near."""
 
 
 class KmerOracle:
@@ -71,3 +74,38 @@ def kmer_counts(codes_BL: Codes, k: int) -> Floats:
     cells = _kmers(codes_BL, k) + size * np.arange(len(codes_BL))[:, None]
     counts = np.bincount(cells.ravel(), minlength=size * len(codes_BL))
     return counts.reshape(len(codes_BL), size).astype(np.float64)
+
+
+def kmer_distance(one_BL: Codes, other_BL: Codes, k: int) -> float:
+    """Half the sum of differences of the k-mer frequencies of two sets (total variation), 0 to 1."""
+    shares = []
+    for codes in (one_BL, other_BL):
+        parts = (codes[first : first + AT_ONCE] for first in range(0, len(codes), AT_ONCE))
+        counts = sum(kmer_counts(part, k).sum(0) for part in parts)
+        shares.append(np.asarray(counts)[:-1] / max(1, np.asarray(counts)[:-1].sum()))
+    return float(np.abs(shares[0] - shares[1]).sum() / 2)
+
+
+def nearest(codes_BL: Codes, others_BL: Codes, *, same: bool = False) -> NDArray[np.float64]:
+    """Of each sequence the largest share of its 8-mers that one other sequence holds, (B,).
+
+    same: both are one set, of which a sequence is no neighbour of itself.
+    """
+    others = _words(others_BL)
+    found = []
+    for first in range(0, len(codes_BL), 256):
+        own = _words(codes_BL[first : first + 256])
+        shared = (own @ others.T).toarray()
+        if same:
+            shared[np.arange(len(shared)), first + np.arange(len(shared))] = 0
+        found.append(shared.max(1) / np.maximum(1, own.sum(1)))
+    return np.concatenate(found)
+
+
+def _words(codes_BL: Codes) -> csr_array:
+    """Which 8-mers occur, 0 or 1, (B, 4^8)."""
+    numbers = _kmers(codes_BL, NEAR_K)
+    known = numbers < 4**NEAR_K
+    rows = np.broadcast_to(np.arange(len(codes_BL))[:, None], numbers.shape)
+    cells = np.unique(np.stack([rows[known], numbers[known]]), axis=1)
+    return csr_array((np.ones(cells.shape[1]), cells), shape=(len(codes_BL), 4**NEAR_K))

@@ -101,7 +101,6 @@ class _CopyMeter:
     def receive(
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
-        """Take the weights (B, H, Q, K) of one site."""
         queries, keys = self.places
         chosen_BHN = weights[..., queries, keys]
         sums = self.sums.setdefault(

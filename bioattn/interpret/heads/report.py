@@ -4,19 +4,20 @@ The folder's files are defined in `docs/heads.md`: `heads.tsv`, one of `treatmen
 `windows.tsv` and `pairs.tsv`, `pruning.tsv` (of models that can be run without some heads) and `heads.json`.
 """
 
-import csv
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.tables import write_table
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import (
     Head,
@@ -29,7 +30,7 @@ from bioattn.inference.runner import (
 )
 from bioattn.interpret.file_kinds import HEAD_FOLDER, HEADS, PRUNING
 from bioattn.interpret.heads.patterns import FIGURES, head_name, head_patterns
-from bioattn.io.files import check_apart, sha256_of, text_output, write_json
+from bioattn.io.files import check_apart, sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import load_runner
 from bioattn.store.training_record import read_training_record
@@ -100,7 +101,7 @@ def heads_after_pruning(
 
 LOGGER = logging.getLogger("bioattn")
 
-Cells = Sequence[str | int | float]
+_NUMBERS = "%.6g"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +111,11 @@ class HeadReport:
     sites: int
     heads: int
     most: Head
-    """The most important head, and the least."""
     least: Head
     named: Mapping[str, int]
-    """How many heads have each name."""
     whole: HeadFigures | None = None
     """Of a model that can be run without some heads."""
     pruned: HeadFigures | None = None
-    """With the heads that were to go."""
     test: tuple[float, float] | None = None
     """Accuracy of the whole and the pruned model on test data."""
 
@@ -178,7 +176,7 @@ def explain_heads(
         named={name: number for name, number in sorted(Counter(named.values()).items()) if name},
     )
     header = ["site", "head", "importance", "name", *FIGURES]
-    rows: list[Cells] = [
+    rows: list[tuple[str | int | float, ...]] = [
         (*head, over_all[head], named[head], *(patterns[head][figure] for figure in FIGURES))
         for head in heads_of(scorer)
     ]
@@ -204,25 +202,21 @@ def explain_heads(
                 record["pruned"]["test_accuracy"] = {"whole": test[0], "pruned": test[1]}
             found = replace(found, pruned=figures, test=test)
     with atomic_folder(output, own_names) as folder:
-        _write(folder / HEADS, header, rows)
-        _write(
-            folder / f"{scorer.item}s.tsv",
-            ("site", "head", scorer.item, "importance"),
-            [
-                (*head, item, float(values[place]))
-                for head, values in importance.items()
-                for place, item in enumerate(scorer.items)
-            ],
-        )
+        write_table(folder / HEADS, pd.DataFrame(rows, columns=header), _NUMBERS)
+        of_items = [
+            (*head, item, float(values[place]))
+            for head, values in importance.items()
+            for place, item in enumerate(scorer.items)
+        ]
+        columns = ["site", "head", scorer.item, "importance"]
+        write_table(folder / f"{scorer.item}s.tsv", pd.DataFrame(of_items, columns=columns), _NUMBERS)
         if steps:
-            _write(
-                folder / PRUNING,
-                ("heads_left", "removed_site", "removed_head", "importance", "loss", "accuracy"),
-                [
-                    (step.num_heads, *(step.removed or ("", "")), step.importance, *step.figures)
-                    for step in steps
-                ],
-            )
+            of_steps = [
+                (step.num_heads, *(step.removed or ("", "")), step.importance, *step.figures)
+                for step in steps
+            ]
+            columns = ["heads_left", "removed_site", "removed_head", "importance", "loss", "accuracy"]
+            write_table(folder / PRUNING, pd.DataFrame(of_steps, columns=columns), _NUMBERS)
         digests = {path.name: sha256_of(path) for path in sorted(folder.glob("*.tsv"))}
         write_json(folder / HEAD_FOLDER.record, record | {"sha256": digests})
     return found
@@ -244,13 +238,3 @@ def _figures(figures: HeadFigures) -> dict[str, float | None]:
         name: None if math.isnan(value) else float(np.float32(value))
         for name, value in figures._asdict().items()
     }
-
-
-def _write(path: Path, header: Sequence[str], rows: Sequence[Cells]) -> None:
-    """A TSV; numbers with six digits, empty where there is none."""
-    with text_output(path) as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(header)
-        for row in rows:
-            known = ("" if value != value else value for value in row)  # NaN alone is not itself
-            writer.writerow([f"{each:.6g}" if isinstance(each, float) else each for each in known])

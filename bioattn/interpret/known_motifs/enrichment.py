@@ -105,8 +105,6 @@ def score_pairs(
 
 
 class _Measured(NamedTuple):
-    """The measurements of one row of the table."""
-
     direction: Direction
     against: str
     cells: dict[str, object]
@@ -151,7 +149,6 @@ def _measure(
 
 
 def _judgement(measured: _Measured, q_value: float, *, signed: bool) -> dict[str, object]:
-    """The cells that depend on other rows and on the shuffled motifs."""
     cells: dict[str, object] = {"p_value": measured.p_value, "q_value": q_value, "passed": None}
     effects = measured.shuffled_effects
     if np.isnan(measured.effect) or len(effects) < LEAST_SHUFFLED:
@@ -204,5 +201,4 @@ def _p_values(
     errors = np.sqrt(np.maximum(variances, 0) / degrees)
     ratios = np.divide(means, errors, out=np.full(means.shape, np.inf), where=errors > 0)
     ratios[(errors == 0) & (means == 0)] = 0
-    p_values: NDArray[np.float64] = 2 * stats.t.sf(np.abs(ratios), degrees)
-    return p_values
+    return np.asarray(2 * stats.t.sf(np.abs(ratios), degrees))

@@ -35,7 +35,6 @@ class PositionSignal(Protocol):
     """A signal over the bases of all promoters of some files."""
 
     name: str
-    """What it is called in tables."""
     signed: bool
     """Whether it has a direction; a site's value is then the sum over its bases, else their mean."""
     genes: list[str]
@@ -43,7 +42,6 @@ class PositionSignal(Protocol):
     treatments: list[str]
     """Names along T."""
     window_length: int
-    """L."""
     paths: list[Path]
     """The files, for messages; empty when there are none."""
 

@@ -59,12 +59,10 @@ class SignalSummary:
     """Pairs of which an answer is expected, and that could be judged."""
     expected_passed: int
     none: int
-    """Pairs of which none is expected."""
     none_passed: int
     specific: int
     """Expected pairs that also pass against the mean of all treatments."""
     open: int
-    """Pairs that could not be judged."""
     shuffled_passing: float
     """Mean over the judged pairs of the share of shuffled motifs that would pass; NaN without any."""
 
@@ -80,7 +78,6 @@ class KnownMotifs:
     """The table, and what it was made of."""
 
     table: pd.DataFrame
-    """Columns `motif_enrichment.COLUMNS`."""
     promoters: int
     missing_conditions: list[str] = field(default_factory=list)
 

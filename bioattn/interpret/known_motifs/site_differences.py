@@ -80,8 +80,7 @@ def window_sums(values_BQL: NDArray[np.generic], width: int) -> NDArray[np.float
     """(B, Q, L) → (B, Q, N) sums over windows of `width` bases, by their first base."""
     running = np.zeros((*values_BQL.shape[:-1], values_BQL.shape[-1] + 1))
     np.cumsum(values_BQL, axis=-1, out=running[..., 1:])
-    sums: NDArray[np.float64] = running[..., width:] - running[..., :-width]
-    return sums
+    return running[..., width:] - running[..., :-width]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,5 +167,4 @@ def _by_promoter(rows: NDArray[np.int64], values: NDArray[np.float64]) -> NDArra
     if not len(promoters):
         return values
     begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    means: NDArray[np.float64] = np.add.reduceat(values, begins, axis=0) / counts[:, None]
-    return means
+    return np.add.reduceat(values, begins, axis=0) / counts[:, None]

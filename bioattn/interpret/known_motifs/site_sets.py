@@ -34,7 +34,6 @@ class SiteSet:
     """Places in promoters that match, ordered by row and start, each once."""
 
     rows: NDArray[np.int64]
-    """Promoters."""
     starts: NDArray[np.int64]
     """0-based, in window bases."""
     widths: NDArray[np.int64]

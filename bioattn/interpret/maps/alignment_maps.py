@@ -40,6 +40,27 @@ def require_heads_somewhere(
             raise not_there("--heads", head, attention.path, "head", known)
 
 
+def choose_maps(
+    attention: AttentionFile, patterns: Sequence[str] | None, heads: Sequence[int] | None
+) -> list[tuple[SiteInfo, list[int | None]]]:
+    """The sites as of `choose_sites`, each with its heads among `heads` (None = all), in the file's order; [None]
+    where a site holds something made of all heads.
+
+    Raises: BioattnError for a pattern that matches no site, or a head that none of the sites has.
+    """
+    sites = choose_sites(attention, patterns)
+    require_heads_somewhere(attention, sites, heads)
+    return [
+        (
+            info,
+            [head for head in info.heads if heads is None or head in heads]
+            if "head" in info.dims
+            else [None],
+        )
+        for info in sites
+    ]
+
+
 def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | None) -> NDArray[np.float64]:
     """(Q, K) of one head, the mean over rows (or outer residues) where the file holds each.
 
@@ -58,8 +79,7 @@ def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | 
         dense = np.zeros((*weights.shape[:-1], size))
         np.put_along_axis(dense, places.astype(np.intp), weights, axis=-1)
         weights = dense
-    mean: NDArray[np.float64] = weights.mean(axis=tuple(range(len(outer)))) if outer else weights
-    return mean
+    return weights.mean(axis=tuple(range(len(outer)))) if outer else weights
 
 
 def only_sample(attention: AttentionFile, sample: str | None, over: Sequence[str] = ("alignments",)) -> str:
@@ -95,22 +115,18 @@ def mean_residue_map(
 
     Raises: BioattnError when a site looks from sequence to sequence, and for sites or heads that are not there.
     """
-    chosen = choose_sites(attention, sites)
-    require_heads_somewhere(attention, chosen, heads)
     length = int(attention.samples["length"].loc[sample])
     total, number = np.zeros((length, length)), 0
-    for info in chosen:
+    for info, own in choose_maps(attention, sites, heads):
         if info.kind("key") != "residue":
             raise BioattnError(
                 f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
                 f"others with --sites, such as {ROW_SITES!r}"
             )
-        for head in info.heads if "head" in info.dims else [None]:
-            if heads is None or head is None or head in heads:
-                total += head_map(attention, info, sample, head)
-                number += 1
-    mean: NDArray[np.float64] = total / number
-    return mean
+        for head in own:
+            total += head_map(attention, info, sample, head)
+            number += 1
+    return total / number
 
 
 def strongest_pairs(

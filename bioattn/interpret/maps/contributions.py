@@ -3,9 +3,9 @@
 Shape suffixes: T treatments, L bases of the window.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,28 +17,24 @@ from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.store.attribution import AttributionFile, open_attribution
-from bioattn.store.reader import AttentionFile, ResultFile
+from bioattn.store.reader import AttentionFile
 
 
-class Contributions(ABC):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contributions:
     """Contributions to the responses of single promoters, in their units (of a binary model log-odds)."""
 
+    path: Path
+    genes: dict[str, int]
+    """Row of each promoter."""
+    treatments: list[str]
+    method: str
+    read: Callable[[str, Sequence[str]], NDArray[np.float64]]
+    """(T, L) of a promoter and treatments."""
     codes_GL: NDArray[np.uint8] | None = None
     """Sequences of all promoters of the file, in its order; None where it holds none."""
-    of_single_bases = False
+    of_single_bases: bool = False
     """Whether every base has a contribution of its own, not a share of its bin's."""
-
-    def __init__(self, file: ResultFile, treatments: list[str], method: str) -> None:
-        self.path = file.path
-        self.genes = {str(gene): row for row, gene in enumerate(file.samples.index)}
-        """Row of each promoter."""
-        self.treatments = treatments
-        self.method = method
-        """Such as `in-silico mutagenesis`."""
-
-    @abstractmethod
-    def _read(self, gene: str, treatments: Sequence[str]) -> NDArray[np.float64]:
-        """(T, L)."""
 
     def of(self, gene: str, treatments: Sequence[str], against: str | None = None) -> NDArray[np.float64]:
         """(T, L) of a promoter. against: as `read_treatment_maps` has it, what is subtracted.
@@ -47,47 +43,40 @@ class Contributions(ABC):
         """
         require_names("--gene", [gene], self.genes, self.path, "gene")
         require_names("--treatment", treatments, self.treatments, self.path)
-        values_TL = self._read(gene, treatments)
+        values_TL = self.read(gene, treatments)
         if against is not None:
             all_of_them = against == MEAN and MEAN not in self.treatments
-            values_TL = values_TL - self._read(gene, self.treatments if all_of_them else [against]).mean(
-                axis=0
-            )
+            others_TL = self.read(gene, self.treatments if all_of_them else [against])
+            values_TL = values_TL - others_TL.mean(axis=0)
         return values_TL
 
 
-class _OfAttribution(Contributions):
-    of_single_bases = True
+def _of_attribution(file: AttributionFile) -> Contributions:
+    return Contributions(
+        path=file.path,
+        genes={str(gene): row for row, gene in enumerate(file.samples.index)},
+        treatments=list(file.treatments),
+        method=file.method.replace("-", " ").replace("ism", "in-silico mutagenesis"),
+        read=lambda gene, names: file.contributions(gene=gene, treatment=list(names)).astype(np.float64),
+        codes_GL=file.sequences(),
+        of_single_bases=True,
+    )
 
-    def __init__(self, file: AttributionFile) -> None:
-        method = file.method.replace("-", " ").replace("ism", "in-silico mutagenesis")
-        super().__init__(file, list(file.treatments), method)
-        self._file = file
-        self.codes_GL = file.sequences()
 
-    def _read(self, gene: str, treatments: Sequence[str]) -> NDArray[np.float64]:
-        return self._file.contributions(gene=gene, treatment=list(treatments)).astype(np.float64)
+def _of_attention(
+    file: AttentionFile, sites: Sequence[str] | None, heads: Sequence[int] | None, upsampling: Upsampling
+) -> Contributions:
+    maps = position_maps(file, sites, heads, contributions=True)
+    genes = {str(gene): row for row, gene in enumerate(file.samples.index)}
 
+    def read(gene: str, names: Sequence[str]) -> NDArray[np.float64]:
+        block_1TK = maps.block(slice(genes[gene], genes[gene] + 1))
+        block_TK = block_1TK[0, [file.treatments.index(name) for name in names]]
+        return upsample(block_TK, maps.key_edges, file.window_length, upsampling, maps.receptive_field)
 
-class _OfAttention(Contributions):
-    def __init__(
-        self,
-        file: AttentionFile,
-        sites: Sequence[str] | None,
-        heads: Sequence[int] | None,
-        upsampling: Upsampling,
-    ) -> None:
-        super().__init__(file, file.treatments, "attention × value")
-        self._maps = position_maps(file, sites, heads, contributions=True)
-        self._upsampling = upsampling
-
-    def _read(self, gene: str, treatments: Sequence[str]) -> NDArray[np.float64]:
-        row = self.genes[gene]
-        block_TK = self._maps.block(slice(row, row + 1))[
-            0, [self.treatments.index(name) for name in treatments]
-        ]
-        length, field = self._maps.attention.window_length, self._maps.receptive_field
-        return upsample(block_TK, self._maps.key_edges, length, self._upsampling, field)
+    return Contributions(
+        path=file.path, genes=genes, treatments=file.treatments, method="attention × value", read=read
+    )
 
 
 @contextmanager
@@ -107,7 +96,7 @@ def open_contributions(
     """
     if attribution is None:
         contribute = any(info.has_contributions for info in attention.sites.values())
-        yield _OfAttention(attention, sites, heads, upsampling) if contribute else None
+        yield _of_attention(attention, sites, heads, upsampling) if contribute else None
         return
     with open_attribution(attribution) as file:
         if file.model_sha256 != attention.model_sha256:
@@ -120,4 +109,4 @@ def open_contributions(
                 f"{attribution}: has windows of {file.window_length:,} bases, {attention.path} of "
                 f"{attention.window_length:,}"
             )
-        yield _OfAttribution(file)
+        yield _of_attribution(file)

@@ -55,7 +55,6 @@ class PromoterMaps(ABC):
     """Whether values are contributions to the response."""
     path: Path
     treatments: list[str]
-    """All of the file."""
     samples: pd.DataFrame
     """Place of each promoter by gene id, as in the file."""
     codes: NDArray[np.uint8]
@@ -184,8 +183,7 @@ class AttributionMaps(PromoterMaps):
             if treatment is None
             else self._file.contributions(gene=block, treatment=treatment)
         )
-        values: NDArray[Any] = np.asarray(stored)[samples - samples[0]]
-        return values
+        return np.asarray(np.asarray(stored)[samples - samples[0]])
 
 
 def codes_of_genes(promoters: Path, attention: AttentionFile, samples: pd.DataFrame) -> NDArray[np.uint8]:
@@ -229,7 +227,6 @@ def codes_of_genes(promoters: Path, attention: AttentionFile, samples: pd.DataFr
 
 
 def _numbers(samples: pd.DataFrame, genes: Sequence[str] | None) -> NDArray[np.int64]:
-    """Sample numbers, ascending."""
     if genes is None:
         return np.arange(len(samples))
     numbers = {gene: number for number, gene in enumerate(samples.index)}

@@ -48,8 +48,7 @@ def upsample(
         nearest = np.zeros((*weights_K.shape[:-1], length))
         nearest[..., edges[0] : edges[-1]] = np.repeat(weights_K / widths, widths, axis=-1)
         return nearest
-    spread: NDArray[np.float64] = weights_K @ upsampling_matrix(edges, length, method, receptive_field)
-    return spread
+    return weights_K @ upsampling_matrix(edges, length, method, receptive_field)
 
 
 @functools.lru_cache(maxsize=8)
@@ -88,5 +87,4 @@ def bin_sums(values: NDArray[np.floating] | NDArray[np.bool_], key_edges: ArrayL
     edges = np.asarray(key_edges, dtype=np.int64)
     running = np.cumsum(values, axis=-1, dtype=np.float64)
     running = np.concatenate([np.zeros_like(running[..., :1]), running], axis=-1)
-    sums: NDArray[np.float64] = running[..., edges[1:]] - running[..., edges[:-1]]
-    return sums
+    return running[..., edges[1:]] - running[..., edges[:-1]]

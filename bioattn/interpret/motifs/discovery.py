@@ -20,7 +20,6 @@ from scipy.stats import hypergeom
 
 from bioattn.formats.motif import position_information
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.interpret.motifs.seqlets import Seqlets
 
 MAX_GAP = 11
 TRIPLETS = 64
@@ -36,7 +35,6 @@ class Seed(NamedTuple):
     """An enriched word."""
 
     bases: tuple[int, ...]
-    """Codes of its six bases."""
     gap: int
     """Bases between the first three and the last three."""
     log_p: float
@@ -80,8 +78,7 @@ def log_surplus(
     expected = (here + there) * seqlets / max(1, seqlets + controls)
     # Where the tail is below what floats can hold, the surplus still tells which word is first.
     beyond = np.log(_SMALL) - np.maximum(here - expected, 0)
-    logs: NDArray[np.float64] = np.where(tail > _SMALL, np.log(np.maximum(tail, _SMALL)), beyond)
-    return logs
+    return np.where(tail > _SMALL, np.log(np.maximum(tail, _SMALL)), beyond)
 
 
 def _triplets(codes_SW: NDArray[np.uint8]) -> NDArray[np.int32]:
@@ -132,11 +129,9 @@ class FoundMotif:
     probabilities: NDArray[np.float64]
     """(K, 4)."""
     seqlets: int
-    """How many hold it."""
     share: float
     """Of the seqlets."""
     control_share: float
-    """Of the control windows."""
     log_p: float
     """Natural logarithm of the p-value of the difference (hypergeometric, times thresholds tried)."""
     threshold: float
@@ -144,15 +139,23 @@ class FoundMotif:
 
 
 def discover_motifs(
-    seqlets: Seqlets, controls_CW: NDArray[np.uint8], background: NDArray[np.float64], *, max_motifs: int
+    seqlets_SW: NDArray[np.uint8],
+    prior_SW: NDArray[np.float32],
+    controls_CW: NDArray[np.uint8],
+    background: NDArray[np.float64],
+    *,
+    max_motifs: int,
 ) -> list[FoundMotif]:
     """Up to `max_motifs` motifs that seqlets hold more often than control windows, in the order they are found.
 
-    seqlets, controls_CW: windows of the same width, with `PAD` bases on each side that words are not sought in.
+    seqlets_SW, controls_CW: windows, with `PAD` bases on each side that words are not sought in; N beyond a
+    promoter's ends. prior_SW: not negative, where in a seqlet the map is high.
     background: frequencies of A, C, G, T.
     """
-    codes, controls = seqlets.codes.copy(), controls_CW.copy()
-    log_prior = _log_prior(seqlets.prior)
+    codes, controls = seqlets_SW.copy(), controls_CW.copy()
+    # How likely a site is centred at each base, next to the seqlet's mean.
+    prior = prior_SW / np.maximum(prior_SW.mean(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    log_prior = np.log(np.maximum(prior, PRIOR_FLOOR), dtype=np.float64)
     core = slice(PAD, codes.shape[1] - PAD)
     motifs: list[FoundMotif] = []
     while len(motifs) < max_motifs and len(codes):
@@ -254,13 +257,6 @@ def _enrichment(
     )
 
 
-def _log_prior(prior: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Logarithm of how likely a site is centred at each base, next to the seqlet's mean, (S, W)."""
-    relative = prior / np.maximum(prior.mean(axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    logs: NDArray[np.float64] = np.log(np.maximum(relative, PRIOR_FLOOR), dtype=np.float64)
-    return logs
-
-
 def _best_sites(
     codes: NDArray[np.uint8], log_odds: NDArray[np.float64], log_prior: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
@@ -315,5 +311,4 @@ def _mask(codes: NDArray[np.uint8], log_odds: NDArray[np.float64], threshold: fl
 
 def _log_odds(probabilities: NDArray[np.float64], background: NDArray[np.float64]) -> NDArray[np.float64]:
     smoothed = (probabilities + 0.01 * background) / 1.01
-    odds: NDArray[np.float64] = np.log(smoothed / background)
-    return odds
+    return np.log(smoothed / background)

@@ -85,16 +85,6 @@ def write_motif_table(path: Path, rows: Sequence[dict[str, object]], matches: pd
     write_table(path, table, _NUMBERS)
 
 
-def write_treatment_table(path: Path, rows: Sequence[dict[str, object]]) -> None:
-    """Write treatments.tsv. The q-values are over all tests against the background, and over all others."""
-    table = pd.DataFrame(rows, columns=[*USE_COLUMNS, "q_value"])
-    table["q_value"] = np.nan
-    for part in (table["reference"] == BACKGROUND, table["reference"] != BACKGROUND):
-        p_values = table.loc[part, "p_value"].to_numpy(dtype=np.float64)
-        table.loc[part, "q_value"] = benjamini_hochberg(p_values)
-    write_table(path, table, _NUMBERS)
-
-
 def write_edges(file: io.TextIOBase, edges: pd.DataFrame, maps: PromoterMaps) -> int:
     """Write rows of edges.tsv with places on chromosomes, empty where a promoter has none; returns how many."""
     places = maps.samples.loc[edges["gene_id"]]
@@ -320,7 +310,6 @@ def _open(
 
 
 def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
-    """The motifs of a model's first layer."""
     import torch
 
     from bioattn.inference.runner import FirstLayerRunner, with_ability
@@ -366,7 +355,13 @@ def _write_use(folder: Path, sources: Sequence[MotifSource], request: StopReques
                 request.check()
                 rows += source.compared(treatment)
                 number += write_edges(file, source.edges(treatment), source.maps)
-    write_treatment_table(folder / TREATMENTS, rows)
+    table = pd.DataFrame(rows, columns=[*USE_COLUMNS, "q_value"])
+    table["q_value"] = np.nan
+    # Over all tests against the background, and over all others.
+    for part in (table["reference"] == BACKGROUND, table["reference"] != BACKGROUND):
+        p_values = table.loc[part, "p_value"].to_numpy(dtype=np.float64)
+        table.loc[part, "q_value"] = benjamini_hochberg(p_values)
+    write_table(folder / TREATMENTS, table, _NUMBERS)
     return number
 
 

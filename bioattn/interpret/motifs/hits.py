@@ -41,8 +41,7 @@ def symmetric_background(background: ArrayLike) -> NDArray[np.float64]:
         raise SettingsError(
             f"the background {frequencies.tolist()} is not four positive frequencies of A, C, G, T"
         )
-    both: NDArray[np.float64] = (frequencies + frequencies[::-1]) / (2 * frequencies.sum())
-    return both
+    return np.asarray((frequencies + frequencies[::-1]) / (2 * frequencies.sum()))
 
 
 def base_composition(codes: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -84,8 +83,7 @@ class MotifScores:
 
     def p_values(self, scores: NDArray[np.integer]) -> NDArray[np.float64]:
         """p-values of scores that sites can have, in steps as `matrix`."""
-        values: NDArray[np.float64] = self.tail[np.asarray(scores, dtype=np.int64) - self._lowest]
-        return values
+        return self.tail[np.asarray(scores, dtype=np.int64) - self._lowest]
 
     def threshold(self, p_value: float) -> int | None:
         """The smallest score whose p-value is at most `p_value`; None when no site is so rare."""

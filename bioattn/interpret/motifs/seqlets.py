@@ -30,7 +30,6 @@ class Places:
     """Positions of seqlets: arrays of shape (S,), best first."""
 
     gene: NDArray[np.int32]
-    """Number of the promoter."""
     centre: NDArray[np.int32]
     """Base in the middle, from the window's first base."""
     score: NDArray[np.float32]
@@ -41,19 +40,6 @@ class Places:
 
     def take(self, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> "Places":
         return Places(gene=self.gene[chosen], centre=self.centre[chosen], score=self.score[chosen])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seqlets:
-    """Stretches of promoters of equal length."""
-
-    codes: NDArray[np.uint8]
-    """(S, W); N beyond a promoter's ends."""
-    prior: NDArray[np.float32]
-    """(S, W), not negative: where in the seqlet the map is high."""
-
-    def __len__(self) -> int:
-        return len(self.codes)
 
 
 def usual_map(blocks: Iterable[NDArray[np.floating]], length: int) -> NDArray[np.float64]:

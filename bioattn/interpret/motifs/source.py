@@ -30,7 +30,6 @@ from bioattn.interpret.motifs.discovery import PAD, FoundMotif, discover_motifs,
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.motifs.seqlets import (
     Places,
-    Seqlets,
     best_places,
     control_places,
     cut_codes,
@@ -51,7 +50,6 @@ class MergedMotif(NamedTuple):
     probabilities: NDArray[np.float64]
     """(K, 4)."""
     sites: int
-    """Sites of all of them together."""
     members: tuple[int, ...]
     """Numbers of the matrices, that of most sites first."""
 
@@ -80,8 +78,7 @@ def information_weighted(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities less the background, times the position's bits, divided by the root of the sum of squares."""
     weighted = (matrix - UNIFORM_BACKGROUND) * position_information(matrix)[:, None]
     norm = float(np.sqrt(np.sum(weighted**2)))
-    scaled: NDArray[np.float64] = weighted / max(norm, np.finfo(np.float64).tiny)
-    return scaled
+    return weighted / max(norm, np.finfo(np.float64).tiny)
 
 
 def best_alignment(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[float, int, bool]:
@@ -114,8 +111,7 @@ def similarities(weighted: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]
         for other in (plain, turned):
             there = other[:, low - shift : high - shift].reshape(number, -1)
             np.maximum(best, here @ there.T, out=best)
-    alike: NDArray[np.float64] = np.minimum(np.maximum(best, best.T), 1.0)
-    return alike
+    return np.minimum(np.maximum(best, best.T), 1.0)
 
 
 def _merged(
@@ -137,42 +133,6 @@ def _merged(
 PEAKS_PER_PROMOTER = 3
 CONTROLS = 3
 """Control windows for each seqlet."""
-
-
-def find_treatment_motifs(
-    maps: PromoterMaps, treatment: str, *, max_seqlets: int, max_motifs: int, seed: int
-) -> tuple[Places, list[FoundMotif]]:
-    """Cut out up to `max_seqlets` seqlets of a treatment and look for motifs in them."""
-    usual_L = usual_map((maps.heights(rows, treatment) for rows in maps.blocks()), maps.length)
-    parts = []
-    for rows in maps.blocks():
-        peaks = find_peaks(
-            maps.heights(rows, treatment),
-            usual_L,
-            apart=maps.reach,
-            per_promoter=PEAKS_PER_PROMOTER,
-            first=rows.start,
-        )
-        # Of a block no more than all blocks together may give, so that memory stays flat.
-        parts.append(best_places([peaks], max_seqlets))
-    width = maps.reach + 2 * PAD
-    places = best_places(parts, max_seqlets)
-    places = places.take(without_copies(cut_codes(maps.codes, places, width)))
-    if not len(places):
-        return places, []
-    controls = control_places(places, len(maps.codes), CONTROLS, np.random.default_rng(seed))
-    prior = np.zeros((len(places), width), dtype=np.float32)
-    for rows in maps.blocks():
-        own = np.flatnonzero((places.gene >= rows.start) & (places.gene < rows.stop))
-        if own.size:
-            prior[own] = cut_map(maps.heights(rows, treatment), places.take(own), width, first=rows.start)
-    motifs = discover_motifs(
-        Seqlets(codes=cut_codes(maps.codes, places, width), prior=prior),
-        cut_codes(maps.codes, controls, width),
-        base_composition(maps.codes),
-        max_motifs=max_motifs,
-    )
-    return places, motifs
 
 
 FILTER = "filter"
@@ -219,13 +179,40 @@ class MotifSource:
             maps.hold_reference(settings.against)
 
     def search(self, treatment: str) -> None:
-        self._found[treatment] = find_treatment_motifs(
-            self.maps,
-            treatment,
-            max_seqlets=self.settings.max_seqlets,
-            max_motifs=self.settings.max_motifs,
-            seed=self.settings.seed,
+        """Cut out the seqlets of a treatment and look for motifs in them."""
+        maps, settings = self.maps, self.settings
+        usual_L = usual_map((maps.heights(rows, treatment) for rows in maps.blocks()), maps.length)
+        parts = []
+        for rows in maps.blocks():
+            peaks = find_peaks(
+                maps.heights(rows, treatment),
+                usual_L,
+                apart=maps.reach,
+                per_promoter=PEAKS_PER_PROMOTER,
+                first=rows.start,
+            )
+            # Of a block no more than all blocks together may give, so that memory stays flat.
+            parts.append(best_places([peaks], settings.max_seqlets))
+        width = maps.reach + 2 * PAD
+        places = best_places(parts, settings.max_seqlets)
+        places = places.take(without_copies(cut_codes(maps.codes, places, width)))
+        if not len(places):
+            self._found[treatment] = places, []
+            return
+        controls = control_places(places, len(maps.codes), CONTROLS, np.random.default_rng(settings.seed))
+        prior = np.zeros((len(places), width), dtype=np.float32)
+        for rows in maps.blocks():
+            own = np.flatnonzero((places.gene >= rows.start) & (places.gene < rows.stop))
+            if own.size:
+                prior[own] = cut_map(maps.heights(rows, treatment), places.take(own), width, first=rows.start)
+        motifs = discover_motifs(
+            cut_codes(maps.codes, places, width),
+            prior,
+            cut_codes(maps.codes, controls, width),
+            base_composition(maps.codes),
+            max_motifs=settings.max_motifs,
         )
+        self._found[treatment] = places, motifs
 
     def merge(self) -> None:
         """Merge motifs of treatments that are alike."""

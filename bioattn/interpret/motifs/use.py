@@ -154,7 +154,6 @@ class MotifUse:
         return table.assign(gene_id=[gene_ids[gene] for gene in table["gene"]])[list(EDGE_COLUMNS)]
 
     def _part(self, rows: slice) -> slice:
-        """The hits of some promoters."""
         low, high = np.searchsorted(self._gene, [rows.start, rows.stop])
         return slice(int(low), int(high))
 

@@ -132,8 +132,7 @@ class PlantedBlock:
         depth = np.zeros((self._rows, self._length + 1), dtype=np.int32)
         np.add.at(depth, (sites["row"], sites["start"]), 1)
         np.add.at(depth, (sites["row"], sites["end"]), -1)
-        painted: NDArray[np.bool_] = np.cumsum(depth, axis=1)[:, :-1] > 0
-        return painted
+        return np.cumsum(depth, axis=1)[:, :-1] > 0
 
 
 ALL = "all"
@@ -148,11 +147,8 @@ class LocalisationReport:
     """Results of `LocalisationScorer`; the module's docstring defines the columns."""
 
     genes: int
-    """Promoters scored."""
     window_length: int
-    """Bases of their windows."""
     bins: int
-    """Keys."""
     upsampling: Upsampling
     positives: pd.DataFrame
     """Index: treatments, then `all`; `pairs` counts pairs, the rest are means over them."""

@@ -106,8 +106,6 @@ def export_tracks(
 
 
 class _Export:
-    """The export of one attention file."""
-
     def __init__(
         self,
         attention: AttentionFile,
@@ -166,7 +164,6 @@ class _Export:
             )
 
     def say(self) -> None:
-        """Log what affects the tracks."""
         places, layout, settings = self.places, self.layout, self.settings
         if places.without_place:
             LOGGER.warning(
@@ -195,7 +192,6 @@ class _Export:
             )
 
     def expected_bytes(self) -> int:
-        """Estimate the size of the files in bytes."""
         bases = sum(stretch.bases for several in self.layout.stretches.values() for stretch in several)
         width = float(np.diff(self.edges).mean()) if self.settings.upsampling == "nearest" else 1.0
         rows = {
@@ -212,7 +208,6 @@ class _Export:
     def write(
         self, folder: Path, request: StopRequest, progress: Progress
     ) -> list[tuple[Track, list[WrittenFile]]]:
-        """Write all files; returns those of each track."""
         means = self._means(folder, request)
         written = []
         for track in self.tracks:
@@ -266,7 +261,6 @@ class _Export:
         return f"{what} per base, promoters of the {strand} strand, {track.title}"
 
     def record(self, folder: Path, written: Sequence[tuple[Track, Sequence[WrittenFile]]]) -> dict[str, Any]:
-        """The content of `tracks.json`."""
         heads = {info.name: list(self.settings.heads or info.heads) for info in self.reader.sites}
         settings = asdict(self.settings) | {
             "sites": list(heads),

@@ -68,7 +68,6 @@ class Windows(NamedTuple):
     """Windows of the promoters of one chromosome and strand, each shape (n,)."""
 
     samples: NDArray[np.int64]
-    """Sample numbers in the attention file."""
     starts: NDArray[np.int64]
     """First base on the chromosome that counts, 0-based."""
     ends: NDArray[np.int64]
@@ -83,7 +82,6 @@ class Piece(NamedTuple):
     """Consecutive bases of a stretch and the promoter that gives them a value."""
 
     first: int
-    """Number of the first base in the stretch."""
     length: int
     window: int
     """Row of `Stretch.samples`."""
@@ -276,12 +274,10 @@ def _depth(windows: Windows, stretch: Stretch) -> NDArray[np.int64]:
 
 
 def _overlaps_another(windows: Windows) -> NDArray[np.bool_]:
-    """Whether each window, in ascending order, overlaps another."""
     reach = np.maximum.accumulate(windows.ends)
     before = np.concatenate([[False], windows.starts[1:] < reach[:-1]])
     after = np.concatenate([windows.starts[1:] < windows.ends[:-1], [False]])
-    overlaps: NDArray[np.bool_] = before | after
-    return overlaps
+    return np.asarray(before | after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +294,6 @@ class PromoterPlaces:
     lengths: dict[str, int]
     """Of the chromosomes; up to the last base of a window where they are not known."""
     without_place: int
-    """Promoters asked for that have none."""
 
 
 def place_promoters(

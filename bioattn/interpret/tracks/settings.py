@@ -61,7 +61,6 @@ class Track:
     reference: str | None
     """The values of this treatment are subtracted."""
     stem: str
-    """Start of the names of its files."""
 
     @property
     def title(self) -> str:

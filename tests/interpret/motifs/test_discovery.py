@@ -21,7 +21,6 @@ from bioattn.interpret.motifs.discovery import (
 from bioattn.interpret.motifs.seqlets import (
     SMOOTHED_BASES,
     Places,
-    Seqlets,
     best_places,
     control_places,
     cut_codes,
@@ -62,8 +61,8 @@ def test_a_planted_motif_is_found_as_it_was_planted(consensus):
     rng = np.random.default_rng(1)
     windows = random_windows(rng, 400)
     starts = plant(rng, windows, consensus, 0.5)
-    seqlets = Seqlets(codes=windows, prior=np.ones(windows.shape, dtype=np.float32))
-    (found,) = discover_motifs(seqlets, random_windows(rng, 1200), UNIFORM, max_motifs=5)
+    prior = np.ones(windows.shape, dtype=np.float32)
+    (found,) = discover_motifs(windows, prior, random_windows(rng, 1200), UNIFORM, max_motifs=5)
     motif = Motif(name="m", probabilities=found.probabilities)
     assert motif.consensus in either_strand(consensus)
     assert np.abs(found.probabilities.max(axis=1) - 0.95).max() < 0.06
@@ -79,8 +78,8 @@ def test_two_motifs_and_a_gapped_one_come_out_one_after_the_other():
     gapped = plant(rng, windows[300:], "CGGAAAAAAAAAAACCG", 1.0, rate=0.0)
     for row, start in enumerate(gapped, start=300):
         windows[row, start + 3 : start + 14] = rng.integers(0, 4, size=11)
-    seqlets = Seqlets(codes=windows, prior=np.ones(windows.shape, dtype=np.float32))
-    found = discover_motifs(seqlets, random_windows(rng, 1800), UNIFORM, max_motifs=5)
+    prior = np.ones(windows.shape, dtype=np.float32)
+    found = discover_motifs(windows, prior, random_windows(rng, 1800), UNIFORM, max_motifs=5)
     shown = [Motif(name="m", probabilities=motif.probabilities).iupac_consensus for motif in found[:2]]
     assert {"CGGNNNNNNNNNNNCCG"} & set(shown)
     assert either_strand("ACCGTCAT") & set(shown)
@@ -96,7 +95,7 @@ def test_the_map_tells_which_of_two_sites_is_meant():
         # The map is high on TTGACCAA, wherever it is.
         prior[row, PAD + (0 if row % 2 else 12) :][:8] = 1.0
     controls = random_windows(rng, 900)
-    found = discover_motifs(Seqlets(codes=windows, prior=prior), controls, UNIFORM, max_motifs=1)
+    found = discover_motifs(windows, prior, controls, UNIFORM, max_motifs=1)
     assert either_strand("TTGACCAA") & {Motif(name="m", probabilities=found[0].probabilities).consensus}
 
 
@@ -104,8 +103,8 @@ def test_random_windows_hold_no_motif():
     for seed in range(8):
         rng = np.random.default_rng(seed)
         windows = random_windows(rng, 300)
-        seqlets = Seqlets(codes=windows, prior=np.ones(windows.shape, dtype=np.float32))
-        assert discover_motifs(seqlets, random_windows(rng, 900), UNIFORM, max_motifs=5) == []
+        prior = np.ones(windows.shape, dtype=np.float32)
+        assert discover_motifs(windows, prior, random_windows(rng, 900), UNIFORM, max_motifs=5) == []
 
 
 def test_what_controls_hold_too_is_no_motif():
@@ -113,8 +112,8 @@ def test_what_controls_hold_too_is_no_motif():
     windows, controls = random_windows(rng, 300), random_windows(rng, 900)
     for some in (windows, controls):
         plant(rng, some, "TATATAAA", 0.8)
-    seqlets = Seqlets(codes=windows, prior=np.ones(windows.shape, dtype=np.float32))
-    assert discover_motifs(seqlets, controls, UNIFORM, max_motifs=5) == []
+    prior = np.ones(windows.shape, dtype=np.float32)
+    assert discover_motifs(windows, prior, controls, UNIFORM, max_motifs=5) == []
 
 
 def test_words_are_counted_as_a_plain_loop_counts_them():
