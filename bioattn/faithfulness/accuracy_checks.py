@@ -90,7 +90,8 @@ RETRAINED = {
     "query": ("own query only", 0.0, "has one position bias for all treatments"),
 }
 """Retrained controls: label, the least share of the skill that they lack, and what they do."""
-SHAPES = {
+OTHER_MAPS = {
+    "swapped": ("other treatments' maps", "When every treatment uses the map of another"),
     "swapped_shapes": (
         "other treatments' shapes",
         "When every treatment attends as much as it does, but where another treatment does",
@@ -104,8 +105,7 @@ SHAPES = {
         "When every treatment attends where it does, but as much as another treatment",
     ),
 }
-"""Maps of which a part is replaced (`bioattn.faithfulness.gain_and_shape`): label, and what was done."""
-SWAPPED = "other treatments' maps", "When every treatment uses the map of another"
+"""Maps that are replaced, whole or a part (`bioattn.faithfulness.gain_and_shape`): label, and what was done."""
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
 NO_CONTROLS = "needs models retrained on the same data: give --controls DIR to keep them in"
 NO_SKILL = "the model predicts too little to have anything to lose"
@@ -177,7 +177,7 @@ def compare_skills(
     retrained: name of a control (`uniform`, `shared`, …) → those that there are.
     """
     if subject.genes is None or not measures.passed("skill"):
-        for name in ("forced", "elsewhere", "swapped", *SHAPES):
+        for name in ("forced", "elsewhere", *OTHER_MAPS):
             measures.skip(f"{name}_skill", NO_DATASET if subject.genes is None else NO_SKILL)
     else:
         _judge_skills(subject, _skills(subject, subject.genes, retrained), measures)
@@ -244,27 +244,21 @@ def _judge_skills(subject: Subject, comparison: SkillComparison, measures: Measu
         shift = " (a model is not made for that: told, not judged)" if name == "forced" else ""
         sentence = f"Without retraining, {what}, the model has {_less(share.value)}{shift}."
         measures.add(f"{name}_skill", label, share, sentence)
-    if "swapped" in comparison:
-        share = comparison.share_lost("own", "swapped")
-        sentence = f"{SWAPPED[1]}, the model has {_less(share.value)}."
-        label = f"skill lost with {SWAPPED[0]}"
-        measures.add("swapped_skill", label, share, sentence, least=thresholds.SWAPPED)
-    elif len(subject.names) == 1:
-        for name in ("swapped_skill", *(f"{name}_skill" for name in SHAPES)):
-            measures.skip(name, ONE_TREATMENT)
-    for name, (label, what) in SHAPES.items():
-        if name in comparison:
+    for name, (label, what) in OTHER_MAPS.items():
+        if len(subject.names) == 1:
+            measures.skip(f"{name}_skill", ONE_TREATMENT)
+        elif name in comparison:
             share = comparison.share_lost("own", name)
             measures.add(
                 f"{name}_skill",
                 f"skill lost with {label}",
                 share,
                 f"{what}, the model has {_less(share.value)}.",
-                least=None if name == "swapped_gains" else thresholds.SHAPED,
+                least={"swapped": thresholds.SWAPPED, "swapped_gains": None}.get(name, thresholds.SHAPED),
             )
-        elif name == "swapped_gains" and "swapped" in comparison:
+        else:
             measures.skip(
-                "swapped_gains_skill", "no null key, and no bin whose value hardly varies: all gains are 1"
+                f"{name}_skill", "no null key, and no bin whose value hardly varies: all gains are 1"
             )
 
 
@@ -290,7 +284,7 @@ def _swapped_predictions(subject: Subject, measures: Measures) -> None:
             for other in others
         ]
         moved = subject.estimate(_mean_change(own_BT, changed))
-        label, what = SHAPES.get(name, SWAPPED)
+        label, what = OTHER_MAPS[name]
         measures.add(
             f"{name}_predictions",
             f"1 − r of predictions with {label}",

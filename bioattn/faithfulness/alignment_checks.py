@@ -19,8 +19,7 @@ from bioattn.attention.capture import Substitution, capture, substitute
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError
 from bioattn.faithfulness import thresholds
-from bioattn.faithfulness.measures import Measures, percent
-from bioattn.faithfulness.other_weights import of_it
+from bioattn.faithfulness.measures import Measures, of_it, percent
 from bioattn.faithfulness.perturbation import JUDGED, Effects, Pairs, ratio_of_sums
 from bioattn.faithfulness.similarity import top_bins
 from bioattn.faithfulness.subject import RESAMPLES, CheckSettings
@@ -246,7 +245,6 @@ def _add_skill(proteins: Proteins) -> None:
 
 
 def _check_weights(proteins: Proteins, progress: Progress, stop: StopRequest) -> None:
-    """Add what of the skill other weights leave."""
     sites = proteins.probe.sites
     msa = [*sites["rows"], *sites["columns"]]
     found: dict[str, dict[int, Floats]] = {}

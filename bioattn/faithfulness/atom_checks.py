@@ -9,6 +9,7 @@ Shape suffixes: N molecules, A atoms, T tasks, P pairs of molecule and task, B m
 R radii, K keys.
 """
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,7 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError
 from bioattn.faithfulness import thresholds
 from bioattn.faithfulness.maps import HeadSpread, MapSums
-from bioattn.faithfulness.measures import Measures, percent
-from bioattn.faithfulness.other_weights import OtherWeights, add_lost_skill, of_it
+from bioattn.faithfulness.measures import Measures, OtherWeights, add_lost_skill, of_it, percent
 from bioattn.faithfulness.perturbation import (
     Pairs,
     Replacement,
@@ -36,7 +36,7 @@ from bioattn.faithfulness.subject import MIN_PROMOTERS, RESAMPLES, CheckSettings
 from bioattn.faithfulness.verdict import Code, Verdict
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import AtomProbe, AtomRunner, Floats
-from bioattn.promoters.bootstrap import Estimate, Statistic, estimate
+from bioattn.promoters.bootstrap import Estimate, estimate
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted
@@ -87,7 +87,6 @@ class Shuffled:
         self._random = np.random.default_rng([seed, 5])
 
     def __call__(self, _site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """The weights in another order for every query and head."""
         visible = (weights > 0).to(weights)
         drawn = torch.from_numpy(self._random.random(weights.shape)).to(weights)
         places, others = (-visible).argsort(dim=-1, stable=True), (drawn - visible).argsort(dim=-1)
@@ -112,13 +111,11 @@ class OtherMolecules:
 def _check_weights(model: AtomRunner, probe: AtomProbe, settings: CheckSettings, measures: Measures) -> None:
     """Add the skill, what of it the network adds, and what of that other weights leave."""
 
-    def over_molecules(above_N: Floats, below_N: Floats) -> Estimate:
-        return estimate(ratio_of_sums(above_N, below_N), len(probe.ids), RESAMPLES, settings.seed)
-
+    over_molecules = partial(estimate, num_genes=len(probe.ids), resamples=RESAMPLES, seed=settings.seed)
     (beyond, plain_N), *others = probe.simple_log_likelihoods().items()
     own_N = probe.log_likelihoods()
     require_finite(own_N, "predictions")
-    skill = over_molecules(own_N - plain_N, -plain_N)
+    skill = over_molecules(ratio_of_sums(own_N - plain_N, -plain_N))
     measures.add(
         "skill",
         f"share of the error of {beyond} saved",
@@ -129,7 +126,7 @@ def _check_weights(model: AtomRunner, probe: AtomProbe, settings: CheckSettings,
     )
     why_not = None if measures.passed("skill") else "the model predicts too little to have anything to lose"
     for name, simple_N in others:
-        share = over_molecules(own_N - simple_N, own_N - plain_N)
+        share = over_molecules(ratio_of_sums(own_N - simple_N, own_N - plain_N))
         measures.add(
             "without_network",
             f"skill lost with {name} alone",
@@ -146,7 +143,7 @@ def _check_weights(model: AtomRunner, probe: AtomProbe, settings: CheckSettings,
         with substitute(list(model.sites), substitution):
             others_N = probe.log_likelihoods()
         require_finite(others_N, "predictions")
-        return over_molecules(own_N - others_N, own_N - plain_N)
+        return over_molecules(ratio_of_sums(own_N - others_N, own_N - plain_N))
 
     weights = [
         OtherWeights(
@@ -250,9 +247,7 @@ def _check_pointing(
         stop=stop,
     )
 
-    def over_molecules(statistic: Statistic) -> Estimate:
-        return estimate(statistic, number, RESAMPLES, settings.seed)
-
+    over_molecules = partial(estimate, num_genes=number, resamples=RESAMPLES, seed=settings.seed)
     for score, name, label, which in (
         ("own", "deletion", "most attended tenth", "the most attended tenth of its atoms"),
         (

@@ -82,7 +82,6 @@ class Evidence:
     model_folder: Path
     """The model folder; its training record holds the settings for training controls."""
     dataset: Path | None = None
-    """The dataset it was trained on."""
     controls: Path | None = None
     """Where retrained controls are kept; None: none are retrained."""
     other_models: Sequence[CheckableRunner] = field(default_factory=tuple)
@@ -272,21 +271,23 @@ def check_text(report: CheckReport) -> str:
     lines += ["", f"{note} docs/checks.md says more."]
     if report.variants:
         lines += ["", "Variants: Spearman over positions with the measured effects, by treatment"]
-        lines += [f"  {_variants_line(each)}" for each in report.variants]
+    for each in report.variants:
+        figures = [
+            f"{title} {figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})"
+            for title, figure in (
+                ("map", each.map),
+                ("with other treatments' effects", each.other_truths),
+                ("mutagenesis", each.mutagenesis),
+                ("smoothing", each.smoothing),
+            )
+            if figure is not None
+        ]
+        lines.append(f"  {each.treatment}: {', '.join(figures)}")
     if report.measures.skipped:
         lines += ["", "Skipped:"]
         for name, why in report.measures.skipped.items():
             lines.append(f"  {SKIPPED_TITLES.get(name, name.replace('_', ' '))}: {why}")
     return "\n".join(lines) + "\n"
-
-
-def _variants_line(found: TreatmentVariants) -> str:
-    figures = []
-    for name in ("map", "other_truths", "mutagenesis", "smoothing"):
-        if (figure := getattr(found, name)) is not None:
-            title = "with other treatments' effects" if name == "other_truths" else name
-            figures.append(f"{title} {figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})")
-    return f"{found.treatment}: {', '.join(figures)}"
 
 
 def _cells(measure: Measure) -> tuple[str, str, str, str, str]:

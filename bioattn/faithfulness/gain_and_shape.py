@@ -172,8 +172,6 @@ def gain_and_shape(predictor: Predictor, codes_BL: Codes, known_BP: NDArray[np.b
 
 
 class _Values(_Batches):
-    """Adds up values and their squares, promoter by promoter."""
-
     def __init__(self, known_BP: NDArray[np.bool_]) -> None:
         super().__init__(known_BP)
         self.sums: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
@@ -197,8 +195,6 @@ class _Values(_Batches):
 
 
 class _Shapes(_Batches):
-    """A receiver that adds up shapes."""
-
     def __init__(self, known_BP: NDArray[np.bool_], idle: dict[str, Tensor]) -> None:
         super().__init__(known_BP)
         self._idle = idle
@@ -207,7 +203,6 @@ class _Shapes(_Batches):
     def receive(
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
-        """Add the shapes of one batch's weights (B, H, T, P)."""
         self.known(site, weights)
         shape_BHTP = split_weights(weights, self._idle[site.name], null_key=False).shape_BHTK
         self._sums[site.name] = self._sums.get(site.name, 0.0) + shape_BHTP.double().sum(0)

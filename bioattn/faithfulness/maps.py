@@ -136,13 +136,7 @@ def check_maps(
         f"{'was learned' if estimate.value <= thresholds.RANDOMISED else 'comes of the architecture'}.",
         most=thresholds.RANDOMISED,
     )
-    _compare_promoters(subject, maps, measures)
-    between = _between_treatments(subject, maps, measures)
-    _check_stability(subject, maps, others, between, measures)
-
-
-def _compare_promoters(subject: Subject, maps: AttentionMaps, measures: Measures) -> None:
-    """Add the similarity of maps of neighbouring promoters, same treatment: it follows from position alone."""
+    # What neighbouring promoters share under the same treatment follows from position alone.
     alike = _similarity(subject, maps, [np.roll(maps.mean_BTP, 1, axis=0)])
     measures.add(
         "other_promoters_maps",
@@ -150,6 +144,8 @@ def _compare_promoters(subject: Subject, maps: AttentionMaps, measures: Measures
         alike,
         f"Maps of two promoters under the same treatment are {_alike(alike.value)} each other.",
     )
+    between = _between_treatments(subject, maps, measures)
+    _check_stability(subject, maps, others, between, measures)
 
 
 def _between_treatments(subject: Subject, maps: AttentionMaps, measures: Measures) -> Floats | None:
@@ -225,10 +221,7 @@ def _shared_tops(maps: AttentionMaps, others: Sequence[NDArray[np.float32]]) -> 
 
 
 def _maps_of(subject: Subject, maps: AttentionMaps, other: CheckableRunner) -> NDArray[np.float32]:
-    """The maps (B, T, P) of another model of the same promoters and treatments.
-
-    Raises: BioattnError when the other model has different windows, bins or treatments.
-    """
+    """The maps (B, T, P) of another model of the same promoters and treatments."""
     other.require_checkable()
     predictor = other.predictor(subject.model.treatments.select(subject.names))
     if other.length != subject.model.length or key_edges(predictor) != maps.edges:

@@ -120,7 +120,6 @@ class Replacement:
         return self.predictions(pairs, codes_NL)
 
     def _bases(self, pairs: Pairs, scores_NP: Floats, share: float) -> NDArray[np.bool_]:
-        """Bases (N, L) of the chosen bins."""
         chosen_NP = top_bins(scores_NP, self.known_BP[pairs.promoter_N], share)
         widths = np.diff(self.edges)
         bases_NL = np.zeros((len(scores_NP), self.codes_BL.shape[1]), np.bool_)
@@ -159,10 +158,7 @@ class Effects:
         return float(self.moved[name].sum() / whole) if whole > 0 else float("nan")
 
     def _sums(self, values_N: Floats, number: int) -> Floats:
-        sums_B: Floats = np.bincount(self.pairs.promoter_N, weights=values_N, minlength=number).astype(
-            np.float64
-        )
-        return sums_B
+        return np.bincount(self.pairs.promoter_N, weights=values_N, minlength=number).astype(np.float64)
 
 
 def ratio_of_sums(above_B: Floats, below_B: Floats) -> Statistic:

@@ -55,19 +55,14 @@ def check_pointing(subject: Subject, maps: AttentionMaps, measures: Measures) ->
     neighbour_N = (pairs.promoter_N + 1) % len(codes_BL)
     scores["other promoter"] = probed_BTP[neighbour_N, pairs.treatment_N]
     if len(subject.names) > 1:
-        scores["other treatment"] = _other_treatments_maps(subject, maps, pairs)
+        number = len(subject.names)
+        step_N = np.random.default_rng([settings.seed, 5]).integers(1, number, len(pairs.promoter_N))
+        other_N = (np.asarray(subject.probed)[pairs.treatment_N] + step_N) % number
+        scores["other treatment"] = maps.mean_BTP[pairs.promoter_N, other_N].astype(np.float64)
     effects = effects_of(pairs, scores, curves=["own"])
     _judge_deletion(subject, effects, measures)
     _check_against_mutagenesis(subject, maps, pairs, effects_of, measures)
     return curves(effects)
-
-
-def _other_treatments_maps(subject: Subject, maps: AttentionMaps, pairs: Pairs) -> Floats:
-    """Maps (N, P) of another treatment over the same promoter, one for each pair."""
-    number = len(subject.names)
-    step_N = np.random.default_rng([subject.settings.seed, 5]).integers(1, number, len(pairs.promoter_N))
-    own_N = np.asarray(subject.probed)[pairs.treatment_N]
-    return maps.mean_BTP[pairs.promoter_N, (own_N + step_N) % number].astype(np.float64)
 
 
 def _judge_deletion(subject: Subject, effects: Effects, measures: Measures) -> None:
@@ -119,10 +114,9 @@ def _check_against_mutagenesis(
     effects_of: Callable[[Pairs, dict[str, Floats]], Effects],
     measures: Measures,
 ) -> None:
-    number = min(subject.settings.mutated, len(subject.sample.ids))
-    rows = np.sort(
-        np.random.default_rng([subject.settings.seed, 6]).permutation(len(subject.sample.ids))[:number]
-    )
+    everyone = len(subject.sample.ids)
+    rows = np.random.default_rng([subject.settings.seed, 6]).permutation(everyone)
+    rows = np.sort(rows[: subject.settings.mutated])
     effects_RTP = mutation_effects(
         subject.predictor.chosen(subject.probed),
         subject.sample.codes[rows],
@@ -130,14 +124,13 @@ def _check_against_mutagenesis(
         progress=subject.progress,
         stop=subject.stop,
     )
-    place_B = np.full(len(subject.sample.ids), -1)
-    place_B[rows] = np.arange(number)
+    place_B = np.full(everyone, -1)
+    place_B[rows] = np.arange(len(rows))
     mutated = pairs.kept(place_B[pairs.promoter_N] >= 0)
     place_N = place_B[mutated.promoter_N]
     effects_NP = effects_RTP[place_N, mutated.treatment_N]
     maps_NP = maps.mean_BTP[:, subject.probed][mutated.promoter_N, mutated.treatment_N].astype(np.float64)
     effects = effects_of(mutated, {"own": maps_NP, "mutagenesis": effects_NP})
-    everyone = len(subject.sample.ids)
     found = subject.estimate(effects.recovered("own", "mutagenesis", "random", everyone))
     measures.add(
         "deletion_against_mutagenesis",
@@ -148,25 +141,13 @@ def _check_against_mutagenesis(
         f"{percent(found.value)}.",
         least=thresholds.FOUND,
     )
-    _agreement(subject, maps, mutated, maps_NP, effects_NP, measures)
-
-
-def _agreement(
-    subject: Subject,
-    maps: AttentionMaps,
-    pairs: Pairs,
-    maps_NP: Floats,
-    effects_NP: Floats,
-    measures: Measures,
-) -> None:
-    """Rank correlation and overlap of the maps with the effects of mutations, pair by pair."""
-    known_NP = maps.known_BP[pairs.promoter_N]
+    known_NP = maps.known_BP[mutated.promoter_N]
     spearman_N = map_spearman(maps_NP[:, None], effects_NP[:, None], known_NP)[:, 0]
     overlap_N1, chance_N = top_overlap(maps_NP[:, None], effects_NP[:, None], known_NP, JUDGED)
 
     def table(values_N: Floats) -> Floats:
-        values_BT = np.full((len(subject.sample.ids), len(subject.probed)), np.nan)
-        values_BT[pairs.promoter_N, pairs.treatment_N] = values_N
+        values_BT = np.full((everyone, len(subject.probed)), np.nan)
+        values_BT[mutated.promoter_N, mutated.treatment_N] = values_N
         return values_BT
 
     agreement = subject.mean(table(spearman_N))

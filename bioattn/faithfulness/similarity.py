@@ -39,9 +39,11 @@ def map_spearman(
 ) -> Floats:
     """Spearman rank correlation over the known bins of each map, (B, T); NaN where a map is constant."""
     result_BT = np.full(first_BTP.shape[:2], np.nan)
-    for rows, bins in _same_bins(known_BP):
+    kinds, kind_B = np.unique(known_BP, axis=0, return_inverse=True)
+    for number, bins in enumerate(kinds):
         if bins.sum() < MIN_BINS:
             continue
+        rows = np.flatnonzero(kind_B.ravel() == number)
         first, second = (rankdata(maps[rows][..., bins], axis=-1) for maps in (first_BTP, second_BTP))
         first -= first.mean(-1, keepdims=True)
         second -= second.mean(-1, keepdims=True)
@@ -70,9 +72,3 @@ def mean_ignoring_nan(values: Floats, axis: int | None = None) -> Floats:
     with np.errstate(invalid="ignore"):
         mean: Floats = np.where(valid, values, 0.0).sum(axis) / valid.sum(axis)
     return mean
-
-
-def _same_bins(known_BP: NDArray[np.bool_]) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    """Yields the rows of promoters with the same known bins, and these bins."""
-    kinds, kind_B = np.unique(known_BP, axis=0, return_inverse=True)
-    return [(np.flatnonzero(kind_B.ravel() == number), bins) for number, bins in enumerate(kinds)]

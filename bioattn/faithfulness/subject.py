@@ -171,7 +171,6 @@ def mean_over_promoters(values_BT: Floats) -> Statistic:
     def mean(weights_RB: Floats) -> Floats:
         total_R = weights_RB[:, known].sum(1)
         sums_R = weights_RB[:, known] @ value_B[known]
-        mean_R: Floats = np.divide(sums_R, total_R, out=np.full_like(total_R, np.nan), where=total_R > 0)
-        return mean_R
+        return np.asarray(np.divide(sums_R, total_R, out=np.full_like(total_R, np.nan), where=total_R > 0))
 
     return mean

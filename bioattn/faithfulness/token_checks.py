@@ -23,8 +23,7 @@ from bioattn.errors import BioattnError
 from bioattn.faithfulness import thresholds
 from bioattn.faithfulness.gain_and_shape import other_promoters
 from bioattn.faithfulness.maps import AttentionMaps, MapSums
-from bioattn.faithfulness.measures import Measures, percent
-from bioattn.faithfulness.other_weights import OtherWeights, add_lost_skill, of_it
+from bioattn.faithfulness.measures import Measures, OtherWeights, add_lost_skill, of_it, percent
 from bioattn.faithfulness.perturbation import (
     JUDGED,
     STANDING_OUT,
@@ -38,7 +37,7 @@ from bioattn.faithfulness.subject import RESAMPLES, CheckSettings
 from bioattn.faithfulness.verdict import Code, Verdict
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import Floats, TokenProbe, TokenRunner
-from bioattn.promoters.bootstrap import Estimate, Statistic, estimate
+from bioattn.promoters.bootstrap import Estimate, estimate
 from bioattn.sequences.vocabulary import SPECIAL
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
@@ -112,7 +111,6 @@ class _Rows:
 
 
 def _is_last(weights: Tensor, tile: Tile | None) -> bool:
-    """Whether weights (B, H, Q, K) are the last of their batch."""
     return tile is None or tile.start + weights.shape[-2] == tile.total
 
 
@@ -150,8 +148,7 @@ def _frequencies(probe: TokenProbe) -> Floats:
     """ln of how often each word is among those that are predicted, none never."""
     words_NM = probe.words_NM
     counts_W = np.bincount(words_NM[words_NM >= 0], minlength=probe.num_words) + 1.0
-    frequency_W: Floats = np.log(counts_W / counts_W.sum())
-    return frequency_W
+    return np.asarray(np.log(counts_W / counts_W.sum()))
 
 
 def _check_weights(
@@ -169,10 +166,8 @@ def _check_weights(
 
     own_N = total(nullcontext())
 
-    def over_windows(above_N: Floats, below_N: Floats) -> Estimate:
-        return estimate(ratio_of_sums(above_N, below_N), len(probe.ids), RESAMPLES, settings.seed)
-
-    skill = over_windows(own_N - plain_N, -plain_N)
+    over_windows = partial(estimate, num_genes=len(probe.ids), resamples=RESAMPLES, seed=settings.seed)
+    skill = over_windows(ratio_of_sums(own_N - plain_N, -plain_N))
     bits = [-float(each.mean()) * len(plain_N) / there_NM.sum() / np.log(2) for each in (own_N, plain_N)]
     measures.add(
         "skill",
@@ -208,7 +203,8 @@ def _check_weights(
     )
 
     def lost(substitution: Substitution) -> Estimate:
-        return over_windows(own_N - total(substitute(probe.sites, substitution)), own_N - plain_N)
+        lost_N = own_N - total(substitute(probe.sites, substitution))
+        return over_windows(ratio_of_sums(lost_N, own_N - plain_N))
 
     why_not = None if measures.passed("skill") else "the model predicts too little to have anything to lose"
     add_lost_skill(measures, (uniform, other), lost, "word frequencies", why_not)
@@ -248,8 +244,7 @@ def _check_pointing(
         own_N = pairs.promoter_N
         likely_NW = probe.word_log_likelihoods(tokens_NL, own_N, place_N[own_N])
         require_finite(likely_NW, "predictions")
-        answer_N: Floats = likely_NW[np.arange(len(own_N)), word_N[own_N]]
-        return answer_N
+        return likely_NW[np.arange(len(own_N)), word_N[own_N]]
 
     replacement = Replacement(
         predictions=answers, codes_BL=probe.tokens_NL, known_BP=known_NL, edges=maps.edges
@@ -272,9 +267,7 @@ def _check_pointing(
         scores["other"] = _other_maps(map_NL, place_N)[chosen_N]
     effects = effects_of(pairs, scores, curves=["own"])
 
-    def over_windows(statistic: Statistic) -> Estimate:
-        return estimate(statistic, number, RESAMPLES, settings.seed)
-
+    over_windows = partial(estimate, num_genes=number, resamples=RESAMPLES, seed=settings.seed)
     measures.add(
         "deletion",
         "deletion: most attended tenth, beyond a random tenth",

@@ -220,10 +220,9 @@ def smoothed_effects(truth_GTL: Floats) -> Floats:
     known_GTL = ~np.isnan(truth_GTL)
     total_GTL = known_GTL @ weight_LL.T
     smoothed_GTL = np.where(known_GTL, truth_GTL, 0.0) @ weight_LL.T
-    found_GTL: Floats = np.divide(
-        smoothed_GTL, total_GTL, out=np.zeros_like(smoothed_GTL), where=total_GTL > 0
+    return np.asarray(
+        np.divide(smoothed_GTL, total_GTL, out=np.zeros_like(smoothed_GTL), where=total_GTL > 0)
     )
-    return found_GTL
 
 
 def block_spearman(first_GTL: Floats, truth_GUL: Floats, seed: int) -> Floats:
@@ -253,8 +252,7 @@ def block_spearman(first_GTL: Floats, truth_GUL: Floats, seed: int) -> Floats:
             np.einsum("rn,tun->rtu", weights_RN, sums_TU3N[:, :, n][..., there_N]) for n in range(3)
         )
         spread = np.sqrt(xx * yy)
-        found_RTU: Floats = np.divide(xy, spread, out=np.full_like(xy, np.nan), where=spread > 0)
-        return found_RTU
+        return np.asarray(np.divide(xy, spread, out=np.full_like(xy, np.nan), where=spread > 0))
 
     return resampled(correlations, int(there_N.sum()), RESAMPLES, seed)
 
@@ -271,6 +269,4 @@ def _others(correlations_RTU: Floats) -> Floats:
 
 
 def _apart(tracks_GTL: Floats) -> Floats:
-    """Less the mean over treatments."""
-    apart_GTL: Floats = tracks_GTL - tracks_GTL.mean(1, keepdims=True)
-    return apart_GTL
+    return np.asarray(tracks_GTL - tracks_GTL.mean(1, keepdims=True))

@@ -122,7 +122,6 @@ def _too_little(measures: Measures, predictive: str) -> str:
 
 
 def _not_used(measures: Measures, rests_on: list[str], caveats: list[str]) -> Verdict:
-    """Verdict for a model that does not clearly beat uniform attention, retrained."""
     lost, own = measures.value("uniform_retrained"), measures.value("skill")
     rests_on = [*rests_on, "uniform_retrained"]
     reached = f"reaches a skill of {own * (1 - lost):.2f}, this model {own:.2f}"
@@ -180,7 +179,6 @@ def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveat
 
 
 def _caveats(measures: Measures, predictive: str | None) -> list[str]:
-    """Caveats of the verdict, as sentences."""
     found = []
     if predictive is None:
         found.append("How well the model predicts is not known (no --dataset, no record of its training).")
