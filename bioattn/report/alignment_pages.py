@@ -129,7 +129,6 @@ def give_truth(proteins: list[Protein], inputs: ReportInputs) -> None:
 
 
 def _as_alignment(name: str, msa: NDArray[np.uint8]) -> Alignment:
-    """Of a dataset, which keeps no names."""
     names = [name, *(f"row {number}" for number in range(2, len(msa) + 1))]
     return Alignment.plain(
         names, np.array([np.frombuffer(letters_of(row).encode(), np.uint8) for row in msa])

@@ -33,7 +33,6 @@ class SiteSummary:
     key_edges: NDArray[np.int64]
     receptive_field: int | None
     profile_THK: NDArray[np.float64]
-    """Mean weight over promoters."""
     effective_bins_TH: NDArray[np.float64]
     """Mean over promoters of exp(entropy): over how many bins a head spreads."""
     similarity_TT: NDArray[np.float64]
@@ -92,10 +91,12 @@ def summarise_site(
     finally:
         progress.end()
     similarity_TT, specific_TT = sums.similarity()
+    made_of_all = {"mean-heads": "mean of heads", "max-heads": "largest head"}.get(str(info.reduce), "head 0")
+    heads = [f"head {head}" for head in info.heads] if "head" in info.dims else [made_of_all]
     return SiteSummary(
         name=info.name,
         treatments=names,
-        heads=head_titles(info),
+        heads=heads,
         key_edges=info.key_edges,
         receptive_field=info.receptive_field,
         profile_THK=sums.profile_THK / max(1, total),
@@ -106,16 +107,7 @@ def summarise_site(
     )
 
 
-def head_titles(info: SiteInfo) -> list[str]:
-    """What stands along the head axis, or what was made of it."""
-    if "head" in info.dims:
-        return [f"head {head}" for head in info.heads]
-    return [{"mean-heads": "mean of heads", "max-heads": "largest head"}.get(str(info.reduce), "head 0")]
-
-
 class _Sums:
-    """What is added up over promoters."""
-
     def __init__(self, num_treatments: int, num_heads: int, num_keys: int) -> None:
         self.number = 0
         self.profile_THK = np.zeros((num_treatments, num_heads, num_keys))
@@ -135,7 +127,6 @@ class _Sums:
         self.shared_square += float(np.square(maps_GTK.mean(axis=1)).sum(dtype=np.float64))
 
     def similarity(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Correlations of the maps, as they are and less their mean over promoters."""
         count = max(1, self.number)
         profile_TK = self.profile_THK.mean(axis=1) / count
         mean_T = profile_TK.mean(axis=1)

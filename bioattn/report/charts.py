@@ -152,7 +152,6 @@ def curves(
 
 
 def _legend_places(names: Sequence[str], left: float, width: float) -> list[tuple[float, int]]:
-    """Where the names of series stand: x, and the number of the line."""
     places, x, line = [], left, 0
     for name in names:
         needed = 40 + 8.5 * len(name)

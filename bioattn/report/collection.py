@@ -1,19 +1,20 @@
 """Everything a report says, collected from its inputs before a line of HTML is written."""
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json, sha256_of
-from bioattn.promoters.dataset import read_dataset
+from bioattn.promoters.bootstrap import Estimate, estimate, median_auroc, median_pearson
+from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset, read_dataset
 from bioattn.report import findings
-from bioattn.report.accuracy import collect_accuracy
 from bioattn.report.alignment_pages import AlignmentPage, collect_alignments
 from bioattn.report.attention_summary import shown_sites
 from bioattn.report.findings import Finding
@@ -24,7 +25,7 @@ from bioattn.store.reader import open_attention
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
 from bioattn.views.check import CheckResult, read_check
-from bioattn.views.evaluation import Evaluation
+from bioattn.views.evaluation import HEADLINE, AccuracyTable, Evaluation, read_evaluation
 from bioattn.views.motif_export import MotifResults, read_motif_export
 from bioattn.views.training_history import TrainingHistory, find_history
 
@@ -46,11 +47,8 @@ class Report:
     """Name of the model folder, and how it was trained."""
     pages: list[AlignmentPage]
     left_out: list[str]
-    """Alignments without a page."""
     settings: dict[str, Any]
-    """Of the model, worth showing."""
     tables: list[ResultTable]
-    """Results of which the page has a table."""
     sources: list[Source]
 
 
@@ -167,10 +165,7 @@ def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
 
 
 def _require_one_model(inputs: ReportInputs, motifs: MotifResults | None, check: CheckResult | None) -> None:
-    """Attention, check, motifs and model must be of the same weights.
-
-    Raises: BioattnError naming the one that is not.
-    """
+    """Attention, check, motifs and model must be of the same weights."""
     made_with: list[tuple[Path | None, str]] = []
     if inputs.model is not None:
         made_with.append((inputs.model, sha256_of(inputs.model / "model.safetensors")))
@@ -207,10 +202,7 @@ def _predictions(inputs: ReportInputs) -> pd.DataFrame | None:
 
 
 def _require_same(table: pd.DataFrame, own: pd.DataFrame, path: Path, attention: Path) -> None:
-    """A table of measured responses looks like one of predictions: only its numbers tell.
-
-    Raises: BioattnError when they are not those of the attention file.
-    """
+    """A table of measured responses looks like one of predictions: only its numbers tell."""
     genes, treatments = table.index.intersection(own.index), table.columns.intersection(own.columns)
     one, other = table.loc[genes, treatments].to_numpy(), own.loc[genes, treatments].to_numpy()
     if not one.size or not np.allclose(one, other, rtol=1e-2, atol=1e-3):
@@ -232,13 +224,66 @@ _SHOWN_SETTINGS = (
     "position_bias",
     "sink",
 )
+_SHOWN_TRAINING = ("seed", "epochs", "batch_size", "learning_rate")
 
 
 def _settings(config: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
     architecture = config.get("architecture") or {}
-    settings = {name: architecture[name] for name in _SHOWN_SETTINGS if name in architecture}
     training = record.get("training") or {}
-    settings |= {
-        name: training[name] for name in ("seed", "epochs", "batch_size", "learning_rate") if name in training
+    return {
+        **{name: architecture[name] for name in _SHOWN_SETTINGS if name in architecture},
+        **{name: training[name] for name in _SHOWN_TRAINING if name in training},
     }
-    return settings
+
+
+_SAME = 0.01
+"""A figure computed here that differs more from the recorded one is of other predictions."""
+
+
+def collect_accuracy(
+    model: Path,
+    record: Mapping[str, Any],
+    task: str,
+    dataset_path: Path | None = None,
+    dataset: PromoterDataset | None = None,
+    predictions: pd.DataFrame | None = None,
+) -> Evaluation | None:
+    """The evaluation of a promoter model with an interval and notes; None when it was never scored.
+
+    predictions: of the model, genes × treatments, response units. Raises: FormatError for a damaged record.
+    """
+    evaluation = read_evaluation(model, record, task)
+    if evaluation is None:
+        return None
+    if dataset is not None and dataset_path is not None:
+        if record.get("dataset", {}).get("sha256") != sha256_of(dataset_path):
+            note = (
+                f"{dataset_path.name} is not the dataset that the model was trained on, so splits and measured "
+                "responses shown here may not be those behind these figures."
+            )
+            return replace(evaluation, notes=(note,))
+        if predictions is not None:
+            return replace(evaluation, interval=_interval(dataset, predictions, evaluation.tables[0], task))
+    return evaluation
+
+
+def _interval(
+    dataset: PromoterDataset, predictions: pd.DataFrame, table: AccuracyTable, task: str
+) -> Estimate | None:
+    """Over the genes of the table, if the predictions are those that were scored."""
+    split = {"test genes": TEST, "validation genes": VALIDATION}.get(table.cells)
+    model = table.model
+    if split is None or model is None:
+        return None
+    genes = dataset.genes_in(split)
+    names = [dataset.gene_ids[gene] for gene in genes]
+    treatments = [name for name in dataset.treatments.names if name in predictions.columns]
+    if len(treatments) < dataset.num_treatments or not set(names) <= set(predictions.index):
+        return None
+    truth = dataset.targets[genes].astype(np.float64)
+    answers: NDArray[np.float64] = predictions.loc[names, treatments].to_numpy(np.float64)
+    # Correlation and rank do not ask for the units, so standardised targets need no way back.
+    statistic = median_auroc if task == "binary" else median_pearson
+    found = estimate(statistic(truth, answers), len(genes))
+    recorded = model.figures.get(HEADLINE.get(task, "pearson"))
+    return found if recorded is not None and abs(found.value - recorded) <= _SAME else None

@@ -32,7 +32,6 @@ class HeadSource:
 
     site: str
     kind: str
-    """Such as `row attention`."""
     block: int
     head: int | None
     """None where the file holds something made of all heads."""
@@ -45,7 +44,6 @@ class DrawnHead(HeadSource):
     map: str
     """(R, R) square roots of weights, queries first, in 255ths of the largest; deflated, base64."""
     largest: float
-    """Weight."""
     agreement: float | None
     """Pearson r of the symmetrised, corrected map with the predicted contacts, over pairs at least 6 apart."""
     precision: float | None

@@ -65,7 +65,6 @@ class ReportInputs:
     """Models of families of which a report shows how they were trained."""
     results: list[Path] = field(default_factory=list)
     tables: list[ResultTable] = field(default_factory=list)
-    """What is shown of `results`."""
     sources: list[Source] = field(default_factory=list)
 
 

@@ -26,7 +26,6 @@ class LeadTrack:
 
     treatment: str
     weights_K: NDArray[np.float64]
-    """Mean over heads."""
     contributions_L: NDArray[np.float64] | None
     """Of each base to the response; None where they are not known."""
     predicted: float | None
@@ -38,7 +37,6 @@ class LeadPromoter:
     """The promoter shown first: that of the most treatment-specific response, or the first one asked for."""
 
     title: str
-    """Id, and the common name."""
     place: str
     """On the chromosome; empty where not known."""
     split: str
@@ -80,10 +78,12 @@ def promoter_lead(lead: LeadPromoter) -> Markup:
         _track(track, number, lead.key_edges, largest, most, scale)
         for number, track in enumerate(lead.tracks)
     )
+    labels = [minus(-length), minus(-(length // 2)), "0 = end of the window"]
+    axis = element("p", *(element("span", text) for text in labels), class_="lead-axis muted")
     return element(
         "figure",
         element("h3", lead.title, element("span", f" {lead.place}", class_="muted")),
-        element("div", *tracks, _axis(length), class_="lead-tracks"),
+        element("div", *tracks, element("p", "", class_="lead-name"), axis, class_="lead-tracks"),
         _letters(lead.sequence, start, end),
         element("figcaption", words),
         class_="lead",
@@ -149,14 +149,7 @@ def _answer_bar(track: LeadTrack, number: int, scale: float, label: str) -> Mark
     return element("svg", *drawn, viewBox="-104 0 208 14", role="img", aria_label=label, class_="answer")
 
 
-def _axis(length: int) -> Markup:
-    labels = [minus(-length), minus(-(length // 2)), "0 = end of the window"]
-    axis = element("p", *(element("span", text) for text in labels), class_="lead-axis muted")
-    return join([element("p", "", class_="lead-name"), axis])
-
-
 def _letters(sequence: str, start: int, end: int) -> Markup | None:
-    """Bases around the peak; those of its bin are marked."""
     if not sequence:
         return None
     shown = min(LETTERS_SHOWN, len(sequence))

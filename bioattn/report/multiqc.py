@@ -192,10 +192,7 @@ def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = Non
 
 
 def _samples(path: Path) -> list[Sample]:
-    """What one result says; several of a folder that holds several.
-
-    Raises: BioattnError when it is of a kind that says nothing to MultiQC; FormatError when it is damaged.
-    """
+    """What one result says; several of a folder that holds several."""
     kind = recognise(path)
     if kind.members is not None:
         return [sample for member in kind.members(path) for sample in _samples(member)]

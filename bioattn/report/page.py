@@ -24,19 +24,10 @@ from bioattn.report.collection import Report
 from bioattn.report.gene_maps import STEPS, as_text, pack, pack_bytes, quantised
 from bioattn.report.markup import Markup, data_block, element, escape, join
 from bioattn.report.promoter_browser import PromoterBrowser
-from bioattn.report.promoter_sections import motifs_section, promoters_section, similarity_section
 
 MEAN_PROMOTER = "(mean of all promoters)"
 MAX_CLUSTERED = 1500
 """Treatments up to which they are put in the order of a tree; beyond it they stay in the file's."""
-
-
-def page_data(report: Report) -> dict[str, Any]:
-    return {
-        "promoters": None if report.browser is None else _promoters(report.browser),
-        "similarity": None if report.browser is None else _similarity(report.browser),
-        "alignments": [page.data() for page in report.pages],
-    }
 
 
 def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
@@ -104,8 +95,7 @@ def cluster_order(similarity_TT: NDArray[np.float64]) -> NDArray[np.int64]:
     np.fill_diagonal(distance, 0)
     condensed = squareform(distance, checks=False)
     tree = linkage(condensed, "average")
-    order: NDArray[np.int64] = leaves_list(optimal_leaf_ordering(tree, condensed)).astype(np.int64)
-    return order
+    return leaves_list(optimal_leaf_ordering(tree, condensed)).astype(np.int64)
 
 
 SCRIPTS = ("core.js", "tracks.js", "promoters.js", "similarity.js", "alignments.js")
@@ -123,16 +113,21 @@ def render_page(report: Report) -> str:
     """The page: the same report gives the same text."""
     parts = [
         sections.summary_section(report),
-        promoters_section(report),
+        sections.promoters_section(report),
         sections.alignments_section(report),
         sections.check_section(report),
         sections.accuracy_section(report),
-        similarity_section(report),
-        motifs_section(report),
+        sections.similarity_section(report),
+        sections.motifs_section(report),
         *sections.table_sections(report),
         sections.training_section(report),
         sections.inputs_section(report),
     ]
+    data = {
+        "promoters": None if report.browser is None else _promoters(report.browser),
+        "similarity": None if report.browser is None else _similarity(report.browser),
+        "alignments": [page.data() for page in report.pages],
+    }
     shown = [section for section in parts if section is not None]
     style = _resource("report.css")
     script = "\n".join(_resource(name) for name in SCRIPTS)
@@ -144,28 +139,19 @@ def render_page(report: Report) -> str:
         script=script,
         navigation=join(element("a", section.title, href=f"#{section.identifier}") for section in shown),
         content=join(section.markup for section in shown),
-        data=data_block("report-data", page_data(report)),
+        data=data_block("report-data", data),
     )
 
 
 def _policy(style: str, script: str) -> str:
     """Nothing is loaded, sent or embedded; of styles and scripts those with these digests alone are used."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {_digest(script)}",
-            f"style-src {_digest(style)}",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
+    digests = [hashlib.sha256(text.encode()).digest() for text in (script, style)]
+    script_digest, style_digest = (base64.b64encode(digest).decode() for digest in digests)
+    return (
+        f"default-src 'none'; script-src 'sha256-{script_digest}'; style-src 'sha256-{style_digest}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
 def _resource(name: str) -> Markup:
-    """A file of `templates/`."""
     return Markup((files("bioattn.report") / "templates" / name).read_text(encoding="utf-8"))

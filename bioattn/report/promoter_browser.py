@@ -50,7 +50,6 @@ class BrowserGene:
     contributes: bool
     """Whether `maps` ends with contributions."""
     maps: str
-    """`packed_maps`."""
 
 
 class GeneLine(NamedTuple):
@@ -77,10 +76,8 @@ class PromoterBrowser:
     lines: list[GeneLine]
     """All promoters of the file."""
     lead: LeadPromoter
-    """What the page shows first."""
     chosen_by: str
     absent: list[str]
-    """Genes that were asked for and are not in the file."""
     contributions: dict[str, Any] | None
     """How they were computed, of which treatments, and whether every base has one of its own; None without any."""
     prediction_similarity_TT: NDArray[np.float64] | None

@@ -33,7 +33,6 @@ class FoundMotif:
     seqlets: int | None
     bits: float | None
     match: str
-    """Closest motif of the database, empty without one."""
     match_q_value: float | None
     probabilities: NDArray[np.float64] | None
     """(W, 4): A, C, G, T."""

@@ -20,7 +20,6 @@ class TrainingHistory:
 
     name: str
     time: str
-    """What is counted: epoch or step."""
     columns: dict[str, NDArray[np.float64]]
     """By name, the time among them; NaN = could not be computed."""
     best: int | None

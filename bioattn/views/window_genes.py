@@ -47,7 +47,6 @@ class WindowGene:
     forward: bool
     """Whether the gene has the direction of the window."""
     own: bool
-    """Whether the window is the promoter of this gene."""
 
 
 class AnnotatedGenes:
