@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import matching_sites, not_there
 from bioattn.errors import BioattnError
-from bioattn.figures.style import PAGE_HEIGHT, SMALL_FONT, colour_bar, framed, new_figure, set_title, styled
+from bioattn.figures import style
 from bioattn.interpret.maps.alignment_maps import head_map, require_heads_somewhere
 from bioattn.store.reader import AttentionFile
 
@@ -24,7 +24,6 @@ class Alignment(NamedTuple):
 
     site: str
     values_QK: NDArray[np.float64]
-    """Mean over the chosen heads."""
     queries: list[str]
     keys: list[str]
     kinds: tuple[str, str]
@@ -64,7 +63,7 @@ def read_alignments(
     return chosen, found
 
 
-@styled
+@style.styled
 def draw_alignments(title: str, alignments: Sequence[Alignment], width: float) -> Figure:
     """A panel for each site: keys from left to right, queries from top to bottom (Bahdanau et al. 2014).
 
@@ -74,25 +73,23 @@ def draw_alignments(title: str, alignments: Sequence[Alignment], width: float) -
     rows = -(-len(alignments) // columns)
     queries, keys = alignments[0].values_QK.shape
     each = width / columns
-    height = min(PAGE_HEIGHT, 20 + rows * (12 + max(20.0, each * min(2.0, queries / keys))))
-    figure = new_figure(width, height)
-    axes = figure.subplots(rows, columns, squeeze=False)
+    height = min(style.PAGE_HEIGHT, 20 + rows * (12 + max(20.0, each * min(2.0, queries / keys))))
+    figure = style.new_figure(width, height)
+    axes = style.panels(figure, len(alignments), rows, columns)
     for axis, alignment in zip(axes.flat, alignments, strict=False):
         image = axis.imshow(
             alignment.values_QK, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="none"
         )
-        axis.set_title(alignment.site, fontsize=SMALL_FONT)
-        framed(axis)
+        axis.set_title(alignment.site, fontsize=style.SMALL_FONT)
+        style.framed(axis)
         axis.set_ylabel(alignment.kinds[0])
         axis.set_xlabel(alignment.kinds[1])
         _name(axis, alignment.keys, each, "x")
         _name(axis, alignment.queries, height / rows, "y")
-    for axis in axes.flat[len(alignments) :]:
-        axis.set_axis_off()
-    colour_bar(
+    style.colour_bar(
         figure, image, axes, "attention weight", np.concatenate([a.values_QK.ravel() for a in alignments])
     )
-    set_title(figure, title)
+    style.set_title(figure, title)
     return figure
 
 
@@ -106,6 +103,6 @@ def _name(axis: Axes, names: Sequence[str], room: float, side: str) -> None:
         return
     if side == "x":
         rotation = 90 if max(map(len, names)) > 1 else 0
-        axis.set_xticks(range(len(names)), names, fontsize=SMALL_FONT, rotation=rotation)
+        axis.set_xticks(range(len(names)), names, fontsize=style.SMALL_FONT, rotation=rotation)
     else:
-        axis.set_yticks(range(len(names)), names, fontsize=SMALL_FONT)
+        axis.set_yticks(range(len(names)), names, fontsize=style.SMALL_FONT)

@@ -11,13 +11,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.interpret.maps.alignment_maps import (
-    choose_sites,
-    head_map,
-    only_sample,
-    require_heads_somewhere,
-    strongest_pairs,
-)
+from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample, strongest_pairs
 from bioattn.store.reader import AttentionFile
 
 MOST_PANELS = 48
@@ -62,18 +56,14 @@ def read_arcs(
     panels than a figure has room for.
     """
     sample = only_sample(attention, sample, ("alignments", "sequences"))
-    chosen = choose_sites(attention, sites)
-    require_heads_somewhere(attention, chosen, heads)
+    chosen = choose_maps(attention, sites, heads)
     panels: list[ArcPanel] = []
-    for info in chosen:
+    for info, own in chosen:
         if info.kind("key") not in ("residue", "token") or info.kind("query") != info.kind("key"):
             raise BioattnError(
                 f"{attention.path}: site {info.name} is not of residues or tokens that look at each other; "
                 "choose others with --sites"
             )
-        own = (
-            [head for head in info.heads if heads is None or head in heads] if "head" in info.dims else [None]
-        )
         groups = [own] if heads is None else [[head] for head in own]
         if len(panels) + len(groups) > MOST_PANELS:
             raise BioattnError(f"more than {MOST_PANELS} panels; choose fewer with --sites and --heads")
@@ -82,12 +72,12 @@ def read_arcs(
             title = info.name if heads is None or group == [None] else f"{info.name}, head {group[0]}"
             panels.append(ArcPanel(title, strongest_pairs(map_RR, top_k, min_separation)))
     if attention.inputs == "alignments":
-        letters, numbers = list(attention.samples["query"].loc[sample]), attention.columns(sample) + 1
-        return ArcPicture(name=sample, letters=letters, numbers=numbers, label="match column", panels=panels)
-    letters = attention.names(chosen[0].name, "key", sample)
-    return ArcPicture(
-        name=sample, letters=letters, numbers=np.arange(len(letters)), label="token", panels=panels
-    )
+        letters, label = list(attention.samples["query"].loc[sample]), "match column"
+        numbers = attention.columns(sample) + 1
+    else:
+        letters, label = attention.names(chosen[0][0].name, "key", sample), "token"
+        numbers = np.arange(len(letters))
+    return ArcPicture(name=sample, letters=letters, numbers=numbers, label=label, panels=panels)
 
 
 @style.styled
@@ -97,7 +87,7 @@ def draw_arcs(picture: ArcPicture, width: float) -> Figure:
     rows = -(-len(picture.panels) // columns)
     height = min(width / columns * 0.32 + 6, style.PAGE_HEIGHT / rows)
     figure = style.new_figure(width, rows * height + 12)
-    axes = figure.subplots(rows, columns, squeeze=False)
+    axes = style.panels(figure, len(picture.panels), rows, columns)
     most = max((weight for panel in picture.panels for *_, weight in panel.pairs), default=1.0)
     low, high = int(picture.numbers[0]), int(picture.numbers[-1])
     turn = np.linspace(0, np.pi, 40)
@@ -120,8 +110,6 @@ def draw_arcs(picture: ArcPicture, width: float) -> Figure:
             for number, letter in zip(picture.numbers, picture.letters, strict=True):
                 place = (int(number), 0)
                 style.write_beside(axis, letter, place, (0, -7), xycoords="data", ha="center")
-    for axis in axes.flat[len(picture.panels) :]:
-        axis.set_axis_off()
     for axis in axes[-1]:
         axis.set_xlabel(picture.label)
     style.set_title(

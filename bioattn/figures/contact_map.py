@@ -31,7 +31,6 @@ class ContactComparison:
     precision_l: float
     """Precision among the L best; NaN where no pair can be scored."""
     precision_l5: float
-    """Precision among the L/5 best."""
     length: int
     """L, the number of columns with a residue in the structure."""
 
@@ -154,8 +153,7 @@ def expected_and_true(distances: Distances, cb: NDArray[np.float32] | None) -> N
     if cb is None:
         return expected
     known = distances_between(cb).astype(np.float64)
-    both: NDArray[np.float64] = np.where(np.tri(size, k=-1, dtype=bool), known, expected)
-    return both
+    return np.where(np.tri(size, k=-1, dtype=bool), known, expected)
 
 
 @style.styled

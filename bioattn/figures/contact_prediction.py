@@ -40,7 +40,6 @@ class ContactPrediction:
     scores: NDArray[np.float64]
     """(R, R), symmetric; larger = likelier in contact; NaN = not among the file's pairs."""
     quantity: str
-    """The kind of `scores`: probability or score."""
     whole: bool = True
     """Whether R is the width of the alignment; otherwise columns after the last pair of the file are missing."""
 
@@ -206,7 +205,9 @@ def read_contact_truth(
     if alignment is not None:
         rows = read_alignment(alignment)
         _require_columns(prediction, rows.num_columns, f"{alignment}:")
-        if not _holds_target(rows, prediction.letters):
+        letters = np.frombuffer(prediction.letters.encode("ascii"), np.uint8)
+        known = np.flatnonzero(letters != ord(_UNKNOWN))
+        if not (rows.residues[:, known] == letters[known]).all(axis=1).any():
             raise BioattnError(
                 f"{alignment}: has no row with the residues of {prediction.name or 'the target'!r}; give the "
                 "alignment that was predicted"
@@ -230,13 +231,6 @@ def _require_columns(prediction: ContactPrediction, found: int, subject: str) ->
         raise BioattnError(
             f"{subject} has {found:,} columns, the prediction {size:,}; both must come from the same alignment"
         )
-
-
-def _holds_target(alignment: Alignment, letters: str) -> bool:
-    """Whether a row has the prediction's letters wherever these are known."""
-    target = np.frombuffer(letters.encode("ascii"), np.uint8)
-    known = np.flatnonzero(target != ord(_UNKNOWN))
-    return bool((alignment.residues[:, known] == target[known]).all(axis=1).any())
 
 
 def truth_from_coordinates(cb: NDArray[np.float32]) -> ContactTruth:

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.views.check import CheckMeasure, CheckResult, PerturbationCurve
+from bioattn.views.check import CheckMeasure, CheckResult
 from bioattn.views.training_history import TrainingHistory
 
 LOGGER = logging.getLogger("bioattn")
@@ -51,22 +51,17 @@ def draw_check(check: CheckResult, width: float) -> Figure:
     if curves:
         axes = parts[0, 0].subplots(1, len(curves), squeeze=False, sharey=True)
         for axis, curve in zip(axes.flat, curves, strict=True):
-            _draw_curve(axis, curve)
+            percent = [100 * value for value in curve.fraction]
+            look: dict[str, Any] = {"marker": "o", "markersize": 2}
+            axis.plot(percent, curve.top, color=style.BLUE, label="most attended", **look)
+            axis.plot(percent, curve.random, color=style.GREY, linestyle="--", label="random", **look)
+            axis.set_title(curve.name)
+            axis.set_xlabel("bins replaced, %" if curve.name == "deletion" else "bins put back, %")
         axes.flat[0].set_ylabel("share of the effect")
         axes.flat[-1].legend(loc="best", borderpad=0)
     if shown:
         _draw_measures(figure, parts[-1, 0].subplots(), shown, labels)
     return figure
-
-
-def _draw_curve(axis: Axes, curve: PerturbationCurve) -> None:
-    percent = [100 * value for value in curve.fraction]
-    axis.plot(percent, curve.top, color=style.BLUE, marker="o", markersize=2, label="most attended")
-    axis.plot(
-        percent, curve.random, color=style.GREY, marker="o", markersize=2, linestyle="--", label="random"
-    )
-    axis.set_title(curve.name)
-    axis.set_xlabel("bins replaced, %" if curve.name == "deletion" else "bins put back, %")
 
 
 def _draw_measures(figure: Figure, axis: Axes, measures: list[CheckMeasure], labels: list[list[str]]) -> None:
@@ -101,7 +96,7 @@ def _draw_measures(figure: Figure, axis: Axes, measures: list[CheckMeasure], lab
     style.bottom_legend(figure, entries, handletextpad=0.1, columnspacing=1)
 
 
-TRAINING_LOSS, VALIDATION_LOSS, LEARNING_RATE = "training_loss", "validation_loss", "learning_rate"
+TRAINING_LOSS, VALIDATION_LOSS = "training_loss", "validation_loss"
 _NAMES = {
     "validation_mean_pearson": ("Pearson r", "mean over treatments"),
     "validation_pearson": ("Pearson r", "median treatment"),
@@ -153,7 +148,7 @@ def draw_training(
     names = [history.name for history in histories]
     rows = 0 if len(names) == 1 else -(-len(names) // style.legend_columns(width, names))
     figure = style.new_figure(width, 48 * down + 4 * rows)
-    axes = figure.subplots(down, across, squeeze=False)
+    axes = style.panels(figure, panels, down, across)
     losses = axes.flat[0]
     kinds = {TRAINING_LOSS: 1.0}
     if any(VALIDATION_LOSS in history.columns for history in histories):
@@ -198,8 +193,6 @@ def draw_training(
     for axis in axes.flat[:panels]:
         axis.set_xlabel(time)
         axis.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    for axis in axes.flat[panels:]:
-        axis.set_axis_off()
     if len(histories) > 1:
         style.bottom_legend(figure, handles)
     else:

@@ -20,7 +20,7 @@ from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.figures.treatment_maps import TreatmentMaps
-from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_sample, require_heads_somewhere
+from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample
 from bioattn.store.reader import AttentionFile
 from bioattn.text import quoted
 
@@ -57,7 +57,6 @@ class HeadGrid:
     query_label: str
     key_label: str
     query_names: list[str] | None = None
-    """Names of the rows: treatments, for promoters."""
     key_edges: NDArray[np.int64] | None = None
     """Bin edges in bases, for promoters; None = keys are counted from 1."""
     zero: int | None = None
@@ -111,18 +110,14 @@ def alignment_head_grid(
     Raises: BioattnError for what the file does not hold, and for sites of different keys, or none.
     """
     sample = only_sample(attention, sample, ("alignments", "sequences"))
-    chosen = choose_sites(attention, sites)
-    require_heads_somewhere(attention, chosen, heads)
-    kinds = {_KINDS[info.kind("key")] for info in chosen}
+    chosen = choose_maps(attention, sites, heads)
+    kinds = {_KINDS[info.kind("key")] for info, _ in chosen}
     if len(kinds) > 1:
-        raise BioattnError(
-            f"--sites: {quoted([info.name for info in chosen])} look at residues and at sequences; choose one kind"
-        )
+        names = quoted([info.name for info, _ in chosen])
+        raise BioattnError(f"--sites: {names} look at residues and at sequences; choose one kind")
     panels = []
-    for info in chosen:
-        for head in info.heads if "head" in info.dims else [None]:
-            if head is not None and heads is not None and head not in heads:
-                continue
+    for info, own in chosen:
+        for head in own:
             values = head_map(attention, info, sample, head)
             effective = effective_keys(values)
             if corrected:
@@ -160,16 +155,13 @@ _BAR: dict[str, Any] = {"location": "bottom", "aspect": 50, "shrink": 0.5, "pad"
 
 
 class _Spacing(NamedTuple):
-    """Millimetres around panels."""
+    """Millimetres around panels, and the least size of one."""
 
     side: float
     """Space beside the first panel of a block, for its name and the ticks."""
     between: float
-    """Space between panels."""
     title: float
-    """Space above a panel."""
     least: float
-    """Least size of a panel."""
 
 
 _ROOMY = _Spacing(16.0, 1.5, 4.2, 13.0)
@@ -178,13 +170,12 @@ _DENSE = _Spacing(5.0, 1.0, 1.0, 5.0)
 
 
 class _Layout(NamedTuple):
+    """Columns of blocks, blocks in a column, and the size of a panel in millimetres."""
+
     spacing: _Spacing
     groups: int
-    """Number of columns of blocks."""
     lines: int
-    """Number of blocks in a column."""
     panel: float
-    """Size of a panel in millimetres."""
 
 
 @style.styled
@@ -293,7 +284,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
             f"{number} heads × {rows} treatments do not fit on a page; choose with --heads and --treatment"
         )
     figure = style.new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)
-    cells = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    cells = style.panels(figure, number, down, across, sharex=True, sharey=True)
     norm = _norm(grid)
     edges = grid.key_edges - (grid.zero or 0)
     mesh = None
@@ -317,8 +308,6 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
     first.set_yticks(np.arange(rows)[::step] + 0.5, names[::step])
     for axis in cells.flat:
         axis.tick_params(axis="y", length=0)
-    for axis in cells.flat[number:]:
-        axis.set_axis_off()
     for axis in cells[-1]:
         axis.set_xlabel(grid.key_label)
     style.set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's attention spreads")

@@ -9,16 +9,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
-from bioattn.figures.style import (
-    DIVERGING,
-    FONT_SIZE,
-    GREY,
-    SEQUENTIAL,
-    colour_bar,
-    new_figure,
-    set_title,
-    styled,
-)
+from bioattn.figures import style
 from bioattn.molecules.chemistry import atom_map, require_rdkit
 from bioattn.store.reader import AttentionFile
 
@@ -58,11 +49,8 @@ def read_coloured_molecule(
         place = 0 if task is None else tasks.index(task)
         values = atom_map(values_TRA[place], smiles, centred=True)
         return ColouredMolecule(f"{chosen}: contributions to {tasks[place]}", smiles, values, signed=True)
-    sites = [
-        site.name
-        for site in attention.sites.values()
-        if site.kind(site.dims[-1]) == ATOM and "query" not in site.dims
-    ]
+    infos = attention.sites.values()
+    sites = [info.name for info in infos if info.kind(info.dims[-1]) == ATOM and "query" not in info.dims]
     if not sites:
         raise BioattnError(
             f"{attention.path}: no head attends to atoms, as those of a fingerprint attend to slots; "
@@ -77,7 +65,7 @@ def read_coloured_molecule(
     return ColouredMolecule(f"{chosen}: attention, mean over heads", smiles, mean_A, signed=False)
 
 
-@styled
+@style.styled
 def draw_molecule(molecule: ColouredMolecule, width: float) -> Figure:
     """Bonds as lines, atoms as discs coloured by their values; carbon has no letter.
 
@@ -92,18 +80,18 @@ def draw_molecule(molecule: ColouredMolecule, width: float) -> Figure:
     places = np.array(mol.GetConformer().GetPositions())[:, :2]
     low, high = places.min(0) - _ROOM, places.max(0) + _ROOM
     height = min(width, 25 + (width - 15) * float((high - low)[1] / (high - low)[0]))
-    figure = new_figure(width, height)
+    figure = style.new_figure(width, height)
     axis = figure.subplots()
     axis.set_aspect("equal")
     axis.set_axis_off()
     axis.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    axis.add_collection(LineCollection(_lines(mol, places), colors=GREY, linewidths=1.0, zorder=1))
+    axis.add_collection(LineCollection(_lines(mol, places), colors=style.GREY, linewidths=1.0, zorder=1))
     largest = float(np.abs(molecule.values).max()) or 1.0
     discs = axis.scatter(
         places[:, 0],
         places[:, 1],
         c=molecule.values,
-        cmap=DIVERGING if molecule.signed else SEQUENTIAL,
+        cmap=style.DIVERGING if molecule.signed else style.SEQUENTIAL,
         vmin=-largest if molecule.signed else 0.0,
         vmax=largest,
         s=110,
@@ -119,23 +107,16 @@ def draw_molecule(molecule: ColouredMolecule, width: float) -> Figure:
                 atom.GetSymbol() + charge,
                 ha="center",
                 va="center",
-                fontsize=FONT_SIZE,
+                fontsize=style.FONT_SIZE,
                 bbox={"boxstyle": "circle,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
             )
-    colour_bar(
-        figure,
-        discs,
-        axis,
-        "contribution" if molecule.signed else "attention weight",
-        molecule.values,
-        shrink=0.7,
-    )
-    set_title(figure, molecule.title)
+    label = "contribution" if molecule.signed else "attention weight"
+    style.colour_bar(figure, discs, axis, label, molecule.values, shrink=0.7)
+    style.set_title(figure, molecule.title)
     return figure
 
 
 def _lines(mol: "object", places: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """A line for every single bond, two and three beside each other for others."""
     lines = []
     for bond in mol.GetBonds():  # type: ignore[attr-defined]
         ends = places[[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()]]

@@ -39,8 +39,7 @@ def information_heights(
     expected = np.full(4, 0.25) if background is None else np.asarray(background, dtype=np.float64)
     ratio = np.where(chances > 0, chances / expected, 1.0)
     bits = (chances * np.log2(ratio)).sum(axis=1, keepdims=True)
-    heights: NDArray[np.float64] = chances * bits
-    return heights
+    return np.asarray(chances * bits)
 
 
 def draw_letters(axis: Axes, heights: NDArray[np.floating], start: float = 0.0) -> PathCollection:
@@ -72,7 +71,6 @@ def draw_letters(axis: Axes, heights: NDArray[np.floating], start: float = 0.0) 
 
 @functools.cache
 def _unit_letter(letter: str) -> Outline:
-    """The outline of a letter, stretched to the unit square."""
     outline = TextPath((0, 0), letter, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
     box = outline.get_extents()
     return Affine2D().translate(-box.x0, -box.y0).scale(1 / box.width, 1 / box.height).transform_path(outline)
@@ -121,7 +119,7 @@ def draw_logos(
             f"{len(motifs):,} logos do not fit on a page, {room} do; choose with --motif or --first"
         )
     figure = style.new_figure(width if across > 1 else min(width, 85.0), down * _ROW + 4)
-    axes = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    axes = style.panels(figure, len(motifs), down, across, sharex=True, sharey=True)
     widest, tallest = max(motif.width for motif in motifs), 2.0
     for axis, motif in zip(axes.flat, motifs, strict=False):
         matrix = motif.probabilities[::-1, ::-1] if reverse_complement else motif.probabilities
@@ -137,8 +135,6 @@ def draw_logos(
         axis.set_yticks([0, 1, 2])
     axes[0, 0].set_xlim(0.4, widest + 0.6)
     axes[0, 0].set_ylim(0, tallest)
-    for axis in axes.flat[len(motifs) :]:
-        axis.set_axis_off()
     for axis in axes[:, 0]:
         axis.set_ylabel("bits")
     return figure

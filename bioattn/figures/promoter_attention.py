@@ -8,13 +8,15 @@ import textwrap
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
+from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.figures.motif_logos import draw_letters
-from bioattn.figures.promoter_lanes import draw_genes, draw_sequence, draw_sites, placed_sites
 from bioattn.figures.promoter_picture import PromoterPicture
 from bioattn.figures.treatment_maps import described
+from bioattn.figures.window_features import MotifSite, lanes
 
 LETTER_ROOM = 1.3
 """Width in millimetres that a base needs for its letter."""
@@ -32,12 +34,14 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
     Raises: BioattnError when the treatments do not fit on a page.
     """
     room = _room(picture, width)
-    placed = placed_sites(picture, room)
+    placed = _placed_sites(picture, room)
     num_lanes = 1 + max((lane for _, lane in placed), default=-1)
     letters_fit = room / (picture.shown.end - picture.shown.start) >= LETTER_ROOM
     own_letters = letters_fit and picture.codes is not None and not picture.contributions_of_bases
     heights: list[tuple[str, float]] = []
-    if _has_genes(picture):
+    shown, zero = picture.shown, picture.zero
+    has_genes = any(gene.start < shown.end and gene.end > shown.start for gene in picture.genes or [])
+    if has_genes or (zero is not None and shown.start <= zero <= shown.end):
         heights.append(("genes", _GENES))
     if num_lanes:
         heights.append(("sites", _LANE * num_lanes))
@@ -65,12 +69,15 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
     style.set_title(figure, picture.title)
     first.set_xlim(picture.shown.start + picture.offset, picture.shown.end + picture.offset)
     if "genes" in axes:
-        draw_genes(axes["genes"], picture, room)
+        _draw_genes(axes["genes"], picture, room)
     if "sites" in axes:
-        draw_sites(axes["sites"], picture, placed, num_lanes)
+        _draw_sites(axes["sites"], picture, placed, num_lanes)
     _draw_tracks(axes, picture, letters_fit, width, room)
     if own_letters:
-        draw_sequence(axes["letters"], picture)
+        _draw_bases(axes["letters"], picture, np.ones(shown.end - shown.start))
+        axes["letters"].set_ylim(0, 1.1)
+        axes["letters"].set_yticks([])
+        axes["letters"].spines["left"].set_visible(False)
     last = axes[heights[-1][0]]
     for axis in axes.values():
         if axis is not last:
@@ -82,18 +89,9 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
 
 
 def _room(picture: PromoterPicture, width: float) -> float:
-    """Approximate width of the tracks in millimetres."""
     lines = [line for name in picture.treatments for line in _wrapped(name, width).split("\n")]
     sides = max(style.text_width(line, style.FONT_SIZE) for line in lines) + _TICK_ROOM
     return width - sides - (3.0 if picture.predictions is None else _PREDICTION_ROOM)
-
-
-def _has_genes(picture: PromoterPicture) -> bool:
-    """Whether a gene or the anchor is in view."""
-    shown = picture.shown
-    return (picture.zero is not None and shown.start <= picture.zero <= shown.end) or any(
-        gene.start < shown.end and gene.end > shown.start for gene in picture.genes or []
-    )
 
 
 def _draw_tracks(
@@ -106,7 +104,7 @@ def _draw_tracks(
     for number, treatment in enumerate(picture.treatments):
         axis = axes[f"attention {number}"]
         colour = picture.colour(treatment)
-        _draw_bands(axis, picture, treatment)
+        _shade_sites(axis, picture, treatment)
         axis.stairs(part_TL[number], edges, fill=True, color=colour, alpha=0.3, linewidth=0)
         axis.stairs(part_TL[number], edges, baseline=None, color=colour, linewidth=0.9)
         if picture.reference is None:
@@ -145,7 +143,6 @@ def _draw_tracks(
 
 
 def _say(axis: Axes, text: str, short: str, room: float) -> None:
-    """Write the title of a track above it, a shorter one where there is little room."""
     fitting = text if style.text_width(text) < room else short
     style.write_beside(axis, fitting, (0, 1), (2, 1), color=style.GREY, va="bottom")
 
@@ -160,7 +157,7 @@ def _draw_sign_legend(axis: Axes) -> float:
     return taken
 
 
-def _draw_bands(axis: Axes, picture: PromoterPicture, treatment: str) -> None:
+def _shade_sites(axis: Axes, picture: PromoterPicture, treatment: str) -> None:
     """Shade the sites: in the treatment's colour those that act in it, in grey the others."""
     for site in picture.sites or []:
         if site.start < picture.shown.end and site.end > picture.shown.start:
@@ -182,11 +179,7 @@ def _draw_contributions(axis: Axes, picture: PromoterPicture, number: int, lette
     largest = float(np.abs(part_TL).max()) or 1.0
     axis.axhline(0, color=style.BLACK, linewidth=0.4)
     if letters_fit and picture.contributions_of_bases and picture.codes is not None:
-        codes = picture.codes[shown.start : shown.end]
-        heights = np.zeros((len(codes), 4))
-        known = codes < 4
-        heights[np.flatnonzero(known), codes[known]] = part_TL[number, known]
-        draw_letters(axis, heights, shown.start + picture.offset)
+        _draw_bases(axis, picture, part_TL[number])
     else:
         edges = np.arange(shown.start, shown.end + 1) + picture.offset
         for colour, part in ((style.RAISES, part_TL.clip(0)), (style.LOWERS, part_TL.clip(max=0))):
@@ -213,3 +206,125 @@ def _wrapped(text: str, width: float) -> str:
     if len(lines) > _LABEL_LINES:
         lines = [*lines[: _LABEL_LINES - 1], lines[_LABEL_LINES - 1][: letters - 1] + "…"]
     return "\n".join(lines)
+
+
+_MOTIF_LANES = 4
+
+
+def _placed_sites(picture: PromoterPicture, room: float) -> list[tuple[MotifSite, int]]:
+    """The sites in view with the lane of each, -1 where there is none left for its name."""
+    shown = picture.shown
+    base = room / (shown.end - shown.start)
+    sites = [site for site in picture.sites or [] if site.start < shown.end and site.end > shown.start]
+    intervals = []
+    for site in sites:
+        half = max((site.end - site.start) * base, style.text_width(_site_label(site)) + 1) / 2
+        middle = (site.start + site.end) / 2 * base
+        intervals.append((middle - half, middle + half))
+    return list(zip(sites, lanes(intervals, _MOTIF_LANES), strict=True))
+
+
+def _site_label(site: MotifSite) -> str:
+    return f"{site.motif} {'→' if site.strand == '+' else '←'}"
+
+
+def _colour_of_site(picture: PromoterPicture, site: MotifSite) -> str:
+    if site.treatment in picture.treatments:
+        return picture.colour(site.treatment)
+    any_acts = any(other.treatment for other in picture.sites or [])
+    return style.GREY if any_acts else style.BLACK
+
+
+def _draw_genes(axis: Axes, picture: PromoterPicture, room: float) -> None:
+    """Draw genes as boxes with a point at their 3' end, coding parts grey, and an arrow where position 0 is.
+
+    room: millimetres that the axis is wide.
+    """
+    style.bare(axis)
+    axis.set_ylim(0, 1)
+    shown = picture.shown
+    ends = [shown.start + picture.offset, shown.end + picture.offset]
+    axis.plot(ends, [0.4, 0.4], color=style.GREY, linewidth=0.5, zorder=0)
+    base = room / (shown.end - shown.start)
+    for gene in picture.genes or []:
+        start, end = max(gene.start, shown.start), min(gene.end, shown.end)
+        if start >= end:
+            continue
+        colour = style.BLACK if gene.own else style.GREY
+        tip = min((end - start) / 2, 1.5 / base)
+        # A point only where the gene's end is in view.
+        right = gene.forward and gene.end <= shown.end
+        left = not gene.forward and gene.start >= shown.start
+        body = _arrow(start + picture.offset, end + picture.offset, tip, left, right)
+        axis.add_patch(Polygon(body, facecolor="white", edgecolor=colour))
+        if gene.coding is not None:
+            first, last = max(gene.coding[0], start), min(gene.coding[1], end)
+            if first < last:
+                points = _arrow(
+                    first + picture.offset,
+                    last + picture.offset,
+                    min(tip, last - first),
+                    left and first == start,
+                    right and last == end,
+                )
+                axis.add_patch(Polygon(points, facecolor=style.LIGHT_GREY, edgecolor=colour))
+        name = f"{gene.name} →" if gene.forward else f"← {gene.name}"
+        if style.text_width(name) + 1 < (end - start) * base:
+            middle = (start + end) / 2 + picture.offset
+            axis.text(middle, 0.4, name, ha="center", va="center", fontsize=style.SMALL_FONT)
+    if picture.zero is not None and shown.start <= picture.zero <= shown.end:
+        axis.plot([0, 0], [0.4, 1.15], color=style.BLACK, linewidth=0.8, clip_on=False)
+        arrow = FancyArrowPatch(
+            (0, 1.15),
+            (3.5 / base, 1.15),
+            arrowstyle="-|>",
+            mutation_scale=4,
+            linewidth=0.8,
+            color=style.BLACK,
+            shrinkA=0,
+            shrinkB=0,
+            clip_on=False,
+        )
+        axis.add_patch(arrow)
+
+
+def _arrow(start: float, end: float, tip: float, left: bool, right: bool) -> list[tuple[float, float]]:
+    """A box around 0.4 with a point at either end."""
+    low, high = 0.4 - 0.3, 0.4 + 0.3
+    right_side = [(end - tip, high), (end, 0.4), (end - tip, low)] if right else [(end, high), (end, low)]
+    left_side = (
+        [(start + tip, low), (start, 0.4), (start + tip, high)] if left else [(start, low), (start, high)]
+    )
+    return [*left_side, *right_side]
+
+
+def _draw_sites(
+    axis: Axes, picture: PromoterPicture, placed: list[tuple[MotifSite, int]], num_lanes: int
+) -> None:
+    style.bare(axis)
+    axis.set_ylim(0, num_lanes)
+    for site, lane in placed:
+        if lane < 0:
+            continue
+        colour = _colour_of_site(picture, site)
+        corner, width = (site.start + picture.offset, lane), site.end - site.start
+        axis.add_patch(Rectangle(corner, width, 0.16, facecolor=colour, linewidth=0))
+        axis.text(
+            (site.start + site.end) / 2 + picture.offset,
+            lane + 0.22,
+            _site_label(site),
+            color=colour,
+            fontsize=style.SMALL_FONT,
+            ha="center",
+            va="bottom",
+        ).set_in_layout(False)
+
+
+def _draw_bases(axis: Axes, picture: PromoterPicture, heights_L: NDArray[np.float64]) -> None:
+    """Draw the known bases of the view as letters of these heights."""
+    assert picture.codes is not None
+    codes = picture.codes[picture.shown.start : picture.shown.end]
+    known = np.flatnonzero(codes < 4)
+    heights = np.zeros((len(codes), 4))
+    heights[known, codes[known]] = heights_L[known]
+    draw_letters(axis, heights, picture.shown.start + picture.offset)

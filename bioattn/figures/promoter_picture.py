@@ -32,7 +32,7 @@ from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.store.reader import open_attention
 from bioattn.text import quoted
 from bioattn.views.window_genes import WindowGene, window_of
 
@@ -62,7 +62,6 @@ class PromoterPicture:
     """Attention per base in multiples of uniform attention; with `reference`, the difference from it."""
     reference: str | None = None
     predictions: list[float] | None = None
-    """Predictions of the treatments."""
     task: str = "regression"
     zero: int | None = None
     """The window position that the axis labels 0; None = the axis counts from the window's first base."""
@@ -195,7 +194,10 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         if attention.treatments and request.against is None and maps.treatments != [ALL_TREATMENTS]:
             predicted = attention.predictions().loc[request.gene, treatments]
             predictions = [float(value) for value in predicted.to_numpy(np.float64)]
-        title, task = _title(attention, request.gene), attention.task
+        title, task, window = request.gene, attention.task, window_of(attention, request.gene)
+        if window.strand in STRANDS:
+            strand = window.strand.replace("-", "−")
+            title += f"   {window.chrom}:{window.start + 1:,}–{window.end:,} ({strand})"
     return PromoterPicture(
         title=title,
         treatments=treatments,
@@ -249,11 +251,3 @@ def parse_region(text: str, zero: int | None, length: int) -> Region:
             "two of them, the first before the second"
         )
     return region
-
-
-def _title(attention: AttentionFile, gene: str) -> str:
-    window = window_of(attention, gene)
-    if window.strand not in STRANDS:
-        return gene
-    strand = window.strand.replace("-", "−")
-    return f"{gene}   {window.chrom}:{window.start + 1:,}–{window.end:,} ({strand})"

@@ -1,18 +1,16 @@
 """Responses over dose or time, measured and predicted, and what each treatment weighs along the curve."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError
 from bioattn.figures.style import SEQUENTIAL, SMALL_FONT, colour_of, framed, new_figure, set_title, styled
 
 MOST_SERIES = 8
-Floats = NDArray[np.float64]
 
 
 @styled
@@ -33,6 +31,9 @@ def draw_response_curves(
     figure = new_figure(width, min(230.0, 12 + 45.0 * len(chosen)))
     rows = figure.subplots(2 * len(chosen), 1, squeeze=False, height_ratios=[3, 1] * len(chosen))[:, 0]
     unit = f" ({content['units'][0]})" if content["units"][0] else ""
+    # log2(x + offset) and its inverse, so that the curve stands above its weights.
+    offset = content["offset"]
+    logarithm = (lambda x: np.log2(np.maximum(x + offset, 1e-9)), lambda y: np.exp2(y) - offset)
     for place, each in enumerate(chosen):
         axis, below = rows[2 * place : 2 * place + 2]
         measured = np.array(each["places"])[:, 0]
@@ -52,7 +53,7 @@ def draw_response_curves(
         axis.set_xlim(curve[0], curve[-1])
         axis.set_xticks(measured, [f"{value:g}" for value in measured], fontsize=SMALL_FONT - 1)
         if content["log"]:
-            axis.set_xscale("function", functions=_logarithm(content["offset"]))
+            axis.set_xscale("function", functions=logarithm)
         below.imshow(
             np.array(each["weights"]).T, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="none"
         )
@@ -64,11 +65,6 @@ def draw_response_curves(
     predicted = any("predicted" in each for each in chosen)
     set_title(figure, "points: measured" + ("; crosses and dashes: predicted" if predicted else ""))
     return figure
-
-
-def _logarithm(offset: float) -> tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]:
-    """log2(x + offset) and its inverse, so that the curve stands above its weights."""
-    return lambda x: np.log2(np.maximum(x + offset, 1e-9)), lambda y: np.exp2(y) - offset
 
 
 def _values(column: Sequence[float | None]) -> list[float]:

@@ -124,6 +124,14 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def panels(figure: Figure, number: int, rows: int, columns: int, **options: Any) -> NDArray[Any]:
+    """A grid of axes (rows, columns), those behind the first `number` hidden; options: as `Figure.subplots`."""
+    axes: NDArray[Any] = figure.subplots(rows, columns, squeeze=False, **options)
+    for axis in axes.flat[number:]:
+        axis.set_axis_off()
+    return axes
+
+
 @functools.lru_cache(maxsize=4096)
 def text_width(text: str, size: float = SMALL_FONT) -> float:
     """Width of a line of text in millimetres; size in points."""

@@ -4,6 +4,7 @@ Shape suffixes: T treatments, K bins.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -28,18 +29,14 @@ _LONGEST_NAME = 55.0
 class TreatmentHeatmap:
     """The data of the figure, rows in drawn order."""
 
+    maps: TreatmentMaps
     treatments: list[str]
     values_TK: NDArray[np.float64]
     """Attention per base in multiples of uniform attention, or contributions per base; or differences from the
     reference."""
-    key_edges: NDArray[np.int64]
     tree: NDArray[np.float64] | None
     """SciPy's linkage matrix; its leaves are the rows in their order before clustering. None = not clustered."""
     order: list[int]
-    reference: str | None = None
-    """The map that was subtracted: a treatment, or `mean`."""
-    contributions: bool = False
-    """Whether the values are contributions in place of weights."""
     title: str = ""
     """What the maps are of: a gene, or the mean over genes."""
     zero: int | None = None
@@ -61,13 +58,11 @@ def cluster_treatments(
         tree = optimal_leaf_ordering(linkage(apart, "average"), apart)
         order = [int(leaf) for leaf in leaves_list(tree)]
     return TreatmentHeatmap(
+        maps=maps,
         treatments=[maps.treatments[place] for place in order],
         values_TK=values_TK[order],
-        key_edges=maps.key_edges,
         tree=tree,
         order=order,
-        reference=maps.reference,
-        contributions=maps.contributions,
         title=title,
         zero=zero,
     )
@@ -79,7 +74,7 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
 
     Raises: BioattnError when there are so many treatments that rows become hairlines.
     """
-    number = len(heatmap.treatments)
+    maps, number = heatmap.maps, len(heatmap.treatments)
     room = style.PAGE_HEIGHT - 20
     row = min(_ROW, room / number)
     if row < _LEAST_ROW:
@@ -93,12 +88,12 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     offset = -(heatmap.zero or 0)
     low, high = style.data_limits(heatmap.values_TK)
     norm = Normalize(low, high)
-    has_sign = heatmap.reference is not None or heatmap.contributions
+    has_sign = maps.reference is not None or maps.contributions
     if has_sign:
         largest = max(-low, high)
         norm = TwoSlopeNorm(0, -largest, largest)
     mesh = axis.pcolormesh(
-        heatmap.key_edges + offset,
+        maps.key_edges + offset,
         np.arange(number + 1),
         heatmap.values_TK,
         cmap=style.DIVERGING if has_sign else style.SEQUENTIAL,
@@ -118,21 +113,12 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     if heatmap.tree is not None:
         _draw_tree(figure.add_subplot(parts[0], label="tree", sharey=axis), heatmap)
     what, unit = "attention per base", "× uniform"
-    if heatmap.contributions:
+    if maps.contributions:
         what, unit = "contribution per base", "units of the response (purple lowers it, orange raises it)"
-    if heatmap.reference is not None:
-        what += f" less {described(heatmap.reference)}"
-    style.colour_bar(
-        figure,
-        mesh,
-        axis,
-        f"{what}, {unit}",
-        heatmap.values_TK,
-        aspect=40,
-        shrink=0.6,
-        location="bottom",
-        pad=0.03,
-    )
+    if maps.reference is not None:
+        what += f" less {described(maps.reference)}"
+    place: dict[str, Any] = {"aspect": 40, "shrink": 0.6, "location": "bottom", "pad": 0.03}
+    style.colour_bar(figure, mesh, axis, f"{what}, {unit}", heatmap.values_TK, **place)
     return figure
 
 

@@ -26,7 +26,6 @@ class TreatmentMaps:
     """Attention over the K bins of a window by head and treatment."""
 
     treatments: list[str]
-    """T names."""
     places: list[int]
     """Place of each treatment in the file, from 0, which decides its colour."""
     heads: list[str]
@@ -39,7 +38,6 @@ class TreatmentMaps:
     receptive_field: int | None
     """Bases that the key of a bin sees; None where sites differ or do not tell."""
     genes: list[str]
-    """Genes whose maps were averaged."""
     downstream: int | None = None
     """Window bases from position 0 of each gene on; None where the file does not tell."""
     reference: str | None = None
@@ -50,10 +48,9 @@ class TreatmentMaps:
     @property
     def over_heads(self) -> NDArray[np.float64]:
         """Mean maps (T, K) over heads; of contributions the sum, as they add up."""
-        joined: NDArray[np.float64] = (
+        return np.asarray(
             self.weights_HTK.sum(axis=0) if self.contributions else self.weights_HTK.mean(axis=0)
         )
-        return joined
 
 
 def described(reference: str) -> str:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.genes import STRANDS
 from bioattn.formats.meme import read_meme
-from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS
 from bioattn.formats.tables import open_table
 from bioattn.interpret.motifs.hits import find_motif_hits
@@ -137,22 +136,20 @@ def scanned_sites(
     hits = find_motif_hits(codes[None], motifs, background=composition, p_value=p_value)
     if not len(hits):
         LOGGER.info(f"no motif of {path} matches this promoter with p < {p_value:g}, so none is drawn")
-    names = {motif.name: _shown_name(motif) for motif in motifs}
+    names = {}
+    for motif in motifs:
+        # ARG80 rather than MA0271.1, but not a consensus that stands in place of a name.
+        other = motif.alternative_name
+        is_consensus = len(other) == motif.width and set(other.upper()) <= set("ACGT" + AMBIGUITY_LETTERS)
+        names[motif.name] = motif.name if is_consensus or not other else other
     best: dict[tuple[str, int, int], MotifSite] = {}
-    columns = (hits[name].tolist() for name in ("motif", "start", "end", "strand", "p_value"))
-    for motif, start, end, strand, rank in zip(*columns, strict=True):
-        site = MotifSite(names[motif], start, end, strand, "", rank)
-        key = (motif, start, end)
+    columns = (hits[column].tolist() for column in ("motif", "start", "end", "strand", "p_value"))
+    for name, start, end, strand, rank in zip(*columns, strict=True):
+        site = MotifSite(names[name], start, end, strand, "", rank)
+        key = (name, start, end)
         if key not in best or site.rank < best[key].rank:
             best[key] = site
     return sorted(best.values(), key=lambda site: (site.rank, site.start, site.motif))
-
-
-def _shown_name(motif: Motif) -> str:
-    """The name shown: ARG80 rather than MA0271.1, but not a consensus that stands in place of a name."""
-    other = motif.alternative_name
-    is_consensus = len(other) == motif.width and set(other.upper()) <= set("ACGT" + AMBIGUITY_LETTERS)
-    return motif.name if is_consensus or not other else other
 
 
 def lanes(intervals: Sequence[tuple[float, float]], number: int) -> list[int]:
