@@ -14,9 +14,12 @@ from torch import Tensor
 
 from bioattn.errors import BioattnError
 from bioattn.formats.fasta import read_fasta
+from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
 from bioattn.io.files import sha256_of
 from bioattn.models.translation.model import Translator
+from bioattn.sequences.choices import PairAlphabet
 from bioattn.sequences.pairs import Pair, PairVocabulary, Tokens
+from bioattn.sequences.preparation import warn_of_nucleotides
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, UNKNOWN
 from bioattn.store.schema import Samples
 
@@ -108,11 +111,15 @@ def read_sources(path: Path, vocabulary: PairVocabulary, *, empty: bool = False)
 
     Raises: FormatError as `PairVocabulary.tokenize`.
     """
+    records = list(read_fasta(path))
+    text = "".join(record.sequence for record in records)
+    if vocabulary.alphabet is PairAlphabet.PROTEIN and are_nucleotides(count_nucleotides(text), len(text)):
+        warn_of_nucleotides(path, "a model of DNA")
     return {
         record.name: np.zeros(0, np.int64)
         if empty and not record.sequence
         else vocabulary.tokenize(record.sequence, f"{path}: {record.name}")
-        for record in read_fasta(path)
+        for record in records
     }
 
 

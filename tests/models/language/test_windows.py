@@ -135,3 +135,12 @@ def test_only_learned_positions_limit_the_window(folder, capsys):
     assert "read in windows" not in capsys.readouterr().err
     assert bioattn("run", "language", folder / "learned", folder / "long.fa", *words) == 2
     assert "learned positions for 24 tokens; give at most these" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("letters", "told"), [("ACGTACGTAC", True), ("ACGUACGUAC", True), ("MKTAYIAKQR", False)]
+)
+def test_dna_given_to_a_model_of_proteins_is_told(tmp_path, caplog, letters, told):
+    (tmp_path / "s.fa").write_text(f">a\n{letters}\n")
+    read_tokens(tmp_path / "s.fa", Vocabulary(Alphabet.PROTEIN), MOST)
+    assert ("s.fa: looks like DNA or RNA, and is read as proteins" in caplog.text) == told

@@ -286,6 +286,13 @@ def test_a_motif_that_the_protein_forces_is_named(codon_model, tmp_path, capsys)
     assert not (tmp_path / "o.fa").exists()
 
 
+def test_dna_given_to_a_model_of_proteins_is_told(codon_model, tmp_path, capsys):
+    (tmp_path / "p.fa").write_text(">a\nACGTACGTAC\n")
+    assert bioattn("run", "translation", codon_model, tmp_path / "p.fa", "-o", tmp_path / "o.fa") == 0
+    said = "p.fa: looks like DNA or RNA, and is read as proteins; for nucleotides give a model of DNA"
+    assert said in capsys.readouterr().err
+
+
 def test_a_beam_is_as_good_as_every_output_and_a_wide_one_finds_the_best():
     """Against all outputs of a tiny alphabet up to a length."""
     config = TranslationModelConfig(

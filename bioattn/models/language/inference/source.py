@@ -13,12 +13,13 @@ from torch import Tensor
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
+from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.models.language.training.windows import padded
 from bioattn.sequences.choices import Alphabet
-from bioattn.sequences.preparation import aligned_rows
+from bioattn.sequences.preparation import aligned_rows, warn_of_nucleotides
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary
 from bioattn.store.schema import Samples
 from bioattn.text import counted
@@ -188,14 +189,19 @@ def read_tokens(path: Path, vocabulary: Vocabulary, context: int, *, whole: bool
     of columns or, with `whole`, more tokens than `context`.
     """
     ids, tokens = [], []
+    letters = nucleotides = 0
     for name, sequence in read_letters(path, vocabulary):
         where = f"{path}: {name}"
+        letters += len(sequence)
+        nucleotides += count_nucleotides(sequence)
         if not sequence:
             raise FormatError(f"{where}: has no sequence")
         ids.append(name)
         words = _words(sequence, vocabulary, where)
         framed = framed_tokens(words, len(sequence), vocabulary, context, where, whole=whole)
         tokens.append(framed.astype(np.int32))
+    if vocabulary.alphabet is Alphabet.PROTEIN and are_nucleotides(nucleotides, letters):
+        warn_of_nucleotides(path, "a model of DNA")
     return TokenSource(path, sha256_of(path), ids, tokens, [0] * len(ids))
 
 
