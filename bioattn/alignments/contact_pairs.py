@@ -79,8 +79,8 @@ def families(number: int, pairs: Sequence[RelatedPair]) -> list[int]:
         shape=(number, number),
     )
     labels = connected_components(links, directed=False)[1]
-    first_of: dict[int, int] = {}
-    return [first_of.setdefault(int(label), index) for index, label in enumerate(labels)]
+    _, first = np.unique(labels, return_index=True)
+    return [int(index) for index in first[labels]]
 
 
 REQUIRED = ("id", "msa", "structure")

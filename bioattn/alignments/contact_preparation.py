@@ -17,8 +17,8 @@ from bioattn.alignments.statistics import statistics_of_rows
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.io.audit import audit_path, audit_text
-from bioattn.io.files import check_output, is_file_name, text_output
+from bioattn.io.audit import audit_path, write_audit
+from bioattn.io.files import check_output, is_file_name
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.choices import MissingCb
 from bioattn.structures.column_mapping import (
@@ -135,8 +135,7 @@ def prepare_contacts(
     _warn_of_refused(entries)
     _warn_of_concerns(entries)
     rows = [entry.audit for entry in entries]
-    with text_output(audit_path(output)) as file:
-        file.write(audit_text(ContactAuditRow._fields, rows))
+    write_audit(output, ContactAuditRow._fields, rows)
     LOGGER.info(summary(rows))
     if all(row.split == SPLIT_NAMES[TRAIN] for row in rows if row.status == "kept"):
         LOGGER.info(

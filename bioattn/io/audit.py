@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from bioattn.io.files import text_output
+
 Cell = str | int | float | tuple[str, ...] | None
 
 
@@ -17,6 +19,12 @@ def audit_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]], decimals:
     lines = ["\t".join(columns)]
     lines += ["\t".join(_text(cell, decimals) for cell in row) for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def write_audit(output: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """Write the audit of the dataset `output` beside it."""
+    with text_output(audit_path(output)) as file:
+        file.write(audit_text(columns, rows))
 
 
 def _text(cell: Cell, decimals: int) -> str:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import has_comma, is_missing, is_number, open_table, parse_numbers
-from bioattn.io.audit import audit_path, audit_text
-from bioattn.io.files import sha256_of, text_output
+from bioattn.io.audit import write_audit
+from bioattn.io.files import sha256_of
 from bioattn.molecules.chemistry import MoleculeError, read_molecule, read_records, require_rdkit
 from bioattn.molecules.dataset import MoleculeDataset, write_molecule_dataset
 from bioattn.molecules.graphs import Collector, Molecules
@@ -188,14 +188,13 @@ def prepare_molecules(
         output, MoleculeDataset(output, molecules, split, task, tasks, targets_NT, metadata)
     )
     side = dict(zip(molecules.ids, split.tolist(), strict=True))
-    with text_output(audit_path(output)) as file:
-        rows = [
-            (record.name, "kept", "", record.notes, record.scaffold, SPLIT_NAMES[side[record.name]])
-            if record.kept
-            else (record.name, "dropped", record.reason, "", "", "")
-            for record in records
-        ]
-        file.write(audit_text(("molecule", "status", "reason", "notes", "scaffold", "split"), rows))
+    rows = [
+        (record.name, "kept", "", record.notes, record.scaffold, SPLIT_NAMES[side[record.name]])
+        if record.kept
+        else (record.name, "dropped", record.reason, "", "", "")
+        for record in records
+    ]
+    write_audit(output, ("molecule", "status", "reason", "notes", "scaffold", "split"), rows)
     return PreparedMolecules(
         {name: int((split == each).sum()) for each, name in enumerate(SPLIT_NAMES)},
         len(tasks),

@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from Bio.Data import CodonTable
 from Bio.Data.CodonTable import TranslationError
 from Bio.Seq import translate
 from numpy.typing import NDArray
@@ -16,21 +15,23 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
 from bioattn.formats.tables import is_missing, open_table
-from bioattn.io.audit import audit_path, audit_text
-from bioattn.io.files import read_lines, sha256_of, text_output
+from bioattn.io.audit import write_audit
+from bioattn.io.files import read_lines
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.promoters.homology import Links, protein_links
 from bioattn.promoters.splits import SplitWords, parse_holdouts, read_split_table, split_by_table
 from bioattn.sequences.choices import Alphabet, PairAlphabet, SequenceSplit
 from bioattn.sequences.pairs import SIDES, Pair, PairDataset, PairVocabulary, write_pair_dataset
 from bioattn.sequences.preparation import (
+    check_genetic_code,
+    described,
     related_across,
     related_links,
     split_by_homology,
     split_by_record,
     warn_of_nucleotides,
 )
-from bioattn.text import counted, percentage, quoted
+from bioattn.text import counted, quoted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -66,12 +67,6 @@ class PairSettings:
     def alphabets(self) -> tuple[PairAlphabet, PairAlphabet]:
         """Of the source and of the target."""
         return self.source_alphabet, self.target_alphabet
-
-
-def check_genetic_code(number: int) -> None:
-    """Raises: SettingsError for a number that NCBI has no table for."""
-    if number not in CodonTable.unambiguous_dna_by_id:
-        raise SettingsError(f"--genetic-code {number}: NCBI has no such table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,30 +113,15 @@ def prepare_pairs(files: Sequence[Path], output: Path, settings: PairSettings) -
     ]
     links = _links([texts[name] for name in kept], settings)
     split, description = _split(kept, pairs, sides, links, settings)
-    leakage = [] if links is None else related_across(split, links, "pairs")
-    for each in leakage:
-        LOGGER.info(
-            f"{each['side']} against {each['against']}: {percentage(each['related'], 1)} of "
-            f"{counted(each['pairs'], 'pair')} are related to one there"
-        )
-    metadata = {
-        "files": [{"name": path.name, "sha256": sha256_of(path)} for path in files],
-        "split": description,
-        "leakage": leakage,
-        "settings": {
-            name: str(value.name if isinstance(value, Path) else value)
-            for name, value in asdict(settings).items()
-            if value is not None
-        },
-    }
+    leakage = [] if links is None else related_across(split, links, "pairs", "pair")
+    metadata = described(files, settings, description, leakage)
     write_pair_dataset(output, PairDataset(output, source, target, kept, split, pairs, metadata))
     side_of = dict(zip(kept, split.tolist(), strict=True))
     rows = [
         (name, "dropped" if reason else "kept", reason, "" if reason else SPLIT_NAMES[side_of[name]])
         for name, reason in reasons.items()
     ]
-    with text_output(audit_path(output)) as file:
-        file.write(audit_text(("pair", "status", "reason", "split"), rows))
+    write_audit(output, ("pair", "status", "reason", "split"), rows)
     numbers = {name: int((split == side).sum()) for side, name in enumerate(SPLIT_NAMES)}
     return PreparedPairs(numbers, len(dropped), leakage)
 

@@ -21,8 +21,8 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.fasta import read_fasta_pieces
 from bioattn.formats.nucleotides import UNKNOWN, are_nucleotides, count_nucleotides, decode
-from bioattn.io.audit import audit_path, audit_text
-from bioattn.io.files import sha256_of, text_output
+from bioattn.io.audit import write_audit
+from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import Links, group_labels, promoter_links, protein_links
 from bioattn.promoters.splits import (
@@ -82,8 +82,13 @@ class SequenceSettings:
             raise SettingsError(
                 "--split-table gives the side of every record; leave --split and --holdout out"
             )
-        if self.genetic_code not in CodonTable.unambiguous_dna_by_id:
-            raise SettingsError(f"--genetic-code {self.genetic_code}: NCBI has no such table")
+        check_genetic_code(self.genetic_code)
+
+
+def check_genetic_code(number: int) -> None:
+    """Raises: SettingsError for a number that NCBI has no table for."""
+    if number not in CodonTable.unambiguous_dna_by_id:
+        raise SettingsError(f"--genetic-code {number}: NCBI has no such table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +138,7 @@ def prepare_sequences(
     sequences = _Sequences(files, vocabulary, kept)
     segments, description = _split(kept, lengths, sequences, settings)
     leakage = _leakage(segments, sequences, settings.genetic_code)
-    for each in leakage:
-        LOGGER.info(
-            f"{each['side']} against {each['against']}: {percentage(each['related'], 1)} of "
-            f"{counted(each['pieces'], 'sequence')} are related to one there"
-        )
-    metadata = {
-        "files": [{"name": path.name, "sha256": sha256_of(path)} for path in files],
-        "split": description,
-        "leakage": leakage,
-        "settings": {
-            name: str(value.name if isinstance(value, Path) else value)
-            for name, value in asdict(settings).items()
-            if value is not None
-        },
-    }
+    metadata = described(files, settings, description, leakage)
     progress.begin("letters", int(lengths.sum()))
     write_sequence_dataset(
         output,
@@ -159,8 +150,14 @@ def prepare_sequences(
         metadata,
     )
     progress.end()
-    with text_output(audit_path(output)) as file:
-        file.write(_audit(records, kept, segments))
+    number = {each.name: place for place, each in enumerate(kept)}
+    rows = []
+    for record in records:
+        own = segments.split[segments.record == number.get(record.name, -1)]
+        sides = tuple(SPLIT_NAMES[side] for side in own.tolist())
+        status = "dropped" if record.dropped else "kept"
+        rows.append((record.name, status, record.dropped, sides, record.length))
+    write_audit(output, ("record", "status", "reason", "split", "letters"), rows)
     letters = {
         name: int((segments.end - segments.start)[segments.split == side].sum())
         for side, name in enumerate(SPLIT_NAMES)
@@ -400,23 +397,44 @@ def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> li
         pieces += [codes[first : first + step] for first in range(0, length, step)]
         sides += [int(segments.split[number])] * (len(pieces) - len(sides))
     links = related_links(pieces, vocabulary.alphabet, genetic_code)
-    return related_across(np.array(sides), links, "pieces")
+    return related_across(np.array(sides), links, "pieces", "sequence")
 
 
-def related_across(side: NDArray[np.uint8], links: Links, noun: str) -> list[dict[str, Any]]:
-    """How many sequences of a held-out side are related to one of another. noun: what they are called."""
+def described(
+    files: Sequence[Path],
+    settings: Any,
+    split: dict[str, Any],
+    leakage: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """The metadata of a dataset."""
+    return {
+        "files": [{"name": path.name, "sha256": sha256_of(path)} for path in files],
+        "split": split,
+        "leakage": leakage,
+        "settings": {
+            name: str(value.name if isinstance(value, Path) else value)
+            for name, value in asdict(settings).items()
+            if value is not None
+        },
+    }
+
+
+def related_across(side: NDArray[np.uint8], links: Links, key: str, noun: str) -> list[dict[str, Any]]:
+    """How many sequences of a held-out side are related to one of another; logged, too.
+
+    key, noun: what they are called in the result and in messages.
+    """
     found = []
     for here, there in ((VALIDATION, TRAIN), (TEST, TRAIN), (TEST, VALIDATION)):
         number = int((side == here).sum())
         if number and (side == there).any():
             related = np.unique(links.first[(side[links.first] == here) & (side[links.second] == there)])
-            found.append(
-                {
-                    "side": SPLIT_NAMES[here],
-                    "against": SPLIT_NAMES[there],
-                    noun: number,
-                    "related": round(len(related) / number, 6),
-                }
+            share = round(len(related) / number, 6)
+            names = {"side": SPLIT_NAMES[here], "against": SPLIT_NAMES[there]}
+            found.append({**names, key: number, "related": share})
+            LOGGER.info(
+                f"{names['side']} against {names['against']}: {percentage(share, 1)} of {counted(number, noun)} "
+                "are related to one there"
             )
     return found
 
@@ -425,16 +443,3 @@ def _told(pieces: Iterator[NDArray[np.uint8]], progress: Progress) -> Iterator[N
     for piece in pieces:
         yield piece
         progress.advance(len(piece))
-
-
-def _audit(records: Sequence[_Record], kept: Sequence[_Record], segments: Segments) -> str:
-    number = {each.name: place for place, each in enumerate(kept)}
-    rows = []
-    for record in records:
-        sides: tuple[str, ...] = ()
-        if not record.dropped:
-            own = segments.split[segments.record == number[record.name]]
-            sides = tuple(SPLIT_NAMES[side] for side in own.tolist())
-        status = "dropped" if record.dropped else "kept"
-        rows.append((record.name, status, record.dropped, sides, record.length))
-    return audit_text(("record", "status", "reason", "split", "letters"), rows)

@@ -109,7 +109,7 @@ def test_the_tables_say_what_the_project_requires():
     extras = {
         name: needs for name, needs in PROJECT["optional-dependencies"].items() if name not in of_developers
     }
-    assert {extra.name: [requirement(extra.library)] for extra in EXTRAS} == extras
+    assert {library.extra: [requirement(library)] for library in EXTRAS} == extras
     assert PROJECT["optional-dependencies"]["all"] == [f"bioattn[{','.join(sorted(extras))}]"]
     assert PROJECT["requires-python"] == f">={'.'.join(map(str, LEAST_PYTHON))}"
 
@@ -159,8 +159,7 @@ def test_a_needed_library_that_fails_is_an_error(broken, monkeypatch):
 
 def test_extras_that_are_missing_or_broken(broken, monkeypatch):
     extras = [
-        software.Extra(name, Library(name, name, (1,)), "something")
-        for name in ("nowherelib", "brokenlib", "needslib")
+        Library(name, name, (1,), name, "something") for name in ("nowherelib", "brokenlib", "needslib")
     ]
     monkeypatch.setattr(software, "EXTRAS", extras)
     missing, wrong, needs = extra_diagnoses()

@@ -306,7 +306,7 @@ def _search(settings: TranslationRun) -> "Search":
 
 def _constraint(loaded: "LoadedTranslator", settings: TranslationRun) -> "Constraint | None":
     from bioattn.models.translation.inference.constraints import Constraint, read_motifs
-    from bioattn.sequences.pair_preparation import check_genetic_code
+    from bioattn.sequences.preparation import check_genetic_code
 
     if settings.constraint is None and settings.forbid is None:
         return None

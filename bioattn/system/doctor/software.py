@@ -20,15 +20,9 @@ class Library:
     distribution: str
     module: str
     least: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """An optional library, the extra of the package that brings it, and what it gives."""
-
-    name: str
-    library: Library
-    gives: str
+    extra: str = ""
+    """Of an optional one: the extra of the package that brings it."""
+    gives: str = ""
 
 
 REQUIRED = (
@@ -45,31 +39,21 @@ REQUIRED = (
     Library("typer", "typer", (0, 15)),
 )
 EXTRAS = (
-    Extra(
-        "plot", Library("matplotlib", "matplotlib", (3, 8)), "figures: bioattn plot, logos of export motifs"
-    ),
-    Extra(
-        "motif",
-        Library("memelite", "memelite", (0, 2)),
+    Library("matplotlib", "matplotlib", (3, 8), "plot", "figures: bioattn plot, logos of export motifs"),
+    Library(
+        *("memelite", "memelite", (0, 2), "motif"),
         "names of motifs from a JASPAR or MEME database: export motifs --database",
     ),
-    Extra(
-        "language",
-        Library("tokenizers", "tokenizers", (0, 20)),
+    Library(
+        *("tokenizers", "tokenizers", (0, 20), "language"),
         "published models whose words are made by merging",
     ),
-    Extra("chem", Library("rdkit", "rdkit", (2024, 3)), "molecules: prepare molecules, run molecule"),
-    Extra("phylo", Library("scikit-bio", "skbio", (0, 6, 3)), "trees: run phyloformer"),
-    Extra("msa", Library("pyhmmer", "pyhmmer", (0, 12)), "alignments built by search: prepare msa --search"),
-    Extra(
-        "anndata",
-        Library("anndata", "anndata", (0, 11)),
-        "predictions and attention for scanpy: export anndata",
-    ),
-    Extra(
-        "track",
-        Library("tensorboard", "tensorboard", (2, 14)),
-        "training logged for TensorBoard: train --log-dir",
+    Library("rdkit", "rdkit", (2024, 3), "chem", "molecules: prepare molecules, run molecule"),
+    Library("scikit-bio", "skbio", (0, 6, 3), "phylo", "trees: run phyloformer"),
+    Library("pyhmmer", "pyhmmer", (0, 12), "msa", "alignments built by search: prepare msa --search"),
+    Library("anndata", "anndata", (0, 11), "anndata", "predictions and attention for scanpy: export anndata"),
+    Library(
+        *("tensorboard", "tensorboard", (2, 14), "track"), "training logged for TensorBoard: train --log-dir"
     ),
 )
 LEAST_PYTHON = (3, 11)
@@ -97,18 +81,15 @@ def software_diagnoses() -> Iterator[Diagnosis]:
 
 def extra_diagnoses() -> Iterator[Diagnosis]:
     """What of the optional libraries is installed, and what the others would give."""
-    for extra in EXTRAS:
-        library = extra.library
+    for library in EXTRAS:
         if importlib.util.find_spec(library.module) is None:
             text, advice = f"not installed ({library.distribution})", f"pip install {library.distribution}"
-            yield Diagnosis("extras", extra.name, f"{text}: {extra.gives}", None, Status.ABSENT, advice)
+            yield Diagnosis("extras", library.extra, f"{text}: {library.gives}", None, Status.ABSENT, advice)
         else:
-            yield _library_diagnosis("extras", extra.name, library, Status.WARNING, extra.gives)
+            yield _library_diagnosis("extras", library.extra, library, Status.WARNING)
 
 
-def _library_diagnosis(
-    topic: str, name: str, library: Library, trouble: Status, gives: str = ""
-) -> Diagnosis:
+def _library_diagnosis(topic: str, name: str, library: Library, trouble: Status) -> Diagnosis:
     """Import a library that is installed. trouble: the status of one that fails or is old."""
     version = _version(library)
     try:
@@ -119,7 +100,7 @@ def _library_diagnosis(
         advice = f"pip install --force-reinstall {library.distribution}"
         return Diagnosis(topic, name, text, None, trouble, advice)
     text = version or "of unknown version"
-    text = f"{library.distribution} {text}: {gives}" if gives else text
+    text = f"{library.distribution} {text}: {library.gives}" if library.gives else text
     if not _is_older(version, library.least):
         return Diagnosis(topic, name, text, version)
     text += f"; {_dotted(library.least)} or later is needed"
