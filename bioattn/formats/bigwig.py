@@ -56,85 +56,76 @@ def write_bigwig(path: Path, lengths: Mapping[str, int], blocks: Iterable[Interv
     Raises: BioattnError when the file cannot be written; ValueError as `checked_intervals`, for intervals beyond
     their chromosome, chromosomes out of order, or no interval at all.
     """
+    names = sorted(lengths, key=str.encode)
+    numbers = {name: number for number, name in enumerate(names)}
+    places: list[Section] = []
+    intervals = bases = 0
+    total = total_of_squares = 0.0
+    least, most = np.inf, -np.inf
+    summary_offset = _HEADER.size + MOST_LEVELS * _ZOOM_HEADER.size
+    tree_offset = summary_offset + _SUMMARY.size
     with atomic_output(path) as temporary, temporary.open("w+b") as file, ZoomLevels(path.parent) as zoom:
-        return _BigWig(file, lengths, zoom).write(checked_intervals(blocks))
-
-
-class _BigWig:
-    """A file being written: data as they come, zoom levels beside it until their turn."""
-
-    def __init__(self, file: BinaryIO, lengths: Mapping[str, int], zoom: ZoomLevels) -> None:
-        self._file = file
-        names = sorted(lengths, key=str.encode)
-        self._numbers = {name: number for number, name in enumerate(names)}
-        self._lengths = lengths
-        self._places: list[Section] = []
-        self._zoom = zoom
-        self._intervals = self._bases = 0
-        self._sum = self._sum_of_squares = 0.0
-        self._least, self._most = np.inf, -np.inf
-        self._chromosomes = [(name, lengths[name]) for name in names]
-
-    def write(self, blocks: Iterable[Intervals]) -> int:
-        """Write everything; returns the bases covered."""
-        summary_offset = _HEADER.size + MOST_LEVELS * _ZOOM_HEADER.size
-        tree_offset = summary_offset + _SUMMARY.size
         # What is known last is filled in at the end.
-        self._file.write(bytes(tree_offset) + chromosome_tree(self._chromosomes, tree_offset))
-        data_offset = self._file.tell()
-        self._file.write(bytes(_COUNT.size))
+        file.write(
+            bytes(tree_offset) + chromosome_tree([(name, lengths[name]) for name in names], tree_offset)
+        )
+        data_offset = file.tell()
+        file.write(bytes(_COUNT.size))
         last = -1
-        for block in blocks:
-            number = self._numbers.get(block.chrom, -1)
-            if number < 0 or block.ends[-1] > self._lengths[block.chrom]:
-                length = self._lengths.get(block.chrom, 0)
+        for block in checked_intervals(blocks):
+            number = numbers.get(block.chrom, -1)
+            if number < 0 or block.ends[-1] > lengths[block.chrom]:
+                length = lengths.get(block.chrom, 0)
                 raise ValueError(
                     f"{block.chrom}:{block.ends[-1]} lies beyond the chromosome's end at {length}"
                 )
             if number < last:
                 raise ValueError(f"{block.chrom} comes behind a chromosome whose name is greater")
             last = number
-            self._add(number, block)
-        if not self._bases:
+            widths = block.ends - block.starts
+            values = block.values.astype(np.float64)
+            intervals += len(widths)
+            bases += int(widths.sum())
+            total += float(values @ widths)
+            total_of_squares += float(values**2 @ widths)
+            least, most = min(least, values.min()), max(most, values.max())
+            zoom.add(number, block.starts, block.ends, values)
+            places += _write_sections(file, number, block)
+        if not bases:
             raise ValueError("there is no interval to write")
-        index_offset = self._file.tell()
-        self._file.write(section_index(self._places, index_offset, ITEMS_PER_SECTION))
+        index_offset = file.tell()
+        file.write(section_index(places, index_offset, ITEMS_PER_SECTION))
         levels = []
-        for level in self._zoom.finish(self._intervals):
-            offset = self._file.tell()
-            self._file.write(struct.pack("<I", level.count))
-            places = level.copy_into(self._file)
-            level_index = self._file.tell()
-            self._file.write(section_index(places, level_index, RECORDS_PER_BLOCK))
+        for level in zoom.finish(intervals):
+            offset = file.tell()
+            file.write(struct.pack("<I", level.count))
+            places_of_level = level.copy_into(file)
+            level_index = file.tell()
+            file.write(section_index(places_of_level, level_index, RECORDS_PER_BLOCK))
             levels.append(_ZOOM_HEADER.pack(level.reduction, 0, offset, level_index))
-        self._file.write(struct.pack("<I", MAGIC))
+        file.write(struct.pack("<I", MAGIC))
         largest = max(
             _SECTION.size + ITEMS_PER_SECTION * _ITEM.itemsize, RECORDS_PER_BLOCK * ZOOM_RECORD.itemsize
         )
         offsets = (tree_offset, data_offset, index_offset, *_NO_FIELDS, summary_offset)
-        self._file.seek(0)
-        self._file.write(_HEADER.pack(MAGIC, VERSION, len(levels), *offsets, largest, 0) + b"".join(levels))
-        self._file.seek(summary_offset)
-        self._file.write(_SUMMARY.pack(self._bases, self._least, self._most, self._sum, self._sum_of_squares))
-        self._file.seek(data_offset)
-        self._file.write(_COUNT.pack(len(self._places)))
-        return self._bases
+        file.seek(0)
+        file.write(_HEADER.pack(MAGIC, VERSION, len(levels), *offsets, largest, 0) + b"".join(levels))
+        file.seek(summary_offset)
+        file.write(_SUMMARY.pack(bases, least, most, total, total_of_squares))
+        file.seek(data_offset)
+        file.write(_COUNT.pack(len(places)))
+    return bases
 
-    def _add(self, number: int, block: Intervals) -> None:
-        widths = block.ends - block.starts
-        values = block.values.astype(np.float64)
-        self._intervals += len(widths)
-        self._bases += int(widths.sum())
-        self._sum += float(values @ widths)
-        self._sum_of_squares += float(values**2 @ widths)
-        self._least, self._most = min(self._least, values.min()), max(self._most, values.max())
-        self._zoom.add(number, block.starts, block.ends, values)
-        items = np.empty(len(widths), dtype=_ITEM)
-        items["start"], items["end"], items["value"] = block.starts, block.ends, block.values
-        for first in range(0, len(items), ITEMS_PER_SECTION):
-            part = items[first : first + ITEMS_PER_SECTION]
-            start, end = int(part["start"][0]), int(part["end"][-1])
-            header = _SECTION.pack(number, start, end, 0, 0, _BEDGRAPH_SECTION, 0, len(part))
-            packed = zlib.compress(header + part.tobytes())
-            self._places.append((number, start, end, self._file.tell(), len(packed)))
-            self._file.write(packed)
+
+def _write_sections(file: BinaryIO, number: int, block: Intervals) -> list[Section]:
+    items = np.empty(len(block.starts), dtype=_ITEM)
+    items["start"], items["end"], items["value"] = block.starts, block.ends, block.values
+    places: list[Section] = []
+    for first in range(0, len(items), ITEMS_PER_SECTION):
+        part = items[first : first + ITEMS_PER_SECTION]
+        start, end = int(part["start"][0]), int(part["end"][-1])
+        header = _SECTION.pack(number, start, end, 0, 0, _BEDGRAPH_SECTION, 0, len(part))
+        packed = zlib.compress(header + part.tobytes())
+        places.append((number, start, end, file.tell(), len(packed)))
+        file.write(packed)
+    return places

@@ -222,7 +222,7 @@ def merge_result_files(task: MergeTask) -> Merged:
     for part in parts:
         with open_hdf5(part.path, sealed=True) as file:
             layout = replace(stored_layout(part.path, file), shard=None)
-            samples = read_samples(file, layout, lists=False)
+            samples = read_samples(file, layout.columns)
             for problem in sample_problems(file, layout, samples):
                 raise FormatError(
                     f"{part.path}: {problem.where}: {problem.message}; copy it or make it again"

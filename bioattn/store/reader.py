@@ -20,6 +20,7 @@ from bioattn.store.stored import (
     has_key_index,
     main_array,
     read_list,
+    read_samples,
     require_format,
     stored_columns,
     stored_group,
@@ -139,18 +140,14 @@ class ResultFile:
         Of promoters chrom, start, end (0-based, half-open; -1 unknown) and strand; of alignments length (match
         columns that the model saw), alignment_columns (all of them), rows, extra_rows, query and input_sha256.
         """
+        columns = dict(self._table.columns)
+        index = pd.Index(columns.pop("id"), name="id")
+        return pd.DataFrame(columns, index=index)
+
+    @cached_property
+    def _table(self) -> schema.Samples:
         with damage_named(self.path):
-            columns, _ = stored_columns(self._file)
-            group = self._file["samples"]
-            return pd.DataFrame(
-                {
-                    column.name: strings(group[column.name])
-                    if column.dtype == "text"
-                    else group[column.name][:]
-                    for column in columns
-                },
-                index=pd.Index(strings(group["id"]), name="id"),
-            )
+            return read_samples(self._file, stored_columns(self._file)[0])
 
     def sample_list(self, name: str, sample: str) -> NDArray[Any] | list[str] | None:
         """A list of one sample; None where it has none.
@@ -203,8 +200,7 @@ class ResultFile:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        with damage_named(self.path):
-            return {name: number for number, name in enumerate(strings(self._file["samples/id"]))}
+        return {name: number for number, name in enumerate(self._table.ids)}
 
 
 class AttentionFile(ResultFile):
@@ -413,11 +409,7 @@ class AttentionFile(ResultFile):
         """The selection without what lies behind the sample's ends."""
         if not info.layout.ragged:
             return selection
-        lengths = {
-            str(column): int(value)
-            for column, value in self.samples.loc[sample].items()
-            if isinstance(value, int | np.integer)
-        }
+        lengths = self._table.lengths(self._number_of(sample))
         array = next(each for each in info.layout.arrays if each.name == name)
         own = info.layout.shape(array, lengths)
         return [

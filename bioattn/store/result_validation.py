@@ -97,7 +97,7 @@ def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]
                 return problems  # the shapes of all arrays follow from the samples
             columns, lists = stored_columns(file)
             layout = FileLayout(inputs=stored_inputs(file), model_sha256="", columns=columns, lists=lists)
-            samples = read_samples(file, layout, lists=False)
+            samples = read_samples(file, columns)
             problems += sample_problems(file, layout, samples)
             if problems:
                 return problems

@@ -6,7 +6,7 @@ Their digests of single arrays (`sha256`, `content_sha256`) are not compared; HD
 where a file has one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,23 +122,22 @@ def stored_layout(path: Path, file: h5py.File) -> schema.FileLayout:
 
 
 def read_samples(
-    file: h5py.File, layout: schema.FileLayout, rows: slice = slice(None), lists: bool = True
+    file: h5py.File,
+    columns: Sequence[schema.Column],
+    lists: Sequence[schema.ListColumn] = (),
+    rows: slice = slice(None),
 ) -> schema.Samples:
-    """Some samples; lists: with their lists."""
+    """Some samples with these columns and lists."""
     group = file["samples"]
-    columns: dict[str, schema.Values] = {
+    values: dict[str, schema.Values] = {
         column.name: strings(group[column.name], rows)
         if column.dtype == schema.TEXT
         else group[column.name][rows]
-        for column in (schema.ID, *layout.columns)
+        for column in (schema.ID, *columns)
     }
     numbers = range(*rows.indices(len(group["id"])))
     return schema.Samples(
-        columns,
-        {
-            listed.name: [read_list(file, listed, number) for number in numbers]
-            for listed in (layout.lists if lists else ())
-        },
+        values, {listed.name: [read_list(file, listed, number) for number in numbers] for listed in lists}
     )
 
 
@@ -157,7 +156,7 @@ def read_block(file: h5py.File, layout: schema.FileLayout, rows: slice) -> schem
         for group in layout.groups
         if not group.per_sample
     }
-    return schema.Block(read_samples(file, layout, rows), arrays)
+    return schema.Block(read_samples(file, layout.columns, layout.lists, rows), arrays)
 
 
 def sample_slabs(file: h5py.File, layout: schema.FileLayout, number: int) -> Iterator[schema.Slab]:
