@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from Bio.Align import PairwiseAligner, substitution_matrices
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, TRAIN, split_groups
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns
-from bioattn.structures.chain import scorable
+from bioattn.structures.chain import protein_aligner, scorable
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, quoted
 
@@ -46,9 +45,7 @@ class RelatedPair(NamedTuple):
 
 def related_pairs(sequences: Sequence[str], progress: Progress = SILENT) -> list[RelatedPair]:
     """All pairs of related sequences of one-letter codes, in ascending order."""
-    aligner = PairwiseAligner(mode="local")
-    aligner.substitution_matrix = substitution_matrices.load("BLOSUM62")
-    aligner.open_gap_score, aligner.extend_gap_score = -11, -1
+    aligner = protein_aligner("local", -11)
     texts = [scorable(sequence) for sequence in sequences]
     number = math.comb(len(texts), 2)
     progress.begin("comparing chains", len(texts))

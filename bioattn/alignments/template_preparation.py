@@ -3,12 +3,10 @@
 import logging
 import math
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from Bio.Align import PairwiseAligner, substitution_matrices
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import UNKNOWN, aatype_codes, msa_codes
@@ -17,7 +15,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import require_proteins
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.io.files import check_output
-from bioattn.structures.chain import Chain, read_chains, scorable
+from bioattn.structures.chain import Chain, protein_aligner, read_chains, scorable
 from bioattn.structures.ideal_geometry import ATOM37
 from bioattn.structures.template_file import NOT_ALIGNED, Templates, write_templates
 from bioattn.text import counted, percentage, quoted
@@ -110,16 +108,8 @@ def _best_hit(path: Path, letters: str) -> _Hit | str:
     return best
 
 
-@cache
-def _aligner() -> PairwiseAligner:
-    aligner = PairwiseAligner(mode="local")
-    aligner.substitution_matrix = substitution_matrices.load("BLOSUM62")
-    aligner.open_gap_score, aligner.extend_gap_score = -12, -1
-    return aligner
-
-
 def _aligned(path: Path, chain: Chain, letters: str) -> _Hit:
-    alignments = _aligner().align(scorable(letters), scorable(chain.letters))
+    alignments = protein_aligner("local", -12).align(scorable(letters), scorable(chain.letters))
     blocks = alignments[0].aligned if alignments.score > 0 else ([], [])
     places, residues = (
         np.array([place for block in of_one for place in range(*block)], np.intp) for of_one in blocks

@@ -153,7 +153,7 @@ class _Gathered:
         self.genes: dict[str, int] = {}
         self.treatments: dict[str, int] = {}
         self._owner: dict[str, tuple[Path, bool]] = {}
-        self._blocks: list[_Block] = []
+        self.blocks: list[_Block] = []
 
     def gene(self, name: str) -> int:
         return self.genes.setdefault(name, len(self.genes))
@@ -167,16 +167,13 @@ class _Gathered:
             )
         return self.treatments.setdefault(name, len(self.treatments))
 
-    def add(self, block: "_Block") -> None:
-        self._blocks.append(block)
-
     def responses(self) -> Responses:
         """Average what was given more than once.
 
         Blocks are added one after the other, so memory is that of the tables plus three result matrices.
         """
         means = CellMeans(len(self.genes), len(self.treatments))
-        for block in self._blocks:
+        for block in self.blocks:
             means.add((block.genes, block.treatments), block.values, block.standard_error, block.padj)
         several = means.count.max(axis=1, initial=0)
         names = list(self.genes)
@@ -250,7 +247,8 @@ def _read_wide(reader: TableReader, roles: ColumnRoles, gathered: _Gathered, wit
         bad = next(index for index in columns if not header[index])
         raise FormatError(f"{path}:{reader.header_line}: column {bad + 1} has values but no name")
     treatments = [gathered.treatment(header[index], path, alone=True) for index in columns if header[index]]
-    gathered.add(_Block(np.array(genes)[:, None], np.array(treatments)[None], values[:, named], None, None))
+    places = np.array(genes)[:, None], np.array(treatments)[None]
+    gathered.blocks.append(_Block(*places, values[:, named], None, None))
     return len(rows)
 
 
@@ -287,7 +285,7 @@ def _read_cells(
         _check_range(path, header[roles.standard_error], error, lines, np.inf)
     if padj is not None and roles.padj is not None:
         _check_range(path, header[roles.padj], padj, lines, 1.0)
-    gathered.add(_Block(np.array(genes), np.array(treatments), table[:, 0], error, padj))
+    gathered.blocks.append(_Block(np.array(genes), np.array(treatments), table[:, 0], error, padj))
     return len(genes)
 
 

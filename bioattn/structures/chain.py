@@ -8,10 +8,12 @@ like) count as their parents. Residues without a CA atom, waters and ligands are
 import io
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from Bio.Align import PairwiseAligner, substitution_matrices
 from Bio.Data.PDBData import protein_letters_3to1, protein_letters_3to1_extended
 from Bio.PDB.Chain import Chain as BioChain
 from Bio.PDB.MMCIFParser import MMCIFParser
@@ -109,6 +111,21 @@ def scorable(letters: str) -> str:
     'MCKL'
     """
     return letters.translate(str.maketrans("UOJ", "CKL"))
+
+
+@cache
+def protein_aligner(mode: str, opening: float, *, free_ends: bool = False) -> PairwiseAligner:
+    """An aligner with BLOSUM62 of sequences that are `scorable`.
+
+    mode: `local` or `global`. opening: score of the first residue of a gap; each further one scores -1, those at
+    free ends 0.
+    """
+    aligner = PairwiseAligner(mode=mode)
+    aligner.substitution_matrix = substitution_matrices.load("BLOSUM62")
+    aligner.open_gap_score, aligner.extend_gap_score = opening, -1
+    if free_ends:
+        aligner.end_gap_score = 0
+    return aligner
 
 
 def virtual_cb(

@@ -9,18 +9,16 @@ The file form is a table with one line per mapped residue: `msa_column` (0-based
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from Bio.Align import PairwiseAligner, substitution_matrices
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.tables import open_table
 from bioattn.io.files import text_output
-from bioattn.structures.chain import Chain, scorable
+from bioattn.structures.chain import Chain, protein_aligner, scorable
 from bioattn.text import percentage, quoted
 
 MIN_IDENTITY = 0.7
@@ -157,22 +155,14 @@ class _RowAlignment:
     coverage: float
 
 
-@lru_cache(maxsize=1)
-def _aligner() -> PairwiseAligner:
-    """Global alignment with free ends: a chain may hold more than the row, and the row more than the chain."""
-    aligner = PairwiseAligner(mode="global")
-    aligner.substitution_matrix = substitution_matrices.load("BLOSUM62")
-    aligner.open_gap_score, aligner.extend_gap_score = -11, -1
-    aligner.end_gap_score = 0
-    return aligner
-
-
 def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
     letters, columns = _row_residues(alignment, row)
     if not letters:
         none = np.empty(0, np.intp)
         return _RowAlignment(row=row, columns=none, residues=none, equal=0, identity=0.0, coverage=0.0)
-    blocks = _aligner().align(scorable(letters), scorable(chain.letters))[0].aligned
+    # A chain may hold more than the row, and the row more than the chain.
+    aligner = protein_aligner("global", -11, free_ends=True)
+    blocks = aligner.align(scorable(letters), scorable(chain.letters))[0].aligned
     in_row = np.concatenate([np.arange(*block) for block in blocks[0]] or [np.empty(0)]).astype(np.intp)
     in_chain = np.concatenate([np.arange(*block) for block in blocks[1]] or [np.empty(0)]).astype(np.intp)
     equal = sum(letters[i] == chain.letters[j] for i, j in zip(in_row, in_chain, strict=True))

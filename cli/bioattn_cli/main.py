@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -74,7 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str], *, is_program: bool) -> int:
-    say_error = partial(_say_error, arguments=arguments)
+    def say_error(sentence: str) -> None:
+        if not _stopped_with:  # else the signal is why, and `main` says so
+            _print_error(sentence, arguments)
+
     if is_program:
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, _stop)
@@ -155,12 +157,6 @@ def _flush_output() -> None:
 def _drop_output() -> None:
     """Let what is still buffered go nowhere when the interpreter closes stdout."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _say_error(sentence: str, arguments: Sequence[str]) -> None:
-    if _stopped_with:
-        return  # whatever it says, the signal is why, and `main` says so
-    _print_error(sentence, arguments)
 
 
 def _print_error(sentence: str, arguments: Sequence[str]) -> None:

@@ -11,8 +11,7 @@ import pytest
 from bioattn.errors import SettingsError
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.simulate.promoter_files import write_simulation
-from bioattn.simulate.promoters import EFFECT, simulate_promoters, simulation_settings
+from bioattn.simulate.promoters import EFFECT, simulate_promoters, simulation_settings, write_simulation
 from bioattn.simulate.truth import CAUSAL, DECOY, LONE, read_truth
 from tests.making import bioattn
 

@@ -69,8 +69,7 @@ def promoters(
     upstream of each gene: bioattn prepare promoters genome.fa annotation.gff3 --upstream LENGTH --downstream 0
     """
     from bioattn.io.folders import check_output_folder
-    from bioattn.simulate.promoter_files import write_simulation
-    from bioattn.simulate.promoters import simulate_promoters, simulation_settings
+    from bioattn.simulate.promoters import simulate_promoters, simulation_settings, write_simulation
     from bioattn.text import counted
 
     check_output_folder(output, force=force)
