@@ -26,11 +26,7 @@ def filter_order(num_residues: NDArray[np.integer]) -> NDArray[np.intp]:
 
 
 def non_redundant(
-    residues: NDArray[np.uint8],
-    max_identity: float,
-    order: NDArray[np.intp],
-    *,
-    progress: Progress = SILENT,
+    residues: NDArray[np.uint8], max_identity: float, order: NDArray[np.intp], *, progress: Progress = SILENT
 ) -> NDArray[np.intp]:
     """Rows of which no two are more than `max_identity` (0 to 1) identical, ascending; `order[0]` is kept.
 

@@ -179,7 +179,7 @@ class MultiHeadAttention(nn.Module):
             site=self.site,
             tile=tile,
         )
-        output: Tensor = self.project_output(self._join_heads(attended_HQD))
+        output: Tensor = self.project_output(attended_HQD.transpose(-3, -2).flatten(-2))
         return output
 
     def projected(
@@ -197,11 +197,6 @@ class MultiHeadAttention(nn.Module):
         """(..., N, H·D) → (..., H, N, D)."""
         heads: Tensor = flat.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
         return heads
-
-    @staticmethod
-    def _join_heads(split: Tensor) -> Tensor:
-        """(..., H, N, D) → (..., N, H·D)."""
-        return split.transpose(-3, -2).flatten(-2)
 
 
 WIDENING = 4

@@ -252,10 +252,6 @@ def _shape_problems(dataset: PromoterDataset) -> list[str]:
     return problems
 
 
-def _is_downstream(value: Any, length: int) -> bool:
-    return value is None or (type(value) is int and 0 <= value <= length)
-
-
 def _value_problems(dataset: PromoterDataset) -> list[str]:
     """List values that no dataset may hold."""
     problems = []
@@ -290,10 +286,10 @@ def _value_problems(dataset: PromoterDataset) -> list[str]:
             problems.append(f"the strand of gene {gene!r} is {strand!r}; +, - and . are defined")
     if not isinstance(dataset.metadata, dict):
         problems.append(f"the metadata are {type(dataset.metadata).__name__}, a JSON object is needed")
-    elif not _is_downstream(dataset.metadata.get("downstream"), dataset.length):
-        problems.append(
-            f"the metadata give {dataset.metadata['downstream']!r} bases downstream of {dataset.length}"
-        )
+    else:
+        downstream = dataset.metadata.get("downstream", 0)
+        if downstream is not None and not (type(downstream) is int and 0 <= downstream <= dataset.length):
+            problems.append(f"the metadata give {downstream!r} bases downstream of {dataset.length}")
     if dataset.task == "binary" and not np.isin(dataset.targets[~np.isnan(dataset.targets)], (0, 1)).all():
         problems.append("the task is binary but some targets are neither 0 nor 1")
     return problems

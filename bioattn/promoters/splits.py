@@ -234,11 +234,7 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
 
 
 def split_by_group(
-    groups: NDArray[np.int64],
-    holdouts: Sequence[Holdout],
-    seed: int,
-    name: str,
-    words: SplitWords = GENES,
+    groups: NDArray[np.int64], holdouts: Sequence[Holdout], seed: int, name: str, words: SplitWords = GENES
 ) -> NDArray[np.uint8]:
     """Side of each gene, groups whole; a group of its own for every gene gives a random split.
 

@@ -20,10 +20,7 @@ from bioattn.sequences.choices import Alphabet, PairAlphabet
 from bioattn.sequences.vocabulary import CODON_LENGTH, SPECIAL, UNKNOWN, Vocabulary
 
 PAIR_DATASET = DatasetKind(
-    name="dataset of pairs",
-    format="bioattn-pair-dataset",
-    version=1,
-    command="bioattn prepare translation",
+    name="dataset of pairs", format="bioattn-pair-dataset", version=1, command="bioattn prepare translation"
 )
 SIDES = ("source", "target")
 Tokens = NDArray[np.int64]

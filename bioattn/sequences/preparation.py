@@ -401,10 +401,7 @@ def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> li
 
 
 def described(
-    files: Sequence[Path],
-    settings: Any,
-    split: dict[str, Any],
-    leakage: list[dict[str, Any]],
+    files: Sequence[Path], settings: Any, split: dict[str, Any], leakage: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The metadata of a dataset."""
     return {

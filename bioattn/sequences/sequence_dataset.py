@@ -20,10 +20,7 @@ from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import MAX_KMER, Vocabulary
 
 SEQUENCE_DATASET = DatasetKind(
-    name="sequence dataset",
-    format="bioattn-sequence-dataset",
-    version=1,
-    command="bioattn prepare language",
+    name="sequence dataset", format="bioattn-sequence-dataset", version=1, command="bioattn prepare language"
 )
 
 _WRITTEN_AT_ONCE = 1 << 20

@@ -63,10 +63,7 @@ def _of_promoters(content: Mapping[str, Any]) -> _Described:
 _KINDS: dict[str, Callable[[Mapping[str, Any]], _Described]] = {
     FAMILIES_FORMAT: _of_families,
     PROMOTERS_FORMAT: _of_promoters,
-    SEQUENCES_FORMAT: lambda content: (
-        {"settings": content["settings"]},
-        ("sequences.fa", "truth.tsv"),
-    ),
+    SEQUENCES_FORMAT: lambda content: ({"settings": content["settings"]}, ("sequences.fa", "truth.tsv")),
     TREES_FORMAT: lambda content: (
         {name: content[name] for name in ("seed", "count", "alphabet")},
         ("PAIRS.tsv",),

@@ -459,11 +459,10 @@ class _Group:
 
 def _weights_problem(layout: GroupLayout, slab: Slab, lengths: Mapping[str, int] | None) -> WrongValues:
     """The first sample whose weights are impossible; lengths: of ragged axes, if there are any."""
-    for name in (WEIGHTS, VALUE_WEIGHTED):
-        if name in slab:
-            negative = (slab[name] < 0).reshape(len(slab[name]), -1).any(axis=1)
-            if negative.any():
-                return name, int(np.argmax(negative)), "holds negative values"
+    stored = [name for name in (WEIGHTS, VALUE_WEIGHTED) if name in slab]
+    problem = _first_problem((name, slab[name] < 0, "holds negative values") for name in stored)
+    if problem is not None:
+        return problem
     weights = slab[WEIGHTS]
     reduce = Reduction(str(layout.attributes["reduce"]))
     tolerance = row_sum_tolerance(weights.dtype)

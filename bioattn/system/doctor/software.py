@@ -45,8 +45,7 @@ EXTRAS = (
         "names of motifs from a JASPAR or MEME database: export motifs --database",
     ),
     Library(
-        *("tokenizers", "tokenizers", (0, 20), "language"),
-        "published models whose words are made by merging",
+        *("tokenizers", "tokenizers", (0, 20), "language"), "published models whose words are made by merging"
     ),
     Library("rdkit", "rdkit", (2024, 3), "chem", "molecules: prepare molecules, run molecule"),
     Library("scikit-bio", "skbio", (0, 6, 3), "phylo", "trees: run phyloformer"),

@@ -259,9 +259,7 @@ def templates(
     reporter: Reporter,
     query: Path = argument("QUERY", "Protein FASTA or alignment of any format, whose row 1 is the query."),
     structures: tuple[Path, ...] = argument(
-        "STRUCTURE",
-        "PDB or mmCIF files of any name, gzip and xz too.",
-        recorded="structure.{}",
+        "STRUCTURE", "PDB or mmCIF files of any name, gzip and xz too.", recorded="structure.{}"
     ),
     output: Path = options.RESULT,
     row: str | None = option("The query is this row, not row 1.", "--query", metavar="ID"),

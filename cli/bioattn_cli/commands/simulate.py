@@ -174,13 +174,7 @@ def language(
     from bioattn.text import counted
 
     simulation = RepeatSimulation(
-        alphabet=alphabet,
-        sequences=sequences,
-        length=length,
-        motif=motif,
-        copies=copies,
-        cue=cue,
-        seed=seed,
+        alphabet=alphabet, sequences=sequences, length=length, motif=motif, copies=copies, cue=cue, seed=seed
     )
     write_repeats(output, simulation, force=force)
     return Record(
