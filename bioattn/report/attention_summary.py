@@ -90,7 +90,7 @@ def summarise_site(
             progress.advance(part.stop - part.start)
     finally:
         progress.end()
-    similarity_TT, specific_TT = sums.similarity()
+    similarity_TT, specific_TT, between_share = sums.similarity()
     made_of_all = {"mean-heads": "mean of heads", "max-heads": "largest head"}.get(str(info.reduce), "head 0")
     heads = [f"head {head}" for head in info.heads] if "head" in info.dims else [made_of_all]
     return SiteSummary(
@@ -103,7 +103,7 @@ def summarise_site(
         effective_bins_TH=sums.effective_TH / max(1, total),
         similarity_TT=similarity_TT,
         specific_similarity_TT=specific_TT,
-        between_share=sums.between_share(),
+        between_share=between_share,
     )
 
 
@@ -126,24 +126,21 @@ class _Sums:
         self.products_TT += by_treatment @ by_treatment.T
         self.shared_square += float(np.square(maps_GTK.mean(axis=1)).sum(dtype=np.float64))
 
-    def similarity(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def similarity(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Correlations of the maps, as they are and less their mean over promoters; and 1 − (variance of the maps'
+        mean over treatments) / (mean variance of the maps)."""
         count = max(1, self.number)
         profile_TK = self.profile_THK.mean(axis=1) / count
         mean_T = profile_TK.mean(axis=1)
         per_value = self.products_TT / count / profile_TK.shape[1]
         centred = per_value - np.outer(mean_T, mean_T)
         specific = per_value - profile_TK @ profile_TK.T / profile_TK.shape[1]
-        return _correlation(centred), _correlation(specific)
-
-    def between_share(self) -> float:
-        """1 − (variance of the maps' mean over treatments) / (mean variance of the maps)."""
-        count = max(1, self.number)
-        profile_TK = self.profile_THK.mean(axis=1) / count
         whole = np.trace(self.products_TT) / count / len(profile_TK) - float(
             np.square(profile_TK).sum() / len(profile_TK)
         )
         shared = self.shared_square / count - float(np.square(profile_TK.mean(axis=0)).sum())
-        return float(np.clip(1 - shared / whole, 0, 1)) if whole > 1e-12 else 0.0
+        between = float(np.clip(1 - shared / whole, 0, 1)) if whole > 1e-12 else 0.0
+        return _correlation(centred), _correlation(specific), between
 
 
 def _correlation(covariance: NDArray[np.float64]) -> NDArray[np.float64]:

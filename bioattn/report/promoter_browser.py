@@ -170,7 +170,7 @@ def collect_browser(
         lines=[
             GeneLine(
                 id=gene,
-                name=context.annotated.name(gene) if context.annotated else "",
+                name=context.name(gene),
                 treatment=int(best_G[row]),
                 predicted=_number(context.predicted_GT[row, best_G[row]]) if names else None,
                 peak=int(middles[read.peak_bin_G[row]]),
@@ -207,7 +207,7 @@ def _browser_gene(
     window = context.windows[row]
     return BrowserGene(
         id=gene,
-        name=context.annotated.name(gene) if context.annotated else "",
+        name=context.name(gene),
         window=window,
         split=context.split_G[row],
         sequence=context.letters(gene),
@@ -244,7 +244,7 @@ def _lead(
     best = int(specific_T.argmax()) if told_apart else 0
     chosen = sorted(np.argsort(-specific_T, kind="stable")[:TRACKS_SHOWN].tolist()) if told_apart else [0]
     measured_T = None if context.measured_GT is None else context.measured_GT[row]
-    name = context.annotated.name(gene) if context.annotated else ""
+    name = context.name(gene)
     return LeadPromoter(
         title=f"{gene} ({name})" if name else gene,
         place=f"{window.chrom}:{window.start + 1:,}–{window.end:,} ({window.strand})"

@@ -87,6 +87,10 @@ class PromoterContext:
         if inputs.motif_export is not None:
             self.attended = read_attended(inputs.motif_export, set(genes))
 
+    def name(self, gene: str) -> str:
+        """The common name, empty when there is none."""
+        return "" if self.annotated is None else self.annotated.name(gene)
+
     def letters(self, gene: str) -> str:
         """The bases of a promoter as text; empty where they are not known."""
         return decode(self.sequences.get(gene, np.empty(0, np.uint8)))

@@ -9,7 +9,7 @@ Shape suffixes: G promoters, B designs, L positions, T treatments.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,32 +60,6 @@ class CheckedDesigns:
     path: Path
     codes: Codes
     request: DesignRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesignsReport:
-    """What the check found; JSON values."""
-
-    settings: Mapping[str, Any]
-    rows: Sequence[Mapping[str, Any]]
-    """The designs, real promoters, and designs by simple means."""
-    curve: Sequence[Mapping[str, Any]]
-    oracles: Mapping[str, Any]
-    verdict: str
-    sentences: Sequence[str]
-    motifs: Sequence[Mapping[str, Any]] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format": DESIGNS_FORMAT,
-            "format_version": "1.0",
-            "settings": dict(self.settings),
-            "verdict": {"code": self.verdict, "sentences": list(self.sentences)},
-            "oracles": dict(self.oracles),
-            "rows": list(self.rows),
-            "motifs": list(self.motifs),
-            "guidance": list(self.curve),
-        }
 
 
 def read_designs(path: Path, length: int, on: Sequence[str] = (), off: Sequence[str] = ()) -> CheckedDesigns:
@@ -303,8 +277,8 @@ def check_designs(
     oracle: ModelOracle | None = None,
     seed: int = 0,
     progress: Progress = SILENT,
-) -> DesignsReport:
-    """Check designs of a model against its dataset.
+) -> dict[str, Any]:
+    """Check designs of a model against its dataset; gives the content of the check, JSON values.
 
     samples: designs that are drawn at each guidance of the curve; 0: no curve. motifs: a MEME file whose motifs
     are counted. oracle: a model that judges, too.
@@ -343,8 +317,10 @@ def check_designs(
             f"Attention to treatments hardly lies where they change bases (r = {agreement:.2f}): do not read "
             "these weights, read the effect map of `export attention`."
         )
-    return DesignsReport(
-        settings={
+    return {
+        "format": DESIGNS_FORMAT,
+        "format_version": "1.0",
+        "settings": {
             "designs": len(designs.codes),
             "treatment": list(request.on),
             "not": list(request.off),
@@ -356,13 +332,12 @@ def check_designs(
             "attention_agreement": agreement,
             "oracle_sha256": None if oracle is None else oracle.model.sha256,
         },
-        rows=rows,
-        curve=curve,
-        oracles=judge.accuracy,
-        verdict=verdict,
-        sentences=sentences,
-        motifs=[] if motifs is None else _motif_rates(motifs, sets),
-    )
+        "verdict": {"code": verdict, "sentences": sentences},
+        "oracles": judge.accuracy,
+        "rows": rows,
+        "motifs": [] if motifs is None else _motif_rates(motifs, sets),
+        "guidance": curve,
+    }
 
 
 def _verdict(rows: Sequence[Mapping[str, Any]], request: DesignRequest) -> tuple[str, list[str]]:
@@ -437,13 +412,16 @@ def _r(scores: Floats, targets: Floats) -> float:
     return float(np.corrcoef(scores[known], targets[known])[0, 1])
 
 
-def report_text(report: DesignsReport) -> str:
+def report_text(check: Mapping[str, Any]) -> str:
     """The check in words, with its table."""
     header = ["", "n", "effect, sd", "by the guide", "4-mers", "6-mers", "near training", "nearest other"]
-    rows = [[*header, *(["by the model"] if "effect_model" in report.rows[0] else [])]]
-    for row in [*report.rows, *report.curve]:
+    rows = [[*header, *(["by the model"] if "effect_model" in check["rows"][0] else [])]]
+    for row in [*check["rows"], *check["guidance"]]:
         cells = [row["effect"], row["effect_guide"], row["distance_4"], row["distance_6"]]
         shares = [row["near_training"], row["nearest_other"]]
         model = [row["effect_model"]] if "effect_model" in row else []
         rows.append([row["name"], str(row["number"]), *(f"{cell:.3f}" for cell in (*cells, *shares, *model))])
-    return "\n".join([f"verdict: {report.verdict}", *report.sentences, "", table_text(rows, aligned=True)])
+    verdict = check["verdict"]
+    return "\n".join(
+        [f"verdict: {verdict['code']}", *verdict["sentences"], "", table_text(rows, aligned=True)]
+    )

@@ -511,5 +511,5 @@ def designs(
         progress=reporter.progress(),
     )
     typer.echo(report_text(report))
-    write_json(output, report.to_json())
-    return Record(f"wrote {output}", device=str(chosen), verdict=report.verdict)
+    write_json(output, report)
+    return Record(f"wrote {output}", device=str(chosen), verdict=report["verdict"]["code"])
