@@ -54,6 +54,9 @@ class CurveSettings:
     """Places of a curve."""
 
     def __post_init__(self) -> None:
+        twice = next((name for place, name in enumerate(self.along) if name in self.along[:place]), None)
+        if twice is not None:
+            raise SettingsError(f"--along {twice} is given twice; name each column once")
         if self.width and len(self.width) != len(self.along):
             raise SettingsError(f"--bandwidth is given {len(self.width)} times for {len(self.along)} --along")
         if any(width <= 0 for width in self.width):

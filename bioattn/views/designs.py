@@ -43,9 +43,9 @@ class DesignsCheck:
 def read_designs_check(path: Path) -> DesignsCheck:
     """Read the JSON of a check. Raises: FormatError when it is none or incomplete."""
     content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != DESIGNS_FORMAT:
+        raise FormatError(f"{path}: is not a file of `bioattn explain designs`")
     try:
-        if content["format"] != DESIGNS_FORMAT:
-            raise KeyError("format")
         sets, curve = (
             [
                 DesignSet(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.interpret.designs.baselines import baseline_designs
@@ -16,6 +16,7 @@ from bioattn.io.files import sha256_of, write_json
 from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.design_requests import DesignRequest, describe_request
+from bioattn.views.designs import read_designs_check
 from tests.making import bioattn
 
 MOTIF, LENGTH = "GATTACAG", 60
@@ -271,3 +272,10 @@ def test_designs_that_differ_in_request_length_or_say_nothing_are_refused(folder
         path.write_text(change)
         with pytest.raises(Exception, match=said):
             read_designs(path, LENGTH)
+
+
+@pytest.mark.parametrize("text", ['{"format": "bioattn-response-curve"}', "[]"])
+def test_another_file_is_no_check_of_designs(tmp_path, text):
+    (tmp_path / "other.json").write_text(text)
+    with pytest.raises(FormatError, match=r"other\.json: is not a file of `bioattn explain designs`"):
+        read_designs_check(tmp_path / "other.json")
