@@ -134,21 +134,14 @@ def predicted_aligned_error(logits_RRN: Tensor) -> Tensor:
     return logits_RRN.float().softmax(-1) @ aligned_error_centres(logits_RRN)
 
 
-def predicted_tm_score(logits_RRN: Tensor, residue_weights_R: Tensor | None = None) -> Tensor:
-    """Expected TM-score of the prediction, 0..1 (a scalar tensor): the best over residues to superimpose at.
-
-    residue_weights_R: weight of each residue, 0..1; None = equal weights.
-    """
-    if residue_weights_R is None:
-        residue_weights_R = logits_RRN.new_ones(logits_RRN.shape[0])
+def predicted_tm_score(logits_RRN: Tensor) -> Tensor:
+    """Expected TM-score of the prediction, 0..1 (a scalar tensor): the best over residues to superimpose at."""
+    residues = len(logits_RRN)
     # d0 of Yang & Skolnick 2004, equation 5, which is not defined for fewer than 19 residues.
-    length = max(int(residue_weights_R.sum()), 19)
-    d0 = 1.24 * (length - 15) ** (1 / 3) - 1.8
+    d0 = 1.24 * (max(residues, 19) - 15) ** (1 / 3) - 1.8
     score_N = 1 / (1 + (aligned_error_centres(logits_RRN) / d0).square())
     score_RR = logits_RRN.float().softmax(-1) @ score_N
-    weight_RR = residue_weights_R[:, None] * residue_weights_R[None, :]
-    score_R = (score_RR * weight_RR).sum(-1) / (1e-8 + weight_RR.sum(-1))
-    best: Tensor = score_R[(score_R * residue_weights_R).argmax()]
+    best: Tensor = (score_RR.sum(-1) / residues).max()
     return best
 
 

@@ -285,7 +285,3 @@ def test_confidence_of_logits_that_are_sure():
     assert errors[4].tolist() == pytest.approx([3.75] * 30)
     d0 = 1.24 * 15 ** (1 / 3) - 1.8
     assert float(predicted_tm_score(error_logits)) == pytest.approx(1 / (1 + (0.75 / d0) ** 2))
-    weights = torch.ones(30)
-    weights[3] = 0
-    d0 = 1.24 * 14 ** (1 / 3) - 1.8
-    assert float(predicted_tm_score(error_logits, weights)) == pytest.approx(1 / (1 + (3.75 / d0) ** 2))

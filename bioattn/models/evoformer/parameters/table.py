@@ -192,10 +192,10 @@ class _Place:
             f"{ours}.bias", f"{alphafold}//bias", f"{openfold}.bias", Layout.AS_IS, fused=fused, part=part
         )
 
-    def attention_output(self, ours: str, openfold: str, heads: Heads) -> Iterator[ArrayRow]:
+    def attention_output(self, heads: Heads) -> Iterator[ArrayRow]:
         """The projection out of the heads."""
-        yield self.array(f"{ours}.weight", "output_w", f"{openfold}.weight", Layout.OUTPUT, heads=heads)
-        yield self.array(f"{ours}.bias", "output_b", f"{openfold}.bias", Layout.AS_IS)
+        yield self.array("project_output.weight", "output_w", "linear_o.weight", Layout.OUTPUT, heads=heads)
+        yield self.array("project_output.bias", "output_b", "linear_o.bias", Layout.AS_IS)
 
     def gated_attention(self, heads: Heads) -> Iterator[ArrayRow]:
         """Multi-head attention with gates."""
@@ -210,7 +210,7 @@ class _Place:
                 part=part,
             )
         yield self.array("gate_bias", "gating_b", "linear_g.bias", Layout.HEAD_BIAS, heads=heads)
-        yield from self.attention_output("project_output", "linear_o", heads)
+        yield from self.attention_output(heads)
 
 
 def _joined(separator: str, before: str, name: str) -> str:
@@ -310,7 +310,7 @@ def _templates() -> Iterator[ArrayRow]:
     for name in ("query", "key", "value"):
         names = f"project_{name}.weight", f"{name}_w", f"linear_{name[0]}.weight"
         yield attention.array(*names, Layout.HEADS, heads=Heads.TEMPLATE)
-    yield from attention.attention_output("project_output", "linear_o", Heads.TEMPLATE)
+    yield from attention.attention_output(Heads.TEMPLATE)
     angles = "template_single_embedder"
     yield from place.linear("project_angles", "template_single_embedding", f"{angles}.linear_1")
     yield from place.linear("project_rows", "template_projection", f"{angles}.linear_2")
@@ -337,7 +337,7 @@ def _global_attention(block: _Place, heads: Heads) -> Iterator[ArrayRow]:
             part=part,
         )
     yield attention.array("gate_bias", "gating_b", "linear_g.bias", Layout.HEAD_BIAS, heads=heads)
-    yield from attention.attention_output("project_output", "linear_o", heads)
+    yield from attention.attention_output(heads)
 
 
 def _transition(place: _Place) -> Iterator[ArrayRow]:
