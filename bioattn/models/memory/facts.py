@@ -102,21 +102,25 @@ def read_book(facts: Path, questions: Path | None) -> Book:
                 split=cells["split"],
             )
         )
-    if not asked:
-        raise FormatError(f"{own}: holds no question")
     return Book(path, own, stories, asked)
 
 
 def _rows(path: Path, needed: Sequence[str], more: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
-    """File and line, and the cells of named columns; those of `more` may be lacking."""
+    """File and line, and the cells of named columns; those of `more` may be lacking.
+
+    The first needed column names what a row holds.
+    """
     table = open_table(path)
     places = {name: table.column(name, "a needed column") for name in needed}
     places |= {name: table.header.index(name) for name in more if name in table.header}
     empty = dict.fromkeys(more, "")
-    return [
+    rows = [
         (f"{path}:{line}", empty | {name: cells[place] for name, place in places.items()})
         for line, cells in table.rows()
     ]
+    if not rows:
+        raise FormatError(f"{path}: holds no {needed[0]}")
+    return rows
 
 
 def _words(text: str, where: str) -> list[str]:

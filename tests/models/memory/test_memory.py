@@ -140,7 +140,7 @@ QUESTIONS = "story\tquestion\ttext\tanswer\tfacts\tsplit\ns1\tq1\ta\tc\tf1,f2\tt
 @pytest.mark.parametrize(
     ("facts", "questions", "words", "said"),
     [
-        ("story\tfact\ttext\n", QUESTIONS, (), "facts.tsv holds no fact of the story 's1'"),
+        ("story\tfact\ttext\n", QUESTIONS, (), "facts.tsv: holds no fact"),
         (FACTS + "s1\tf1\tc d\n", QUESTIONS, (), "facts.tsv:4: the fact 'f1' comes twice in its story"),
         (FACTS + "s1\tf3\t\n", QUESTIONS, (), "facts.tsv:4: the text is empty"),
         ("story\ttext\ns1\ta b\n", QUESTIONS, (), "facts.tsv: a needed column: there is no column 'fact'"),
