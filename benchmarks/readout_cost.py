@@ -13,12 +13,10 @@ import time
 import torch
 from training import our_step
 
-from bioattn.models.promoter.training.data import SHARED_READOUT
-
-SHARED = {"readout": "shared", **SHARED_READOUT}
+SHARED = {"readout": "shared", "position_bias": "treatment", "sink": True}
 STEPS = {
-    "168 treatments, defaults": (168, {}),
-    "168 treatments, own readout, --position-bias treatment": (168, {"position_bias": "treatment"}),
+    "168 treatments, one position bias": (168, {"position_bias": "shared"}),
+    "168 treatments, a position bias of each": (168, {"position_bias": "treatment"}),
     "168 treatments, --readout shared": (168, SHARED),
     "50 treatments, --readout shared": (50, SHARED),
     "1 treatment, --readout shared": (1, SHARED),

@@ -74,7 +74,8 @@ class MeasuredMolecules(nn.Module):
             both_RAN = measured_NK.T[lost_RA.clamp(min=0)] * there_RA1
             # A bit that the measured molecule has, too, is no longer shared, and stays one that either has.
             without_RAT = self._answer((shared_N - both_RAN) / (either_N - there_RA1 + both_RAN))
-            lost.append(self._answer(shared_N / either_N) - without_RAT)
+            # Exactly 0 where no bit is lost, whatever the order in which rows are summed.
+            lost.append((self._answer(shared_N / either_N) - without_RAT) * there_RA1)
         return torch.stack(lost).permute(0, 3, 1, 2)
 
     def _overlap(self, bits_BRA: Tensor, measured_NK: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,4 +168,5 @@ class MoleculeModel(nn.Module):
             for first in range(0, places_BWS.shape[1], BLOCK)
         ]
         lost_BTRA: Tensor = torch.cat(lost, 1).transpose(1, 2).unflatten(2, writes_BRAS.shape[1:3])
-        return lost_BTRA
+        # Padding writes nothing; what is left of it is the rounding of two products.
+        return lost_BTRA * graphs.known_BA[:, None, None]

@@ -68,7 +68,7 @@ def write_attention(settings: ExportAttention, running: Running, loaded: "Loaded
     largest = sum(4 * loaded.sites[name].num_heads for name in names) * source.longest**2
     streamed = batch_size in (None, 1) and largest > BATCH_BYTES
     if batch_size is None:
-        batch_size = fitting_samples(largest)
+        batch_size = 1 if streamed else fitting_samples(largest)
     per_sample = True if streamed else None
     layouts = tuple(
         site_layout(loaded.sites[name], options, lengths=lengths, per_sample=per_sample) for name in names
