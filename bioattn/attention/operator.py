@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from bioattn.attention.capture import hand_over, listener_for, substituted
 from bioattn.attention.cpu.backward import attend_and_learn_on_cpu
-from bioattn.attention.cpu.tiles import attend_on_cpu
+from bioattn.attention.cpu.tiles import attend_by_sequence, attend_on_cpu, torch_is_at_full_speed
 from bioattn.attention.map_tiles import attend_in_tiles
 from bioattn.attention.score import DotScore, FusedForm, Score
 from bioattn.attention.site import AttentionSite, Tile
@@ -174,7 +174,8 @@ def _attend_fused(
     if form is None:
         return _attend_tiled(query, key, value, score, _offset(mask, bias, query.dtype))
     if form.bias is None:
-        attended = attend_on_cpu(form.query, form.key, value, scale=form.scale, mask=mask, bias=bias)
+        on_cpu = attend_by_sequence if torch_is_at_full_speed() else attend_on_cpu
+        attended = on_cpu(form.query, form.key, value, scale=form.scale, mask=mask, bias=bias)
         if attended is not None:
             return attended
     offset = _offset(mask, bias, form.query.dtype)

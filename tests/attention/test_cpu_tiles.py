@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from bioattn.attention import operator
 from bioattn.attention.capture import capture
 from bioattn.attention.cpu import tiles as cpu_tiles
-from bioattn.attention.cpu.tiles import attend_on_cpu
+from bioattn.attention.cpu.tiles import attend_by_sequence, attend_on_cpu
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
 from tests.result_files import plain_site
@@ -79,6 +80,28 @@ def test_queries_that_all_sequences_share_broadcast(with_mask):
         expected.numpy(),
         atol=2e-6,
     )
+
+
+@pytest.mark.parametrize("largest", [1.0, 1e3])
+@pytest.mark.parametrize("shared", [False, True])
+def test_sequence_by_sequence_equals_softmax(shared, largest):
+    """With logits of any size, and in sequences without any key."""
+    query, key, value, mask, bias = inputs(with_mask=True, with_bias=True, largest=largest)
+    query = query[:1] if shared else query
+    attended = attend_by_sequence(query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias)
+    expected = written_down(query, key, value, mask, bias)[1]
+    np.testing.assert_allclose(attended.numpy(), expected.numpy(), atol=3e-6 * largest)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_either_way_is_taken_by_processor_alone(with_mask, with_bias, fast, monkeypatch):
+    monkeypatch.setattr(operator, "torch_is_at_full_speed", lambda: fast)
+    query, key, value, mask, bias = inputs(with_mask=with_mask, with_bias=with_bias)
+    attended = attend(query, key, value, score=DotScore(), mask=mask, bias=bias)
+    expected = written_down(query, key, value, mask, bias)[1]
+    np.testing.assert_allclose(attended.numpy(), expected.numpy(), atol=2e-6)
 
 
 @pytest.mark.parametrize("with_mask", [False, True])

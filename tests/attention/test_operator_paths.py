@@ -145,7 +145,8 @@ def test_the_way_that_learns_is_for_biases_that_learn_and_rows_without_keys(
 
 def test_only_scores_that_are_a_plain_dot_product_go_that_way(monkeypatch):
     monkeypatch.setattr(operator, "attend_and_learn_on_cpu", refuse)
-    monkeypatch.setattr(operator, "attend_on_cpu", refuse)
+    for way in ("attend_on_cpu", "attend_by_sequence"):  # one of them, by processor
+        monkeypatch.setattr(operator, way, refuse)
     query, key, value = drawn(1, HEADS, QUERIES, CHANNELS), *drawn(2, 1, HEADS, KEYS, CHANNELS).unbind(0)
     bias = drawn(HEADS, QUERIES, KEYS).requires_grad_()
     for name in (AttentionScore.GAUSSIAN, AttentionScore.ADDITIVE):
