@@ -17,6 +17,7 @@ from tests.making import bioattn
 from tests.training.promoter.conftest import make_dataset, write_dataset
 from tests.training.runs import CPU, train
 
+DATA = Path(__file__).parents[2] / "data"
 MODEL = {"channels": 16, "kernel": 7, "num_heads": 2, "head_channels": 8, "hidden_channels": 16}
 
 
@@ -92,7 +93,7 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     for measure in content["measures"]:
         assert measure["label"] in printed
         assert "nan" not in measure["sentence"]
-    page = (Path(__file__).parents[2] / "docs" / "formats" / "check.md").read_text()
+    page = (DATA.parent / "docs" / "formats" / "check.md").read_text()
     assert all(f"| `{name}` |" in page for name in names)
     assert f"`{content['verdict']['code']}`" in page
     assert bioattn("validate", tmp_path / "check.json") == 0
@@ -245,4 +246,17 @@ def test_models_and_promoters_that_cannot_be_checked(made, tmp_path, capsys):
     assert "5 promoters" in capsys.readouterr().err
     assert bioattn("explain", "check", made / "concat", made / "promoters.fa", "-o", output, "-q") == 1
     assert "cross only; this model is concat" in capsys.readouterr().err
+    assert not (tmp_path / "check.json").exists()
+
+
+@pytest.mark.parametrize("family", ["memory", "phyloformer"])
+def test_a_family_without_checks_is_refused(family, tmp_path, capsys):
+    model, inputs = DATA / "phyloformer" / "parameters.ckpt", DATA / "phyloformer" / "alignment.fa"
+    if family == "memory":
+        model, inputs = tmp_path / "model", DATA / "cascade"
+        assert bioattn("train", "memory", inputs, "-o", model, "--steps", 1, "-q") == 0
+        capsys.readouterr()
+    assert bioattn("explain", "check", model, inputs, "-o", tmp_path / "check.json", "-q") == 1
+    sentence = f"models of the family {family} cannot have their attention checked"
+    assert capsys.readouterr().err == f"bioattn: error: {sentence}\n"
     assert not (tmp_path / "check.json").exists()
