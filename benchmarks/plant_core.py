@@ -34,6 +34,16 @@ def partial_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray) -> floa
     return float((xy - xg * yg) / np.sqrt((1 - xg**2) * (1 - yg**2)))
 
 
+def accuracy(measured_GT: np.ndarray, predicted_GT: np.ndarray) -> list[tuple[float, float]]:
+    """For each system r, and the partial correlation given the other system's prediction."""
+    found = []
+    for number, measured_G in enumerate(measured_GT.T):
+        known = np.isfinite(measured_G)
+        measured, own, other = measured_G[known], predicted_GT[known, number], predicted_GT[known, 1 - number]
+        found.append((float(np.corrcoef(measured, own)[0, 1]), partial_correlation(measured, own, other)))
+    return found
+
+
 def prepare(folder: Path) -> tuple[Path, Path]:
     """The promoter FASTA and the dataset with the shared split, made where they are not there."""
     fasta, dataset = folder / "promoters.fa", folder / "x.dataset.h5"
@@ -64,12 +74,9 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
         train(folder, dataset, model, name, epochs, seed)
         predicted = bioattn.load_model(model).predict(fasta).loc[genes].to_numpy()
         row: dict[str, object] = {"seed": seed, "model": name}
-        for number, system in enumerate(data.treatments.names):
-            measured = data.targets[test, number]
-            known = np.isfinite(measured)
-            own, other = predicted[known, number], predicted[known, 1 - number]
-            row[f"r, {system}"] = np.corrcoef(measured[known], own)[0, 1]
-            row[f"specific, {system}"] = partial_correlation(measured[known], own, other)
+        figures = accuracy(data.targets[test], predicted)
+        for system, (r, specific) in zip(data.treatments.names, figures, strict=True):
+            row |= {f"r, {system}": r, f"specific, {system}": specific}
         rows.append(row)
     return rows
 

@@ -1,17 +1,17 @@
 """Do contributions of a plant core promoter model lie on the elements that act in each expression system?
 
-    BIOATTN_SHARED=../shared python benchmarks/plant_core_maps.py --seeds 0 -o plant-core-maps.md
+    BIOATTN_SHARED=../shared python benchmarks/plant_core_maps.py --seeds 0 1 2 -o plant-core-maps.md
 
 Trains `--readout shared --position-bias treatment` on the shared split (benchmarks/plant_core.py) and exports
-the contributions of test promoters (`--phases 8`: bins of one base). The sum of contributions over an element's
-site is compared with two controls, each at the same distance from the start:
+the contributions of test promoters (`--phases 8`: bins of one base), and their mean over several seeds. The sum of
+contributions over an element's site is compared with two controls, each at the same distance from the start:
 
 - GC content: windows without a site, in promoters of the same tenth by GC content;
 - shuffled: where the element lies in dinucleotide-shuffled copies of the same promoter, read on the promoter's own
   map, both less the mean of all promoters at that place.
 
 Intervals are over promoters (95 %, 1,000 resamples). Beside the model stands a ridge on 5-mers in three windows,
-whose coefficients are shared by the bases of each 5-mer.
+whose coefficients are shared by the bases of each 5-mer. The last table: what a site adds to measured responses.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from plant_core import MODELS, prepare, train
+from plant_core import MODELS, accuracy, prepare, train
 from planted_rules import report, run
 
 import bioattn
@@ -31,7 +31,7 @@ from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 START = 165
 """Bases before the start of transcription."""
-SHUFFLES, RESAMPLES, TENTHS, SMOOTHED = 5, 1000, 10, 9
+SHUFFLES, RESAMPLES, TENTHS, SMOOTHED = 100, 1000, 10, 9
 PENALTIES = (30, 100, 300, 1000, 3000)
 
 
@@ -120,16 +120,41 @@ def interval(values: np.ndarray, rng: np.random.Generator) -> str:
     return f"{known.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
-def r_of(predicted_GT: np.ndarray, data: PromoterDataset, side: np.ndarray) -> list[float]:
-    """r of each system over the promoters of a side."""
-    measured_GT = data.targets[side]
-    known_GT = np.isfinite(measured_GT)
-    columns = zip(predicted_GT.T, measured_GT.T, known_GT.T, strict=True)
-    return [float(np.corrcoef(ours[known], theirs[known])[0, 1]) for ours, theirs, known in columns]
+def measured_effects(data: PromoterDataset) -> list[dict[str, object]]:
+    """What a site adds to the measured responses of all promoters, by least squares."""
+    codes_GL = np.minimum(data.codes, 3).astype(np.int64)
+    gc_G = np.isin(codes_GL, (1, 2)).mean(axis=1)
+    tenths_GT = np.eye(TENTHS)[np.argsort(np.argsort(gc_G)) * TENTHS // len(gc_G)]
+    pairs_GP = 4 * codes_GL[:, :-1] + codes_GL[:, 1:]
+    given = {
+        "given the tenth by GC content": tenths_GT,
+        "given the numbers of dinucleotides": np.stack(
+            [(pairs_GP == pair).sum(axis=1) for pair in range(16)], 1
+        ),
+    }
+    rows: list[dict[str, object]] = []
+    for element in ELEMENTS:
+        sites_G = np.bincount(sites_of(element, codes_GL)[0], minlength=len(codes_GL))
+        for system, measured_G in zip(data.treatments.names, data.targets.T, strict=True):
+            known = np.isfinite(measured_G)
+            row: dict[str, object] = {
+                "element": element.name,
+                "system": system,
+                "promoters": (sites_G > 0).sum(),
+            }
+            for name, others_GF in given.items():
+                inputs_GF = np.column_stack([sites_G, others_GF])[known].astype(float)
+                inverse_FF = np.linalg.inv(inputs_GF.T @ inputs_GF)
+                fit_F = inverse_FF @ (inputs_GF.T @ measured_G[known])
+                noise = np.var(measured_G[known] - inputs_GF @ fit_F)
+                half = 1.96 * np.sqrt(noise * inverse_FF[0, 0])
+                row[name] = f"{fit_F[0]:+.3f} [{fit_F[0] - half:+.3f}, {fit_F[0] + half:+.3f}]"
+            rows.append(row)
+    return rows
 
 
-def ridge_maps(data: PromoterDataset) -> tuple[np.ndarray, list[float]]:
-    """Maps (G, T, L) of test promoters, and r of each system, of a ridge on 5-mers in three windows."""
+def ridge_maps(data: PromoterDataset) -> tuple[np.ndarray, np.ndarray]:
+    """Maps (G, T, L) of test promoters, and predictions (G, T), of a ridge on 5-mers in three windows."""
     codes_GL = np.minimum(data.codes, 3).astype(np.int64)
     num_words = data.length - 4
     word_GN = sum(codes_GL[:, place : num_words + place] * 4 ** (4 - place) for place in range(5))
@@ -144,31 +169,45 @@ def ridge_maps(data: PromoterDataset) -> tuple[np.ndarray, list[float]]:
         values, vectors = np.linalg.eigh(counts_GF[known].T @ counts_GF[known])
         turned = vectors.T @ (counts_GF[known].T @ (measured_G[known] - measured_G[known].mean()))
         fits.append([vectors @ (turned / (values + penalty)) for penalty in PENALTIES])
-    scores = [r_of(counts_GF[valid] @ np.transpose(pair), data, valid) for pair in zip(*fits, strict=True)]
-    best_TF = np.stack([fits[t][int(np.argmax(np.array(scores)[:, t]))] for t in range(2)])
+    predicted = (counts_GF[valid] @ np.transpose(pair) for pair in zip(*fits, strict=True))
+    scores = np.array([accuracy(data.targets[valid], found_GT) for found_GT in predicted])
+    best_TF = np.stack([fits[t][int(np.argmax(scores[:, t, 0]))] for t in range(2)])
     maps = [window_sums(np.pad(fit_F[word_GN[test]] / 5, ((0, 0), (4, 4))), 5) for fit_F in best_TF]
-    return np.stack(maps, axis=1), r_of(counts_GF[test] @ best_TF.T, data, test)
+    return np.stack(maps, axis=1), counts_GF[test] @ best_TF.T
 
 
-def measure(folder: Path, seed: int, epochs: int, name: str) -> list[dict[str, object]]:
-    """Train and export; one row for each kind of map, element and system."""
+def model_maps(folder: Path, seed: int, epochs: int, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Train and export: maps (G, T, L) of test promoters, and their predictions (G, T)."""
     fasta, dataset = prepare(folder)
     data = bioattn.open(dataset)
-    test = data.gene_split == 2
-    codes_GL = data.codes[test]
     model, some, attention = folder / f"model-{seed}", folder / "test.fa", folder / f"attention-{seed}.h5"
     if not model.exists():
         train(folder, dataset, model, name, epochs, seed)
     record_of = {record.split()[0]: f">{record}" for record in fasta.read_text().split(">")[1:]}
-    some.write_text("".join(record_of[gene] for gene, kept in zip(data.gene_ids, test, strict=True) if kept))
-    run("export", "attention", model, some, "-o", attention, "--phases", 8, "-q")
+    chosen = zip(data.gene_ids, data.gene_split == 2, strict=True)
+    some.write_text("".join(record_of[gene] for gene, kept in chosen if kept))
+    run("export", "attention", model, some, "-o", attention, "--phases", 8, "--force", "-q")
     with bioattn.open(attention) as file:
-        model_maps = file.at_bases(contributions=True).values, r_of(file.predictions().values, data, test)
-    rng = np.random.default_rng(seed)
+        return file.at_bases(contributions=True).values, file.predictions().values
+
+
+def measure(folder: Path, seeds: list[int], epochs: int, name: str) -> list[dict[str, object]]:
+    """One row for each kind of map, element and system; the contributions of several models' mean prediction are
+    the means of theirs."""
+    models = [model_maps(folder, seed, epochs, name) for seed in seeds]
+    data = bioattn.open(prepare(folder)[1])
+    kinds = {f"seed {seed}": found for seed, found in zip(seeds, models, strict=True)}
+    if len(seeds) > 1:
+        maps, predictions = (np.mean(each, axis=0) for each in zip(*models, strict=True))
+        kinds[f"mean of {len(seeds)}"] = maps, predictions
+    kinds["ridge"] = ridge_maps(data)
+    test = data.gene_split == 2
+    codes_GL, rng = data.codes[test], np.random.default_rng(0)
     shuffled = [dinucleotide_shuffled(codes_GL, rng) for _ in range(SHUFFLES)]
     rows: list[dict[str, object]] = []
-    for kind, (maps_GTL, r_T) in (("model", model_maps), ("ridge", ridge_maps(data))):
-        maps_of = f"{kind} (r {r_T[0]:.3f}, {r_T[1]:.3f})"
+    for kind, (maps_GTL, predicted_GT) in kinds.items():
+        figures = accuracy(data.targets[test], predicted_GT)
+        print(kind, *(f"r {r:.3f}, specific {specific:.3f}" for r, specific in figures), sep="; ")
         for element in ELEMENTS:
             leaf, protoplast = (effects(element, maps_GTL[:, t], codes_GL, shuffled) for t in range(2))
             for where, (own, gc, others) in {
@@ -178,8 +217,7 @@ def measure(folder: Path, seed: int, epochs: int, name: str) -> list[dict[str, o
             }.items():
                 rows.append(
                     {
-                        "seed": seed,
-                        "maps of": maps_of,
+                        "maps of": kind,
                         "element": element.name,
                         "system": f"**{where}**" if where in element.systems else where,
                         "promoters": int(np.isfinite(own).sum()),
@@ -193,7 +231,7 @@ def measure(folder: Path, seed: int, epochs: int, name: str) -> list[dict[str, o
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--model", choices=list(MODELS), default="shared readout")
     parser.add_argument("--work", type=Path, help="keep models and maps here, and use those that are there")
@@ -205,11 +243,5 @@ if __name__ == "__main__":
     arguments = parse()
     with tempfile.TemporaryDirectory() as scratch:
         work = arguments.work or Path(scratch)
-        report(
-            [
-                row
-                for seed in arguments.seeds
-                for row in measure(work, seed, arguments.epochs, arguments.model)
-            ],
-            arguments.output,
-        )
+        report(measure(work, arguments.seeds, arguments.epochs, arguments.model), arguments.output)
+        report(measured_effects(bioattn.open(prepare(work)[1])), None)
