@@ -21,8 +21,7 @@ from bioattn.models.settings import (
 )
 from bioattn.sequences.choices import Alphabet, SequenceSplit
 from bioattn.system.device import Device
-from bioattn.system.progress import Progress
-from bioattn.text import counted
+from bioattn.text import counted, listed
 
 if TYPE_CHECKING:
     from bioattn.models.language.folder import LoadedLanguageModel
@@ -163,7 +162,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
         )
     say_windows(source, most, causal=loaded.config.shape is not Shape.ENCODER)
     with stream_output(settings.output, running) as (file, written):
-        file.writelines(_table(loaded, source, settings, most, running.progress))
+        file.writelines(_table(loaded, source, settings, most, running))
     if loaded.config.form.output is Output.NONE:
         running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
     what = "variants" if settings.variants is not None else counted(source.num_samples, "sequence")
@@ -272,7 +271,7 @@ def _table(
     source: "TokenSource",
     settings: LanguageRun,
     most: int,
-    progress: Progress,
+    running: Running,
 ) -> Iterator[str]:
     """The lines of the table: scores of variants where there are some, else of sequences."""
     import numpy as np
@@ -284,7 +283,8 @@ def _table(
     from bioattn.models.language.inference.variants import read_variants, variant_scores
     from bioattn.models.language.readout import is_word
 
-    readout = loaded.model.readout
+    readout, progress = loaded.model.readout, running.progress
+    without: list[str] = []
     if readout is not None:
         progress.begin("sequences", source.num_samples)
         yield "\t".join(prediction_header(readout)) + "\n"
@@ -300,7 +300,9 @@ def _table(
         yield "sequence\tmutant\tscore\n"
         scores = variant_scores(loaded, source, sequences, variants, most)
         for variant, value in zip(variants, scores, strict=True):
-            yield f"{variant.sequence}\t{variant.mutant}\t{value:.7g}\n"
+            if value is None:
+                without.append(f"{variant.sequence} {variant.mutant}")
+            yield f"{variant.sequence}\t{variant.mutant}\t{'' if value is None else f'{value:.7g}'}\n"
             progress.advance(1)
     elif loaded.config.form.output is Output.NONE:
         yield "id\twords\n"
@@ -314,13 +316,22 @@ def _table(
         yield "id\twords\tlog_likelihood\tbits_per_word\tperplexity\n"
         for name, tokens in zip(source.ids, source.tokens, strict=True):
             scored = score(loaded, tokens, most)
+            progress.advance(1)
+            if not scored.words:
+                without.append(name)
+                yield f"{name}\t0\t\t\t\n"
+                continue
             nats = -scored.log_likelihood / scored.words
             yield (
                 f"{name}\t{scored.words}\t{scored.log_likelihood:.7g}\t{nats / math.log(2):.7g}\t"
                 f"{math.exp(min(nats, 700.0)):.7g}\n"
             )
-            progress.advance(1)
     progress.end()
+    if without:
+        running.warn(
+            f"{settings.variants or settings.sequences}: {listed(without)}: no word that the model could be asked "
+            "for (N and X are unknown ones); the cells of the table are empty"
+        )
 
 
 def _batch_size(longest: int) -> int:

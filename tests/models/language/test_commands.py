@@ -13,6 +13,7 @@ from bioattn.formats.fasta import read_fasta
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.folder import load_language_model, write_language_model
 from bioattn.models.language.inference.embedding_file import read_embeddings
+from bioattn.models.language.inference.scoring import log_likelihoods
 from bioattn.models.language.inference.source import read_tokens
 from bioattn.models.language.model import LanguageModel
 from bioattn.sequences.choices import Alphabet
@@ -109,6 +110,29 @@ def test_variants_that_break_the_repeat_are_unlikely(model: Path, folder: Path):
     assert header == ["sequence", "mutant", "score"]
     assert [row[:2] for row in rows] == [["s0", "A9C"], ["s1", "G10T"]]
     assert all(float(row[2]) < 0 for row in rows)
+
+
+def test_unknown_words_are_not_scored(model: Path, tmp_path: Path, capsys):
+    (tmp_path / "x.fa").write_text(f">known\n{UNIT * 4}\n>some\n{UNIT}N{UNIT}NN{UNIT}\n>none\nNNNN\n")
+    (tmp_path / "v.tsv").write_text("sequence\tmutant\nknown\tA1C\nknown\tA1N\nsome\tN5A\nnone\tN2R\n")
+    table, scores = tmp_path / "y.tsv", tmp_path / "v.scores.tsv"
+    assert bioattn("run", "language", model, tmp_path / "x.fa", "-o", table) == 0
+    assert "x.fa: none: no word that the model could be asked for" in capsys.readouterr().err
+    known, some, none = (line.split("\t") for line in table.read_text().splitlines()[1:])
+    assert [known[1], some[1], none[1:]] == ["16", "12", ["0", "", "", ""]]
+    loaded = load_language_model(model, torch.device("cpu"))
+    (tokens,) = (
+        each for each in read_tokens(tmp_path / "x.fa", loaded.vocabulary, 40).tokens if len(each) == 17
+    )
+    likely = log_likelihoods(loaded, tokens)[: len(tokens) - 2]
+    certain = [place for place, base in enumerate(f"{UNIT}N{UNIT}NN{UNIT}") if base != "N"]
+    assert float(some[2]) == pytest.approx(likely[certain].sum(), rel=1e-5)
+    words = ("run", "language", model, tmp_path / "x.fa", "-o", scores, "--variants", tmp_path / "v.tsv")
+    assert bioattn(*words) == 0
+    assert "known A1N, some N5A: no word" in capsys.readouterr().err
+    cells = [line.split("\t")[2] for line in scores.read_text().splitlines()[1:]]
+    assert [cell == "" for cell in cells] == [False, True, True, False]
+    assert float(cells[3]) == 0.0
 
 
 def test_a_new_letter_that_cannot_be_is_named_with_its_line(

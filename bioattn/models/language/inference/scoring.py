@@ -16,7 +16,7 @@ from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.inference.source import TokenSource, Window, windows
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.readout import is_word, mean_of_words
-from bioattn.sequences.vocabulary import MASK
+from bioattn.sequences.vocabulary import MASK, UNKNOWN
 
 MASKED_AT_ONCE = 4096
 """Tokens of one forward pass of masked copies."""
@@ -27,7 +27,7 @@ class Score:
     """How likely one sequence is."""
 
     words: int
-    """Words that were predicted."""
+    """Words that were predicted: unknown ones (N, X) are not."""
     log_likelihood: float
     """Sum of ln of the probability of each word: given those before it (decoder), or given all others
     (encoder, Salazar et al. 2020)."""
@@ -100,10 +100,11 @@ def _likely(model: LanguageModel, logits_NV: Tensor, wanted_N: Tensor) -> NDArra
 
 
 def score(loaded: LoadedLanguageModel, tokens: NDArray[np.integer], most: int | None = None) -> Score:
-    """The score of one sequence; `<eos>` does not count. most: as `log_likelihoods` takes it."""
+    """The score of one sequence; `<eos>`, gaps and unknown words do not count: training never asks for them.
+    most: as `log_likelihoods` takes it."""
     found = log_likelihoods(loaded, tokens, most)
     own = tokens[-len(found) :]
-    words = found[is_word(own) & (own != loaded.vocabulary.gap)]
+    words = found[is_word(own) & (own != loaded.vocabulary.gap) & (own != UNKNOWN)]
     return Score(len(words), float(words.sum()))
 
 

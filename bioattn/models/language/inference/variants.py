@@ -16,7 +16,7 @@ from bioattn.models.language.config import Shape
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.inference.scoring import score
 from bioattn.models.language.inference.source import TokenSource
-from bioattn.sequences.vocabulary import MASK, Vocabulary
+from bioattn.sequences.vocabulary import MASK, UNKNOWN, Vocabulary
 
 SEQUENCE, MUTANT = "sequence", "mutant"
 _SUBSTITUTION = re.compile(r"([A-Za-z])(\d{1,9})([A-Za-z])")
@@ -85,8 +85,9 @@ def variant_scores(
     sequences: Mapping[str, str],
     variants: list[Variant],
     most: int | None = None,
-) -> Iterator[float]:
-    """ln of how much likelier each mutant is; above 0: the model prefers it.
+) -> Iterator[float | None]:
+    """ln of how much likelier each mutant is; above 0: the model prefers it. None where a word that differs is
+    unknown.
 
     Encoder: all words that differ are masked at once, and ln of the probabilities of new and old ones compared
     (masked marginals, Meier et al. 2021). Decoder: the difference of the log-likelihoods of both sequences.
@@ -99,6 +100,9 @@ def variant_scores(
     for variant in variants:
         old = tokens_of[variant.sequence]
         new = _mutated(loaded.vocabulary, old, sequences[variant.sequence], variant, is_encoder=is_encoder)
+        if _differ_in_unknown_words(old, new):
+            yield None
+            continue
         if is_encoder:
             yield _masked_marginal(loaded, old, new, variant, most or loaded.config.context)
             continue
@@ -120,6 +124,12 @@ def _mutated(
             f"{where}: makes {len(new):,} tokens of {len(tokens):,}, which an encoder cannot compare"
         )
     return new
+
+
+def _differ_in_unknown_words(old: NDArray[np.integer], new: NDArray[np.integer]) -> bool:
+    if len(old) == len(new):
+        old, new = old[old != new], new[old != new]
+    return UNKNOWN in old or UNKNOWN in new
 
 
 def _masked_marginal(
