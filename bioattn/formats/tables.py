@@ -192,12 +192,21 @@ def uses_decimal_comma(reader: TableReader) -> bool:
     return bool(commas) and not points and not all(_THOUSANDS.fullmatch(cell) for cell in commas)
 
 
+def point_writer(reader: TableReader) -> Callable[[str], str]:
+    """Writes a number's decimal comma as a point, in a table that `uses_decimal_comma`; else cells stay."""
+    return _with_point if uses_decimal_comma(reader) else str
+
+
+def _with_point(cell: str) -> str:
+    return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell
+
+
 def _slow_number(cell: str, index: int, where: Callable[[int], str], decimal: str) -> float:
     text = cell.strip()
     if text.lower() in MISSING:
         return math.nan
-    if decimal == "," and _DECIMAL_COMMA.fullmatch(text):
-        return float(text.replace(",", "."))
+    if decimal == ",":
+        text = _with_point(text)
     if is_number(text):
         return float(text)
     if has_comma(text):

@@ -1,7 +1,7 @@
 """Audits: a table beside an output that says what became of every item of the input, and why."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bioattn.io.files import text_output
@@ -16,15 +16,19 @@ def audit_path(output: Path) -> Path:
 
 def audit_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]], decimals: int = 3) -> str:
     """The audit as TSV with a header; None is an empty cell, names are joined by commas."""
-    lines = ["\t".join(columns)]
-    lines += ["\t".join(_text(cell, decimals) for cell in row) for row in rows]
-    return "\n".join(lines) + "\n"
+    return "".join(_lines(columns, rows, decimals))
 
 
 def write_audit(output: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Write the audit of the dataset `output` beside it."""
     with text_output(audit_path(output)) as file:
-        file.write(audit_text(columns, rows))
+        file.writelines(_lines(columns, rows))
+
+
+def _lines(columns: Sequence[str], rows: Iterable[Sequence[Cell]], decimals: int = 3) -> Iterator[str]:
+    yield "\t".join(columns) + "\n"
+    for row in rows:
+        yield "\t".join(_text(cell, decimals) for cell in row) + "\n"
 
 
 def _text(cell: Cell, decimals: int) -> str:

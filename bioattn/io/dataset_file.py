@@ -4,7 +4,7 @@ Text is stored as fixed-width UTF-8: its bytes repeat from run to run, and R, Ju
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,9 @@ from bioattn.io.files import parse_json
 from bioattn.io.hdf5_input import is_hdf5, open_hdf5, other_format
 
 _CHUNK_BYTES = 1 << 20
+_TEXTS = 4096
+"""Strings that are encoded at a time."""
+_COMPRESSED = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,20 +114,53 @@ def put_array(parent: h5py.Group, path: str, content: NDArray[Any]) -> h5py.Data
     options: dict[str, Any] = {}
     if content.nbytes > _CHUNK_BYTES // 16 and content.ndim == 2:
         rows = max(1, min(len(content), _CHUNK_BYTES // max(1, content.nbytes // len(content))))
-        options = {
-            "chunks": (rows, content.shape[1]),
-            "compression": "gzip",
-            "compression_opts": 4,
-            "shuffle": True,
-        }
+        options = {"chunks": (rows, content.shape[1]), **_COMPRESSED}
     return parent.create_dataset(path, data=content, track_times=False, **options)
 
 
-def put_text(parent: h5py.Group, path: str, values: list[str]) -> h5py.Dataset:
+class GrowingArray:
+    """An array of rows that come one after another; a chunk at most is held in memory."""
+
+    def __init__(self, parent: h5py.Group, path: str, kind: str, columns: int) -> None:
+        rows = _CHUNK_BYTES // (np.dtype(kind).itemsize * columns)
+        self._chunk = rows * columns * np.dtype(kind).itemsize
+        self._waiting = bytearray()
+        self._array = parent.create_dataset(
+            path,
+            (0, columns),
+            kind,
+            maxshape=(None, columns),
+            chunks=(rows, columns),
+            track_times=False,
+            **_COMPRESSED,
+        )
+
+    def append(self, rows: NDArray[Any]) -> None:
+        self._waiting += rows.astype(self._array.dtype, copy=False).tobytes()
+        while len(self._waiting) >= self._chunk:
+            self._put(self._waiting[: self._chunk])
+            del self._waiting[: self._chunk]
+
+    def end(self) -> h5py.Dataset:
+        """Store what is left."""
+        self._put(self._waiting)
+        return self._array
+
+    def _put(self, content: bytearray) -> None:
+        rows = np.frombuffer(content, self._array.dtype).reshape(-1, self._array.shape[1])
+        self._array.resize(len(self._array) + len(rows), axis=0)
+        self._array[len(self._array) - len(rows) :] = rows
+
+
+def put_text(parent: h5py.Group, path: str, values: Sequence[str]) -> h5py.Dataset:
     """Store strings as fixed-width UTF-8."""
-    encoded = [value.encode("utf-8") for value in values]
-    width = max([1, *map(len, encoded)])
-    return put_array(parent, path, np.array(encoded, dtype=h5py.string_dtype("utf-8", width)))
+    width = max((len(value.encode("utf-8")) for value in values), default=0)
+    kind = h5py.string_dtype("utf-8", max(1, width))
+    array = parent.create_dataset(path, (len(values),), kind, track_times=False)
+    for start in range(0, len(values), _TEXTS):
+        block = [value.encode("utf-8") for value in values[start : start + _TEXTS]]
+        array[start : start + _TEXTS] = np.array(block, kind)
+    return array
 
 
 def put_metadata(file: h5py.File, metadata: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.tables import open_table
+from bioattn.formats.tables import open_table, point_writer
 from bioattn.io.files import read_lines
 from bioattn.molecules.graphs import ELEMENTS, FINGERPRINT_BITS, Molecule
 
@@ -60,10 +60,10 @@ def read_molecule(text: str) -> Molecule:
             mol = chem.MolFromSmiles(text, sanitize=False)
         if mol is None:
             raise MoleculeError("is not valid SMILES" if "\n" not in text else "is not a valid MOL block")
-        problems = chem.DetectChemistryProblems(mol)
-        if problems:
-            raise MoleculeError(problems[0].Message())
-        chem.SanitizeMol(mol)
+        try:
+            chem.SanitizeMol(mol)
+        except ValueError as error:
+            raise MoleculeError(str(error)) from error
         if "\n" in text:
             chem.AssignStereochemistryFrom3D(mol)
         return _cleaned(chem, chem.RemoveHs(mol))
@@ -89,7 +89,11 @@ def _cleaned(chem: Any, mol: Any) -> Molecule:
             raise MoleculeError("holds *, which is no element")
         if metals:
             raise MoleculeError(f"holds {', '.join(metals)}; bonds of metals have no meaning here")
-        mol = rdMolStandardize.Uncharger().uncharge(mol)
+        neutral = rdMolStandardize.Uncharger().uncharge(mol)
+        if (
+            chem.MolFromSmiles(chem.MolToSmiles(neutral)) is not None
+        ):  # the anion of ferrocene has no such form
+            mol = neutral
     left = chem.GetFormalCharge(mol)
     if charge != left:
         notes.append(
@@ -188,9 +192,10 @@ def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple
         reader.column(smiles_column or "smiles", "--smiles-column")
     place = reader.header.index(names[0])
     first = next((each for each in range(len(reader.header)) if each != place), place)
+    with_point = point_writer(reader)
     for number, (_, cells) in enumerate(reader.rows(), start=1):
         others = {
-            name: cell
+            name: with_point(cell)
             for each, (name, cell) in enumerate(zip(reader.header, cells, strict=True))
             if each not in (place, first)
         }

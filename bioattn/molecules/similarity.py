@@ -3,7 +3,7 @@
 Shape suffixes: N known molecules, Q queries, T tasks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Of the Gaussian process: noise variance in units of the signal's; the marginal likelihood chooses."""
 MAX_PROCESS = 4000
 """Molecules that a Gaussian process is fitted to at most: its work grows with their cube."""
-_BLOCK = 2048
+_BLOCK = 1024
+"""Molecules that are compared at a time with as many others: 8 MB."""
 
 
 def tanimoto(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Floats:
@@ -23,28 +24,24 @@ def tanimoto(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Floats:
 
     first, second: packed bits (Q, bytes), (N, bytes).
     """
-    one = np.unpackbits(first, axis=1).astype(np.float32)
     similar = np.ones((len(first), len(second)))
-    for start in range(0, len(second), _BLOCK):
-        columns = slice(start, start + _BLOCK)
-        other = np.unpackbits(second[columns], axis=1).astype(np.float32)
-        shared = (one @ other.T).astype(np.float64)
-        either = one.sum(1)[:, None] + other.sum(1) - shared
-        np.divide(shared, either, out=similar[:, columns], where=either > 0)
+    for columns, block in _compared(first, second):
+        similar[:, columns] = block
     return similar
 
 
-def tanimoto_blocks(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Iterator[tuple[slice, Floats]]:
-    """Rows of `tanimoto` in blocks that bound memory: which rows of `first`, and their similarities."""
-    size = _rows_at_once(len(second))
-    for start in range(0, len(first), size):
-        rows = slice(start, min(start + size, len(first)))
-        yield rows, tanimoto(first[rows], second)
+def _compared(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Iterator[tuple[slice, Floats]]:
+    """Columns of `tanimoto` in blocks: which of `second`, and their similarities."""
+    one = np.unpackbits(first, axis=1).astype(np.float32)
+    for columns in _blocks(len(second)):
+        other = np.unpackbits(second[columns], axis=1).astype(np.float32)
+        shared = (one @ other.T).astype(np.float64)
+        either = one.sum(1)[:, None] + other.sum(1) - shared
+        yield columns, np.divide(shared, either, out=np.ones_like(shared), where=either > 0)
 
 
-def _rows_at_once(columns: int) -> int:
-    """Rows of similarities that fit in 128 MB."""
-    return min(_BLOCK, max(1, 2**24 // max(1, columns)))
+def _blocks(number: int) -> Iterator[slice]:
+    return (slice(start, min(start + _BLOCK, number)) for start in range(0, number, _BLOCK))
 
 
 class NadarayaWatson:
@@ -60,32 +57,37 @@ class NadarayaWatson:
         self.width = self._chosen() if width is None else width
 
     def _chosen(self) -> float:
-        number = _rows_at_once(len(self.fingerprints))
+        number = min(2048, max(1, 2**24 // len(self.fingerprints)))
         rows = np.unique(np.linspace(0, len(self.fingerprints) - 1, number).round().astype(int))
-        similar_QN = tanimoto(self.fingerprints[rows], self.fingerprints)
-        similar_QN[np.arange(len(rows)), rows] = -np.inf
-        errors = [
-            float(np.nanmean(np.square(self._means(similar_QN, width) - self.targets_NT[rows])))
-            for width in WIDTHS
-        ]
+        means_WQT = self._means(self.fingerprints[rows], WIDTHS, rows)
+        errors = [float(np.nanmean(np.square(means_QT - self.targets_NT[rows]))) for means_QT in means_WQT]
         return WIDTHS[int(np.argmin(errors))]
 
-    def _means(self, similar_QN: Floats, width: float) -> Floats:
-        with np.errstate(invalid="ignore"):  # a single molecule without itself has none that is similar
-            weight_QN = np.exp(width * (similar_QN - similar_QN.max(1, keepdims=True)))
-        measured_NT = np.isfinite(self.targets_NT)
-        total_QT = weight_QN @ measured_NT
-        summed_QT = weight_QN @ np.where(measured_NT, self.targets_NT, 0.0)
-        means_QT: Floats = np.where(total_QT > 0, summed_QT / np.maximum(total_QT, 1e-300), self.mean_T)
-        return means_QT
+    def _means(
+        self,
+        fingerprints: NDArray[np.uint8],
+        widths: Sequence[float],
+        without: NDArray[np.int64] | None = None,
+    ) -> Floats:
+        """(W, Q, T), block by block. without: of each query the known molecule that does not count."""
+        total_WQT, summed_WQT = np.zeros((2, len(widths), len(fingerprints), self.targets_NT.shape[1]))
+        for queries in _blocks(len(fingerprints)):
+            for known, similar_QN in _compared(fingerprints[queries], self.fingerprints):
+                if without is not None:
+                    similar_QN[without[queries, None] == np.arange(known.start, known.stop)] = -np.inf
+                measured_NT = np.isfinite(self.targets_NT[known])
+                values_NT = np.where(measured_NT, self.targets_NT[known], 0.0)
+                for place, width in enumerate(widths):
+                    weight_QN = np.exp(width * (similar_QN - 1))
+                    total_WQT[place, queries] += weight_QN @ measured_NT
+                    summed_WQT[place, queries] += weight_QN @ values_NT
+        means_WQT: Floats = np.where(total_WQT > 0, summed_WQT / np.maximum(total_WQT, 1e-300), self.mean_T)
+        return means_WQT
 
     def predict(self, fingerprints: NDArray[np.uint8]) -> Floats:
         """(Q, T)."""
-        parts = [
-            self._means(similar, self.width)
-            for _, similar in tanimoto_blocks(fingerprints, self.fingerprints)
-        ]
-        return np.concatenate(parts)
+        means_QT: Floats = self._means(fingerprints, [self.width])[0]
+        return means_QT
 
 
 class TanimotoProcess:
@@ -121,7 +123,10 @@ class TanimotoProcess:
 
     def predict(self, fingerprints: NDArray[np.uint8]) -> Floats:
         """(Q, T)."""
-        parts = [similar @ self.weights_NT for _, similar in tanimoto_blocks(fingerprints, self.fingerprints)]
+        parts = [
+            tanimoto(fingerprints[queries], self.fingerprints) @ self.weights_NT
+            for queries in _blocks(len(fingerprints))
+        ]
         answers_QT: Floats = self.mean_T + np.concatenate(parts)
         return answers_QT
 

@@ -22,10 +22,8 @@ from bioattn.system.device import Device
 from bioattn.text import counted
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from bioattn.models.molecule.folder import LoadedMoleculeModel
+    from bioattn.molecules.preparation import Record
 
 BATCH = 64
 """Molecules that are predicted together."""
@@ -153,54 +151,68 @@ def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
 
 def run(settings: MoleculeRun, running: Running) -> RunReport:
     from bioattn.inference.finite import finite_results
+    from bioattn.molecules.graphs import Collector
     from bioattn.molecules.preparation import read_molecules
 
     loaded = _loaded(settings, running)
-    read = read_molecules(settings.table, settings.smiles_column, running.progress, unique=False)
-    predictions: Iterator[NDArray[np.float64]] = iter(())
-    running.progress.begin("predictions", len(read.molecules.ids))
+    records = read_molecules(settings.table, settings.smiles_column, running.progress, unique=False)
+    predicted = dropped = 0
     with stream_output(settings.output, running) as (output, written):
         output.write("\t".join(["id", "smiles", *loaded.config.tasks, "note"]) + "\n")
-        row = 0
-        for record in read.records:
-            if not record.kept:
-                output.write(
-                    "\t".join([record.name, "", *[""] * len(loaded.config.tasks), record.reason]) + "\n"
-                )
-                continue
-            if row % BATCH == 0:
-                rows = range(row, min(row + BATCH, len(read.molecules.ids)))
-                with finite_results(f"molecules {row + 1:,} to {rows.stop:,}", loaded.path):
-                    predictions = iter(loaded.predict(read.molecules, rows))
-            cells = (f"{value:.7g}" for value in next(predictions))
-            smiles = read.molecules.smiles[row]
-            output.write("\t".join([record.name, smiles, *cells, record.notes]) + "\n")
-            row += 1
-            running.progress.advance(1)
-    running.progress.end()
-    dropped = len(read.records) - row
+        for batch in _batches(records):
+            collector = Collector()
+            for record in batch:
+                if record.molecule is not None:
+                    collector.add(record.name, record.molecule)
+            molecules = collector.molecules()
+            number = len(molecules.ids)
+            with finite_results(f"molecules {predicted + 1:,} to {predicted + number:,}", loaded.path):
+                answers = loaded.predict(molecules, range(number)).tolist() if number else []
+            answers.reverse()
+            for name, molecule, reason, _ in batch:
+                cells = ["", *[""] * len(loaded.config.tasks), reason]
+                if molecule is not None:
+                    values = (f"{value:.7g}" for value in answers.pop())
+                    cells = [molecule.smiles, *values, "; ".join(molecule.notes)]
+                output.write("\t".join([name, *cells]) + "\n")
+            predicted += number
+            dropped += len(batch) - number
     if dropped:
         running.warn(f"{counted(dropped, 'record')} without a prediction; the column note says why")
     return RunReport(
-        sentences=[f"wrote {path}: {counted(row, 'molecule')}" for path in written],
+        sentences=[f"wrote {path}: {counted(predicted, 'molecule')}" for path in written],
         outputs=written,
-        figures={"predicted": row, "dropped": dropped},
+        figures={"predicted": predicted, "dropped": dropped},
     )
+
+
+def _batches(records: "Iterator[Record]") -> "Iterator[list[Record]]":
+    batch: list[Record] = []
+    for record in records:
+        batch.append(record)
+        if sum(each.molecule is not None for each in batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     from bioattn.models.molecule.attention import write_attention
+    from bioattn.molecules.graphs import Collector
     from bioattn.molecules.preparation import read_molecules
 
     settings.refuse((*ONLY_PROMOTERS, "window", "targets"), "molecule models")
     loaded = _loaded(settings, running)
-    read = read_molecules(settings.sequences, None, running.progress, unique=False)
-    dropped = [record for record in read.records if not record.kept]
+    collector, dropped = Collector(), list[str]()
+    for name, molecule, reason, _ in read_molecules(settings.sequences, None, running.progress, unique=False):
+        if molecule is None:
+            dropped.append(f"{name} {reason}")
+        else:
+            collector.add(name, molecule)
     if dropped:
-        running.warn(
-            f"{counted(len(dropped), 'record')} left out; the first: {dropped[0].name} {dropped[0].reason}"
-        )
-    return write_attention(settings, running, loaded, read.molecules)
+        running.warn(f"{counted(len(dropped), 'record')} left out; the first: {dropped[0]}")
+    return write_attention(settings, running, loaded, collector.molecules())
 
 
 def _loaded(settings: MoleculeRun | ExportAttention, running: Running) -> "LoadedMoleculeModel":

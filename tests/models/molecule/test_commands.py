@@ -255,6 +255,8 @@ def test_a_check_of_classes_with_missing_values(folder, tmp_path, capsys):
 BAD = {
     "C1CC": "is not valid SMILES",
     "CC(C)(C)(C)C": "Explicit valence for atom # 1 C, 5",
+    "C[cH-](C)C": "non-ring atom 1 marked aromatic",
+    "c1cccc1": "kekulize",
     "": "is empty",
     "CCO.CCN": "is a mixture of",
     "C[Hg]C": "holds Hg",
@@ -275,6 +277,7 @@ def test_what_is_no_molecule_is_refused(smiles):
     [
         ("CC(=O)[O-].[Na+]", "CC(=O)O", "salt or solvent removed: [Na+]; charge -1 neutralised"),
         ("[Na+].[Cl-]", "[Cl-].[Na+]", ""),
+        ("[Fe+2].CCCc1ccc[cH-]1", "CCCc1ccc[cH-]1", "salt or solvent removed: [Fe+2]; charge -1"),
         ("C[N+](C)(C)C", "C[N+](C)(C)C", "charge +1"),
         ("CCO.CCO", "CCO", "one of several equal fragments kept"),
         ("C[C@H](N)C(=O)O", "C[C@H](N)C(=O)O", ""),
@@ -332,7 +335,7 @@ def test_every_record_is_accounted_for(tmp_path, capsys):
 
 def test_numbers_with_commas_become_no_classes(tmp_path, capsys):
     rows = "".join(f"m{n};{'C' * (n + 1)};{n},5\n" for n in range(12))
-    (tmp_path / "t.csv").write_text(f"name;smiles;dose\n{rows}")
+    (tmp_path / "t.csv").write_text(f"name\tsmiles\tdose\n{rows}".replace(";", "\t"))
     words = ("prepare", "molecules", tmp_path / "t.csv", "--split", "random", "-o", tmp_path / "x.dataset.h5")
     assert bioattn(*words, "--target", "dose") == 1
     assert "t.csv: m0, column 'dose': '0,5' has a comma" in capsys.readouterr().err
@@ -343,6 +346,16 @@ def test_numbers_with_commas_become_no_classes(tmp_path, capsys):
     assert bioattn(*words, "--target", "dose", "--target", "dose") == 2
     assert "--target dose is given twice" in capsys.readouterr().err
     assert not (tmp_path / "x.dataset.h5").exists()
+    (tmp_path / "t.csv").write_text(f"name;smiles;dose\n{rows}")
+    (tmp_path / "r.csv").write_text("name;pH\nm3;7,25\n")
+    for more, name, values in (
+        ((), "dose", np.arange(12) + 0.5),
+        (("--responses", tmp_path / "r.csv"), "pH", [*[np.nan] * 3, 7.25, *[np.nan] * 8]),
+    ):
+        assert bioattn(*words, *more) == 0
+        dataset = open_molecule_dataset(tmp_path / "x.dataset.h5")
+        assert dataset.tasks[-1] == name
+        np.testing.assert_array_equal(dataset.targets_NT[:, -1], np.float32(values))
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
