@@ -41,6 +41,10 @@ class _Hit(NamedTuple):
     equal: int
     evalue: float
 
+    def has_backbone(self) -> bool:
+        """Whether an aligned residue has the atoms that templates need."""
+        return bool(np.isfinite(self.chain.atom37[self.residues][:, _BACKBONE]).all((1, 2)).any())
+
 
 def prepare_templates(
     query: Path, structures: Sequence[Path], output: Path, *, row: str | None = None
@@ -102,8 +106,9 @@ def _best_hit(path: Path, letters: str) -> _Hit | str:
             f"{path}: no chain aligns to the query; the closest, chain {closest.chain.name}, has an E-value of "
             f"{closest.evalue:.1g} ({MAX_EVALUE:g} at most)"
         )
-    best = max((hit for hit in hits if hit.evalue <= MAX_EVALUE), key=lambda hit: hit.equal)
-    if not np.isfinite(best.chain.atom37[best.residues][:, _BACKBONE]).all((1, 2)).any():
+    alike = [hit for hit in hits if hit.evalue <= MAX_EVALUE]
+    best = max(alike, key=lambda hit: (hit.has_backbone(), hit.equal))
+    if not best.has_backbone():
         return f"{path}: chain {best.chain.name} has no residue with N, CA and C, which templates need"
     return best
 

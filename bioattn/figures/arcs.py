@@ -52,8 +52,8 @@ def read_arcs(
     sites: shell patterns; None = row attention, or all sites without it. heads: a panel for each; None = one panel
     for each site, the mean over its heads.
 
-    Raises: BioattnError for what the file does not hold, sites whose queries and keys differ in kind, and more
-    panels than a figure has room for.
+    Raises: BioattnError for what the file does not hold, sites whose queries and keys differ in kind, more panels
+    than a figure has room for, and no pair so far apart.
     """
     sample = only_sample(attention, sample, ("alignments", "sequences"))
     chosen = choose_maps(attention, sites, heads)
@@ -71,6 +71,10 @@ def read_arcs(
             map_RR = np.mean([head_map(attention, info, sample, head) for head in group], axis=0)
             title = info.name if heads is None or group == [None] else f"{info.name}, head {group[0]}"
             panels.append(ArcPanel(title, strongest_pairs(map_RR, top_k, min_separation)))
+    if not any(panel.pairs for panel in panels):
+        raise BioattnError(
+            f"--min-separation {min_separation}: no two places of {sample} so far apart have attention; give less"
+        )
     if attention.inputs == "alignments":
         letters, label = list(attention.samples["query"].loc[sample]), "match column"
         numbers = attention.columns(sample) + 1

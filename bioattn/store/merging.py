@@ -134,7 +134,10 @@ def _read(path: Path) -> Part:
             f"{path}: has no {SHARD_FILE}, so it is no finished part; end the command that makes it, with "
             "--shard and --resume"
         )
-    raise BioattnError(f"{path}: is no part of a sharded run; give what commands with --shard wrote")
+    raise BioattnError(
+        f"{path}: is no part of a sharded run; give what commands with --shard wrote (FASTA files are joined by "
+        "`cat`)"
+    )
 
 
 def _require_same_run(first: Part, part: Part) -> None:

@@ -27,7 +27,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import decompression_errors, open_bytes
 from bioattn.structures.choices import MissingCb
 from bioattn.structures.ideal_geometry import ATOM37
-from bioattn.text import quoted
+from bioattn.text import counted, quoted
 
 BLANK_CHAIN = "_"
 """Name of a chain without an id, in PDB files whose column 22 is empty."""
@@ -85,7 +85,11 @@ def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = 
     known = quoted(list(proteins), limit=10) if proteins else "none"
     if chain is None:
         if len(proteins) != 1:
-            raise BioattnError(f"{path}: which chain is meant must be said; protein chains: {known}")
+            raise BioattnError(
+                f"{path}: holds {counted(len(proteins), 'protein chain')} ({known}); name the one that is meant"
+                if proteins
+                else f"{path}: holds no protein chain with CA atoms"
+            )
         chain = next(iter(proteins))
     chain = chain.strip() or BLANK_CHAIN
     if chain not in proteins:

@@ -3,6 +3,7 @@
 Read from folders of `run evoformer`, and from the files of AlphaFold DB and ColabFold.
 """
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +46,15 @@ def read_aligned_error(path: Path) -> NDArray[np.float64]:
     content = read_json(path)
     if isinstance(content, list) and len(content) == 1:
         content = content[0]
-    errors = _numbers(path, content, ("predicted_aligned_error", "pae"), "predicted aligned errors")
+    keys = ("predicted_aligned_error", "pae", "distance")
+    errors = _numbers(path, content, keys, "predicted aligned errors")
+    if "distance" in content:
+        # AlphaFold DB's versions 1 and 2: three lists, an entry for each pair of residues.
+        size = math.isqrt(errors.size)
+        named = [_numbers(path, content, (key,), "pairs of residues") for key in ("residue1", "residue2")]
+        if errors.ndim != 1 or not np.array_equal(named, np.indices((size, size)).reshape(2, -1) + 1):
+            raise FormatError(f"{path}: residue1 and residue2 do not name every pair of residues in order")
+        errors = errors.reshape(size, size)
     if errors.ndim != 2 or errors.shape[0] != errors.shape[1] or not np.all(errors >= 0):
         raise FormatError(f"{path}: the predicted aligned errors are no square of numbers from 0")
     return errors

@@ -138,6 +138,36 @@ def test_the_most_alike_chain_and_the_four_best_structures_are_taken(tmp_path, c
         read_templates(tmp_path / "bad.h5")
 
 
+def test_a_chain_with_all_atoms_comes_before_one_of_ca_atoms(tmp_path, capfd):
+    """And insertion codes, numbers below 1 and residues that are missing stay where the file has them."""
+    atoms = [
+        each for each in (DATA / "templates/helix.pdb").read_text().splitlines() if each.startswith("ATOM")
+    ]
+
+    def renamed(line):
+        number, code = int(line[22:26]), " "
+        if 20 <= number <= 24:
+            number, code = 19, "ABCDE"[number - 20]
+        return f"{line[:21]}B{number - 10:4}{code}{line[27:]}"
+
+    whole = [renamed(line) for line in atoms if not 30 <= int(line[22:26]) < 36]
+    lines = [*(line for line in atoms if line[13:15] == "CA"), *whole]
+    (tmp_path / "s.pdb").write_text("\n".join(lines) + "\nEND\n")
+    (tmp_path / "q.fa").write_text(f">q\n{HELIX}\n")
+    assert (
+        bioattn("prepare", "templates", tmp_path / "q.fa", tmp_path / "s.pdb", "-o", tmp_path / "t.h5") == 0
+    )
+    assert "s_B: 40 of 46 residues aligned (coverage 87 %), identity 100 %" in capfd.readouterr().err
+    templates = read_templates(tmp_path / "t.h5")
+    numbers = [*(str(n) for n in range(-9, 10)), *(f"9{code}" for code in "ABCDE")]
+    numbers += [*(str(n) for n in range(15, 20)), *[""] * 6, *(str(n) for n in range(26, 37))]
+    assert templates.residue_numbers == [numbers]
+    at = {(int(line[22:26]), line[12:16].strip()): line[30:54] for line in atoms}
+    for place in (0, 21, 28, 40):
+        found = templates.atom37[0, place, ATOM37.index("CA")]
+        assert "".join(f"{value:8.3f}" for value in found) == at[place + 1, "CA"]
+
+
 def test_what_gives_no_template_is_one_sentence(tmp_path, capfd):
     (tmp_path / "q.fa").write_text(f">q\n{HELIX}\n")
     (tmp_path / "x.fa").write_text(">q\nXXXXXXXX\n")

@@ -80,6 +80,10 @@ def folder(tmp_path_factory):
     errors = random.integers(0, 32, (9, 9)).tolist()
     pae = [{"predicted_aligned_error": errors, "max_predicted_aligned_error": 31.75}]
     (folder / "AF-X-F1-predicted_aligned_error_v4.json").write_text(json.dumps(pae))
+    first, second = (np.indices((9, 9)).reshape(2, -1) + 1).tolist()
+    pae = [{"residue1": first, "residue2": second, "distance": np.ravel(errors).tolist()}]
+    (folder / "AF-X-F1-predicted_aligned_error_v1.json").write_text(json.dumps(pae))
+    (folder / "half_v1.json").write_text(json.dumps([pae[0] | {"residue2": first}]))
     scores = {"plddt": random.uniform(20, 99, 9).tolist(), "pae": errors, "max_pae": 31.75, "ptm": 0.5}
     (folder / "x_scores_rank_001.json").write_text(json.dumps(scores))
     confidences = {"residueNumber": [5, 6, 9], "confidenceScore": [91.5, 60, 42], "confidenceCategory": "HLD"}
@@ -156,7 +160,11 @@ def test_arcs_by_a_plain_loop(folder):
 
 def test_confidences_are_read_as_they_were_written(folder, tmp_path):
     scores = json.loads((folder / "x_scores_rank_001.json").read_text())
-    for name in ("AF-X-F1-predicted_aligned_error_v4.json", "x_scores_rank_001.json"):
+    names = [
+        *(f"AF-X-F1-predicted_aligned_error_v{version}.json" for version in (1, 4)),
+        "x_scores_rank_001.json",
+    ]
+    for name in names:
         np.testing.assert_array_equal(read_aligned_error(folder / name), scores["pae"])
     residues = [
         StructureResidue(name="ALA", number=5 * number, atoms={"CA": (1.0, 2.0, number)}, confidence=value)
@@ -274,8 +282,14 @@ def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path):
             1,
             "json: holds no predicted aligned errors (entry 'pred",
         ),
+        ("pae half_v1.json -o {out}.png", 1, "residue1 and residue2 do not name every pair of residues"),
+        (
+            "arcs alignment.h5 --min-separation 10 -o {out}.png",
+            1,
+            "--min-separation 10: no two places of a so far apart have attention",
+        ),
         ("pae . -o {out}.png", 1, "has no predicted_aligned_error.json; `run evoformer` writes it where"),
-        ("arcs attention.h5 -o {out}.png", 1, "holds attention over promoters; one over alignments"),
+        ("arcs attention.h5 -o {out}.png", 1, "over promoters; one over alignments or sequences is"),
         ("plddt . -o {out}.png", 1, ".: has no structure.cif, and so no pLDDT"),
         (
             "plddt check.json -o {out}.png",

@@ -229,7 +229,8 @@ def test_parts_that_are_missing_doubled_or_no_parts(parts, tmp_path, capsys):
         )
         assert "is given twice" in refused([one, two, three, one], output, capsys)
         assert refused([one, parts.promoters], output, capsys) == (
-            f"{parts.promoters}: is no part of a sharded run; give what commands with --shard wrote"
+            f"{parts.promoters}: is no part of a sharded run; give what commands with --shard wrote (FASTA files "
+            "are joined by `cat`)"
         )
         assert "no such file" in refused([one, tmp_path / "none.h5"], output, capsys)
         assert "is an input" in refused([one, two, three], two, capsys, code=2)

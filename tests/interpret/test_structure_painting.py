@@ -193,7 +193,7 @@ def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        ([], 1, "which chain is meant must be said; protein chains: "),
+        ([], 1, "protein chains ('A', "),
         (["--chain", "B"], 1, "or name the alignment with --alignment"),
         (["--chain", "C"], 1, "there is no chain 'C'"),
         (

@@ -156,8 +156,10 @@ def test_chains_that_are_not_there(tmp_path):
         atom(1, "ALA", 0, chain="B"),
         atom(1, "DA", 0, "P", chain="C", element="P"),
     )
-    with pytest.raises(BioattnError, match=r"which chain is meant.*'A', 'B'"):
+    with pytest.raises(BioattnError, match=r"holds 2 protein chains \('A', 'B'\); name the one"):
         read_chain(file)
+    with pytest.raises(BioattnError, match="holds no protein chain with CA atoms"):
+        read_chain(pdb(tmp_path / "dna.pdb", atom(1, "DA", 0, "P", element="P")))
     with pytest.raises(BioattnError, match=r"no chain 'Z'; protein chains: 'A', 'B'"):
         read_chain(file, "Z")
     with pytest.raises(BioattnError, match="chain 'C' has no amino acids"):

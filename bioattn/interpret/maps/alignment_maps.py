@@ -89,7 +89,7 @@ def only_sample(attention: AttentionFile, sample: str | None, over: Sequence[str
     """
     if attention.inputs not in over:
         raise BioattnError(
-            f"{attention.path}: holds attention over {attention.inputs}; one over {over[0]} is needed"
+            f"{attention.path}: holds attention over {attention.inputs}; one over {' or '.join(over)} is needed"
         )
     names = [str(name) for name in attention.samples.index]
     if sample is None and len(names) == 1:

@@ -8,7 +8,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver
-from bioattn.io.files import text_output
+from bioattn.io.files import atomic_output, text_output
 from bioattn.models.memory.facts import Book, Question, Reader, read_book
 from bioattn.models.memory.family import MemoryRun
 from bioattn.models.memory.model import FACTS, SITE, load_memory
@@ -56,7 +56,8 @@ def run_memory(settings: MemoryRun, running: Running) -> RunReport:
         table.write("\t".join(["question", "story", "answer", "probability", *hops, "right"]) + "\n")
         writer = None
         if settings.attention is not None:
-            writer = outputs.enter_context(result_writer(settings.attention, layout, number))
+            temporary = outputs.enter_context(atomic_output(settings.attention))
+            writer = outputs.enter_context(result_writer(temporary, layout, number))
         running.progress.begin("questions", number)
         for first in range(0, number, BATCH):
             asked = book.asked[first : first + BATCH]

@@ -155,9 +155,9 @@ def merge(
     """Join the parts of a job with --shard into the bytes of one process.
 
     Takes attention and attribution HDF5, tables of predictions (`-o -` writes to standard output; a .gz name gives
-    gzip), and folders of `run evoformer`. Refuses missing, repeated or damaged parts, and parts of
-    another model, input or setting, naming the file. A file appears when it is complete and replaces an older one;
-    --force is for folders. The parts are kept.
+    gzip), and folders of `run evoformer` and `run phyloformer`. Refuses missing, repeated or damaged parts, and
+    parts of another model, input or setting, naming the file. A file appears when it is complete and replaces an
+    older one; --force is for folders. The parts are kept.
 
     bioattn merge part-*.h5 -o attention.h5
     """

@@ -88,6 +88,7 @@ def folder(tmp_path_factory):
 def test_every_hop_reads_its_true_fact(folder):
     output, attention = folder / "answers.tsv", folder / "attention.h5"
     words = ("run", "memory", folder / "model", folder / "new", "-o", output, "--attention", attention)
+    attention.write_bytes(b"of an earlier run")
     assert bioattn(*words) == 0
     assert bioattn("validate", attention, folder / "model") == 0
     lines = (folder / "new" / "questions.tsv").read_text().splitlines()[1:]
