@@ -4,10 +4,11 @@
 
 Rows: `yeast` (200 bp upstream against downstream of genes; pretrained on the chromosomes of its training
 side), `donor` and `acceptor` (splice sites of Arabidopsis; pretrained on slices of Chr1 to Chr3), `gb1-two`,
-`gb1-three` and `gb1-low` (fitness of GB1 at four sites; pretrained on yeast's proteins). Splits, and figures of
-other simple models, are in ../shared/data/splits/README.md. Prints a line for each model and seed: its figures,
-those of the linear model that is best on the validation side, and the 95 % interval of the difference of the first
-ones.
+`gb1-three` and `gb1-low` (fitness of GB1 at four sites; pretrained on proteins of yeast and E. coli and on the
+rows of 38 alignments, gaps left out). Splits, and figures of other simple models, are in
+../shared/data/splits/README.md. Prints a line for each model and seed: its figures, those of the linear model that
+is best on the validation side, and the 95 % interval of the difference of the first ones; and for each seed what
+the pretrained model gains over that from random weights, with the interval of 2,000 resamples of test sequences.
 """
 
 import argparse
@@ -18,9 +19,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
 from planted_rules import run
 
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.fasta import read_fasta
+from bioattn.promoters.response_metrics import average_precision, spearman
+
 DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data"
+PROTEINS = ("yeast/R64_genbank.protein.fa.gz", "ecoli/K12_MG1655.protein.fa.gz")
 YEAST = "yeast/R64_genbank.genome.fa.gz"
 PLANT = "arabidopsis/A.thaliana.1pct.fa.gz"
 FLANK = 4
@@ -58,9 +66,7 @@ ROWS = {
         "splits/splice_acceptor.tsv.gz", "dna", PLANT, ("test=Chr4,Chr5",), 58, PLACED_LETTERS + "ngram = 5\n"
     ),
     **{
-        f"gb1-{name}": Benchmark(
-            "variants/flip_gb1.tsv.gz", "protein", "yeast/R64_genbank.protein.fa.gz", (), 34, PLACES
-        )
+        f"gb1-{name}": Benchmark("variants/flip_gb1.tsv.gz", "protein", "proteins", (), 34, PLACES)
         for name in ("two", "three", "low")
     },
 }
@@ -88,6 +94,37 @@ def examples(name: str) -> Iterator[tuple[str, str, str]]:
         yield row["sequence"], "valid" if held_out else row["split"], row["label"]
 
 
+def write_proteins(path: Path) -> None:
+    """Proteins of two genomes, and the rows of all alignments without their gaps."""
+    with path.open("w") as file:
+        for name in PROTEINS:
+            file.writelines(f">{each.name}\n{each.sequence}\n" for each in read_fasta(DATA / name))
+        for source in sorted((DATA / "msa_structure/msa").iterdir()):
+            alignment = read_alignment(source)
+            rows = map(alignment.sequence, range(len(alignment.names)))
+            file.writelines(f">{source.name}.{place}\n{row}\n" for place, row in enumerate(rows) if row)
+
+
+def gain(folder: Path, fasta: Path, table: Path, pool: str, seed: int) -> str:
+    """Figure of the pretrained model less that of the other on test sequences, and its 95 % interval."""
+    test = pd.read_csv(table, sep="\t", index_col="id").query("split == 'test'")
+    values, given = test["value"].to_numpy(float), []
+    for start in ("pretrained", "random"):
+        output = folder / f"{start}-{pool}-{seed}.tsv"
+        run("run", "language", output.with_suffix(""), fasta, "-o", output, "-q")
+        column = pd.read_csv(output, sep="\t", index_col="id").iloc[:, -1]
+        given.append(column[test.index].to_numpy(float))
+    figure = average_precision if set(values) == {0.0, 1.0} else spearman
+    draws = np.random.default_rng(0).integers(len(values), size=(2_000, len(values)))
+    both = [
+        [np.ravel(figure(values[drawn, None], each[drawn, None]))[0] for drawn in (slice(None), *draws)]
+        for each in given
+    ]
+    (whole, *differences) = np.subtract(*both)
+    low, high = np.percentile(differences, [2.5, 97.5])
+    return f"{figure.__name__}: {whole:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
 def settings(path: Path, model: str, training: str) -> Path:
     """A file of settings."""
     path.write_text(f"[model]\n{model}[training]\n{training}")
@@ -106,6 +143,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--pretraining-steps", type=int, default=300)
+    parser.add_argument("--pretraining-batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--batch-size", type=int, default=32)
@@ -115,7 +153,9 @@ def main() -> None:
     parser.add_argument("--no-baselines", action="store_true")
     given = parser.parse_args()
     row, folder = ROWS[given.row], given.folder / given.row
-    folder.mkdir(parents=True, exist_ok=True)
+    pretrained = given.folder / given.row.split("-")[0]
+    for each in (folder, pretrained):
+        each.mkdir(parents=True, exist_ok=True)
     fasta, table, dataset = folder / "x.fa", folder / "x.tsv", folder / "x.dataset.h5"
     if not dataset.exists():
         rows = list(examples(given.row))
@@ -127,13 +167,15 @@ def main() -> None:
     shape = f"layers = {given.layers}\nchannels = {given.channels}\nnum_heads = 4\n"
     shape += f"hidden_channels = {2 * given.channels}\ncontext = {row.context}\n{row.model}"
     for seed in given.seeds:
-        base = folder / f"base{seed}"
+        base = pretrained / f"base{seed}"
         if not base.exists() and given.pretraining_steps:
-            genome = folder / "genome.dataset.h5"
+            genome = pretrained / "genome.dataset.h5"
             holdouts = [word for each in row.holdout for word in ("--holdout", each)]
-            by = ("--split", "record") if row.alphabet == "dna" else ()
             if not genome.exists():
                 source = DATA / row.pretrained_on
+                if row.alphabet == "protein":
+                    source = pretrained / "proteins.fa"
+                    write_proteins(source)
                 run(
                     "prepare",
                     "language",
@@ -142,12 +184,14 @@ def main() -> None:
                     genome,
                     "--alphabet",
                     row.alphabet,
-                    *by,
+                    "--split",
+                    "record",
                     *holdouts,
                     "-q",
                 )
             steps = f"steps = {given.pretraining_steps}\nsteps_per_round = 100\nvalidation_windows = 32\n"
-            config = settings(folder / "base.toml", shape, f"{steps}learning_rate = 2e-3\n")
+            steps += f"batch_size = {given.pretraining_batch}\nlearning_rate = 2e-3\n"
+            config = settings(pretrained / "base.toml", shape, steps)
             words = ("--config", config, "--seed", seed, "--no-baselines", "-q")
             run("train", "language", genome, "-o", base, *words)
         for pool in given.pools:
@@ -161,7 +205,7 @@ def main() -> None:
                 )
                 model = shape if start == "random" else ""
                 config = settings(folder / "tuned.toml", f"{model}dropout = {given.dropout}\n", training)
-                words = ("--targets", table, "--config", config, "--seed", seed, "--force", "-q")
+                words = ("--targets", table, "--config", config, "--seed", seed, "-q")
                 words += ("--no-baselines",) if given.no_baselines else ()
                 begin = () if start == "random" else ("--from", base)
                 run("train", "language", dataset, "-o", output, *begin, *words)
@@ -178,6 +222,10 @@ def main() -> None:
                 print(
                     f"{given.row}\tseed {seed}\t{start}, {pool}\t{' '.join(figures['this model'])}\t{beside}",
                     flush=True,
+                )
+            if base.exists():
+                print(
+                    f"{given.row}\tseed {seed}\tgain by pretraining, {gain(folder, fasta, table, pool, seed)}"
                 )
 
 

@@ -224,11 +224,14 @@ class FineTuningConfig(UpdateConfig):
     """Rank of the low-rank adapters that are trained instead of all weights; 0 for all weights."""
     alpha: float = 16.0
     """What adapters add is multiplied by alpha / lora."""
+    replaced: float = 0.0
+    """Share of the words of training sequences that are shown as random ones."""
 
     def __post_init__(self) -> None:
         UpdateConfig.__post_init__(self)
         require(self, ("lora", "readout_channels"), lambda value: value >= 0, "not be negative")
         require(self, ("alpha",), lambda value: value > 0, "be above 0")
+        require(self, ("replaced",), lambda value: 0 <= value < 1, "lie in [0, 1)")
 
 
 class TargetKind(StrEnum):

@@ -160,6 +160,15 @@ def _main(row: Row) -> float:
     return float(np.nan_to_num(next(iter(row.figures.values())), nan=-np.inf))
 
 
+def with_replaced(tokens_BL: Tensor, share: float, number: int) -> Tensor:
+    """Tokens of which a share of the words became random ones of `number` tokens; special ones stay."""
+    if not share:
+        return tokens_BL
+    chosen_BL = torch.rand(tokens_BL.shape, device=tokens_BL.device) < share
+    others_BL = torch.randint_like(tokens_BL, len(SPECIAL), number)
+    return torch.where(chosen_BL & (tokens_BL >= len(SPECIAL)), others_BL, tokens_BL)
+
+
 class FineTuningTask(LanguageTask):
     """One fine-tuning run of a language model."""
 
@@ -261,7 +270,9 @@ class FineTuningTask(LanguageTask):
         if not len(own):
             return
         with training.precision.autocast(self.device):
-            outputs = self.model.predictions(self._padded(own))
+            outputs = self.model.predictions(
+                with_replaced(self._padded(own), training.replaced, len(self.model.vocabulary.tokens))
+            )
         loss = torch.zeros((), device=self.device)
         for each, whole, given in zip(self.wanted, wanted, outputs, strict=True):
             known = max(1, int(each.known(whole).sum()))
