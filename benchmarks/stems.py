@@ -2,7 +2,8 @@
 
     python benchmarks/stems.py --seed 0 -o stems.md
 
-The standard set of `planted.py`, and its scores on the promoters of the test chromosome.
+The standard set of `planted.py`, and its scores on the promoters of the test chromosome. First the encoder
+of `pretrained` learns to restore masked bases of the training promoters.
 """
 
 import argparse
@@ -15,8 +16,10 @@ from typing import Any
 from planted import prepare, score, step, write_test_promoters
 
 from bioattn.interpret.planted.localisation import ALL
+from bioattn.promoters.dataset import read_dataset
 from bioattn.store.training_record import COMPARISON, HISTORY, read_training_record
 
+PRETRAINED = ("--stem", "pretrained", "--encoder", "{folder}/encoder")
 MODELS = {
     "`conv` (default)": ("--stem", "conv"),
     "`kmer`": ("--stem", "kmer"),
@@ -28,7 +31,19 @@ MODELS = {
     "`transformer`, no positions": ("--stem", "transformer", "--position", "none"),
     "`conv`, shared readout": ("--stem", "conv", "--readout", "shared"),
     "`transformer`, shared readout": ("--stem", "transformer", "--readout", "shared"),
+    "`pretrained`, frozen": PRETRAINED,
+    "`pretrained`, trained too": (*PRETRAINED, "--config", "{folder}/trained-too.toml"),
 }
+ENCODER = """[model]
+layers = 2
+channels = 64
+num_heads = 4
+hidden_channels = 128
+context = 442
+[training]
+steps = 1000
+learning_rate = 2e-3
+"""
 HEADING = [
     "| stem | median r | AUROC | AUPRC | top bin holds the motif | epochs | CPU seconds per epoch |",
     "| --- | --- | --- | --- | --- | --- | --- |",
@@ -40,6 +55,23 @@ def train(folder: Path, name: str, words: Sequence[str]) -> dict[str, Any]:
     arguments = ["train", "promoter", str(folder / "planted.dataset.h5"), "-o", str(folder / name)]
     step([*arguments, "--threads", "1", *words], show=True)
     return read_training_record(folder / name)
+
+
+def pretrain(folder: Path) -> None:
+    """Train the encoder of `pretrained` on the training promoters, once."""
+    if (folder / "encoder").exists():
+        return
+    data = read_dataset(folder / "planted.dataset.h5")
+    sides = zip(data.gene_ids, data.gene_split, strict=True)
+    rows = [f"{gene}\t{('train', 'validation', 'test')[side]}\n" for gene, side in sides]
+    (folder / "split.tsv").write_text("gene\tsplit\n" + "".join(rows))
+    (folder / "encoder.toml").write_text(ENCODER)
+    (folder / "trained-too.toml").write_text("[model]\ntrain_encoder = true\n")
+    dataset = str(folder / "language.dataset.h5")
+    split = ["--split-table", str(folder / "split.tsv")]
+    step(["prepare", "language", str(folder / "promoters.fa"), *split, "-o", dataset], show=True)
+    settings = ["--config", str(folder / "encoder.toml"), "--threads", "1"]
+    step(["train", "language", dataset, "-o", str(folder / "encoder"), *settings], show=True)
 
 
 def measure(folder: Path, promoters: Path, name: str, words: Sequence[str]) -> str:
@@ -82,7 +114,10 @@ def run() -> None:
         print("\n".join(lines), flush=True)
         for number, (label, words) in enumerate(MODELS.items()):
             if options.only is None or number in options.only:
-                words = (*words, "--seed", str(options.seed), "--epochs", str(options.epochs))
+                if "pretrained" in words:
+                    pretrain(folder)
+                filled = [word.format(folder=folder) for word in words]
+                words = (*filled, "--seed", str(options.seed), "--epochs", str(options.epochs))
                 lines.append(f"| {label} | {measure(folder, promoters, f'model{number}', words)} |")
                 print(lines[-1], flush=True)
                 if options.output is not None:  # after every model: a run of an hour may be cut short
