@@ -150,10 +150,11 @@ def force_option(help: str = "Replace an existing result.") -> Any:
     return option(help, default=False, group=RUNNING)
 
 
-def shard_option(
-    help: str = "Run only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins them.",
-) -> Any:
+def shard_option() -> Any:
     """--shard: such as 3/8."""
+    help = (
+        "Run only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins them (FASTA: `cat`)."
+    )
     return option(help, metavar="K/N", group=RUNNING)
 
 

@@ -30,8 +30,8 @@ class PromoterGeneration(Settings):
 
     Treatments that neither --treatment nor --not names are left open. The description of each design says what was
     asked for, the seed and the model. The same seed writes the same designs; an interrupted run goes on with
-    --resume. Designs are sequences like those of the training that a model expects to respond; whether they do,
-    only an experiment tells (SECURITY.md).
+    --resume, and the FASTA files of shards are joined with `cat`. Designs are sequences like those of the training
+    that a model expects to respond; whether they do, only an experiment tells (SECURITY.md).
     """
 
     model: Path = argument("MODEL", "Folder of a trained diffusion model.", recorded_file="model.safetensors")
@@ -69,10 +69,7 @@ class PromoterGeneration(Settings):
     seed: int = option("Seed of the draws.", default=0, min=0)
     device: Device = device_option()
     threads: int | None = threads_option()
-    shard: str | None = shard_option(
-        "Write only the K-th of N parts of the designs, such as 3/8; `cat` joins the FASTA files, `bioattn merge` "
-        "the attention."
-    )
+    shard: str | None = shard_option()
     resume: bool = resume_option()
     force: bool = force_option("Drop the parts of an interrupted run.")
 
