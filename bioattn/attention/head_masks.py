@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from bioattn.attention.site import AttentionSite
 
 
-def attention_layers(model: nn.Module) -> dict[str, tuple[nn.Module, AttentionSite]]:
-    """Output projection and site of every layer with concatenated heads, by the name of the site.
+def attention_layers(model: nn.Module) -> dict[str, tuple[list[nn.Module], AttentionSite]]:
+    """Output projections and site of every layer with concatenated heads, by the name of the site.
 
-    Where heads are summed as they are the projection is the identity.
+    Where heads are summed as they are the projection is the identity. Maps that go two ways have two projections.
     """
-    layers: dict[str, tuple[nn.Module, AttentionSite]] = {}
+    layers: dict[str, tuple[list[nn.Module], AttentionSite]] = {}
     for module in model.modules():
         site, project = getattr(module, "site", None), getattr(module, "project_output", None)
         if isinstance(site, AttentionSite) and isinstance(project, nn.Linear | nn.Identity):
-            layers[site.name] = (project, site)
+            layers.setdefault(site.name, ([], site))[0].append(project)
     return layers
 
 
@@ -38,9 +38,10 @@ def masked_heads(model: nn.Module, masks: Mapping[str, Tensor]) -> Iterator[None
     layers = attention_layers(model)
     with ExitStack() as stack:
         for name, mask in masks.items():
-            project, site = layers[name]
-            handle = project.register_forward_pre_hook(_multiplier(mask, site.num_heads))
-            stack.callback(handle.remove)
+            projections, site = layers[name]
+            for project in projections:
+                handle = project.register_forward_pre_hook(_multiplier(mask, site.num_heads))
+                stack.callback(handle.remove)
         yield
 
 

@@ -11,11 +11,13 @@ from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.projection import Projection, final_linear, linear
-from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
+from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled, rows_per_tile, tiles
 
 TILE_ELEMENTS = 1 << 19
 """Elements of a tile: 8 MSA rows of 256 residues and 256 channels, or 16 pair rows with 128 channels. Its
 intermediates (16 MB in float32) fit a shared cache; smaller tiles cost more calls, larger ones more memory."""
+EPSILON = 1e-10
+"""Rows added to the count of a column's mean, so that a column without rows has mean 0."""
 TILE_LEAST = 8
 """Least rows of a tile with pair bias: the bias is prepared once per tile, which costs as much as one row."""
 
@@ -127,6 +129,102 @@ class MsaRowAttention(nn.Module):
         )
 
 
+def _columns_of_heads(projected_TRX: Tensor, num_heads: int) -> Tensor:
+    """(T, R, H·D) → (H, R, T·D): what a column holds in all rows, by head."""
+    projected_TRHD = projected_TRX.unflatten(-1, (num_heads, projected_TRX.shape[-1] // num_heads))
+    return projected_TRHD.permute(2, 1, 0, 3).flatten(2)
+
+
+class SumOverRows(nn.Module):
+    """The score of two columns: the sum over rows of query · key, times a scale of the head."""
+
+    def __init__(self, msa_channels: int, num_heads: int, head_channels: int) -> None:
+        super().__init__()
+        self.project_query = linear(msa_channels, num_heads * head_channels, bias=False)
+        self.project_key = linear(msa_channels, num_heads * head_channels, bias=False)
+        self.scale = nn.Parameter(torch.full((num_heads,), 10 / head_channels**0.5))
+
+    def logits(self, query_SRC: Tensor, key_SRC: Tensor) -> Tensor:
+        """(H, R, R), float32, summed over some rows at a time."""
+        sum_HRR = torch.zeros((), device=query_SRC.device)
+        for rows in tiles(len(query_SRC), rows_per_tile(query_SRC, TILE_ELEMENTS)):
+            query_HRX, key_HRX = (
+                _columns_of_heads(projected_TRX, len(self.scale)).float()
+                for projected_TRX in (self.project_query(query_SRC[rows]), self.project_key(key_SRC[rows]))
+            )
+            sum_HRR = sum_HRR + query_HRX @ key_HRX.mT
+        return sum_HRR * self.scale[:, None, None]
+
+    def fused_form(self, query_SRC: Tensor, key_SRC: Tensor) -> None:
+        """None: no fused kernel sums over rows."""
+
+
+class TiedRowAttention(nn.Module):
+    """All rows share one map per head, whose logits are covariances of two columns over the rows.
+
+    As in MSA Transformer (Rao et al. 2021), where the logits of a head are the sum over rows of query · key; here
+    they are a mean, both are centred over the rows of their column first, and the pair representation biases the
+    logits as in AlphaFold. `project_value_gate.weight` (2·H·D, C) holds value and gate one after another, each
+    head-major.
+    """
+
+    def __init__(
+        self,
+        msa_channels: int,
+        pair_channels: int,
+        site: AttentionSite,
+        head_channels: int,
+        *,
+        uniform: bool = False,
+    ) -> None:
+        super().__init__()
+        self.site, self.uniform = site, uniform
+        width = site.num_heads * head_channels
+        self.normalise = nn.LayerNorm(msa_channels)
+        self.normalise_pair = nn.LayerNorm(pair_channels)
+        self.project_pair_bias = linear(pair_channels, site.num_heads, bias=False)
+        self.score = SumOverRows(msa_channels, site.num_heads, head_channels)
+        self.project_value_gate = linear(msa_channels, 2 * width)
+        self.project_output = final_linear(width, msa_channels)
+
+    def maps(self, msa_SRC: Tensor, pair_RRC: Tensor, mask_SR: Tensor) -> Tensor:
+        """The weights (H, R, R) of all rows; mask: 1 = residue, 0 = masked.
+
+        Where all columns are masked, every column attends to all alike.
+        """
+        bias_HRR = pair_bias(pair_RRC, self.normalise_pair, self.project_pair_bias).float()
+        mask_SR1, count_R1 = mask_SR.unsqueeze(-1), mask_SR.sum(0).unsqueeze(-1) + EPSILON
+        normed_SRC = self.normalise(msa_SRC) * mask_SR1
+        key_SRC = normed_SRC - mask_SR1 * (normed_SRC.sum(0) / count_R1)
+        query_SRC = key_SRC / count_R1
+        if self.uniform:
+            query_SRC, bias_HRR = torch.zeros_like(query_SRC), torch.zeros_like(bias_HRR)
+        allowed_R = (mask_SR > 0).any(0)
+        return attention_weights(
+            query_SRC,
+            key_SRC,
+            score=self.score,
+            mask=None if bool(allowed_R.all()) else allowed_R,
+            bias=bias_HRR,
+            site=self.site,
+        )
+
+    def forward(self, msa_SRC: Tensor, maps_HRR: Tensor) -> Tensor:
+        """msa + update (in place without autograd)."""
+
+        def update(_rows: slice, rows_TRC: Tensor, maps_HRR: Tensor) -> Tensor:
+            value_TRX, gate_TRX = self.project_value_gate(self.normalise(rows_TRC)).chunk(2, dim=-1)
+            value_HRX = _columns_of_heads(value_TRX, self.site.num_heads)
+            attended_HRX = maps_HRR.to(value_HRX.dtype) @ value_HRX
+            attended_TRX = attended_HRX.unflatten(2, (len(rows_TRC), -1)).permute(2, 1, 0, 3).flatten(2)
+            attended: Tensor = self.project_output(attended_TRX * torch.sigmoid(gate_TRX))
+            return attended
+
+        return add_tiled(
+            update, TILE_ELEMENTS, sliced=(msa_SRC,), whole=(maps_HRR,), parameters=self.parameters()
+        )
+
+
 class MsaColumnAttention(nn.Module):
     """Every row attends to the rows of the same column."""
 
@@ -150,10 +248,6 @@ class MsaColumnAttention(nn.Module):
         return add_tiled(
             update, TILE_ELEMENTS, sliced=(columns_RSC, mask_SR.T > 0), parameters=self.parameters()
         ).transpose(0, 1)
-
-
-EPSILON = 1e-10
-"""Rows added to the count of a column's mean, so that a column without rows has mean 0."""
 
 
 class MsaColumnGlobalAttention(nn.Module):

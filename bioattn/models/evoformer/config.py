@@ -59,7 +59,7 @@ class TemplateConfig:
         require(self, [each.name for each in fields(self)], lambda value: value >= 1, "be at least 1")
 
 
-MAY_BE_ZERO = ("num_extra_msa_blocks", "pair_features", "distogram_bins")
+MAY_BE_ZERO = ("num_extra_msa_blocks", "pair_features", "distogram_bins", "tied_row_heads")
 """Settings that leave a part out when they are 0."""
 
 
@@ -95,6 +95,9 @@ class EvoformerConfig:
     """Whether row and column attention are uniform over keys: the control that attention must beat."""
     centred_outer_product: bool = False
     """Whether the outer product mean gives covariances (see `outer_product_mean`); AlphaFold's does not."""
+    tied_row_heads: int = 0
+    """Heads of a row attention whose maps all rows share, and which go to the pairs in place of the outer product
+    mean; 0 = every row has its own maps, as in AlphaFold."""
     target_features: int = 22
     """Features of a target residue."""
     msa_features: int = 49

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.attention.cpu.matmul import linear, matmul
+from bioattn.attention.site import AttentionSite
 from bioattn.models.evoformer.projection import final_linear
 from bioattn.models.evoformer.projection import linear as new_linear
 from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
@@ -19,6 +20,8 @@ TILE_MSA_ELEMENTS = 1 << 20
 """MSA elements of a tile: 16 rows of 256 residues with 256 channels."""
 EPSILON = 1e-3
 """Added to the number of rows that cover a pair."""
+LEAST_WEIGHT = 1e-10
+"""Least ratio of a weight to a uniform one whose logarithm is told apart."""
 
 
 class OuterProductMean(nn.Module):
@@ -88,6 +91,34 @@ class OuterProductMean(nn.Module):
         for outer_XR, count_R, update_RC in zip(outer_TXR, count_TR, update_TRC, strict=True):
             torch.div(matmul(weight, outer_XR).add_(bias_C1), count_R, out=update_RC.T)
         return update_TRC
+
+
+class MapsToPairs(nn.Module):
+    """In place of the outer product mean: logarithms of tied row attention's weights, in both directions.
+
+    They are those of the weight over a uniform one, so that uniform attention tells the pairs nothing.
+    `project_output.weight` (C, 2·H): of each head the weight of j for i, then that of i for j.
+    """
+
+    def __init__(self, pair_channels: int, site: AttentionSite) -> None:
+        """site: that of the row attention."""
+        super().__init__()
+        self.site = site
+        self.project_output = new_linear(2 * site.num_heads, pair_channels, bias=False)
+
+    def forward(self, pair_RRC: Tensor, maps_HRR: Tensor, mask_SR: Tensor) -> Tensor:
+        """pair + update (in place without autograd); mask: 1 = residue, 0 = masked."""
+        num_columns = (mask_SR > 0).any(0).sum()
+        logs_HRR = (maps_HRR * num_columns).clamp_min(LEAST_WEIGHT).log()
+        both_RRX = torch.stack([logs_HRR, logs_HRR.mT], dim=1).permute(2, 3, 0, 1).flatten(2)
+
+        def update(_rows: slice, _pair_TRC: Tensor, both_TRX: Tensor) -> Tensor:
+            projected: Tensor = self.project_output(both_TRX)
+            return projected
+
+        return add_tiled(
+            update, TILE_ELEMENTS, sliced=(pair_RRC, both_RRX), parameters=self.project_output.parameters()
+        )
 
 
 class TriangleMultiplication(nn.Module):

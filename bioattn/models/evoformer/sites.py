@@ -18,14 +18,19 @@ _LAYERS: dict[str, tuple[tuple[str, ...], str]] = {
 """Names of the axes, and what queries and keys are, by layer."""
 
 
-def alignment_site(stack: str, block: int, layer: str, num_heads: int) -> AttentionSite:
+def alignment_site(
+    stack: str, block: int, layer: str, num_heads: int, *, tied: bool = False
+) -> AttentionSite:
     """The site of one layer of the MSA/pair stack.
 
     stack: `evoformer`, `extra_msa` or `structure`; block: from 0; layer: `msa_row`, `msa_column`,
     `msa_column_global` (one query per column, so no query axis), `triangle_starting`, `triangle_ending` (there
     `residue` is the ending node), `invariant_point`. Named `evoformer.07.msa_row`, `structure.invariant_point.3`.
+    tied: of `msa_row`, one map for all rows, so no `row` axis.
     """
     dims, keys = _LAYERS[layer]
+    if tied:
+        dims = dims[1:]
     row = EXTRA_MSA_ROW if stack == "extra_msa" else MSA_ROW
     kinds = {"row": row, "residue": RESIDUE, "head": "head"}
     axes = []

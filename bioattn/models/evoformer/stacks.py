@@ -30,6 +30,17 @@ channels of a head, P pair channels, M and O hidden channels of triangle multipl
                                attention.*                     as above
     pair_transition            as msa_transition
 
+With `tied_row_heads` H (D as above):
+
+    msa_row_attention          normalise.*, normalise_pair.*   C; P
+                               project_pair_bias.weight        H, P
+                               score.project_query.weight      H·D, C         (H, D)
+                               score.project_key.weight        H·D, C         (H, D)
+                               score.scale                     H
+                               project_value_gate.*            2·H·D, C; …    value, gate; each (H, D)
+                               project_output.*                C, H·D; C      inputs (H, D)
+    maps_to_pairs              project_output.weight           P, 2·H         in place of outer_product_mean
+
 Left and right are those of AlphaFold's parameters.
 
 Shape suffixes: S MSA rows, R residues, C channels, N all axes but the channels together.
@@ -43,10 +54,11 @@ from bioattn.models.evoformer.attention import (
     MsaColumnAttention,
     MsaColumnGlobalAttention,
     MsaRowAttention,
+    TiedRowAttention,
     TriangleAttention,
 )
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.pair_updates import OuterProductMean, TriangleMultiplication
+from bioattn.models.evoformer.pair_updates import MapsToPairs, OuterProductMean, TriangleMultiplication
 from bioattn.models.evoformer.projection import final_linear, linear, relu_linear
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.models.evoformer.tiled_layers import add_tiled
@@ -90,9 +102,15 @@ class EvoformerBlock(nn.Module):
         heads = config.extra_msa_heads if extra_msa else config.msa_heads
         pair_channels = config.pair_channels
         uniform = config.uniform_msa_attention
-        self.msa_row_attention = MsaRowAttention(
-            channels, pair_channels, alignment_site(stack, index, "msa_row", heads), uniform=uniform
-        )
+        tied = config.tied_row_heads
+        row_site = alignment_site(stack, index, "msa_row", tied or heads, tied=tied > 0)
+        self.msa_row_attention: MsaRowAttention | TiedRowAttention
+        if tied:
+            self.msa_row_attention = TiedRowAttention(
+                channels, pair_channels, row_site, channels // heads, uniform=uniform
+            )
+        else:
+            self.msa_row_attention = MsaRowAttention(channels, pair_channels, row_site, uniform=uniform)
         self.msa_column_attention: MsaColumnAttention | MsaColumnGlobalAttention
         if extra_msa:
             self.msa_column_attention = MsaColumnGlobalAttention(
@@ -103,9 +121,12 @@ class EvoformerBlock(nn.Module):
                 channels, alignment_site(stack, index, "msa_column", heads), uniform=uniform
             )
         self.msa_transition = Transition(channels, config.transition_factor)
-        self.outer_product_mean = OuterProductMean(
-            channels, pair_channels, config.outer_product_channels, centred=config.centred_outer_product
-        )
+        if tied:
+            self.maps_to_pairs = MapsToPairs(pair_channels, row_site)
+        else:
+            self.outer_product_mean = OuterProductMean(
+                channels, pair_channels, config.outer_product_channels, centred=config.centred_outer_product
+            )
         hidden = config.triangle_multiplication_channels
         self.triangle_multiplication_outgoing = TriangleMultiplication(pair_channels, hidden, outgoing=True)
         self.triangle_multiplication_incoming = TriangleMultiplication(pair_channels, hidden, outgoing=False)
@@ -124,10 +145,18 @@ class EvoformerBlock(nn.Module):
 
         Without autograd the given representations are updated in place and returned.
         """
-        msa_SRC = self.msa_row_attention(msa_SRC, pair_RRC, msa_mask_SR)
+        maps_HRR = None
+        if isinstance(self.msa_row_attention, TiedRowAttention):
+            maps_HRR = self.msa_row_attention.maps(msa_SRC, pair_RRC, msa_mask_SR)
+            msa_SRC = self.msa_row_attention(msa_SRC, maps_HRR)
+        else:
+            msa_SRC = self.msa_row_attention(msa_SRC, pair_RRC, msa_mask_SR)
         msa_SRC = self.msa_column_attention(msa_SRC, msa_mask_SR)
         msa_SRC = self.msa_transition(msa_SRC)
-        pair_RRC = self.outer_product_mean(pair_RRC, msa_SRC, msa_mask_SR)
+        if maps_HRR is None:
+            pair_RRC = self.outer_product_mean(pair_RRC, msa_SRC, msa_mask_SR)
+        else:
+            pair_RRC = self.maps_to_pairs(pair_RRC, maps_HRR, msa_mask_SR)
         pair_RRC = self.triangle_multiplication_outgoing(pair_RRC, pair_mask_RR)
         pair_RRC = self.triangle_multiplication_incoming(pair_RRC, pair_mask_RR)
         pair_RRC = self.triangle_attention_starting(pair_RRC, pair_mask_RR)

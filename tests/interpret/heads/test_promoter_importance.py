@@ -106,7 +106,7 @@ def test_importance_is_the_mean_size_of_the_loss_s_slope(shape, task):
 
 def test_a_head_without_effect_has_no_importance_and_is_the_first_to_go():
     dataset, loaded = make_dataset(), make_model()
-    ((project, site),) = attention_layers(loaded.model).values()
+    (([project], site),) = attention_layers(loaded.model).values()
     with torch.no_grad():
         project.weight.unflatten(1, (3, -1))[:, 1] = 0
     scorer = PromoterHeadScorer(loaded, dataset, VALIDATION)

@@ -21,12 +21,16 @@ from tests.making import bioattn, small_evoformer
 INPUTS = InputSettings(max_msa_clusters=6, max_extra_msa=9, min_extra_share=0.5, num_recycles=0)
 
 
-def write_model(folder, *, uniform=False):
+def write_model(folder, *, uniform=False, tied_row_heads=0):
     """A model whose every parameter counts; with the same weights whether uniform or not."""
     torch.manual_seed(1)
-    model = EvoformerModel(
-        small_evoformer(recycling=False, experimentally_resolved_head=False, uniform_msa_attention=uniform)
+    config = small_evoformer(
+        recycling=False,
+        experimentally_resolved_head=False,
+        uniform_msa_attention=uniform,
+        tied_row_heads=tied_row_heads,
     )
+    model = EvoformerModel(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
@@ -41,6 +45,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checked")
     write_model(folder / "model")
     write_model(folder / "uniform", uniform=True)
+    write_model(folder / "tied", tied_row_heads=3)
+    write_model(folder / "tied uniform", uniform=True, tied_row_heads=3)
     write_contact_dataset(folder / "x.dataset.h5", [simulated_protein(3, number) for number in (0, 1)], {})
     return folder
 
@@ -49,10 +55,9 @@ def load(path):
     return load_evoformer_model(path, torch.device("cpu"))
 
 
-def test_uniform_weights_are_those_of_a_uniform_model(folder):
-    model, uniform = (
-        make_probe(load(folder / name), folder / "x.dataset.h5", 1, 0) for name in ("model", "uniform")
-    )
+@pytest.mark.parametrize("names", [("model", "uniform"), ("tied", "tied uniform")])
+def test_uniform_weights_are_those_of_a_uniform_model(folder, names):
+    model, uniform = (make_probe(load(folder / name), folder / "x.dataset.h5", 1, 0) for name in names)
     with substitute([*model.sites["rows"], *model.sites["columns"]], _uniform):
         found = model.contacts(0)
     assert np.abs(found - model.contacts(0)).max() > 1e-3

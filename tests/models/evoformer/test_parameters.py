@@ -338,7 +338,9 @@ def test_what_is_no_parameter_file_is_refused(small):
         load_evoformer_model(small / "model", CPU, 4)
 
 
-@pytest.mark.parametrize("setting", [{"uniform_msa_attention": True}, {"pair_features": 3}])
+@pytest.mark.parametrize(
+    "setting", [{"uniform_msa_attention": True}, {"pair_features": 3}, {"tied_row_heads": 2}]
+)
 def test_models_that_the_published_forms_cannot_say_are_not_exported(setting, tmp_path):
     config = small_evoformer(num_extra_msa_blocks=0, **setting)
     (tmp_path / "m").mkdir()

@@ -39,8 +39,11 @@ def tiled(request, monkeypatch):
         monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", 0)
 
 
-def random_block(extra_msa=False):
-    block = EvoformerBlock(CONFIG, 3, extra_msa=extra_msa)
+TIED = dataclasses.replace(CONFIG, tied_row_heads=5)
+
+
+def random_block(extra_msa=False, config=CONFIG):
+    block = EvoformerBlock(config, 3, extra_msa=extra_msa)
     generator = torch.Generator().manual_seed(7)
     for name, parameter in block.named_parameters():
         torch.nn.init.normal_(parameter, std=0.5, generator=generator)
@@ -194,9 +197,13 @@ def test_frozen_parameters_get_no_gradient(tiled):
         assert (parameter.grad is None) == name.startswith("msa_row_attention"), name
 
 
+both_row_attentions = pytest.mark.parametrize("config", [CONFIG, TIED], ids=["row by row", "tied"])
+
+
 @torch.no_grad()
-def test_the_order_of_rows_does_not_reach_the_pairs():
-    block = random_block()
+@both_row_attentions
+def test_the_order_of_rows_does_not_reach_the_pairs(config):
+    block = random_block(config=config)
     msa, pair, msa_mask, pair_mask = (
         torch.tensor(array, dtype=torch.float32) for array in inputs(8, 10, "ragged")
     )
@@ -208,8 +215,9 @@ def test_the_order_of_rows_does_not_reach_the_pairs():
 
 
 @torch.no_grad()
-def test_masked_rows_and_residues_change_nothing_else():
-    block = random_block()
+@both_row_attentions
+def test_masked_rows_and_residues_change_nothing_else(config):
+    block = random_block(config=config)
     msa, pair, _, _ = (torch.tensor(array, dtype=torch.float32) for array in inputs(8, 10, "none"))
     rows, residues = 6, 7
     msa_mask, pair_mask = torch.zeros(8, 10), torch.zeros(10, 10)
@@ -227,8 +235,9 @@ def test_masked_rows_and_residues_change_nothing_else():
 
 
 @torch.no_grad()
-def test_uniform_attention_weighs_all_keys_alike():
-    config = dataclasses.replace(CONFIG, uniform_msa_attention=True)
+@both_row_attentions
+def test_uniform_attention_weighs_all_keys_alike(config):
+    config = dataclasses.replace(config, uniform_msa_attention=True)
     msa, pair, msa_mask, pair_mask = (
         torch.tensor(array, dtype=torch.float32) for array in inputs(5, 7, "ragged")
     )
@@ -243,6 +252,50 @@ def test_uniform_attention_weighs_all_keys_alike():
         np.testing.assert_allclose(
             np.where(weights > 0, weights, highest), np.broadcast_to(highest, weights.shape)
         )
+
+
+@torch.no_grad()
+def test_tied_rows_share_one_map_of_covariances_which_goes_to_the_pairs(tiled):
+    block = random_block(config=TIED)
+    msa, pair, mask, _ = (torch.tensor(array, dtype=torch.float32) for array in inputs(9, 6, "none"))
+    mask[7:] = 0
+    rows, to_pairs, size = (
+        block.msa_row_attention,
+        block.maps_to_pairs,
+        CONFIG.msa_channels // CONFIG.msa_heads,
+    )
+    normed = rows.normalise(msa)[:7].double().numpy()
+    bias = rows.project_pair_bias(rows.normalise_pair(pair)).double().numpy()
+    query, key, value_gate = (
+        normed @ layer.weight.T.double().numpy()
+        for layer in (rows.score.project_query, rows.score.project_key, rows.project_value_gate)
+    )
+    value, gate = np.split(value_gate + rows.project_value_gate.bias.double().numpy(), 2, axis=-1)
+    wanted, attended = np.zeros((5, 6, 6)), np.zeros((7, 6, 5 * size))
+    for head in range(5):
+        channels = slice(head * size, (head + 1) * size)
+        for i in range(6):
+            logits = [
+                float(rows.score.scale[head])
+                * sum(
+                    np.cov(query[:, i, c], key[:, j, c], ddof=0)[0, 1]
+                    for c in range(channels.start, channels.stop)
+                )
+                + bias[i, j, head]
+                for j in range(6)
+            ]
+            wanted[head, i] = np.exp(logits) / np.exp(logits).sum()
+            for row in range(7):
+                attended[row, i, channels] = wanted[head, i] @ value[row, :, channels]
+    maps = rows.maps(msa, pair, mask)
+    np.testing.assert_allclose(maps, wanted, rtol=1e-3, atol=1e-5)
+    update = (attended / (1 + np.exp(-gate))) @ rows.project_output.weight.T.double().numpy()
+    update += rows.project_output.bias.double().numpy()
+    np.testing.assert_allclose(rows(msa.clone(), maps)[:7], msa[:7].numpy() + update, rtol=1e-3, atol=1e-3)
+    weight = to_pairs.project_output.weight.double().numpy().reshape(-1, 5, 2)
+    logs = np.log(6 * wanted)
+    told = np.einsum("ch,hij->ijc", weight[..., 0], logs) + np.einsum("ch,hji->ijc", weight[..., 1], logs)
+    np.testing.assert_allclose(to_pairs(pair.clone(), maps, mask), pair.numpy() + told, rtol=1e-3, atol=1e-3)
 
 
 def test_settings_that_fit_no_model():

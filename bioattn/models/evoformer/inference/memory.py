@@ -51,7 +51,8 @@ def estimate_memory(
     rows, extra, columns = sizes
     pairs = columns * columns
     msa, pair = rows * columns * config.msa_channels, pairs * config.pair_channels
-    factors = 3 * config.outer_product_channels * columns
+    factors = columns * _numbers_per_cell(config, config.msa_channels)
+    extra_factors = columns * _numbers_per_cell(config, config.extra_msa_channels)
     tile_numbers = TILE_ELEMENTS if device == "cpu" else TILE_ELEMENTS * ACCELERATOR_FACTOR
 
     def tile(number: int, width: int, least: int = 1) -> int:
@@ -79,10 +80,16 @@ def estimate_memory(
     if config.num_extra_msa_blocks:
         width = extra * config.extra_msa_channels
         tiled = _TILE_FLOATS * tile(columns, width) * width
-        stages.append(msa + pair + columns * width + max(factors * extra, tiled))
+        stages.append(msa + pair + columns * width + max(extra_factors * extra, tiled))
         features += 8 * extra * columns
     needed = MARGIN * 4 * (max(stages) + features + weights + pairs * config.pair_features)
     return FIXED_BYTES + max(int(needed), coupling_bytes(columns) if config.pair_features else 0)
+
+
+def _numbers_per_cell(config: EvoformerConfig, channels: int) -> int:
+    """Numbers per cell of an MSA of so many channels that wait for a sum over its rows: the factors of the outer
+    product, or of tied rows what is centred."""
+    return 4 * channels if config.tied_row_heads else 3 * config.outer_product_channels
 
 
 def _head_floats(config: EvoformerConfig, pairs: int) -> int:

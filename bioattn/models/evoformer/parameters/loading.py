@@ -30,7 +30,7 @@ _BLOCK = "evoformer.blocks.0"
 _EXTRA_BLOCK = "extra_msa_stack.blocks.0"
 
 
-NOT_INFERRED = ("uniform_msa_attention", "centred_outer_product", "pair_features")
+NOT_INFERRED = ("uniform_msa_attention", "centred_outer_product", "tied_row_heads", "pair_features")
 """Settings that shapes do not tell; they are AlphaFold 2's in every parameter file."""
 
 

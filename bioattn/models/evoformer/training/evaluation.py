@@ -152,7 +152,11 @@ def card_lines(model: EvoformerModel, record: Mapping[str, Any], evaluation: Eva
     config, training, families = model.config, record["training"], record["families"]
     source = "alignment and covariance features" if config.pair_features else "alignment alone"
     attention = "uniform (a control)" if config.uniform_msa_attention else "learnt"
-    product = "centred (covariances)" if config.centred_outer_product else "as in AlphaFold 2"
+    product = "outer product " + (
+        "centred (covariances)" if config.centred_outer_product else "as in AlphaFold 2"
+    )
+    if config.tied_row_heads:
+        product = f"{config.tied_row_heads} maps tied over rows in place of the outer product"
     excluded = record["dataset"]["excluded"]
     lines = [
         "---",
@@ -166,7 +170,7 @@ def card_lines(model: EvoformerModel, record: Mapping[str, Any], evaluation: Eva
         f"- {config.num_extra_msa_blocks} extra-MSA and {config.num_blocks} Evoformer blocks, "
         f"{config.msa_channels} MSA and {config.pair_channels} pair channels, "
         f"{sum(p.numel() for p in model.parameters()):,} weights; MSA attention {attention}, "
-        f"outer product {product}; distogram and masked-MSA heads, no structure module.",
+        f"{product}; distogram and masked-MSA heads, no structure module.",
         f"- Data: `{record['dataset']['file']}`, {families['train']} training families, "
         f"SHA-256 `{record['dataset']['sha256']}`"
         + (f"; left out: {', '.join(excluded)}" if excluded else ""),
