@@ -132,7 +132,8 @@ class MsaRowAttention(nn.Module):
 def _columns_of_heads(projected_TRX: Tensor, num_heads: int) -> Tensor:
     """(T, R, H·D) → (H, R, T·D): what a column holds in all rows, by head."""
     projected_TRHD = projected_TRX.unflatten(-1, (num_heads, projected_TRX.shape[-1] // num_heads))
-    return projected_TRHD.permute(2, 1, 0, 3).flatten(2)
+    columns_HRX: Tensor = projected_TRHD.permute(2, 1, 0, 3).flatten(2)
+    return columns_HRX
 
 
 class SumOverRows(nn.Module):
