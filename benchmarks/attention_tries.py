@@ -23,9 +23,10 @@ from contacts import bootstrap_interval
 from torch import Tensor, nn
 
 from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.models.evoformer.attention import TiedRowAttention
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.projection import final_linear, linear
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.models.evoformer.stacks import EvoformerBlock
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.evoformer.training.evaluation import coupling_scores, score_family
@@ -53,62 +54,28 @@ INPUTS = InputSettings(
     max_gap_column=0.5,
     num_recycles=0,
 )
-TIED_HEADS, TIED_CHANNELS = 16, 8
-EPSILON = 1e-3
+TIED_HEADS = 16
 
 
-class TiedRowAttention(nn.Module):
-    """One map for all rows, as in MSA Transformer: the logits are means over rows of query · key, both centred
-    over the rows of their column, so that a logit is a covariance of two columns."""
+class TiedRows(nn.Module):
+    """Tied row attention in the place of AlphaFold's: its maps do not go to the pairs."""
 
-    def __init__(self, channels: int, pair_channels: int, *, uniform: bool) -> None:
+    def __init__(self, block: EvoformerBlock, config: EvoformerConfig) -> None:
         super().__init__()
-        self.uniform = uniform
-        width = TIED_HEADS * TIED_CHANNELS
-        self.normalise, self.normalise_pair = nn.LayerNorm(channels), nn.LayerNorm(pair_channels)
-        self.project_pair_bias = linear(pair_channels, TIED_HEADS, bias=False)
-        self.project_query_key = linear(channels, 2 * width, bias=False)
-        self.project_value_gate = linear(channels, 2 * width)
-        self.project_output = final_linear(width, channels)
-        self.scale = nn.Parameter(torch.full((TIED_HEADS, 1, 1), 10.0))
-        self.log_weights_HRR = torch.empty(0)
+        (channels,) = block.msa_transition.normalise.normalized_shape
+        site = alignment_site("evoformer", 0, "msa_row", TIED_HEADS, tied=True)
+        self.attention = TiedRowAttention(
+            channels,
+            config.pair_channels,
+            site,
+            channels // config.msa_heads,
+            uniform=config.uniform_msa_attention,
+        )
 
     def forward(self, msa_SRC: Tensor, pair_RRC: Tensor, mask_SR: Tensor) -> Tensor:
         """msa + update."""
-        normed_SRC, mask_SR1 = self.normalise(msa_SRC), mask_SR.unsqueeze(-1)
-        value_SRX, gate_SRX = self.project_value_gate(normed_SRC).chunk(2, dim=-1)
-        if self.uniform:
-            logits_HRR = msa_SRC.new_zeros(TIED_HEADS, *pair_RRC.shape[:2])
-        else:
-            both_SRX = self.project_query_key(normed_SRC) * mask_SR1
-            both_SRX = both_SRX - mask_SR1 * (both_SRX.sum(0) / (mask_SR1.sum(0) + EPSILON))
-            query_HRX, key_HRX = (
-                part.unflatten(-1, (TIED_HEADS, TIED_CHANNELS)).permute(2, 1, 0, 3).flatten(2)
-                for part in both_SRX.chunk(2, dim=-1)
-            )
-            mean_HRR = query_HRX @ key_HRX.mT / (mask_SR.T @ mask_SR + EPSILON) / math.sqrt(TIED_CHANNELS)
-            logits_HRR = self.scale * mean_HRR + self.project_pair_bias(
-                self.normalise_pair(pair_RRC)
-            ).permute(2, 0, 1)
-        self.log_weights_HRR = logits_HRR.log_softmax(-1)
-        value_HRX = (value_SRX * mask_SR1).unflatten(-1, (TIED_HEADS, -1)).permute(2, 1, 0, 3)
-        attended = (self.log_weights_HRR.exp() @ value_HRX.flatten(2)).unflatten(2, value_HRX.shape[2:])
-        return msa_SRC + self.project_output(attended.permute(2, 1, 0, 3).flatten(2) * gate_SRX.sigmoid())
-
-
-class MapsToPairs(nn.Module):
-    """In place of the outer product: the logarithms of the tied weights, times the number of columns, in both
-    directions, projected onto the pairs. Uniform weights bring nothing."""
-
-    def __init__(self, attention: TiedRowAttention, pair_channels: int) -> None:
-        super().__init__()
-        self.attention = [attention]  # its parameters are the block's
-        self.project = linear(2 * TIED_HEADS, pair_channels, bias=False)
-
-    def forward(self, pair_RRC: Tensor, _msa_SRC: Tensor, _mask_SR: Tensor) -> Tensor:
-        """pair + update."""
-        maps_HRR = self.attention[0].log_weights_HRR + math.log(len(pair_RRC))
-        return pair_RRC + self.project(torch.cat([maps_HRR, maps_HRR.mT]).permute(1, 2, 0))
+        updated_SRC: Tensor = self.attention(msa_SRC, self.attention.maps(msa_SRC, pair_RRC, mask_SR))
+        return updated_SRC
 
 
 class NoUpdate(nn.Module):
@@ -122,14 +89,10 @@ def blocks_of(model: EvoformerModel) -> list[EvoformerBlock]:
     return [*extra, *model.evoformer.blocks]
 
 
-def tie_rows(model: EvoformerModel, *, maps_to_pairs: bool) -> None:
-    """Tied row attention in every block; with `maps_to_pairs` no outer product."""
-    pair, uniform = model.config.pair_channels, model.config.uniform_msa_attention
+def tie_rows(model: EvoformerModel) -> None:
+    """Tied row attention in every block, beside the outer product."""
     for block in blocks_of(model):
-        channels = block.msa_transition.normalise.normalized_shape[0]
-        block.msa_row_attention = TiedRowAttention(channels, pair, uniform=uniform)
-        if maps_to_pairs:
-            block.outer_product_mean = MapsToPairs(block.msa_row_attention, pair)
+        block.msa_row_attention = TiedRows(block, model.config)
 
 
 def keep_last_product(model: EvoformerModel) -> None:
@@ -152,7 +115,7 @@ TRIES = {
     "default": Try(told="nothing: 1 extra-MSA and 1 Evoformer block, centred outer product"),
     "tied-maps": Try(
         told="tied rows; their maps go to the pairs in place of the outer product",
-        change=lambda model: tie_rows(model, maps_to_pairs=True),
+        shape={"tied_row_heads": TIED_HEADS},
     ),
     "late-product": Try(
         told="no outer product of raw rows: 3 Evoformer blocks on 64 rows, the last alone with outer product",
@@ -160,9 +123,7 @@ TRIES = {
         samples={"max_msa_clusters": 64, "max_extra_msa": 64},
         change=keep_last_product,
     ),
-    "tied": Try(
-        told="tied rows, outer product kept", change=lambda model: tie_rows(model, maps_to_pairs=False)
-    ),
+    "tied": Try(told="tied rows, outer product kept", change=tie_rows),
     "uncentred": Try(told="AlphaFold's outer product, not centred", shape={"centred_outer_product": False}),
 }
 

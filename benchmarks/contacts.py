@@ -44,9 +44,29 @@ PRETRAINING = {"steps": 0, "simulated_steps": 1600}
 TRAINING = {"steps": 400, "simulated_share": 0.3}
 # Covariances of simulated families would take longer than all steps.
 TRAINING_WITH_COVARIANCE = {"steps": 400}
-STARTS = {"": {}, "-uniform": {"uniform_msa_attention": True}}
-"""Models trained on simulated families, and what they have other than the defaults; each starts two rows."""
-COVARIANCE = {"pair_features": 3}
+LARGER = {"crop": 112, "max_extra_msa": 512}
+COVARIANCE, UNIFORM, TIED = {"pair_features": 3}, {"uniform_msa_attention": True}, {"tied_row_heads": 16}
+STARTS = {
+    "start": ({}, PRETRAINING),
+    "start-uniform": (UNIFORM, PRETRAINING),
+    "start-tied": (TIED, PRETRAINING),
+    "start-tied-uniform": (TIED | UNIFORM, PRETRAINING),
+    "start-tied-larger": (TIED, PRETRAINING | LARGER),
+}
+"""Models that have seen simulated families alone: what their shape has other than the defaults, and training."""
+MODELS = {
+    "evoformer": ("start", {}, TRAINING),
+    "evoformer-uniform": ("start-uniform", {}, TRAINING),
+    "evoformer-covariance": ("start", COVARIANCE, TRAINING_WITH_COVARIANCE),
+    "evoformer-covariance-uniform": ("start-uniform", COVARIANCE, TRAINING_WITH_COVARIANCE),
+    "evoformer-covariance-larger": ("start", COVARIANCE, TRAINING_WITH_COVARIANCE | LARGER),
+    "evoformer-tied": ("start-tied", {}, TRAINING),
+    "evoformer-tied-uniform": ("start-tied-uniform", {}, TRAINING),
+    "evoformer-tied-larger": ("start-tied-larger", {}, TRAINING | LARGER),
+}
+"""What each model starts from, what it has beside, and its training on the fold's families."""
+WIDE = 115
+"""Columns above which a chain counts as long."""
 COUPLINGS = {"mutual-information": MUTUAL_INFORMATION, "mean-field": MEAN_FIELD}
 SET_APART = (
     "PF00076_2X1B_A",
@@ -67,6 +87,10 @@ ROWS = {
     "cnn-couplings": "2-D CNN on DCA and MI maps",
     "evoformer-covariance": "(ii) MSA/pair model, with covariances",
     "evoformer-covariance-uniform": "(ii) the same, uniform MSA attention",
+    "evoformer-covariance-larger": "(ii) the same, larger crops, more rows",
+    "evoformer-tied": "(iii) tied rows, alignment alone",
+    "evoformer-tied-uniform": "(iii) the same, uniform MSA attention",
+    "evoformer-tied-larger": "(iii) the same, larger crops, more rows",
 }
 
 
@@ -151,14 +175,11 @@ def model_scores(
     method: str, path: Path, fold: int, work: Path, stop: StopRequest
 ) -> dict[str, ContactScores]:
     """Test scores of an MSA/pair model that has seen simulated families and learns the fold's."""
-    control = "-uniform" if method.endswith("-uniform") else ""
-    start = work / f"evoformer{control}.pretrained"
-    train_model(path, start, STARTS[control], PRETRAINING, stop)
-    output = work / f"{method}.fold{fold}"
-    if "covariance" in method:
-        train_model(path, output, COVARIANCE, TRAINING_WITH_COVARIANCE, stop, start)
-    else:
-        train_model(path, output, {}, TRAINING, stop, start)
+    name, features, training = MODELS[method]
+    shape, pretraining = STARTS[name]
+    start, output = work / name, work / f"{method}.fold{fold}"
+    train_model(path, start, shape, pretraining, stop)
+    train_model(path, output, features, training, stop, start)
     loaded = load_evoformer_model(output, torch.device("cpu"))
     return {
         family.protein.id: score_family(loaded.model, family, loaded.inputs)
@@ -223,6 +244,14 @@ def table(title: str, found: dict[str, dict[str, ContactScores]], chosen: Callab
         else:
             cells += ["", ""]
         lines.append("| " + " | ".join(cells) + " |")
+    for method in found:
+        if (control := f"{method}-uniform") in found:
+            less = [found[method][name].precision_l - found[control][name].precision_l for name in common]
+            low, high = bootstrap_interval(less)
+            lines += [
+                "",
+                f"{ROWS[method]}, less uniform: P@L {np.mean(less):+.3f} ({low:+.2f} to {high:+.2f})",
+            ]
     return [*lines, ""]
 
 
@@ -244,6 +273,7 @@ def main() -> None:
         prepare_contacts(arguments.index, whole, ContactSettings())
     dataset = open_contact_dataset(whole)
     folds = assign_folds(dataset.groups, arguments.folds)
+    widths = {name: len(TrainingFamily(dataset.protein(i)).columns) for i, name in enumerate(dataset.ids)}
     now = range(arguments.folds) if arguments.only is None else [int(k) for k in arguments.only.split(",")]
     found: dict[str, dict[str, ContactScores]] = {}
     with stop_on_signals() as stop:
@@ -263,6 +293,7 @@ def main() -> None:
                     found.setdefault(method, {})[name] = from_figures(figures)
     for title, chosen in (
         ("Pfam pairs", lambda name: name.startswith("PF")),
+        ("Chains above 115 columns", lambda name: widths[name] > WIDE),
         (
             "Pfam pairs that settings were not found on",
             lambda name: name.startswith("PF") and name not in SET_APART,
