@@ -96,10 +96,12 @@ def duration(seconds: float) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, whose plural takes an s.
 
-    >>> counted(1, "gene"), counted(2345, "gene")
-    ('1 gene', '2,345 genes')
+    >>> counted(1, "gene"), counted(2345, "gene"), counted(2, "family")
+    ('1 gene', '2,345 genes', '2 families')
     """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    if number != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun}"
 
 
 def percentage(share: float, decimals: int = 0) -> str:

@@ -110,9 +110,3 @@ class AttentionSite:
     def key_edges(self) -> tuple[int, ...] | None:
         """Edges of the keys' bins; None when keys are not positions."""
         return self.axes[-1].edges
-
-    @property
-    def query_edges(self) -> tuple[int, ...] | None:
-        """Edges of the queries' bins; None when queries are not positions."""
-        query = self.axis("query")
-        return None if query is None else query.edges

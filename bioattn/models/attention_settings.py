@@ -43,16 +43,19 @@ DROP_PARTS_HELP = "Drop the parts of an interrupted run (a finished file is alwa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportAttention(Settings):
-    """Write the attention of a model over each promoter for each treatment, as HDF5.
+    """Write where a model looks, in each promoter for each treatment, sequence or molecule, as HDF5.
 
     The command prints the size first and refuses a file larger than the free disk. The file appears when it is
     complete; until then parts are kept in OUTPUT.partial; --resume continues from them, --force drops them.
     docs/formats/attention.md has the schema, and code to read the file with h5py, xarray and R.
     """
 
-    model: Path = argument("MODEL", "Folder of a trained promoter model.", recorded_file="model.safetensors")
+    model: Path = argument("MODEL", "Folder of a trained model.", recorded_file="model.safetensors")
     sequences: Path = argument(
-        "PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).", recorded="promoters"
+        "INPUT",
+        "What the model reads: promoters of `bioattn prepare promoters`, other sequences or an alignment as "
+        "FASTA, a table of molecules.",
+        recorded="promoters",
     )
     output: Path = output_option("Result to write.", Writes.FILE)
     targets: Path | None = option(

@@ -420,7 +420,8 @@ def _report_sides(dataset: PromoterDataset) -> None:
 
     missing = float(np.isnan(dataset.targets).mean())
     LOGGER.info(
-        f"{dataset.num_genes:,} genes ({counts(dataset.gene_split)}) × {dataset.num_treatments:,} treatments "
+        f"{counted(dataset.num_genes, 'gene')} ({counts(dataset.gene_split)}) × "
+        f"{counted(dataset.num_treatments, 'treatment')} "
         f"({counts(dataset.treatment_split)}), {dataset.length:,} bases, "
         f"{percentage(missing, 1)} of the values missing"
     )

@@ -33,7 +33,7 @@ from bioattn.promoters.splits import (
     split_by_group,
     split_by_table,
 )
-from bioattn.text import percentage, quoted
+from bioattn.text import counted, percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -112,8 +112,8 @@ def split_genes(
             "proteins": proteins is not None,
         }
         LOGGER.info(
-            f"homology: {len(sizes):,} groups of related promoters, {int((sizes == 1).sum()):,} of them single, "
-            f"the largest of {sizes.max():,}"
+            f"homology: {counted(len(sizes), 'group')} of related promoters, "
+            f"{int((sizes == 1).sum()):,} of them single, the largest of {sizes.max():,}"
         )
         sides = split_by_group(groups, settings.gene_holdouts, settings.seed, str(kind))
     elif kind is Split.BLOCK:

@@ -310,7 +310,7 @@ def _described(reader: TableReader, roles: ColumnRoles) -> str:
     gene = f"genes in {header[roles.gene]!r}" if header[roles.gene] else f"genes in column {roles.gene + 1}"
     if roles.layout is Layout.WIDE:
         names = quoted([header[index] for index in roles.values], 3)
-        return f"{reader.path}: wide table, {gene}, {len(roles.values):,} treatments ({names})"
+        return f"{reader.path}: wide table, {gene}, {counted(len(roles.values), 'treatment')} ({names})"
     parts = [f"{reader.path}: {roles.layout} table, {gene}"]
     if roles.treatment is not None:
         parts.append(f"treatments in {header[roles.treatment]!r}")

@@ -292,7 +292,8 @@ def split_by_homology(
     groups = group_labels(number, [(links.first, links.second)])
     largest = int(np.bincount(groups).max())
     LOGGER.info(
-        f"homology: {groups.max() + 1:,} groups of related {words.inputs}, the largest of {largest:,}"
+        f"homology: {counted(int(groups.max()) + 1, 'group')} of related {words.inputs}, "
+        f"the largest of {largest:,}"
     )
     found = {"groups": int(groups.max()) + 1, "largest_group": largest}
     return split_by_group(groups, holdouts, seed, "homology", words), found

@@ -81,7 +81,7 @@ def train(
         task = family.task(settings, device)
         job = _job(task)
         processes.require_same_job(job)
-        task.prepare(progress := progress)
+        task.prepare(progress)
         inputs_were_read()
         processes.warn_of_idle(*task.work_per_step)
         LOGGER.info(f"training {task.summary}")

@@ -138,11 +138,11 @@ def test_captured_maps_have_the_promised_axes_and_sums(settings, device):
         )
         if not of_treatments:
             assert sizes["query"] == sizes["key"] == bins
-            assert site.query_edges == site.key_edges == model.config.bin_edges
+            assert site.axis("query").edges == site.key_edges == model.config.bin_edges
         elif site.key_edges is not None:
             assert sizes["key"] == bins == len(site.key_edges) - 1
         else:
-            assert sizes["query"] == bins == len(site.query_edges) - 1
+            assert sizes["query"] == bins == len(site.axis("query").edges) - 1
         total = weights.sum(-1)
         if site.null_key:
             assert (total < 1).all()

@@ -180,7 +180,7 @@ def write_maps(settings: ExportAttention, running: Running, loaded: LoadedDenois
         sites=names,
         job={"promoters": source.sha256, "treatments": treatments},
         about="attention and effects",
-        of_each=f" × {len(treatments)} treatments",
+        of_each=f" × {counted(len(treatments), 'treatment')}",
         smaller="choose fewer --sites, --heads or --treatment, --reduce, or fewer promoters",
     )
     return RunReport(

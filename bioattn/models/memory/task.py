@@ -19,6 +19,7 @@ from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
+from bioattn.text import counted
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
 from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step
 
@@ -70,7 +71,8 @@ class MemoryTask(ConfiguredTask):
         for each in self.book.asked if self.supervised else ():
             if each.true_facts and len(each.true_facts) != self.config.hops:
                 raise FormatError(
-                    f"{each.where}: names {len(each.true_facts)} facts, the model makes {self.config.hops} hops; "
+                    f"{each.where}: names {counted(len(each.true_facts), 'fact')}, the model makes "
+                    f"{counted(self.config.hops, 'hop')}; "
                     f"give --hops {len(each.true_facts)}, or hop_weight = 0 to learn from answers alone"
                 )
         self.decided_by(facts=self.book.facts, questions=self.book.questions)
@@ -91,8 +93,8 @@ class MemoryTask(ConfiguredTask):
         weights = sum(p.numel() for p in self.model.parameters())
         taught = "with the true facts of each hop" if self.supervised else "from answers alone"
         self.summary = (
-            f"a memory network of {self.config.hops} hops ({weights:,} weights) on "
-            f"{len(self.sides[TRAIN]):,} questions, {taught}"
+            f"a memory network of {counted(self.config.hops, 'hop')} ({weights:,} weights) on "
+            f"{counted(len(self.sides[TRAIN]), 'question')}, {taught}"
         )
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
@@ -163,9 +165,10 @@ class MemoryTask(ConfiguredTask):
     def describe(self) -> tuple[str, str]:
         config = self.config
         return (
-            f"Memory network of {config.hops} hops",
-            f"{len(config.words):,} words, {len(config.answers):,} answers, {config.channels} channels. Trained "
-            f"by bioattn on `{self.book.questions.name}` ({len(self.sides[TRAIN]):,} questions).",
+            f"Memory network of {counted(config.hops, 'hop')}",
+            f"{counted(len(config.words), 'word')}, {counted(len(config.answers), 'answer')}, "
+            f"{config.channels} channels. Trained by bioattn on `{self.book.questions.name}` "
+            f"({counted(len(self.sides[TRAIN]), 'question')}).",
         )
 
 

@@ -331,7 +331,7 @@ def motifs(
 @command("explain check")
 def check(
     reporter: Reporter,
-    model: Path = options.MODEL,
+    model: Path = argument("MODEL", "Folder of a trained model.", recorded_file="model.safetensors"),
     promoters: Path = options.PROMOTERS,
     output: Path = options.OUTPUT,
     dataset: Path | None = option("The training dataset of MODEL, to measure accuracy on held-out genes."),

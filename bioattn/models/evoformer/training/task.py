@@ -38,7 +38,7 @@ from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.structures.contacts import ContactScores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.text import quoted
+from bioattn.text import counted, quoted
 from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
 
 BETAS = (0.9, 0.98)
@@ -104,7 +104,7 @@ class EvoformerTask(Task):
         )
         self.work_per_step = ("families_per_step", training.families_per_step)
         self.summary = (
-            f"{sum(p.numel() for p in self.model.parameters()):,} weights on {len(train)} families"
+            f"{sum(p.numel() for p in self.model.parameters()):,} weights on {counted(len(train), 'family')}"
             + (f" and {training.simulated_families} simulated ones" if training.simulated_steps else "")
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.sequences.vocabulary import SPECIAL
+from bioattn.text import counted
 
 PSEUDOCOUNT = 5.0
 """Rows that are added to those of an alignment, with all letters alike."""
@@ -132,7 +133,9 @@ class SimpleModel:
 
     @property
     def name(self) -> str:
-        return f"counts of {self.order} words {'before' if self.behind is None else 'on either side'}"
+        return (
+            f"counts of {counted(self.order, 'word')} {'before' if self.behind is None else 'on either side'}"
+        )
 
     def sums(self, shown: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.float64]:
         """`SUMS` over the words `targets` ≥ 0 of one sequence. shown: all words, −1 where one is hidden."""

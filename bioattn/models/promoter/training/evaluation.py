@@ -28,7 +28,7 @@ from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import Floats, fit_shared_axis, pearson, per_treatment, summarise
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.training_record import MODEL_ROW, Comparison
-from bioattn.text import markdown_table
+from bioattn.text import counted, markdown_table
 from bioattn.views.evaluation import METRIC_TITLES
 
 
@@ -376,9 +376,10 @@ def card_lines(
         f"# Promoter model, {config.conditioning}",
         "",
         f"Predicts the response of a promoter ({config.length} bases, 5'→3', right ends aligned) "
-        f"to each of {dataset.num_treatments} treatments ({dataset.task}).",
+        f"to {'each of ' * (dataset.num_treatments > 1)}{counted(dataset.num_treatments, 'treatment')} "
+        f"({dataset.task}).",
         "",
-        f"- Data: `{record['dataset']['file']}`, {dataset.num_genes} promoters, "
+        f"- Data: `{record['dataset']['file']}`, {counted(dataset.num_genes, 'promoter')}, "
         f"SHA-256 `{record['dataset']['sha256']}`",
         f"- Treatments are known by {config.treatment_encoder}; settings in `config.json` and `training.json`: "
         f"{record.get('settings', 'given')}.",

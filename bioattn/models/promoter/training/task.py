@@ -55,6 +55,7 @@ from bioattn.promoters.treatments import UNCONDITIONAL, named_treatments
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
+from bioattn.text import counted
 from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
 
 LOGGER = logging.getLogger("bioattn")
@@ -207,7 +208,7 @@ class PromoterTask(Task):
         self.work_per_step = ("batch_size", training.batch_size)
         self.summary = (
             f"{self.config.conditioning} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
-            f"{len(self.batches.genes):,} promoters × {len(self.columns)} treatments"
+            f"{counted(len(self.batches.genes), 'promoter')} × {counted(len(self.columns), 'treatment')}"
         )
 
     def begin(self) -> None:
