@@ -149,8 +149,9 @@ class Proteins:
 
 
 class MeanMaps:
-    """A receiver of the mean of each site's weights over its first axis, (H, Q, K) or (H, K). As a substitution it
-    makes sites attend with these, cut to the alignment's size or with the last place repeated."""
+    """A receiver of the mean of each site's weights over what comes before the heads (rows or columns; nothing where
+    rows are tied), (H, Q, K) or (H, K). As a substitution it makes sites attend with these, cut to the alignment's
+    size or with the last place repeated."""
 
     def __init__(self) -> None:
         self.by_site: dict[str, Tensor] = {}
@@ -160,6 +161,9 @@ class MeanMaps:
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
         self.kinds[site.name] = site.axes[-1].kind
+        if site.dims[0] == "head":
+            self.by_site[site.name] = weights
+            return
         share = weights.sum(0) / (tile.total if tile else len(weights))
         self.by_site[site.name] = share + self.by_site.get(site.name, 0)
 
