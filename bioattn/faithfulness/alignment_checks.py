@@ -149,9 +149,10 @@ class Proteins:
 
 
 class MeanMaps:
-    """A receiver of the mean of each site's weights over what comes before the heads (rows or columns; nothing where
-    rows are tied), (H, Q, K) or (H, K). As a substitution it makes sites attend with these, cut to the alignment's
-    size or with the last place repeated."""
+    """Keeps the mean of each site's weights over rows or columns, (H, Q, K) or (H, K); of tied rows, which have
+    one map, that map. As a substitution it makes sites attend with these means, cut to the alignment's size or
+    with the last place repeated.
+    """
 
     def __init__(self) -> None:
         self.by_site: dict[str, Tensor] = {}
