@@ -149,6 +149,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--readout-channels", type=int, default=0)
+    parser.add_argument("--replaced", type=float, default=0.0, help="share of words shown as random ones")
     parser.add_argument("--rounds", type=int, default=6, help="validations; 1: the last weights are kept")
     parser.add_argument("--no-baselines", action="store_true")
     given = parser.parse_args()
@@ -201,7 +202,7 @@ def main() -> None:
                     f"steps = {given.steps}\nsteps_per_round = {max(1, given.steps // given.rounds)}\n"
                     f"learning_rate = {given.learning_rate}\nbatch_size = {given.batch_size}\n"
                     f'weight_decay = {given.weight_decay}\npool = "{pool}"\n'
-                    f"readout_channels = {given.readout_channels}\n"
+                    f"readout_channels = {given.readout_channels}\nreplaced = {given.replaced}\n"
                 )
                 model = shape if start == "random" else ""
                 config = settings(folder / "tuned.toml", f"{model}dropout = {given.dropout}\n", training)
