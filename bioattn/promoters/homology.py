@@ -27,6 +27,10 @@ MIN_COMMON_CAP = 200
 """k-mers in more promoters than this and than one in a hundred link nothing: repeats such as Alu are in a fifth of
 all human promoters and would glue the genome into one group. (No yeast 14-mer is in more than 135.)"""
 
+MOSTLY_COMMON = 0.5
+"""Sequences that share at least this part of one's k-mers are linked although these k-mers are very common:
+hundreds of variants of one promoter have hardly any others."""
+
 PROTEIN_K = 5
 PROTEIN_MIN_SHARE = 0.03
 PROTEIN_MIN_COMMON = 5
@@ -38,7 +42,10 @@ _ROWS_AT_ONCE = 1024
 
 
 class Links(NamedTuple):
-    """Ordered pairs of items that share k-mers; both directions are there where both shares reach the limit."""
+    """Ordered pairs of items that share k-mers; both directions are there where both shares reach the limit.
+
+    Items that share very common k-mers (`MOSTLY_COMMON`) are linked to a random sample of each other, not to all.
+    """
 
     first: NDArray[np.int64]
     second: NDArray[np.int64]
@@ -49,8 +56,8 @@ class Links(NamedTuple):
 def promoter_links(codes_GL: NDArray[np.uint8]) -> Links:
     """Pairs of promoters in which the second has at least `MIN_SHARE` of the first one's canonical k-mers.
 
-    k-mers of low complexity (`kmers.is_low_complexity`) and very common ones (`MIN_COMMON_CAP`) are not counted
-    as shared.
+    k-mers of low complexity (`kmers.is_low_complexity`) are not counted as shared, nor are very common ones
+    (`MIN_COMMON_CAP`) that are less than half of the promoter (`MOSTLY_COMMON`).
     """
     kmers, offsets = distinct_kmers(codes_GL)
     cap = max(MIN_COMMON_CAP, len(codes_GL) // 100)
@@ -68,7 +75,8 @@ def protein_links(
     """Pairs of proteins in which the second has enough of the first one's k-mers to be its paralogue.
 
     Letters other than the twenty amino acids end a k-mer; k-mers of fewer than three different letters and those
-    in more than `cap` proteins (None: 2 %, at least 100) are not counted as shared.
+    in more than `cap` proteins (None: 2 %, at least 100) are not counted as shared, unless these are at least half
+    of a protein's (`MOSTLY_COMMON`).
     """
     kmers, offsets = _protein_kmers(proteins, k)
     cap = max(100, len(proteins) // 50) if cap is None else cap
@@ -130,22 +138,33 @@ def _links(
     """Pairs of rows that share k-mers, counted by the product of the row × k-mer matrix with its transpose."""
     size = len(offsets) - 1
     sizes = np.diff(offsets)
-    # One sort of k-mer and row in a single number is much faster than an argsort, and needs less room.
+    # One sort of k-mer and row in a single number is much faster than an argsort, and needs less room. Rows are
+    # shuffled, otherwise than splits do: the first rows of a common k-mer are a sample, nearly the same one for
+    # all k-mers of one sequence's variants.
+    shuffled = np.random.default_rng((size, DEFAULT_K)).permutation(size)
     keys = kmers.astype(np.int64) << 32
-    keys |= np.repeat(np.arange(size, dtype=np.int64), sizes)
+    keys |= np.repeat(np.argsort(shuffled), sizes)
     keys.sort()
     ascending = (keys >> 32).astype(np.int32)
     starts = np.flatnonzero(np.diff(ascending, prepend=-1))
     counts = np.diff(starts, append=len(ascending))
-    useful = (counts > 1) & (counts <= cap)
+    useful = counts > 1
     if dna_k is not None and dna_k >= 8:
         useful[useful] &= ~is_low_complexity(ascending[starts[useful]], dna_k)
-    rows = (keys[np.repeat(useful, counts)] & 0xFFFFFFFF).astype(np.int64)
-    columns = np.repeat(np.arange(int(useful.sum())), counts[useful])
-    matrix = sparse.csr_matrix(
-        (np.ones(len(rows), dtype=np.int32), (rows, columns)), shape=(size, int(useful.sum()))
-    )
-    parts = list(_shared_pairs(matrix, sizes, min_share, min_common))
+    parts: list[Links] = []
+    for chosen, least in (
+        (useful & (counts <= cap), min_share),
+        (useful & (counts > cap), max(min_share, MOSTLY_COMMON)),
+    ):
+        rows = shuffled[keys[np.repeat(chosen, counts)] & 0xFFFFFFFF]
+        columns = np.repeat(np.arange(int(chosen.sum())), counts[chosen])
+        place = np.arange(len(rows)) - np.repeat(np.cumsum(counts[chosen]) - counts[chosen], counts[chosen])
+        shape = (size, int(chosen.sum()))
+        ones = np.ones(len(rows), dtype=np.int32)
+        matrix = sparse.csr_matrix((ones, (rows, columns)), shape=shape)
+        sample = place < cap
+        partners = sparse.csr_matrix((ones[sample], (rows[sample], columns[sample])), shape=shape)
+        parts += _shared_pairs(matrix, partners, sizes, least, min_common)
     return Links(
         np.concatenate([np.zeros(0, np.int64), *(part.first for part in parts)]),
         np.concatenate([np.zeros(0, np.int64), *(part.second for part in parts)]),
@@ -154,12 +173,19 @@ def _links(
 
 
 def _shared_pairs(
-    matrix: sparse.csr_matrix, sizes: NDArray[np.int64], min_share: float, min_common: int
+    matrix: sparse.csr_matrix,
+    partners: sparse.csr_matrix,
+    sizes: NDArray[np.int64],
+    min_share: float,
+    min_common: int,
 ) -> Iterator[Links]:
-    transposed = matrix.T.tocsr()
-    for begin in range(0, matrix.shape[0], _ROWS_AT_ONCE):
-        common = (matrix[begin : begin + _ROWS_AT_ONCE] @ transposed).tocoo()
-        first, second = common.row.astype(np.int64) + begin, common.col.astype(np.int64)
+    """Pairs of a row of `matrix` and one of `partners` that share enough of the first one's k-mers."""
+    transposed = partners.T.tocsr()
+    able = np.flatnonzero(matrix.getnnz(axis=1) >= np.maximum(min_common, min_share * sizes))
+    for begin in range(0, len(able), _ROWS_AT_ONCE):
+        rows = able[begin : begin + _ROWS_AT_ONCE]
+        common = (matrix[rows] @ transposed).tocoo()
+        first, second = rows[common.row], common.col.astype(np.int64)
         share = common.data / np.maximum(1, sizes[first])
         keep = (first != second) & (share >= min_share) & (common.data >= min_common)
         yield Links(first[keep], second[keep], share[keep].astype(np.float32))

@@ -122,6 +122,21 @@ def test_a_repeat_in_very_many_promoters_links_nothing():
     assert len(set(few.first.tolist())) == 150
 
 
+def test_very_many_variants_of_one_promoter_are_one_group():
+    generator = np.random.default_rng(3)
+    codes = generator.integers(0, 4, (1000, 100)).astype(np.uint8)
+    codes[:700] = codes[0]
+    for row in range(1, 700):
+        codes[row, row % 100] = (codes[row, row % 100] + row // 100 % 3 + 1) % 4
+    links = promoter_links(codes)
+    groups = group_labels(len(codes), [(links.first, links.second)])
+    assert len(np.unique(groups[:700])) == 1
+    assert len(np.unique(groups)) == 301
+    sides = np.where(np.arange(1000) % 50 == 1, TEST, TRAIN).astype(np.uint8)
+    (leakage,) = measure_leakage(sides, links, [""] * 1000, np.zeros(1000, int), np.zeros(1000, int))
+    assert leakage.shared_kmers == pytest.approx(0.7)
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(["I", "II", ""]), st.integers(0, 60), st.integers(1, 20)), max_size=25)
 )
