@@ -10,7 +10,7 @@ import pandas as pd
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers
+from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers, point_writer
 from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
@@ -116,15 +116,16 @@ def read_treatment_table(path: Path) -> TreatmentTable:
     and without a value are left out, and of two equal columns of one name one is kept; both are logged.
 
     Raises: FormatError (with line) for a name that is missing or repeated, two columns of one name that differ,
-    infinities, and columns that are numbers but for decimal commas.
+    infinities, and columns that are numbers but for commas (semicolon tables may have decimal commas).
     """
     reader = open_table(path)
     lines: list[int] = []
     columns: list[list[str]] = [[] for _ in reader.header]
+    with_point = point_writer(reader)
     for number, cells in reader.rows():
         lines.append(number)
         for column, cell in zip(columns, cells, strict=True):
-            column.append(cell)
+            column.append(with_point(cell))
     if not lines:
         raise FormatError(f"{path}: the treatment table has a header but no rows")
     if reader.repeated_headers:

@@ -35,6 +35,12 @@ def test_select_keeps_order_and_names_what_is_unknown(tmp_path):
         table.select(["heat_30"])
 
 
+def test_semicolon_tables_may_have_decimal_commas(tmp_path):
+    table = read(tmp_path, "name;agent;dose\na;1,10-phenanthroline;0,5\nb;DMSO;10\n")
+    assert list(table.frame["agent"]) == ["1,10-phenanthroline", "DMSO"]
+    np.testing.assert_array_equal(table.frame["dose"], [0.5, 10.0])
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
