@@ -100,10 +100,10 @@ def _largest(table_GT: Floats) -> Floats:
 
 
 def pearson_per_gene(truth: ArrayLike, prediction: ArrayLike) -> Floats:
-    """Pearson correlation over treatments, per gene: shape=(genes,)."""
+    """Pearson correlation over treatments, per gene: shape=(genes,); NaN over two, where every line fits."""
     truth_GT, prediction_GT = checked(truth, prediction)
     r_G: Floats = pearson(truth_GT.T, prediction_GT.T)[0]
-    return r_G
+    return np.where((~np.isnan(truth_GT)).sum(axis=1) > 2, r_G, np.nan)
 
 
 def spearman(truth: ArrayLike, prediction: ArrayLike) -> Floats:
@@ -310,8 +310,9 @@ def summarise(
     truth: ArrayLike, prediction: ArrayLike, axis: SharedAxis | None = None, task: Task = Task.REGRESSION
 ) -> dict[str, float]:
     """One number per metric: the median over treatments of `per_treatment`, and for regression also
-    `gene_pearson` (median over genes) and, with the shared axis of the training targets, `specific_pearson`
-    (median over treatments after the axis is taken out of truth and prediction).
+    `gene_pearson` (median over genes of three measured treatments or more) and, with the shared axis of the
+    training targets, `specific_pearson` (median over treatments after the axis is taken out of truth and
+    prediction).
     """
     summary = {
         name: float(median(values[None])[0])
@@ -319,7 +320,9 @@ def summarise(
     }
     if task == "binary":
         return summary
-    summary["gene_pearson"] = float(median(pearson_per_gene(truth, prediction)[None])[0])
+    per_gene = pearson_per_gene(truth, prediction)
+    if not np.isnan(per_gene).all():
+        summary["gene_pearson"] = float(median(per_gene[None])[0])
     if axis is not None:
         measured = ~np.isnan(np.asarray(truth, np.float64))
         specific = pearson(axis.specific(truth), axis.specific(prediction, measured))

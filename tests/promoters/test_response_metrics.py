@@ -45,6 +45,12 @@ def test_regression_metrics_agree_with_scipy_and_sklearn(tables):
     assert metrics.pearson_per_gene(truth, prediction) == pytest.approx(per_gene)
 
 
+def test_a_gene_of_two_treatments_has_no_correlation(tables):
+    truth, prediction = tables
+    assert np.isnan(metrics.pearson_per_gene(truth[:, :2], prediction[:, :2])).all()
+    assert "gene_pearson" not in metrics.summarise(truth[:, :2], prediction[:, :2])
+
+
 @pytest.mark.parametrize("decimals", [0, 1, 8], ids=["many ties", "ties", "no ties"])
 def test_ranking_metrics_agree_with_sklearn(tables, decimals):
     truth, prediction = tables
