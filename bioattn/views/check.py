@@ -49,6 +49,12 @@ SKIPPED_TITLES = {
     "seed_control": "The same model retrained with another seed",
     "seed_stability": "Similarity to the maps of another seed",
     "skill": "Skill on held-out genes",
+    "forced_skill": "Skill lost with uniform weights forced on it",
+    "elsewhere_skill": "Skill lost with another promoter's maps",
+    "swapped_skill": "Skill lost with other treatments' maps",
+    "swapped_shapes_skill": "Skill lost with other treatments' shapes",
+    "mean_shapes_skill": "Skill lost with mean shapes",
+    "swapped_gains_skill": "Skill lost with other treatments' gains",
 }
 """Measures that were not taken, in words; others by their name without underscores."""
 SURE_VERDICTS = frozenset({"used-treatment-specific", "used"})

@@ -13,6 +13,7 @@ from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
+from bioattn.views.check import SKIPPED_TITLES
 from tests.making import bioattn
 from tests.training.promoter.conftest import make_dataset, write_dataset
 from tests.training.runs import CPU, train
@@ -82,6 +83,7 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     skipped = {entry["name"]: entry["why"] for entry in content["skipped"]}
     assert set(skipped) >= {"skill", "swapped_skill", "uniform_control", "shared_control", "seed_stability"}
     assert all("--dataset" in skipped[name] for name in ("skill", "uniform_control"))
+    assert all(name in SKIPPED_TITLES for name in skipped)
     assert set(content["curves"]) == {"deletion", "insertion"}
     for curve in content["curves"].values():
         assert len(curve["fraction"]) == len(curve["top"]) == len(curve["random"])
