@@ -67,6 +67,8 @@ class Chain:
     selenomethionine stands for the sulphur."""
     num_missing_cb: int
     """Residues other than glycine whose CB is not in the file."""
+    method: str = ""
+    """How the structure was found, such as `x-ray diffraction`; empty where the file does not say."""
 
     def __len__(self) -> int:
         return len(self.letters)
@@ -227,4 +229,11 @@ def _chain(path: Path, name: str, residues: list[Residue], missing_cb: MissingCb
         bfactors=np.array([residue["CA"].get_bfactor() for residue in residues], np.float32),
         atom37=atom37,
         num_missing_cb=missing,
+        method=_method(residues[0]),
     )
+
+
+def _method(residue: Residue) -> str:
+    structure: Any = residue.get_parent().get_parent().get_parent()
+    found = str(structure.header.get("structure_method") or "").lower()
+    return "" if found == "unknown" else found

@@ -79,6 +79,10 @@ def read_plddt(path: Path, chain: str | None = None) -> Confidence:
                 f"{path}: has no structure.cif, and so no pLDDT; the model predicts no structure"
             )
         found = read_chain(path / "structure.cif" if path.is_dir() else path, chain)
+        if found.method and "model" not in found.method:
+            raise FormatError(
+                f"{path}: is a structure by {found.method}, whose B-factors are no pLDDT; give a prediction"
+            )
         values, numbers = found.bfactors.astype(np.float64), found.numbers
     if values.ndim != 1 or len(values) != len(numbers) or not np.all((values >= 0) & (values <= 100)):
         raise FormatError(f"{path}: holds no pLDDT, which is a number from 0 to 100 for each residue")

@@ -179,6 +179,13 @@ def test_confidences_are_read_as_they_were_written(folder, tmp_path):
     write_pdb(tmp_path / "crystal.pdb", [replace(residues[0], confidence=-3.5)])
     with pytest.raises(FormatError, match=r"crystal.pdb: holds no pLDDT, which is a number from 0 to 100"):
         read_plddt(tmp_path / "crystal.pdb")
+    (tmp_path / "crystal.pdb").write_text(
+        f"EXPDTA    X-RAY DIFFRACTION\n{(tmp_path / 'model.pdb').read_text()}"
+    )
+    with pytest.raises(
+        FormatError, match=r"crystal.pdb: is a structure by x-ray diffraction, whose B-factors"
+    ):
+        read_plddt(tmp_path / "crystal.pdb")
 
 
 def test_the_same_command_gives_the_same_bytes(folder, tmp_path, monkeypatch):
