@@ -48,7 +48,7 @@ class Motifs:
 def read_motifs(path: Path) -> dict[str, str]:
     """Motifs of a FASTA file, or of lines `NAME MOTIF` or `MOTIF`.
 
-    Raises: FormatError naming the line of what is no IUPAC letter of DNA.
+    Raises: FormatError naming the line of what is no IUPAC letter of DNA, and of a second motif of one name.
     """
     found: dict[str, str] = {}
     name = ""
@@ -62,8 +62,13 @@ def read_motifs(path: Path) -> dict[str, str]:
         motif = words[-1].upper()
         unknown = next((each for each in motif if each not in ambiguous_dna_values), None)
         if unknown is not None:
-            raise FormatError(f"{path}:{number}: {unknown!r} is not an IUPAC letter of DNA")
-        found[words[0] if len(words) > 1 else name or motif] = motif
+            raise FormatError(
+                f"{path}:{number}: {unknown!r} of {words[-1]!r} is not an IUPAC letter of DNA; write lines "
+                "such as `EcoRI GAATTC`"
+            )
+        called = words[0] if len(words) > 1 else name or motif
+        if found.setdefault(called, motif) != motif:
+            raise FormatError(f"{path}:{number}: another motif is called {called!r} already; rename one")
         name = ""
     if not found:
         raise FormatError(f"{path}: holds no motif; give one a line, such as `EcoRI GAATTC`")
@@ -110,8 +115,9 @@ class Constraint:
                     for motif in self._motifs.found(state + self._words[codon])
                 }
                 first = max(0, place - max(map(len, level)) // 3)
+                several = f"residues {first + 1:,} to {place + 1:,} ({residues[first : place + 1]}) force"
                 raise BioattnError(
-                    f"{name}: residues {first + 1:,} to {place + 1:,} ({residues[first : place + 1]}) force the "
+                    f"{name}: {several if first < place else f'residue {place + 1:,} ({residue}) forces'} the "
                     f"forbidden motif {' or '.join(sorted(forced))}; allow it, or change the protein"
                 )
             self._levels.append(level)
