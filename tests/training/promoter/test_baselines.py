@@ -137,7 +137,7 @@ def test_test_genes_are_not_looked_at(dataset, rows):
 
 def test_where_the_window_is_coding_codons_are_used():
     found = {row.name: row for row in baselines.default_baselines(planted_dataset(length=200, downstream=80))}
-    assert "around −150±150 + codons 0..+80" in found["region + codon ridge"].choice
+    assert "−120..0 weighted around −150±150 + codons 0..+80" in found["region + codon ridge"].choice
     assert re.match("[456]-mers −120..0, ", found["k-mer ridge"].choice)
     assert (
         found["region + codon ridge"].test["pearson"] > found["positional k-mer ridge"].test["pearson"] + 0.1
@@ -151,7 +151,9 @@ def test_positions_are_named_from_the_anchor_that_the_dataset_knows(dataset):
     data = baselines.BaselineData(known)
     assert re.match("[456]-mers −80..[+]40, ", baselines.kmer_ridge(data, windows=()).choice)
     assert re.match("[456]-mers −[28]0..[+]40, ", baselines.kmer_ridge(data, windows=(60,)).choice)
-    assert re.match("[456]-mers around −(110±150|260±300)", baselines.positional_ridge(data).choice)
+    assert re.match(
+        "[456]-mers −80..[+]40 weighted around −(110±150|260±300)", baselines.positional_ridge(data).choice
+    )
 
 
 def test_binary_targets_are_ranked():

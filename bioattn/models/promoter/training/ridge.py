@@ -50,11 +50,12 @@ class Kmers:
     """Standard deviation of the bump in bases."""
 
     def name(self, downstream: int) -> str:
-        """Such as `6-mers −300..0` or `6-mers around −150±150`; downstream: bases from the anchor on."""
+        """Such as `6-mers −300..0 weighted around −150±150`; downstream: bases from the anchor on."""
         kind = "codons" if self.step == 3 else f"{'' if self.canonical else 'stranded '}{self.k}-mers"
+        name = f"{kind} {signed(self.start + downstream)}..{signed(self.stop + downstream)}"
         if math.isfinite(self.width):
-            return f"{kind} around {signed(self.centre + downstream)}±{self.width:g}"
-        return f"{kind} {signed(self.start + downstream)}..{signed(self.stop + downstream)}"
+            name += f" weighted around {signed(self.centre + downstream)}±{self.width:g}"
+        return name
 
     def weights(self, length: int) -> NDArray[np.float64]:
         """What a k-mer that begins at each base of a window counts, shape=(length,); 0 outside the region."""
