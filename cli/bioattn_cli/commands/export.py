@@ -117,7 +117,9 @@ def motifs(
         progress=reporter.progress(),
     )
     found = ", ".join(f"{counted(number, 'motif')} of {source}" for source, number in summary.motifs.items())
-    matched = "" if summary.matched is None else f"; {summary.matched:,} match the database with q < 0.05"
+    matched = (
+        "" if summary.matched is None else f"; {summary.matched:,} with a match in the database (q < 0.05)"
+    )
     return Record(
         f"wrote {output}: {found or 'no motif'}{matched}; {counted(summary.treatments, 'treatment')}, "
         f"{counted(summary.promoters, 'promoter')}, {counted(summary.edges, 'edge')}",
