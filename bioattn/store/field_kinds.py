@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from bioattn.alignments.statistics import FORMAT as STATISTICS_FORMAT
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.annotation import read_bed
+from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import decode
 from bioattn.formats.rr import RR_START, read_rr
@@ -53,6 +55,12 @@ _PDB_START = re.compile(
     rb"(HEADER|TITLE |COMPND|SOURCE|KEYWDS|EXPDTA|AUTHOR|REVDAT|REMARK|SEQRES|CRYST1|PARENT|MODEL |ATOM  |HETATM)"
     rb"[ 0-9]"
 )
+
+_ALIGNED = frozenset({".a3m", ".a2m", ".afa"})
+"""Names of alignments, whatever is in them."""
+
+_ROWS_SEEN = 100
+"""Rows of a FASTA of proteins by which it is told from an alignment."""
 
 
 def _looks_like_structure(head: bytes) -> bool:
@@ -92,6 +100,27 @@ def _is_motif_file(candidate: Candidate) -> bool:
 def _describe_motifs(path: Path) -> dict[str, Any]:
     motifs = read_meme(path).motifs
     return {"motifs": len(motifs), "names": some([motif.name for motif in motifs])}
+
+
+def _are_proteins(candidate: Candidate) -> bool:
+    """Whether a file is a FASTA of proteins that are not aligned: of several lengths, and without a gap."""
+    is_fasta = candidate.head.lstrip().startswith(b">") and looks_like_alignment(candidate.head)
+    if not is_fasta or not _ALIGNED.isdisjoint(candidate.path.suffixes):
+        return False
+    try:
+        rows = [record.sequence.rstrip("*") for record in islice(read_fasta(candidate.path), _ROWS_SEEN)]
+    except BioattnError:
+        return False
+    return len(set(map(len, rows))) > 1 and all(row.isalpha() and row.isupper() for row in rows)
+
+
+def _proteins(path: Path) -> dict[str, str]:
+    return {record.name: record.sequence for record in read_fasta(path)}
+
+
+def _describe_proteins(path: Path) -> dict[str, Any]:
+    lengths = [len(sequence) for sequence in _proteins(path).values()]
+    return {"proteins": len(lengths), "shortest": min(lengths), "longest": max(lengths)}
 
 
 def _is_bed(candidate: Candidate) -> bool:
@@ -236,6 +265,14 @@ def field_kinds() -> Sequence[FileKind]:
             describe=describe_alignment,
             read=read_alignment,
             report=shown_as("alignment", describe_alignment),
+        ),
+        FileKind(
+            name="proteins",
+            title="FASTA of proteins",
+            matches=_are_proteins,
+            describe=_describe_proteins,
+            read=_proteins,
+            order=-1,
         ),
         FileKind(
             name="msa-statistics",

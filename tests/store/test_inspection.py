@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.store.inspection import as_json, as_text, inspect_file, validate_file
@@ -65,6 +65,20 @@ def test_run_records_show_the_command_as_typed(tmp_path):
     description = inspect_file(path)
     assert "  command: bioattn run 'a file'\n" in as_text(description, "x.run.json")
     assert '"a file"' in as_json(description)
+
+
+def test_proteins_that_are_not_aligned_are_no_bad_alignment(tmp_path):
+    path = tmp_path / "x.fa"
+    path.write_text(">a\nMKLV\n>b x\nMKLVEE\nF*\n")
+    description = inspect_file(path)
+    assert (description.kind, description.figures) == (
+        "proteins",
+        {"proteins": 2, "shortest": 4, "longest": 8},
+    )
+    assert not validate_file(path)
+    path.write_text(">a\nMKLV\n>b\nM-LVE\n")
+    with pytest.raises(FormatError, match="the rows of an alignment are equally long"):
+        inspect_file(path)
 
 
 def test_bed_is_no_table_with_a_header(tmp_path):
