@@ -1,5 +1,6 @@
 """Measured effects of single-base substitutions in promoters, from a table."""
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,8 @@ from bioattn.errors import FormatError
 from bioattn.formats.nucleotides import LETTERS, UNKNOWN
 from bioattn.formats.tables import open_table, parse_numbers, refuse_duplicate_columns
 from bioattn.text import quoted
+
+LOGGER = logging.getLogger("bioattn")
 
 
 class Variant(NamedTuple):
@@ -41,7 +44,8 @@ def read_variant_effects(path: Path, treatments: Sequence[str]) -> VariantEffect
     """Read a table with the columns `promoter`, `position` (from 1, the promoter's first base, 5'→3') and
     `alternative` (the new base), and either `treatment` and `effect` or a column for each treatment.
 
-    Other columns, and treatments that are not among `treatments`, are left out.
+    Other columns, and treatments that are not among `treatments`, are left out. Those of `treatments` that the
+    table lacks are logged.
 
     Raises: FormatError, with file and line, for a missing column, a position, base or effect that is none, and
     when no treatment is among `treatments`.
@@ -80,6 +84,9 @@ def read_variant_effects(path: Path, treatments: Sequence[str]) -> VariantEffect
             "columns 'treatment' and 'effect', or in a column for each treatment"
         )
     kept = [number for number, name in enumerate(treatments) if name in found]
+    if len(kept) < len(treatments):
+        absent = quoted([name for name in treatments if name not in found])
+        LOGGER.info(f"{path}: has no effects under {absent}; the others are compared")
     return VariantEffects(
         path,
         [treatments[number] for number in kept],

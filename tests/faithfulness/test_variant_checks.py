@@ -56,7 +56,8 @@ def write_table(path, header, *rows):
     return path
 
 
-def test_long_and_wide_tables_say_the_same(tmp_path):
+def test_long_and_wide_tables_say_the_same(tmp_path, caplog):
+    caplog.set_level("INFO", "bioattn")
     head = ("promoter", "position", "alternative")
     wide = write_table(
         tmp_path / "w.tsv", (*head, "salt", "heat"), ("p", 3, "a", 1, 2), ("q", 1, "T", "NA", 4)
@@ -74,6 +75,7 @@ def test_long_and_wide_tables_say_the_same(tmp_path):
     for path in (wide, long):
         found = read_variant_effects(path, ["heat", "drought", "salt"])
         assert found.treatments == ["heat", "salt"]
+        assert f"{path}: has no effects under 'drought'; the others are compared" in caplog.text
         assert {(each.position, each.base) for each in found.variants["p"]} == {(2, 0)}
         effects = np.array([each.effect_T for each in found.variants["p"]])
         assert np.nanmean(effects, axis=0).tolist() == [2, 1]

@@ -227,7 +227,8 @@ def heads(
         else:
             if sample is not None or corrected:
                 raise BioattnError(
-                    f"{attention}: holds promoters; --sample and --corrected are for alignments"
+                    f"{attention}: holds promoters, which --genes chooses; "
+                    "--sample and --corrected are for alignments"
                 )
             choices = {"treatments": treatment or None, "sites": sites or None, "heads": kept}
             maps, titled = _treatment_maps(file, genes, upstream, reporter, **choices)

@@ -106,7 +106,9 @@ class PromoterRunner:
         Raises: SettingsError when the model lacks the sites or heads asked for.
         """
         self._sites = choose_sites(
-            self.predictor.runner.sites, options.sites, without="--conditioning concat and film have none"
+            self.predictor.runner.sites,
+            options.sites,
+            without="--conditioning concat, film and ridge have none",
         )
         self._value_weighted = options.value_weighted
         self._integrates = options.reduce is Reduction.NONE and any(
