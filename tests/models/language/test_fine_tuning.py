@@ -238,6 +238,12 @@ def test_a_killed_fine_tuning_goes_on_to_the_same_bytes(folder: Path, bioattn_fo
         assert (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes(), name
 
 
+def test_semicolon_tables_may_have_decimal_commas(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("id;y;label\ns0;0,5;a\ns1;2;b\n")
+    table = read_targets(tmp_path / "t.csv", [])
+    assert table.columns == {"y": ["0.5", "2"], "label": ["a", "b"]}
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -245,6 +251,7 @@ def test_a_killed_fine_tuning_goes_on_to_the_same_bytes(folder: Path, bioattn_fo
         ("s0\t1\ns0\t2\n", "t.tsv:3: the id 's0' stands in line 2 already"),
         ("s0\t1.5\ns1\thigh\ns2\t3\n", "t.tsv:3, column 'y': 'high' among 2 numbers"),
         ("s0\t2\ns1\t2\ns2\t2\n", "column 'y' is the same for all training sequences"),
+        ("s0\t0,5\ns1\t1,5\ns2\t1,5\ns3\t0,5\n", "t.tsv:2, column 'y': '0,5' has a comma"),
         ("s0\ta\ns1\tb\ns2\tb\n", "t.tsv:2, column 'y': no other sequence has the class 'a'"),
         ("s0\tNA\ns1\t\n", "column 'y' has no value for a training sequence"),
         (

@@ -13,7 +13,15 @@ from torch.nn.functional import cross_entropy
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.tables import is_missing, is_number, open_table, parse_numbers, refuse_duplicate_columns
+from bioattn.formats.tables import (
+    has_comma,
+    is_missing,
+    is_number,
+    open_table,
+    parse_numbers,
+    point_writer,
+    refuse_duplicate_columns,
+)
 from bioattn.models.language.config import Target, TargetKind
 from bioattn.models.language.training.windows import IGNORED, padded
 from bioattn.promoters.splits import parse_side
@@ -86,6 +94,7 @@ def read_targets(path: Path, chosen: Sequence[str]) -> TargetTable:
     lines: dict[str, int] = {}
     columns: dict[str, list[str]] = {table.header[place]: [] for place in wanted}
     sides = []
+    with_point = point_writer(table)
     for line, cells in table.rows():
         if lines.setdefault(cells[names], line) != line:
             raise FormatError(
@@ -94,7 +103,7 @@ def read_targets(path: Path, chosen: Sequence[str]) -> TargetTable:
         if split is not None:
             sides.append(parse_side(cells[split], f"{path}:{line}"))
         for place in wanted:
-            columns[table.header[place]].append(cells[place])
+            columns[table.header[place]].append(with_point(cells[place]))
     if not lines:
         raise FormatError(f"{path}: has no row below its header")
     found = None if split is None else np.array(sides)
@@ -120,8 +129,9 @@ def wanted_of(
 
     places: which tokens of each row's sequence are words. training: rows that the model learns from.
 
-    Raises: FormatError, with file and line, for text among numbers, a number of tags that differs from that of the
-    tokens, a class that one sequence alone has; BioattnError for a column whose training values are all alike.
+    Raises: FormatError, with file and line, for text among numbers, numbers with commas, a number of tags that
+    differs from that of the tokens, a class that one sequence alone has; BioattnError for a column whose training
+    values are all alike.
     """
     cells = table.columns[column]
     lengths = [int(np.count_nonzero(each)) for each in places]
@@ -143,7 +153,8 @@ def wanted_of(
             f"{where(first)}: {cells[first]!r} among {len(numbers):,} numbers; write NA where there is no number, "
             "or words for all classes"
         )
-    if numbers and {cells[place] for place in known} != BINARY:
+    with_commas = all(has_comma(cells[place]) for place in known)  # refused, and no class for each number
+    if with_commas or (numbers and {cells[place] for place in known} != BINARY):
         values = parse_numbers(["" if is_missing(cell) else cell for cell in cells], where)
         own = values[training & ~np.isnan(values)]
         mean, sd = float(own.mean()), float(own.std())
