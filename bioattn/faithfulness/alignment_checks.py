@@ -30,7 +30,7 @@ from bioattn.promoters.bootstrap import Statistic, estimate
 from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.system.progress import Progress, watched
 from bioattn.system.signals import StopRequest
-from bioattn.text import counted, some
+from bioattn.text import counted, first_names
 
 MIN_PROTEINS = 5
 """Least number of proteins that intervals are given for."""
@@ -87,8 +87,8 @@ class Proteins:
         ]
         """Pairs (R, R), i < j."""
         if lacking := [probe.ids[number] for number in numbers if not self.counted[number].any()]:
-            what = f"known to touch or not are no residues {MIN_SEPARATION} or more columns apart"
-            raise BioattnError(f"{some(lacking)}: {what}; leave these proteins out")
+            what = f"no two residues {MIN_SEPARATION} or more columns apart are known to touch or not"
+            raise BioattnError(f"{first_names(lacking)}: {what}; leave such proteins out")
         self._labels = self._pairs(labels)
         self.own_N = self.likely(self._pairs(self.own))
         ranges = [np.digitize(each, RANGES) for each in self._pairs(self.apart)]
@@ -397,7 +397,7 @@ def judge_alignments(measures: Measures, proteins: int, held_out: str) -> Verdic
         "Maps are means over rows, blocks and heads of row attention; a single head may be better or worse "
         "(explain heads).": True,
         "Whether attention was needed was not tested: that takes --other-model with a model trained with "
-        "--uniform-attention.": used is None,
+        "--uniform-attention.": used is None and measures.passed("skill") is not False,
         "How well the model predicts is not known (no structures).": "skill" not in measures,
         "The model was trained on these proteins: on others it may do worse.": held_out == "train",
         "Whether the model was trained on these proteins is not known.": not held_out,

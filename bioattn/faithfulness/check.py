@@ -293,5 +293,6 @@ def check_text(report: CheckReport) -> str:
 def _cells(measure: Measure) -> tuple[str, str, str, str, str]:
     interval = "" if measure.interval is None else f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
     bound = "≤" if measure.name in ("randomised_weights", "best_simple_model") else "≥"
-    threshold = "" if measure.threshold is None else f"{bound} {measure.threshold:.2f}"
+    # Two decimals, and a third where it is not 0: values have three.
+    threshold = "" if measure.threshold is None else f"{bound} {measure.threshold:.3f}".removesuffix("0")
     return measure.label, f"{measure.value:.3f}", interval, threshold, WORDS[measure.passed]

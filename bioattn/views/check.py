@@ -48,7 +48,7 @@ SKIPPED_TITLES = {
     "query_control": "A model retrained with own queries only",
     "seed_control": "The same model retrained with another seed",
     "seed_stability": "Similarity to the maps of another seed",
-    "skill": "Skill on held-out genes",
+    "skill": "Skill on held-out data",
     "forced_skill": "Skill lost with uniform weights forced on it",
     "elsewhere_skill": "Skill lost with another promoter's maps",
     "swapped_skill": "Skill lost with other treatments' maps",

@@ -120,7 +120,9 @@ def test_each_question_presupposes_the_one_before():
         failing = dict.fromkeys(list(FAILED)[list(FAILED).index(name) :], (0.0, False))
         verdict = judge_alignments(measures(**failing), 8, "test")
         assert (verdict.code, verdict.rests_on[-1]) == (code, name)
-    assert judge_alignments(measures(skill=(0.0, False)), 8, "test").code == "model-not-predictive"
+    unfit = judge_alignments(measures(skill=(0.0, False)), 8, "test")
+    assert unfit.code == "model-not-predictive"
+    assert not any("--other-model" in each for each in unfit.caveats)
     needless = judge_alignments(measures(uniform_retrained=(-0.02, False)), 8, "test")
     assert needless.code == "not-used"
     assert "As it was trained this model relies on it" in needless.sentence
@@ -148,6 +150,7 @@ def test_the_command_with_structures_without_and_with_a_control(folder, tmp_path
     content = json.loads(check.read_text())
     assert content["settings"]["proteins"] == 2
     assert content["verdict"]["code"] == "model-not-predictive"  # its weights are random
+    assert "≥ 0.005  FAIL" in capsys.readouterr().out
     alignments = tmp_path / "msa"
     made = ("simulate", "msa", "-o", tmp_path / "made", "--families", 2, "--max-depth", 300)
     assert bioattn(*made, "--max-length", 50) == 0
@@ -170,3 +173,7 @@ def test_the_command_with_structures_without_and_with_a_control(folder, tmp_path
     ):
         assert bioattn(*words, alignments, "-o", check, option, value) in (1, 2)
         assert said in capsys.readouterr().err
+    alone = tmp_path / "short.a3m"
+    alone.write_text(">a\nACD\n>b\nACE\n")
+    assert bioattn(*words, alone, "-o", check) == 1
+    assert "error: short: no two residues 6 or more columns apart" in capsys.readouterr().err
