@@ -168,7 +168,12 @@ def _read_chains(pairs: Sequence[ContactPair], settings: ContactSettings, progre
     for pair in watched(progress, "reading structures", pairs):
         entry = _Entry(pair=pair, chain=None, audit=ContactAuditRow(id=pair.id, status="kept"))
         try:
-            entry.chain = read_chain(pair.structure, pair.chain, missing_cb=settings.missing_cb)
+            entry.chain = read_chain(
+                pair.structure,
+                pair.chain,
+                missing_cb=settings.missing_cb,
+                chosen_by="in the column chain of the table",
+            )
             entry.audit = entry.audit._replace(chain=entry.chain.name, missing_cb=entry.chain.num_missing_cb)
         except BioattnError as error:
             _refuse(entry, "structure", str(error))

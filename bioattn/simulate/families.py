@@ -125,7 +125,7 @@ def read_folds(paths: Sequence[Path]) -> list[tuple[str, NDArray[np.float32]]]:
         if not path.exists() and ":" in path.name:
             name, _, chain = path.name.rpartition(":")
             path = path.with_name(name)
-        structure = read_chain(path, chain)
+        structure = read_chain(path, chain, chosen_by=f"as {path}:CHAIN")
         if len(structure.letters) < 20:
             raise BioattnError(f"{path}: has {len(structure.letters)} residues; a fold needs at least 20")
         folds.append((path.name.split(".")[0], structure.cb))

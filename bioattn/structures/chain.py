@@ -74,10 +74,17 @@ class Chain:
         return len(self.letters)
 
 
-def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = MissingCb.CA) -> Chain:
+def read_chain(
+    path: Path,
+    chain: str | None = None,
+    *,
+    missing_cb: MissingCb = MissingCb.CA,
+    chosen_by: str = "with --chain",
+) -> Chain:
     """Read one chain of a PDB or mmCIF file, plain, gzip or xz; which of the two is found by content.
 
-    chain: the author's id, `_` for the blank one; None takes the only protein chain.
+    chain: the author's id, `_` for the blank one; None takes the only protein chain. chosen_by: where the user
+    gives it, for the message.
 
     Raises: BioattnError naming the chains there are when `chain` is not one of them, has no amino acids, or is
     needed to choose; FormatError when the file is neither PDB nor mmCIF or is damaged.
@@ -88,7 +95,8 @@ def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = 
     if chain is None:
         if len(proteins) != 1:
             raise BioattnError(
-                f"{path}: holds {counted(len(proteins), 'protein chain')} ({known}); name the one that is meant"
+                f"{path}: holds {counted(len(proteins), 'protein chain')} ({known}); "
+                f"name the one that is meant, {chosen_by}"
                 if proteins
                 else f"{path}: holds no protein chain with CA atoms"
             )

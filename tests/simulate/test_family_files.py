@@ -92,9 +92,13 @@ def test_given_folds_are_planted(simulated, tmp_path):
     [
         (["--min-depth", "90", "--max-depth", "80"], 2, "--min-depth 90 is larger than --max-depth 80"),
         (["missing.pdb"], 1, "missing.pdb: no such file"),
+        (["two.pdb"], 1, "name the one that is meant, as two.pdb:CHAIN"),
     ],
 )
-def test_bad_input(tmp_path, capsys, arguments, code, words):
+def test_bad_input(tmp_path, capsys, monkeypatch, arguments, code, words):
+    monkeypatch.chdir(tmp_path)
+    line = "ATOM      1  CA  ALA {}   1       0.000   0.000   0.000  1.00  0.00           C\n"
+    (tmp_path / "two.pdb").write_text(line.format("A") + line.format("B"))
     output = tmp_path / "families"
     assert bioattn("simulate", "msa", *arguments, "-o", output) == code
     assert words in capsys.readouterr().err

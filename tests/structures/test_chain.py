@@ -156,7 +156,7 @@ def test_chains_that_are_not_there(tmp_path):
         atom(1, "ALA", 0, chain="B"),
         atom(1, "DA", 0, "P", chain="C", element="P"),
     )
-    with pytest.raises(BioattnError, match=r"holds 2 protein chains \('A', 'B'\); name the one"):
+    with pytest.raises(BioattnError, match=r"2 protein chains \('A', 'B'\); name the one .*, with --chain"):
         read_chain(file)
     with pytest.raises(BioattnError, match="holds no protein chain with CA atoms"):
         read_chain(pdb(tmp_path / "dna.pdb", atom(1, "DA", 0, "P", element="P")))
