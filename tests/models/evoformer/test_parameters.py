@@ -381,6 +381,7 @@ def test_inspect_and_validate_know_folder_and_parameter_files(small):
         assert figures.figures["parameters"] == sum(
             p.numel() for p in load_evoformer_model(small / "model", CPU).model.parameters()
         )
+        assert figures.figures["tied_row_heads"] == 0
         assert validate_file(small / name) == []
     content = json.loads((small / "model/config.json").read_text())
     content["architecture"]["structure_module"]["num_heads"] = "many"

@@ -182,6 +182,7 @@ def describe_architecture(config: EvoformerConfig) -> dict[str, Any]:
         "msa_channels": config.msa_channels,
         "pair_channels": config.pair_channels,
         "msa_heads": config.msa_heads,
+        "tied_row_heads": config.tied_row_heads,
         "pair_heads": config.pair_heads,
         "recycling": config.recycling,
         "structure_module": config.structure_module is not None,
