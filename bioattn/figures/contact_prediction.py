@@ -69,8 +69,11 @@ def read_contact_prediction(path: Path, sample: str | None = None) -> ContactPre
         names = ("distogram.h5", "contacts.rr", "contacts.tsv")
         found = next((path / name for name in names if (path / name).is_file()), None)
         if found is None:
+            inside = sorted(each for each in path.iterdir() if any((each / name).is_file() for name in names))
             raise BioattnError(
-                f"{path}: holds none of {', '.join(names)}, which `bioattn run evoformer` writes"
+                f"{path}: holds several predictions; give the folder of one, such as {inside[0]}"
+                if inside
+                else f"{path}: holds none of {', '.join(names)}, which `bioattn run evoformer` writes"
             )
         path = found
     if is_hdf5(path):

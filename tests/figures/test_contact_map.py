@@ -249,6 +249,10 @@ def test_bad_input_is_one_sentence(tmp_path):
         read_contact_prediction(other)
     with pytest.raises(BioattnError, match=r"holds none of distogram\.h5"):
         read_contact_prediction(tmp_path)
+    (tmp_path / "family").mkdir()
+    (tmp_path / "family" / "contacts.rr").touch()
+    with pytest.raises(BioattnError, match=r"several predictions; give the folder of one, such as .*family"):
+        read_contact_prediction(tmp_path)
     with pytest.raises(BioattnError, match="no such file"):
         read_contact_prediction(tmp_path / "nowhere.rr")
 
