@@ -315,19 +315,28 @@ def test_abilities_of_the_families(make_model, trunk):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "deed"),
+    ("words", "code", "sentence"),
     [
-        ("explain attribution MODEL PROMOTERS", 1, "be explained base by base"),
-        ("export motifs --model MODEL --promoters PROMOTERS", 1, "show their first layer as motifs"),
+        (
+            "explain attribution MODEL PROMOTERS",
+            1,
+            "models of the family evoformer cannot be explained base by base",
+        ),
+        (
+            "export motifs --model MODEL --promoters PROMOTERS",
+            1,
+            "models of the family evoformer cannot show their first layer as motifs",
+        ),
+        ("export attention MODEL PROMOTERS", 1, "as they run: `bioattn run evoformer … --attention"),
     ],
 )
 def test_a_command_names_the_family_and_what_it_lacks(
-    words, code, deed, trunk, make_promoters, tmp_path, capsys
+    words, code, sentence, trunk, make_promoters, tmp_path, capsys
 ):
     paths = {"MODEL": str(trunk), "PROMOTERS": str(make_promoters())}
     arguments = [paths.get(word, word) for word in words.split()]
     assert main([*arguments, "-o", str(tmp_path / "out")]) == code
     error = capsys.readouterr().err
-    assert f"models of the family evoformer cannot {deed}" in error
+    assert sentence in error
     assert "Traceback" not in error
     assert not (tmp_path / "out").exists()

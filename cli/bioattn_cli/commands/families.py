@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from bioattn.errors import BioattnError
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.family import Family, ability, families, family_of_parameters
 from bioattn.models.settings import Settings, argument, option, options_of, with_config_file
@@ -153,7 +154,11 @@ for _verb in ("prepare", "run", "generate", "export", "simulate"):
 
 
 def _export_attention(reporter: Reporter, settings: ExportAttention) -> Result:
-    write = ability(family_of_parameters(settings.model), "export_attention")
+    family = family_of_parameters(settings.model)
+    if not hasattr(family, "export_attention") and hasattr(family.settings.get("run"), "attention"):
+        how = f"`bioattn run {family.name} … --attention {settings.output}`"
+        raise BioattnError(f"{family.name} models write attention as they run: {how}")
+    write = ability(family, "export_attention")
     result: Result = write(settings, CommandSurroundings(reporter))
     return result
 
