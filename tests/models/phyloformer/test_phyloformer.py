@@ -150,6 +150,7 @@ def test_a_damaged_result_is_named(tmp_path, capsys):
         (">a\nACDEFGHIKL\n", "holds one sequence; distances need at least 2"),
         (">a\nACDEFGHIKL\n>a\nACDEFGHIKV\n", "rows 1 and 2 are both called 'a'"),
         (">a\nACGTACGTACGT\n>b\nACGTACGTACGA\n", "an alignment of DNA or RNA"),
+        (">a\nACDEFGHIKL\n>b\nACDEFGHIKV\n>c\n--XX------\n", "row 3, c, holds gaps and unknown letters only"),
     ],
 )
 def test_alignments_that_have_no_tree_are_refused(text, sentence, tmp_path, capsys):

@@ -194,15 +194,22 @@ class PhylogenyRunner:
     def prepare(self, source: InputFile) -> Prepared:
         """Raises: BioattnError naming what is wrong with an alignment."""
         alignment, digest = self._reader.read(source.path)
-        require_alphabet(alignment, self.loaded.model.config.alphabet, source.path)
+        alphabet = self.loaded.model.config.alphabet
+        require_alphabet(alignment, alphabet, source.path)
         if alignment.num_rows < 2:
             raise FormatError(f"{source.path}: holds one sequence; distances need at least 2")
+        known_NL = alignment_codes(alignment, alphabet) < len(LETTERS[alphabet]) - 2
         seen: dict[str, int] = {}
         for row, name in enumerate(alignment.names, start=1):
             if name in seen:
                 raise FormatError(
                     f"{source.path}: rows {seen[name]} and {row} are both called {name!r}; leaves of a tree need "
                     "names of their own"
+                )
+            if not known_NL[row - 1].any():
+                raise FormatError(
+                    f"{source.path}: row {row}, {name}, holds gaps and unknown letters only, so it has no "
+                    "distances; leave it out"
                 )
             seen[name] = row
         return Prepared(alignment, digest)
