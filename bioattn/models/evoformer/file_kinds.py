@@ -16,10 +16,9 @@ from bioattn.models.evoformer.inference.prediction_validation import (
 from bioattn.models.family import CONFIG, imported
 from bioattn.models.model_kind import model_kind
 from bioattn.store.inspection import is_valid, validate_members
-from bioattn.store.kinds import FileKind, MergeKind, Part, Sample, folder_with, hdf5, shown_as
-from bioattn.store.merging import merge_folders
+from bioattn.store.kinds import FileKind, Sample, folder_with, hdf5, shown_as
 from bioattn.store.problems import Problem
-from bioattn.store.recorded_folder import SHARD_FILE, read_shard_file, shard_figures, validate_shard_file
+from bioattn.store.several_results import several_results
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, read_distances
 from bioattn.structures.template_file import TEMPLATES_FORMAT, read_templates
 from bioattn.system.progress import Progress
@@ -108,32 +107,6 @@ def _remains_of_prediction(folder: Path) -> str | None:
     return "a prediction without its scores.json; run it again with another --output"
 
 
-def _predictions(folder: Path) -> list[Path]:
-    return sorted(scores.parent for scores in folder.glob(f"*/{SCORES}"))
-
-
-def _describe_predictions(folder: Path) -> dict[str, Any]:
-    names = [each.name for each in _predictions(folder)]
-    return {**shard_figures(folder), "predictions": len(names), "alignments": some(names)}
-
-
-def _validate_predictions(folder: Path, progress: Progress) -> list[Problem]:
-    """Every prediction in a folder, and whether it is the part of a run that it says it is."""
-    _describe_predictions(folder)
-    members = (each for each in folder.iterdir() if each.is_dir() and _is_prediction(each))
-    problems = validate_members(members, progress)
-    return problems + (validate_shard_file(folder) if (folder / SHARD_FILE).is_file() else [])
-
-
-def _part(folder: Path) -> Part | None:
-    if not (folder / SHARD_FILE).is_file():
-        return None
-    return Part(folder, _FOLDERS, read_shard_file(folder).record)
-
-
-_FOLDERS = MergeKind(title="results of alignments", merge=merge_folders, is_folder=True)
-
-
 def file_kinds() -> Sequence[FileKind]:
     return (
         model_kind(FAMILY, _describe_model, title="MSA/pair model folder", slot="evoformer_model"),
@@ -157,17 +130,14 @@ def file_kinds() -> Sequence[FileKind]:
             report=shown_as("prediction", _describe_prediction),
             multiqc=_sample,
         ),
-        FileKind(
-            name="predictions",
-            title="folder of predictions",
-            matches=lambda candidate: (
-                candidate.holds(SHARD_FILE) or (candidate.is_folder and bool(_predictions(candidate.path)))
-            ),
-            describe=_describe_predictions,
-            validate=_validate_predictions,
-            members=_predictions,
-            part=_part,
-            order=1,
+        several_results(
+            "predictions",
+            "folder of predictions",
+            SCORES,
+            *_OF_CONTACTS,
+            *_OF_STRUCTURES,
+            empty_parts=True,
+            order=2,
         ),
         FileKind(
             name="aligned_error",

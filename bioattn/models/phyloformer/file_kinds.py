@@ -6,8 +6,14 @@ from typing import Any
 
 from bioattn.models.model_kind import model_kind
 from bioattn.models.phyloformer.family import FAMILY
-from bioattn.models.phyloformer.phylogeny import PHYLOGENY
+from bioattn.models.phyloformer.phylogeny import (
+    DISTANCES,
+    MINIMUM_EVOLUTION,
+    NEIGHBOUR_JOINING,
+    PHYLOGENY,
+)
 from bioattn.store.kinds import FileKind
+from bioattn.store.several_results import several_results
 
 
 def _describe(path: Path) -> dict[str, Any]:
@@ -35,4 +41,13 @@ def file_kinds() -> Sequence[FileKind]:
         ),
         model_kind(FAMILY, title="Phyloformer model folder"),
         PHYLOGENY.kind("phylogeny", "distances and trees of an alignment"),
+        several_results(
+            "phylogenies",
+            "folder of distances and trees",
+            PHYLOGENY.record,
+            DISTANCES,
+            NEIGHBOUR_JOINING,
+            MINIMUM_EVOLUTION,
+            order=1,
+        ),
     )
