@@ -30,6 +30,7 @@ from bioattn.simulate.potts import (
 )
 from bioattn.structures.chain import read_chain
 from bioattn.system.progress import SILENT, Progress, watched
+from bioattn.text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def read_folds(paths: Sequence[Path]) -> list[tuple[str, NDArray[np.float32]]]:
             path = path.with_name(name)
         structure = read_chain(path, chain, chosen_by=f"as {path}:CHAIN")
         if len(structure.letters) < 20:
-            raise BioattnError(f"{path}: has {len(structure.letters)} residues; a fold needs at least 20")
+            raise BioattnError(f"{path}: has {counted(len(structure), 'residue')}; a fold needs at least 20")
         folds.append((path.name.split(".")[0], structure.cb))
     return folds
 

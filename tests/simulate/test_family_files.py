@@ -93,6 +93,7 @@ def test_given_folds_are_planted(simulated, tmp_path):
         (["--min-depth", "90", "--max-depth", "80"], 2, "--min-depth 90 is larger than --max-depth 80"),
         (["missing.pdb"], 1, "missing.pdb: no such file"),
         (["two.pdb"], 1, "name the one that is meant, as two.pdb:CHAIN"),
+        (["two.pdb:A"], 1, "two.pdb: has 1 residue; a fold needs"),
     ],
 )
 def test_bad_input(tmp_path, capsys, monkeypatch, arguments, code, words):
