@@ -210,7 +210,7 @@ def heads(
     """Draw the attention of every head: of a promoter by treatment, of an alignment or sequence layer by layer.
 
     The number in brackets is the mean effective number of bins or keys of a row (2 to the power of its entropy): 1
-    for a head that attends to one position, all of them for a uniform head.
+    for a head that attends to one position, all of them for a uniform head. Small panels of many heads have none.
     """
     from bioattn.errors import BioattnError
     from bioattn.figures.head_grid import alignment_head_grid, draw_head_grid, promoter_head_grid
