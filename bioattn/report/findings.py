@@ -156,12 +156,12 @@ def comparison_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Find
     comparison = read_comparison(model, record)
     if comparison is None:
         return
-    title = FIGURE_TITLES.get(comparison.figure, comparison.figure)
-    name, simple, ours = comparison.simple_model, comparison.simple, comparison.model
+    cells, figure, ours, name, simple, _ = comparison.as_in_tables()
+    title = FIGURE_TITLES.get(figure, figure)
     won = f"a {title} of {simple:.3f}, this model {ours:.3f}" if comparison.below else ""
     level = comparison.gain is not None and comparison.gain[0] <= 0
-    figure = f"{title} of {ours:.3f}"
-    yield _beside_simple("method", comparison.cells, figure, name, simple, won, close=level)
+    reached = f"{title} of {ours:.3f}"
+    yield _beside_simple("method", cells, reached, name, simple, won, close=level)
 
 
 def headline(found: Sequence[Finding]) -> str:

@@ -23,6 +23,8 @@ COMPARISON = "comparison"
 """Entry with a `Comparison`, or null."""
 MODEL_ROW = "this model"
 """The row of an evaluation that holds the trained model, among those of simpler predictors."""
+MINUS = "minus "
+"""How the name of a figure begins of which less is better; its numbers are negative."""
 
 
 class Comparison(NamedTuple):
@@ -59,12 +61,21 @@ class Comparison(NamedTuple):
             "below_simple_model": self.below,
         }
 
+    def as_in_tables(self) -> "Comparison":
+        """With the figure's own name and sign, also where less of it is better."""
+        if not self.figure.startswith(MINUS):
+            return self
+        gain = None if self.gain is None else (-self.gain[1], -self.gain[0])
+        return Comparison(
+            self.cells, self.figure.removeprefix(MINUS), -self.model, self.simple_model, -self.simple, gain
+        )
+
     def sentence(self) -> str:
         """What to say of a model that is below."""
+        cells, figure, model, simple_model, simple, gain = self.as_in_tables()
         return (
-            f"this model ends below a simple model: {self.figure} on {self.cells} {self.model:.3f}, that of "
-            f"{self.simple_model} {self.simple:.3f}"
-            + ("" if self.gain is None else f" (difference {self.gain[0]:.3f} to {self.gain[1]:.3f})")
+            f"this model ends below a simple model: {figure} on {cells} {model:.3f}, that of {simple_model} "
+            f"{simple:.3f}" + ("" if gain is None else f" (difference {gain[0]:.3f} to {gain[1]:.3f})")
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bioattn.store.training_record import MODEL_ROW, Comparison
+from bioattn.store.training_record import MINUS, MODEL_ROW, Comparison
 
 SUMS = ("tokens", "nats", "right")
 """What is summed over predicted tokens: their number, their surprise, and how many had the highest probability."""
@@ -102,7 +102,7 @@ class Evaluation:
         ours = next((row for row in self.rows if row.name == MODEL_ROW and row.side == side), None)
         if ours is None or not simple or not ours.knows(name):
             return None
-        sign, figure = (-1, f"minus {title}") if self.smaller_is_better else (1, title)
+        sign, figure = (-1, f"{MINUS}{title}") if self.smaller_is_better else (1, title)
         chosen = max(
             (row for row in simple if row.side == "validation"),
             key=lambda row: sign * row.figures[name],

@@ -13,6 +13,7 @@ from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.training.baselines import Baseline, best_simple
 from bioattn.system.signals import StopRequest
+from bioattn.training.predicted_tokens import Evaluation, Row
 from bioattn.training.trainer import TrainingEvents
 from bioattn_cli.main import main
 from tests.training.runs import EVOFORMER, PROMOTER, STAGES, Notes, StopAfter, train, write_settings
@@ -133,6 +134,20 @@ def test_the_simple_model_is_chosen_on_validation_genes():
     best = best_simple(rows, "regression")
     assert best is rows[1]
     assert best_simple([], "regression") is None
+
+
+def test_a_figure_of_which_less_is_better_is_told_as_in_tables():
+    rows = [
+        Row(side, name, {"bits": bits})
+        for side in ("validation", "test")
+        for name, bits in (("this model", 1.95), ("counts", 1.9))
+    ]
+    comparison = Evaluation(rows, "next tokens", gains={"counts": (-0.06, -0.04)}).comparison()
+    assert comparison.model == -1.95
+    assert comparison.sentence() == (
+        "this model ends below a simple model: bits per token on test next tokens 1.950, that of counts 1.900 "
+        "(difference 0.040 to 0.060)"
+    )
 
 
 def events_of(folder):

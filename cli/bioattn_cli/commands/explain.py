@@ -332,7 +332,12 @@ def motifs(
 def check(
     reporter: Reporter,
     model: Path = argument("MODEL", "Folder of a trained model.", recorded_file="model.safetensors"),
-    promoters: Path = options.PROMOTERS,
+    promoters: Path = argument(
+        "INPUT",
+        "What to check it on: promoters of `bioattn prepare promoters` or other sequences as FASTA, alignments, "
+        "or a dataset, as below.",
+        recorded="promoters",
+    ),
     output: Path = options.OUTPUT,
     dataset: Path | None = option("The training dataset of MODEL, to measure accuracy on held-out genes."),
     controls: Path | None = option(
@@ -350,20 +355,22 @@ def check(
         recorded="",
     ),
     variants: Path | None = option(
-        "Measured effects of mutations in PROMOTERS, to compare maps with: a table with the columns promoter, "
+        "Measured effects of mutations in promoters, to compare maps with: a table with the columns promoter, "
         "position (from 1, the first base), alternative (the new base), and one for each treatment or "
         "treatment and effect.",
         metavar="TABLE",
     ),
     treatment: tuple[str, ...] = options.TREATMENTS,
-    samples: int = option("Promoters to check, drawn by the seed.", default=300, min=20),
+    samples: int = option(
+        "Promoters, sequences, pairs or proteins to check, drawn by the seed.", default=300, min=20
+    ),
     seed: int = options.SEED,
     device: Device = options.DEVICE,
     threads: int | None = options.THREADS,
 ) -> Record:
     """Check whether the attention of a model can be believed, without ground truth.
 
-    Prints a verdict in plain words with its measures, and writes both as JSON. With MODEL and PROMOTERS alone it
+    Prints a verdict in plain words with its measures, and writes both as JSON. With MODEL and INPUT alone it
     tests whether predictions depend on the attended positions (deletion, insertion, in-silico mutagenesis), on
     whose map is used, and on training (random weights). --dataset adds the accuracy on held-out genes, --controls
     whether attention was needed at all, --variants whether maps predict what mutations do. Instead of promoters,
