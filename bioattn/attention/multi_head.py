@@ -45,9 +45,10 @@ class KeysAndValues:
                 if not self._room or self._room[0].shape[-2] < length:
                     # Twice as much each time, so that most steps copy nothing that was there.
                     self._room = [
-                        torch.cat([each, each.new_empty(*each.shape[:-2], length, each.shape[-1])], dim=-2)
-                        for each in held
+                        each.new_empty(*each.shape[:-2], 2 * length, each.shape[-1]) for each in held
                     ]
+                    for room, each in zip(self._room, held, strict=True):
+                        room[..., :first, :] = each
                 for room, new in zip(self._room, (keys, values), strict=True):
                     room[..., first:length, :] = new
                 keys, values = (room[..., :length, :] for room in self._room)

@@ -36,8 +36,12 @@ def generate(
     examples: framed sequences that are read before the prompt.
     """
     for layer in loaded.model.modules():
-        if isinstance(layer, nn.Linear) and loaded.device.type == "cpu":
-            # A single row times a matrix is quicker where the matrix lies transposed in memory.
+        if (
+            isinstance(layer, nn.Linear)
+            and layer.out_features >= layer.in_features
+            and loaded.device.type == "cpu"
+        ):
+            # A single row times a matrix that widens it is quicker where the matrix lies transposed in memory.
             layer.weight.data = layer.weight.data.T.contiguous().T
     generator = torch.Generator().manual_seed(seed)
     read = np.concatenate([*examples, prompt])
