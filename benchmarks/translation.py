@@ -1,6 +1,6 @@
 """Translation models: codons of a host from proteins, proteins from genes, and copies beyond the trained lengths.
 
-    BIOATTN_SHARED=… python benchmarks/translation.py codons ecoli --seed 0 --keep models -o codons.md
+    BIOATTN_SHARED=… python benchmarks/translation.py codons ecoli --seed 0 1 2 --keep models -o codons.md
     BIOATTN_SHARED=… python benchmarks/translation.py proteins --seed 0 -o proteins.md
     BIOATTN_SHARED=… python benchmarks/translation.py constraints --keep models -o constraints.md
     python benchmarks/translation.py lengths --seed 0 -o lengths.md
@@ -97,29 +97,35 @@ def trained(dataset: Path, output: Path, *words: str) -> float:
     return (time.process_time() - began) / 60
 
 
-def codons(folder: Path, host: str, keep: Path, only: Sequence[str], words: Sequence[str]) -> Iterator[str]:
-    """A row for each model."""
+def codons(
+    folder: Path, host: str, keep: Path, only: Sequence[str], seeds: Sequence[int], words: Sequence[str]
+) -> Iterator[str]:
+    """A row for each model and seed, and one for the mean of the seeds' probabilities."""
     dataset = prepared(folder, host, "protein", "codon")
-    yield "| model | perplexity | accuracy | codons | CPU minutes |"
-    yield "| --- " * 5 + "|"
+    yield "| model | seed | perplexity | accuracy | codons | CPU minutes |"
+    yield "| --- " * 6 + "|"
     for name, model in list(MODELS.items())[:2]:
         if only and not any(each in name for each in only):
             continue
-        output = keep / f"{host}-{name.strip('`')[:19]}"
-        minutes = trained(dataset, output, "--config", str(SETTINGS), *model, *words)
-        nats, right, number = codon_figures(dataset, output, DATA[host][1])
-        figures = f"{math.exp(nats / number):.3f} | {right / number:.4f} | {number:,} | {minutes:.1f}"
-        yield f"| {name} | {figures} |"
+        outputs = [keep / f"{host}-{name.strip('`')[:19]}{f'-{seed}' if seed else ''}" for seed in seeds]
+        sets = [[output] for output in outputs] + ([outputs] if len(outputs) > 1 else [])
+        for row, models in enumerate(sets):
+            minutes = 0.0
+            if row < len(seeds):
+                minutes = trained(dataset, outputs[row], *model, "--seed", str(seeds[row]), *words)
+            nats, right, number = codon_figures(dataset, models, DATA[host][1])
+            figures = f"{math.exp(nats / number):.3f} | {right / number:.4f} | {number:,} | {minutes:.1f}"
+            yield f"| {name} | {seeds[row] if row < len(seeds) else 'mean'} | {figures} |"
 
 
-def codon_figures(dataset_path: Path, model: Path, genetic_code: int) -> tuple[float, int, int]:
-    """Summed surprise in nats, hits and number of the test codons that count."""
-    dataset, loaded = open_pair_dataset(dataset_path), load_translator(model, CPU)
+def codon_figures(dataset_path: Path, models: Sequence[Path], genetic_code: int) -> tuple[float, int, int]:
+    """Summed surprise in nats, hits and number of the test codons that count, by the mean of the models."""
+    dataset, loaded = open_pair_dataset(dataset_path), [load_translator(model, CPU) for model in models]
     forward = CodonTable.unambiguous_dna_by_id[genetic_code].forward_table
     residue_of = np.array([forward.get(token, "") for token in dataset.target.tokens])
     nats, right, number = 0.0, 0, 0
     for pair in dataset.side(TEST):
-        (likely_TV,) = log_probabilities(loaded, [pair])
+        likely_TV = torch.stack([log_probabilities(each, [pair])[0] for each in loaded]).logsumexp(0)
         for place, codon in enumerate(pair.target.tolist()):
             residue = residue_of[codon]
             if place and residue not in ("", "M", "W"):
@@ -279,13 +285,14 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("codons", "proteins", "constraints", "lengths"))
     parser.add_argument("host", nargs="?", choices=list(DATA), default="ecoli")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, nargs="+", default=[0], help="several: codons alone")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--config", type=Path, default=SETTINGS, help="settings of the models of codons")
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--keep", type=Path, help="folder for the models of codons")
     parser.add_argument("--output", "-o", type=Path, required=True)
     given = parser.parse_args()
-    words = ["--seed", str(given.seed)]
+    words = ["--seed", str(given.seed[0])]
     steps = ["--steps", str(given.steps)] if given.steps else []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -293,13 +300,16 @@ def main() -> None:
         keep.mkdir(exist_ok=True)
         match given.what:
             case "codons":
-                rows = codons(folder, given.host, keep, given.only, [*words, *steps])
+                config = ("--config", str(given.config))
+                rows = codons(folder, given.host, keep, given.only, given.seed, [*config, *steps])
             case "proteins":
                 rows = proteins(folder, given.steps or 150, words)
             case "constraints":
                 rows = constraints(folder, keep)
             case _:
-                rows = lengths(folder, given.seed, given.only, [*words, "--steps", str(given.steps or 600)])
+                rows = lengths(
+                    folder, given.seed[0], given.only, [*words, "--steps", str(given.steps or 600)]
+                )
         with given.output.open("w") as file:
             for row in rows:
                 print(row, file=file, flush=True)
