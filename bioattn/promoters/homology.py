@@ -152,9 +152,9 @@ def _links(
     if dna_k is not None and dna_k >= 8:
         useful[useful] &= ~is_low_complexity(ascending[starts[useful]], dna_k)
     parts: list[Links] = []
-    for chosen, least in (
-        (useful & (counts <= cap), min_share),
-        (useful & (counts > cap), max(min_share, MOSTLY_COMMON)),
+    for chosen, least, most in (
+        (useful & (counts <= cap), min_share, cap),
+        (useful & (counts > cap), max(min_share, MOSTLY_COMMON), min(cap, MIN_COMMON_CAP)),
     ):
         rows = shuffled[keys[np.repeat(chosen, counts)] & 0xFFFFFFFF]
         columns = np.repeat(np.arange(int(chosen.sum())), counts[chosen])
@@ -162,7 +162,7 @@ def _links(
         shape = (size, int(chosen.sum()))
         ones = np.ones(len(rows), dtype=np.int32)
         matrix = sparse.csr_matrix((ones, (rows, columns)), shape=shape)
-        sample = place < cap
+        sample = place < most
         partners = sparse.csr_matrix((ones[sample], (rows[sample], columns[sample])), shape=shape)
         parts += _shared_pairs(matrix, partners, sizes, least, min_common)
     return Links(
