@@ -29,8 +29,8 @@ Result: TypeAlias = "Record | RunReport | None"
 """What a command returns: what is to be said and recorded."""
 GROUPS = ("Inputs", "Output", "Model", "Training", "Options", "Running")
 """Headings of --help, in their order; the last is that of the options that every command has."""
-COMMANDS: dict[str, Callable[..., None]] = {}
-"""Functions for typer by their words, such as `export tracks`."""
+COMMANDS: dict[str, Callable[..., Result]] = {}
+"""What `command` was given, by words such as `export tracks`; `with_report` makes functions for typer of it."""
 
 
 class Record:
@@ -145,7 +145,7 @@ def command(words: str) -> Callable[[Callable[..., Result]], Callable[..., Resul
     """
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
-        COMMANDS[words] = with_report(function)
+        COMMANDS[words] = function
         return function
 
     return register

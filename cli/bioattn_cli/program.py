@@ -8,9 +8,9 @@ import inspect
 import pkgutil
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from bioattn import __version__
 from bioattn.errors import SettingsError
 from bioattn_cli import commands
-from bioattn_cli.command import COMMANDS, GROUPS
+from bioattn_cli.command import COMMANDS, GROUPS, Result, with_report
 from bioattn_cli.commands.families import register_families
 from bioattn_cli.reporting import is_reporting_process, own_output_errors
 
@@ -196,6 +196,22 @@ def program() -> Any:
     return _built()
 
 
+class _WhenAsked(Mapping[str, Any]):
+    """Commands by name, each built when it is asked for: all together take longer than a start should."""
+
+    def __init__(self, builders: Mapping[str, Callable[[], Any]]) -> None:
+        self._builders = {name: cache(build) for name, build in builders.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._builders[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._builders)
+
+    def __len__(self) -> int:
+        return len(self._builders)
+
+
 @cache
 def _built() -> Any:
     root = typer.Typer(
@@ -206,16 +222,39 @@ def _built() -> Any:
         rich_markup_mode=None,
     )
     root.callback()(_root)
-    verbs: dict[str, typer.Typer] = {}
+    verbs: dict[str, dict[str, Callable[..., Result]]] = {}
     for words, function in COMMANDS.items():
         verb, _, noun = words.partition(" ")
-        if noun and verb not in verbs:
-            verbs[verb] = typer.Typer(cls=Verb, help=VERBS[verb], no_args_is_help=True, rich_markup_mode=None)
-            verbs[verb].callback()(lambda: None)  # a verb stays a verb, also with one command
-            root.add_typer(verbs[verb], name=verb)
-        parent = verbs[verb] if noun else root
-        parent.command(noun or verb, cls=Command, help=help_text(function.__doc__))(function)
-    return typer.main.get_command(root)
+        verbs.setdefault(verb, {})[noun] = function
+    built: Any = typer.main.get_command(root)
+    built.commands = _WhenAsked({verb: partial(_verb, verb, functions) for verb, functions in verbs.items()})
+    return built
+
+
+def _verb(name: str, functions: Mapping[str, Callable[..., Result]]) -> Any:
+    """functions: by noun; by "" that of a verb without nouns."""
+    if "" in functions:
+        return _command(name, functions[""])
+    alone = typer.Typer(
+        name=name,
+        cls=Verb,
+        help=VERBS[name],
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        add_completion=False,
+    )
+    alone.callback()(lambda: None)
+    verb: Any = typer.main.get_command(alone)
+    verb.commands = _WhenAsked(
+        {noun: partial(_command, noun, function) for noun, function in functions.items()}
+    )
+    return verb
+
+
+def _command(name: str, function: Callable[..., Result]) -> Any:
+    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+    alone.command(name, cls=Command, help=help_text(function.__doc__))(with_report(function))
+    return typer.main.get_command(alone)
 
 
 def _print_version(asked: bool) -> None:

@@ -148,7 +148,7 @@ def test_tab_completes_commands_options_choices_and_files(name, tmp_path):
         ("bioattn export attention --dtype f", {"float32", "float16"}),
     ],
 )
-def test_what_is_offered_comes_quickly_and_without_torch(words, offered):
+def test_what_is_offered_comes_quickly_and_without_torch(words, offered, tmp_path):
     script = (
         "import sys\nfrom bioattn_cli.main import main\nsys.argv[0] = 'bioattn'\ncode = main()\n"
         "sys.exit(99 if {'torch', 'numpy', 'h5py', 'pandas'} & set(sys.modules) else code)"
@@ -161,9 +161,7 @@ def test_what_is_offered_comes_quickly_and_without_torch(words, offered):
         "COMP_CWORD": str(len((words + ".").split()) - 1),
     }
 
-    def complete():
-        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert set(done.stdout.split()) >= offered
-
-    assert seconds_to_start(complete, 0.5) < 0.5
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) >= offered
+    assert seconds_to_start([sys.executable, "-c", script], environment, tmp_path, 0.5) < 0.5
