@@ -306,6 +306,12 @@ def per_treatment(truth: ArrayLike, prediction: ArrayLike, task: Task = Task.REG
     }
 
 
+def known_mean(values: ArrayLike) -> float:
+    """The mean of the values that are not NaN; NaN where none is."""
+    found = np.asarray(values, np.float64)
+    return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")
+
+
 def summarise(
     truth: ArrayLike, prediction: ArrayLike, axis: SharedAxis | None = None, task: Task = Task.REGRESSION
 ) -> dict[str, float]:

@@ -27,7 +27,7 @@ from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.models.promoter.training.config import Loss
 from bioattn.models.promoter.training.losses import cell_losses
 from bioattn.promoters.dataset import SPLIT_NAMES, PromoterDataset
-from bioattn.promoters.response_metrics import per_treatment
+from bioattn.promoters.response_metrics import known_mean, per_treatment
 from bioattn.text import quoted
 
 BATCH_SIZE = 64
@@ -138,7 +138,7 @@ class PromoterHeadScorer:
         accuracy = scores["auroc" if self._model.task == "binary" else "pearson"]
         return HeadFigures(
             losses / int(np.isfinite(self._targets_GT).sum()),
-            float(np.nanmean(accuracy)) if np.isfinite(accuracy).any() else float("nan"),
+            known_mean(accuracy),
         )
 
     def _answers(self, codes_BL: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ from bioattn.models.promoter.training.warm_start import warm_start
 from bioattn.models.promoter.treatment_kernel import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset
-from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
+from bioattn.promoters.response_metrics import fit_shared_axis, known_mean, per_treatment, summarise
 from bioattn.promoters.treatments import UNCONDITIONAL, named_treatments
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
@@ -304,7 +304,7 @@ class PromoterTask(Task):
         each = per_treatment(targets, dataset_units, self.dataset.task)
         figures = {
             "loss": float(masked_mean(losses_BT, targets_BT)),
-            **{f"mean_{name}": float(np.nanmean(each[name])) for name in each if name in AVERAGED},
+            **{f"mean_{name}": known_mean(each[name]) for name in each if name in AVERAGED},
             **summarise(targets, dataset_units, self.axis, self.dataset.task),
         }
         return Judgement(figures[self.metric_key], figures)
