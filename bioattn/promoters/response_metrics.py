@@ -309,7 +309,7 @@ def per_treatment(truth: ArrayLike, prediction: ArrayLike, task: Task = Task.REG
 def known_mean(values: ArrayLike) -> float:
     """The mean of the values that are not NaN; NaN where none is."""
     found = np.asarray(values, np.float64)
-    return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")
+    return float("nan") if np.isnan(found).all() else float(np.nanmean(found))
 
 
 def summarise(

@@ -232,7 +232,7 @@ def _built() -> Any:
 
 
 def _verb(name: str, functions: Mapping[str, Callable[..., Result]]) -> Any:
-    """functions: by noun; by "" that of a verb without nouns."""
+    """A verb with its nouns, or one that is a command by itself. functions: by noun, which is "" for the latter."""
     if "" in functions:
         return _command(name, functions[""])
     alone = typer.Typer(
@@ -243,7 +243,7 @@ def _verb(name: str, functions: Mapping[str, Callable[..., Result]]) -> Any:
         rich_markup_mode=None,
         add_completion=False,
     )
-    alone.callback()(lambda: None)
+    alone.callback()(lambda: None)  # so that typer makes a group of it
     verb: Any = typer.main.get_command(alone)
     verb.commands = _WhenAsked(
         {noun: partial(_command, noun, function) for noun, function in functions.items()}

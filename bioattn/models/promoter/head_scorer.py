@@ -136,10 +136,7 @@ class PromoterHeadScorer:
                 answers.append(answers_BT.cpu().numpy())
         scores = per_treatment(self._targets_GT, np.concatenate(answers), self._model.task)
         accuracy = scores["auroc" if self._model.task == "binary" else "pearson"]
-        return HeadFigures(
-            losses / int(np.isfinite(self._targets_GT).sum()),
-            known_mean(accuracy),
-        )
+        return HeadFigures(losses / int(np.isfinite(self._targets_GT).sum()), known_mean(accuracy))
 
     def _answers(self, codes_BL: Tensor) -> Tensor:
         """Standard units (B, T), logits of a binary model."""
