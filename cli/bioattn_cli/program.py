@@ -232,7 +232,7 @@ def _built() -> Any:
 
 
 def _verb(name: str, functions: Mapping[str, Callable[..., Result]]) -> Any:
-    """A verb with its nouns, or one that is a command by itself. functions: by noun, which is "" for the latter."""
+    """A verb with its nouns, or a command by itself. functions: by noun; "" of a command by itself."""
     if "" in functions:
         return _command(name, functions[""])
     alone = typer.Typer(
