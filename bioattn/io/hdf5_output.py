@@ -18,6 +18,8 @@ import h5py
 LIBRARY_VERSIONS = ("v108", "v108")
 """HDF5 1.8's structures: every HDF5, netCDF-4 and rhdf5 in use reads them, and their headers carry checksums."""
 
+_ROOM_BYTES = 4 << 20
+"""Memory that must be free when a file is created: without it the library may crash instead of raising an error."""
 _METADATA_CACHE_BYTES = 1 << 18
 _CACHED_BYTES = 1 << 25
 """Bytes after which the system is asked to write to the disk and forget them: of a file of some GB, memory that
@@ -134,9 +136,11 @@ def hdf5_output(
 
     Call the second object's `check` now and then, so that a full disk ends long work early.
 
-    Raises: OSError (as of any file) when it cannot be written, also when the body raised because of that.
+    Raises: OSError (as of any file) when it cannot be written, also when the body raised because of that;
+    MemoryError when a few MB are not free.
     """
     with ShieldedFile(path) as raw:
+        bytearray(_ROOM_BYTES)
         try:
             with h5py.File(raw, "w", libver=LIBRARY_VERSIONS, rdcc_nbytes=chunk_cache_bytes) as file:
                 limit_metadata_cache(file)
