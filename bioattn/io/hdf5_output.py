@@ -19,7 +19,7 @@ LIBRARY_VERSIONS = ("v108", "v108")
 """HDF5 1.8's structures: every HDF5, netCDF-4 and rhdf5 in use reads them, and their headers carry checksums."""
 
 _ROOM_BYTES = 4 << 20
-"""Memory that must be free when a file is created: without it the library may crash instead of raising an error."""
+"""Memory that must be free when a file is created: without it the library may crash and not raise an error."""
 _METADATA_CACHE_BYTES = 1 << 18
 _CACHED_BYTES = 1 << 25
 """Bytes after which the system is asked to write to the disk and forget them: of a file of some GB, memory that
