@@ -38,14 +38,16 @@ class Distances(nn.Module):
 
     def forward(self, first: int, queries: int, known_BS: Tensor, *, causal: bool = False) -> Tensor:
         """(B or 1, H, Q, S) for the queries from `first` on; causal: they see the keys up to their own."""
-        device = known_BS.device
-        query_Q1 = torch.arange(first, first + queries, device=device)[:, None]
-        key_S = torch.arange(known_BS.shape[1], device=device)
-        bias = self._looked_up(self.start_RH, query_Q1 - key_S).movedim(-1, 0)[None]
+        keys, device = known_BS.shape[1], known_BS.device
+        # All distances on a diagonal are equal: a number is looked up for each, and rows are windows of these.
+        place_R = torch.arange(1 - keys, queries, device=device)
+        bias = self._looked_up(self.start_RH, first + place_R).unfold(0, keys, 1).flip(-1).movedim(0, 1)[None]
         if self.end_RH is not None:
-            from_end_B1S = known_BS.sum(-1)[:, None, None] - 1 - key_S
-            bias = bias + self._looked_up(self.end_RH, query_Q1 - from_end_B1S).movedim(-1, 1)
-        seen = query_Q1 + 1 if causal else known_BS.sum(-1)[:, None, None, None]
+            from_end_BR = first + keys + place_R - known_BS.sum(-1, keepdim=True)
+            bias = bias + self._looked_up(self.end_RH, from_end_BR).unfold(1, keys, 1).movedim(1, 2)
+        seen = known_BS.sum(-1)[:, None, None, None]
+        if causal:
+            seen = torch.arange(first + 1, first + queries + 1, device=device)[:, None]
         return STEEPNESS * torch.log1p(seen) * bias
 
     def _looked_up(self, table_RH: Tensor, distance: Tensor) -> Tensor:
@@ -134,6 +136,7 @@ class RecurrentTranslator(nn.Module):
         self.upper = Recurrence(config, 2 * channels, config.layers - 1) if config.layers > 1 else None
         self.begin_state = nn.Linear(channels, self.lower.width)
         self.combine = nn.Linear(2 * channels, channels)
+        self.dropout = nn.Dropout(config.dropout)
 
     def begin(self, source_BSC: Tensor, known_BS: Tensor) -> State:
         """The state before the first step."""
@@ -164,6 +167,7 @@ class RecurrentTranslator(nn.Module):
     def _steps(self, inputs_BTC: Tensor, state: State, tile: Tile | None) -> Tensor:
         steps = inputs_BTC.shape[1]
         hidden_BTC, state.tensors["lower"] = self.lower(inputs_BTC, state.tensors["lower"])
+        hidden_BTC = self.dropout(hidden_BTC)
         if self.attention is None:
             context_BTC = state.tensors["summary"].expand(-1, steps, -1)
         else:
