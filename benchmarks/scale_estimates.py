@@ -1,6 +1,6 @@
 """What much larger jobs would cost: arithmetic on measured fits, counted multiplications and published figures.
 
-Nothing here was measured at the size it speaks of, and no GPU was ever used. 1 multiplication and 1 addition count
+Nothing here was measured at the size it speaks of. 1 multiplication and 1 addition count
 as 2 floating-point operations (FLOP).
 """
 
@@ -32,7 +32,7 @@ TFLOPS = {
     "H100 SXM, bf16": 989.4,
 }
 """Peaks of the makers' data sheets, without sparsity."""
-UTILISATION = {"fp32": 0.20, "bf16": 0.05}
+UTILISATION = {"fp32": 0.20, "bf16": 0.02}
 PROMOTER_UTILISATION = 0.05
 """Of the fp32 peak: kernels are small and wait for memory. An assumption; nothing was measured."""
 ALPHAFOLD_V100 = {256: 0.6 * 60, 384: 1.1 * 60, 2500: 2.1 * HOUR}
@@ -121,9 +121,7 @@ def print_estimates(
     fits: Mapping[str, Seconds], rates: Mapping[tuple[bool, str], float], rest: Seconds | None
 ) -> None:
     """Markdown of both."""
-    print(
-        "\n## Estimates\n\nArithmetic on the figures above; **nothing below was run, and no GPU was used**."
-    )
+    print("\n## Estimates\n\nArithmetic on the figures above; **nothing below was run**.")
     if {"prepare dataset", "train", "baselines", "run", "export"} <= fits.keys():
         print_genome(fits)
     if len(rates) == 4 and rest is not None:

@@ -56,7 +56,12 @@ class TokenHeadScorer(Generic[Part]):
             masks = self._masks(silenced, len(part[0]))
             for mask in masks.values():
                 mask.requires_grad_()
-            with torch.enable_grad(), masked_heads(self._model, masks):
+            # cuDNN's recurrent layers have no gradient but in training.
+            with (
+                torch.enable_grad(),
+                torch.backends.cudnn.flags(enabled=False),
+                masked_heads(self._model, masks),
+            ):
                 losses_B = self._losses(part)[0]
             # A sequence depends on its own masks alone: one pass gives the gradients of all.
             gradients = torch.autograd.grad(losses_B.sum(), list(masks.values()))

@@ -11,7 +11,7 @@ from bioattn.attention.cpu.matmul import linear, matmul
 from bioattn.attention.site import AttentionSite
 from bioattn.models.evoformer.projection import final_linear
 from bioattn.models.evoformer.projection import linear as new_linear
-from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
+from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled, on_cpu
 
 TILE_ELEMENTS = 1 << 18
 """Pair elements of a tile: 8 residues i, 256 residues j, 128 channels; outer products take 8 MB in float32, the
@@ -84,8 +84,12 @@ class OuterProductMean(nn.Module):
         outer = linear(first_TAS.flatten(0, 1), second_XS)
         outer_TXR = outer.view(-1, channels * channels, num_residues)
         weight, bias_C1 = self.project_output.weight, self.project_output.bias.unsqueeze(-1)
-        if torch.is_grad_enabled():
-            projected_TCR = torch.stack([linear(weight, outer_XR.T) for outer_XR in outer_TXR.unbind()])
+        if torch.is_grad_enabled() or not on_cpu(pair_TRC):
+            projected_TCR = (
+                torch.stack([linear(weight, outer_XR.T) for outer_XR in outer_TXR.unbind()])
+                if on_cpu(pair_TRC)
+                else weight @ outer_TXR
+            )
             return (projected_TCR + bias_C1).transpose(1, 2) / count_TR.unsqueeze(-1)
         update_TRC = torch.empty_like(pair_TRC)
         for outer_XR, count_R, update_RC in zip(outer_TXR, count_TR, update_TRC, strict=True):
@@ -147,7 +151,7 @@ class TriangleMultiplication(nn.Module):
         factors_2MRR = self._factors(pair_RRC, mask_RR)
         left_MRR, right_MRR = factors_2MRR.chunk(2)
         first_MRR, second_MRR = (left_MRR, right_MRR) if self.outgoing else (right_MRR, left_MRR)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or not on_cpu(pair_RRC):
             product_MRR = first_MRR @ second_MRR.mT
         else:
             product_MRR = first_MRR

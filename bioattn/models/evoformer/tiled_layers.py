@@ -45,13 +45,18 @@ def tiles(total: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, total))
 
 
+def on_cpu(tensor: Tensor) -> bool:
+    """Whether a loop over matrices, each of which the caches hold, is faster than one product of all of them."""
+    return tensor.device.type == "cpu"
+
+
 def rows_per_tile(state: Tensor, elements: int, least: int = 1) -> int:
     """Rows of the first axis that have about `elements` numbers together, `least` or more of them, but no more
     than `tiles_of_at_most` lets.
 
     `elements` suits the caches of a CPU; other devices take ACCELERATOR_FACTOR times as many.
     """
-    if state.device.type != "cpu":
+    if not on_cpu(state):
         elements *= ACCELERATOR_FACTOR
     rows = max(least, elements // max(1, state[:1].numel()))
     return rows if state.dim() < 3 else min(rows, _LARGEST.get() or rows)

@@ -9,7 +9,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.errors import SettingsError
-from bioattn.models.evoformer import tiled_layers
+from bioattn.models.evoformer import pair_updates, tiled_layers
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.pair_updates import OuterProductMean
 from bioattn.models.evoformer.stacks import EvoformerBlock, EvoformerStack
@@ -31,12 +31,14 @@ class Recorder:
         self.parts.append(weights.numpy().copy())
 
 
-@pytest.fixture(params=[False, True], ids=["whole", "tiled"])
+@pytest.fixture(params=["whole", "tiled", "as on a GPU"])
 def tiled(request, monkeypatch):
-    """In tiles of four rows, computed again for gradients, and in one piece through autograd."""
-    if request.param:
+    """In one piece; in tiles of four rows, computed again for gradients; by the products that a GPU takes."""
+    if request.param == "tiled":
         monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda *_: 4)
         monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", 0)
+    if request.param == "as on a GPU":
+        monkeypatch.setattr(pair_updates, "on_cpu", lambda _: False)
 
 
 TIED = dataclasses.replace(CONFIG, tied_row_heads=5)
