@@ -2,7 +2,8 @@
 #
 #   make demo           train on simulated promoters, draw a picture, make a page of results, compare with the truth
 #   make demo SEED=3    the same with another seed of the training
-#   make test           lint, types and tests
+#   make test           lint, types and tests; these see no GPU
+#   make test-gpu       tests that need a CUDA device: every family writes what it writes on the CPU
 #   make torture        kill every command at 200 random moments and at each step; every command under every fault;
 #                       a thousand flipped bits and cuts in every kind of file; 2,000 examples of every property
 #   make fuzz           an hour of fuzzing all parsers (make fuzz MINUTES=5)
@@ -24,7 +25,7 @@ SNAKEMAKE := .venv-snakemake
 MULTIQC := .venv-multiqc
 
 .DELETE_ON_ERROR:
-.PHONY: torture fuzz install-fuzz demo install install-dev install-snakemake install-multiqc test lint types pytest clean distclean
+.PHONY: torture fuzz install-fuzz demo install install-dev install-snakemake install-multiqc test test-gpu lint types pytest clean distclean
 
 install: $(VENV)/installed
 install-dev: $(VENV)/installed-dev
@@ -115,6 +116,9 @@ $(VENV)/compiled: $(VENV)/installed-dev
 
 pytest: $(VENV)/compiled
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-gpu: $(VENV)/installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m gpu tests/models tests/system
 
 # Takes hours of one core (200 kills alone take some twenty minutes). As root it also tests full and read-only disks (tmpfs).
 KILLS ?= 200

@@ -24,6 +24,13 @@ settings.load_profile("tests")
 # Tensors of the tests are small: a second thread costs more than it gives. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+
+def pytest_configure(config):
+    """Without `-m gpu` tests see no GPU: what they expect, the CPU computes."""
+    if config.option.markexpr != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 

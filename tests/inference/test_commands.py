@@ -193,8 +193,6 @@ def test_mistakes_are_one_sentence_and_a_code(
 
 
 def test_a_gpu_that_is_not_there_is_named(make_model, make_promoters, tmp_path, capsys):
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
     model, promoters = make_model(), make_promoters()
     assert bioattn("run", "promoter", model, promoters, "-o", tmp_path / "x.tsv", "--device", "cuda") == 1
     assert "--device cuda" in capsys.readouterr().err

@@ -242,6 +242,7 @@ def test_a_gpu_that_does_not_compute_is_an_error(gpu, monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_real_gpu_is_named():
     assert torch.cuda.get_device_name(0) in of(device_diagnoses(), "CUDA").text

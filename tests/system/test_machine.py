@@ -49,7 +49,6 @@ def test_linear_algebra_takes_the_threads_too():
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_named():
     with pytest.raises(
         BioattnError, match=r"--device cuda: torch sees no such device here; available: .*cpu"
