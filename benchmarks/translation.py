@@ -30,6 +30,7 @@ from planted import step
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.models.translation.batches import batch_of, with_ends
+from bioattn.models.translation.ensemble import with_others
 from bioattn.models.translation.folder import LoadedTranslator, load_translator
 from bioattn.models.translation.inference.constraints import Constraint
 from bioattn.models.translation.inference.search import Search, given_score, log_probabilities, translate
@@ -48,6 +49,8 @@ MODELS = {
     "`recurrent`, LSTM": ("--architecture", "recurrent", "--cell", "lstm"),
     "`transformer`": ("--architecture", "transformer"),
 }
+CODONS = {"`recurrent`": ("--architecture", "recurrent"), ATTENTION: MODELS[ATTENTION]}
+"""Models of codons: both read the residue that they write; one attends, the other has the mean of the source."""
 EQUAL = ("--channels", "120")
 """Of an LSTM with about as many weights as `ATTENTION` has."""
 CPU = torch.device("cpu")
@@ -102,10 +105,10 @@ def codons(
 ) -> Iterator[str]:
     """A row for each model and seed, and one for the mean of the seeds' probabilities."""
     dataset = prepared(folder, host, "protein", "codon")
-    yield "| model | seed | perplexity | accuracy | codons | CPU minutes |"
+    yield "| model | seeds | perplexity | accuracy | codons | CPU minutes |"
     yield "| --- " * 6 + "|"
-    for name, model in list(MODELS.items())[:2]:
-        if only and not any(each in name for each in only):
+    for name, model in CODONS.items():
+        if only and name.strip("`") not in only:
             continue
         outputs = [keep / f"{host}-{name.strip('`')[:19]}{f'-{seed}' if seed else ''}" for seed in seeds]
         sets = [[output] for output in outputs] + ([outputs] if len(outputs) > 1 else [])
@@ -115,17 +118,18 @@ def codons(
                 minutes = trained(dataset, outputs[row], *model, "--seed", str(seeds[row]), *words)
             nats, right, number = codon_figures(dataset, models, DATA[host][1])
             figures = f"{math.exp(nats / number):.3f} | {right / number:.4f} | {number:,} | {minutes:.1f}"
-            yield f"| {name} | {seeds[row] if row < len(seeds) else 'mean'} | {figures} |"
+            yield f"| {name} | {seeds[row] if row < len(seeds) else f'mean of {len(seeds)}'} | {figures} |"
 
 
 def codon_figures(dataset_path: Path, models: Sequence[Path], genetic_code: int) -> tuple[float, int, int]:
     """Summed surprise in nats, hits and number of the test codons that count, by the mean of the models."""
-    dataset, loaded = open_pair_dataset(dataset_path), [load_translator(model, CPU) for model in models]
+    dataset = open_pair_dataset(dataset_path)
+    loaded = with_others(load_translator(models[0], CPU), models[1:])
     forward = CodonTable.unambiguous_dna_by_id[genetic_code].forward_table
     residue_of = np.array([forward.get(token, "") for token in dataset.target.tokens])
     nats, right, number = 0.0, 0, 0
     for pair in dataset.side(TEST):
-        likely_TV = torch.stack([log_probabilities(each, [pair])[0] for each in loaded]).logsumexp(0)
+        likely_TV = log_probabilities(loaded, [pair])[0]
         for place, codon in enumerate(pair.target.tolist()):
             residue = residue_of[codon]
             if place and residue not in ("", "M", "W"):
@@ -203,7 +207,7 @@ def _written(loaded: LoadedTranslator, pairs: Sequence[Pair]) -> str:
 def constraints(folder: Path, keep: Path) -> Iterator[str]:
     """Outputs for the shortest held-out proteins under all sites, and under each pair of them."""
     dataset = open_pair_dataset(prepared(folder, "ecoli", "protein", "codon"))
-    loaded = load_translator(keep / f"ecoli-{ATTENTION.strip('`')}", CPU)
+    loaded = load_translator(keep / "ecoli-recurrent", CPU)
     sources = sorted((each.source for side in (1, 2) for each in dataset.side(side)), key=len)[:OUTPUTS]
     pairs = list(itertools.combinations(SITES, 2))
     forward = CodonTable.unambiguous_dna_by_id[11].forward_table

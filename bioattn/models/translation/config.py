@@ -42,8 +42,16 @@ class Encoder(StrEnum):
 UNUSED = {
     Architecture.RECURRENT: {"score", "input_feeding"},
     Architecture.RECURRENT_ATTENTION: set[str](),
-    Architecture.TRANSFORMER: {"cell", "encoder", "score", "input_feeding", "kernel"},
-    Architecture.TURING_MACHINE: {"encoder", "score", "input_feeding", "kernel", "layers", "reach"},
+    Architecture.TRANSFORMER: {"cell", "encoder", "score", "input_feeding", "aligned", "kernel"},
+    Architecture.TURING_MACHINE: {
+        "encoder",
+        "score",
+        "input_feeding",
+        "aligned",
+        "kernel",
+        "layers",
+        "reach",
+    },
 }
 """Settings that an architecture has no use for."""
 
@@ -72,6 +80,9 @@ class TranslationModelConfig:
     """additive, dot or gaussian: how recurrent decoders score source tokens; a transformer takes dot."""
     input_feeding: bool = False
     """Whether a recurrent decoder reads what it attended to in the step before (Luong et al. 2015); slower."""
+    aligned: bool = False
+    """Whether a recurrent decoder also reads the encoder's state at its own place: for targets that have a word
+    for each of the source, as codons for a protein."""
     layers: int = 2
     """Layers of the encoder, and of the decoder."""
     channels: int = 128

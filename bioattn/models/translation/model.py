@@ -135,7 +135,8 @@ class RecurrentTranslator(nn.Module):
         self.lower = Recurrence(config, channels * (2 if config.input_feeding else 1), 1)
         self.upper = Recurrence(config, 2 * channels, config.layers - 1) if config.layers > 1 else None
         self.begin_state = nn.Linear(channels, self.lower.width)
-        self.combine = nn.Linear(2 * channels, channels)
+        self.aligned = config.aligned
+        self.combine = nn.Linear((3 if config.aligned else 2) * channels, channels)
         self.dropout = nn.Dropout(config.dropout)
 
     def begin(self, source_BSC: Tensor, known_BS: Tensor) -> State:
@@ -145,6 +146,8 @@ class RecurrentTranslator(nn.Module):
         state.tensors["lower"] = torch.tanh(self.begin_state(summary_BC))[:, None]
         if self.upper is not None:
             state.tensors["upper"] = summary_BC.new_zeros(len(known_BS), self.upper.layers, self.upper.width)
+        if self.aligned:
+            state.tensors["source"] = states_BSC * known_BS[..., None]
         if self.attention is None:
             state.tensors["summary"] = summary_BC[:, None]
         else:
@@ -184,8 +187,13 @@ class RecurrentTranslator(nn.Module):
         if self.upper is not None:
             both_BTC = torch.cat([hidden_BTC, context_BTC], -1)
             hidden_BTC, state.tensors["upper"] = self.upper(both_BTC, state.tensors["upper"])
+        known = [hidden_BTC, context_BTC]
+        if self.aligned:
+            # Behind `<cls>`; behind the source there is nothing.
+            own_BTC = state.tensors["source"][:, state.step + 1 : state.step + 1 + steps]
+            known.append(F.pad(own_BTC, (0, 0, 0, steps - own_BTC.shape[1])))
         state.step += steps
-        return F.gelu(self.combine(torch.cat([hidden_BTC, context_BTC], -1)))
+        return F.gelu(self.combine(torch.cat(known, -1)))
 
 
 class TransformerTranslator(nn.Module):

@@ -120,6 +120,13 @@ class TranslationRun(Settings):
     )
     sources: Path = argument("SOURCES", "FASTA.")
     output: Path = output_option("Table or FASTA to write.", Writes.STREAM)
+    ensemble: tuple[Path, ...] = option(
+        "Another model of the same alphabets: probabilities are means over all models; can be repeated.",
+        default=(),
+        metavar="MODEL",
+        recorded="ensemble.{}",
+        recorded_file="model.safetensors",
+    )
     targets: Path | None = option("Given outputs to score: FASTA with the names of SOURCES.")
     beam: int = option(
         "Outputs that are followed at once; 1: the likeliest token each time.", default=1, min=1, max=1000
@@ -197,6 +204,7 @@ def simulate(settings: TranslationSimulation, running: Running) -> RunReport:
 
 def run(settings: TranslationRun, running: Running) -> RunReport:
     """Write outputs, or scores of given ones."""
+    from bioattn.models.translation.ensemble import with_others
     from bioattn.models.translation.folder import load_translator
 
     defaults = {"constraint": None, "forbid": None, "samples": 0, "length": None, "beam": 1}
@@ -209,7 +217,7 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
         raise SettingsError(f"--number {settings.number}: a beam of {settings.beam} has no more; give --beam")
     if not 0 < settings.top_p <= 1:
         raise SettingsError(f"--top-p {settings.top_p:g}: give a share above 0 and up to 1")
-    loaded = loaded_model(settings, running, load_translator)
+    loaded = with_others(loaded_model(settings, running, load_translator), settings.ensemble)
     lines = _given(loaded, settings, running) if settings.targets else _outputs(loaded, settings, running)
     with stream_output(settings.output, running) as (file, outputs):
         written = 0

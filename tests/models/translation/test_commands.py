@@ -12,6 +12,7 @@ from Bio.Seq import reverse_complement, translate
 from bioattn.figures.alignment import read_alignments
 from bioattn.formats.fasta import read_fasta
 from bioattn.models.model_folder import write_model
+from bioattn.models.translation.batches import batch_of
 from bioattn.models.translation.config import Architecture, TranslationModelConfig
 from bioattn.models.translation.folder import LoadedTranslator, load_translator
 from bioattn.models.translation.inference.search import Search, given_score
@@ -126,6 +127,35 @@ def test_scores_of_given_outputs_are_those_of_the_search(folder):
         assert name == f"{row[0]}/{row[1]}"
         assert float(likely) == pytest.approx(float(row[3]), rel=1e-4, abs=1e-5)
         assert float(perplexity) == pytest.approx(math.exp(-float(likely) / int(tokens)), rel=1e-4)
+
+
+def test_an_ensemble_has_the_mean_of_its_models_probabilities(folder, codon_model, capsys):
+    words = ("train", "translation", folder / "x.dataset.h5", "--config", folder / "settings.toml")
+    assert bioattn(*words, "--steps", 5, "--architecture", "recurrent", "-o", folder / "other") == 0
+    models = [folder / "model", folder / "other"]
+    (folder / "given.fa").write_text(">a\nGTTG\n")
+    run = ("run", "translation", models[0], folder / "new.fa", "--ensemble", models[1])
+    assert bioattn(*run, "--targets", folder / "given.fa", "-o", folder / "together.tsv") == 0
+    loaded = [load_translator(model, torch.device("cpu")).model for model in models]
+    source, target = loaded[0].source.tokenize("ACGTTGCAAC", ""), loaded[0].target.tokenize("GTTG", "")
+    batch = batch_of([Pair(source, target)])
+    with torch.no_grad():
+        chances = [model(batch.source_BS, batch.prefix_BT)[0].double().softmax(-1) for model in loaded]
+    own = (sum(chances) / 2).gather(-1, batch.wanted_BT[0][:, None])
+    likely = float((folder / "together.tsv").read_text().splitlines()[1].split("\t")[2])
+    assert likely == pytest.approx(float(own.log().sum()), rel=1e-5)
+    assert bioattn(*run, "-o", folder / "written.tsv", "--beam", 3) == 0
+    found = (folder / "written.tsv").read_text().splitlines()[1].split("\t")
+    (folder / "given.fa").write_text(f">a\n{found[5]}\n")
+    assert bioattn(*run, "--targets", folder / "given.fa", "-o", folder / "together.tsv") == 0
+    likely = float((folder / "together.tsv").read_text().splitlines()[1].split("\t")[2])
+    assert likely == pytest.approx(float(found[3]), rel=1e-4)
+    capsys.readouterr()
+    assert bioattn(*run, "--ensemble", codon_model, "-o", folder / "x.tsv") == 1
+    assert (
+        f"--ensemble {codon_model}: its sources are protein, those of {models[0]} dna"
+        in capsys.readouterr().err
+    )
 
 
 def test_attention_names_tokens_and_finds_the_alignment(folder):

@@ -25,6 +25,8 @@ VARIANTS = [
     ),
     {"architecture": Architecture.RECURRENT_ATTENTION, "input_feeding": True, "reach": 0, "layers": 1},
     {"architecture": Architecture.RECURRENT_ATTENTION, "encoder": Encoder.CONV},
+    {"architecture": Architecture.RECURRENT, "encoder": Encoder.CONV, "aligned": True},
+    {"architecture": Architecture.RECURRENT_ATTENTION, "cell": Cell.LSTM, "aligned": True},
     {"architecture": Architecture.TRANSFORMER},
     {"architecture": Architecture.TURING_MACHINE, "slots": 12, "slot_channels": 5},
     {"architecture": Architecture.TURING_MACHINE, "slots": 2, "cell": Cell.LSTM, "num_heads": 4},
