@@ -1,6 +1,7 @@
 """The treatment table: what was done to the cells, one row per treatment, one column per feature."""
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,8 @@ UNITS = {
 }
 """Units that are converted: times to minutes, concentrations to mM. Others stay as they are."""
 
+_AMOUNT_WITH_COMMA = re.compile(rf"\s*[-+]?\d+,\d+\s*({'|'.join(map(re.escape, UNITS))})\s*")
+"""An amount that would be read as no amount: whether 1,000 mM are one or a thousand, it does not say."""
 NO_CATEGORY = frozenset({"", "na", "nan", "n/a", "#n/a", "null"})
 """Missing cells of a category column; unlike in number columns `none` and `-` say something ("no inhibitor")."""
 
@@ -227,8 +230,9 @@ def _typed(path: Path, name: str, cells: list[str], lines: list[int]) -> list[st
     if present and numbers == len(present):
         return parse_numbers(cells, where)
     with_points = [is_number(cell.replace(",", ".", 1)) for cell in present]
-    if present and all(with_points):
-        row = next(i for i, cell in enumerate(cells) if "," in cell)
+    amounts = [i for i, cell in enumerate(cells) if _AMOUNT_WITH_COMMA.fullmatch(cell)]
+    if amounts or (present and all(with_points)):
+        row = amounts[0] if amounts else next(i for i, cell in enumerate(cells) if "," in cell)
         raise FormatError(f"{where(row)}: {cells[row]!r} has a decimal comma; write numbers as 1234.5")
     if numbers >= MOSTLY_NUMBERS * max(1, len(present)):
         row = next(i for i, cell in enumerate(cells) if not is_missing(cell) and not is_number(cell))
