@@ -111,18 +111,17 @@ def codons(
         if only and name.strip("`") not in only:
             continue
         outputs = [keep / f"{host}-{name.strip('`')[:19]}{f'-{seed}' if seed else ''}" for seed in seeds]
-        sets = [[output] for output in outputs] + ([outputs] if len(outputs) > 1 else [])
-        for row, models in enumerate(sets):
-            minutes = 0.0
-            if row < len(seeds):
-                minutes = trained(dataset, outputs[row], *model, "--seed", str(seeds[row]), *words)
-            nats, right, number = codon_figures(dataset, models, DATA[host][1])
-            figures = f"{math.exp(nats / number):.3f} | {right / number:.4f} | {number:,} | {minutes:.1f}"
-            yield f"| {name} | {seeds[row] if row < len(seeds) else f'mean of {len(seeds)}'} | {figures} |"
+        minutes = []
+        for seed, output in zip(seeds, outputs, strict=True):
+            minutes.append(trained(dataset, output, *model, "--seed", str(seed), *words))
+            yield f"| {name} | {seed} | {codon_figures(dataset, [output], DATA[host][1])} | {minutes[-1]:.1f} |"
+        if len(outputs) > 1:
+            figures = codon_figures(dataset, outputs, DATA[host][1])
+            yield f"| {name} | mean of the models | {figures} | {sum(minutes):.1f} |"
 
 
-def codon_figures(dataset_path: Path, models: Sequence[Path], genetic_code: int) -> tuple[float, int, int]:
-    """Summed surprise in nats, hits and number of the test codons that count, by the mean of the models."""
+def codon_figures(dataset_path: Path, models: Sequence[Path], genetic_code: int) -> str:
+    """Perplexity, accuracy and number of the test codons that count, by the mean of the models."""
     dataset = open_pair_dataset(dataset_path)
     loaded = with_others(load_translator(models[0], CPU), models[1:])
     forward = CodonTable.unambiguous_dna_by_id[genetic_code].forward_table
@@ -137,7 +136,7 @@ def codon_figures(dataset_path: Path, models: Sequence[Path], genetic_code: int)
                 nats += float(np.logaddexp.reduce(own_V) - own_V[codon])
                 right += int(own_V.argmax() == codon)
                 number += 1
-    return nats, right, number
+    return f"{math.exp(nats / number):.3f} | {right / number:.4f} | {number:,}"
 
 
 def proteins(folder: Path, steps: int, words: Sequence[str]) -> Iterator[str]:

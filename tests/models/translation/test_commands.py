@@ -129,6 +129,24 @@ def test_scores_of_given_outputs_are_those_of_the_search(folder):
         assert float(perplexity) == pytest.approx(math.exp(-float(likely) / int(tokens)), rel=1e-4)
 
 
+def test_a_decoder_that_reads_its_own_place_needs_no_attention(folder):
+    words = ("--task", "copy", "--pairs", 200, "--shortest", 20, "--longest", 40, "-o", folder / "copies")
+    assert bioattn("simulate", "translation", *words) == 0
+    dna = ("--source-alphabet", "dna", "--target-alphabet", "dna", "--split", "record")
+    assert bioattn("prepare", "translation", folder / "copies", *dna, "-o", folder / "copies.dataset.h5") == 0
+    train = ("train", "translation", folder / "copies.dataset.h5", "--config", folder / "settings.toml")
+    accuracy = {}
+    for name, aligned in (("with", ["--aligned"]), ("without", [])):
+        output = folder / f"copies-{name}"
+        assert bioattn(*train, "--architecture", "recurrent", *aligned, "--steps", 60, "-o", output) == 0
+        rows = json.loads((output / "training.json").read_text())["evaluation"]
+        (accuracy[name],) = (
+            row["accuracy"] for row in rows if row["side"] == "test" and row["name"] == "this model"
+        )
+    assert accuracy["with"] > 0.99
+    assert accuracy["without"] < 0.5
+
+
 def test_an_ensemble_has_the_mean_of_its_models_probabilities(folder, codon_model, capsys):
     words = ("train", "translation", folder / "x.dataset.h5", "--config", folder / "settings.toml")
     assert bioattn(*words, "--steps", 5, "--architecture", "recurrent", "-o", folder / "other") == 0
