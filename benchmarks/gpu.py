@@ -3,14 +3,14 @@
     python benchmarks/gpu.py -o gpu.md [blocks protein training maps]
 
 `blocks`: one Evoformer block of AlphaFold's widths (`benchmarks/evoformer_block.py` has inputs and the plain one),
-median of five runs; a fraction is that of torch.mm of 8,192³ in the same run; memory
-is the peak while it runs, less inputs and weights. `protein`: `run evoformer` with a random model of AlphaFold's
-shape. `training`: seconds of an update, from two lengths of `train` with the same model. `maps`: `export
-attention` of promoters to a file. Products of float32 are exact ones (no TF32) where no row says otherwise. A row
-is written when it is known.
+median of five runs; a fraction is that of torch.mm of 8,192³ in the same run; memory is the peak while it runs,
+less inputs and weights. `protein`: `run evoformer` with a random model of AlphaFold's shape. `training`: time
+of an update, from two lengths of `train` with the same model. `maps`: `export attention` of promoters to a file.
+Products of float32 are exact (no TF32) where no row says otherwise. A row is written when it is known.
 """
 
 import argparse
+import contextlib
 import statistics
 import sys
 import tempfile
@@ -53,6 +53,10 @@ prepare translation pairs --source-alphabet dna --target-alphabet dna --split re
 """
 
 
+def command(line: str) -> None:
+    step(line.split(), show=False)
+
+
 def milliseconds(work: Callable[[], object], device: torch.device) -> float:
     """Median of five runs."""
     work()
@@ -73,29 +77,27 @@ def _wait(device: torch.device) -> None:
 
 def blocks(device: torch.device, sizes: tuple[tuple[int, int], ...]) -> Iterator[str]:
     """A row for each size and precision."""
-    yield "| rows × residues | precision | bioattn, ms | of torch.mm | GB | plain, ms | GB | bioattn is |"
+    yield "| rows × residues | precision | bioattn, ms | of torch.mm | GB | plain, ms | GB | plain takes |"
     yield "| --- " * 8 + "|"
     for precision in ("float32", "TF32", "bfloat16"):
         torch.set_float32_matmul_precision("high" if precision == "TF32" else "highest")
         dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         block = make_block(str(dtype).removeprefix("torch.")).to(device)
         plain = PlainBlock(make_block("float32")).to(device)
-        square = torch.randn(8192 if device.type == "cuda" else 1024, device=device, dtype=dtype).expand(
-            8192, -1
-        )
-        square = square[: square.shape[1]].contiguous()
-        rate = 2 * len(square) ** 3 / milliseconds(lambda a=square: a @ a, device)
+        side = 8192 if device.type == "cuda" else 1024
+        square = torch.randn(side, side, device=device, dtype=dtype)
+        rate = 2 * side**3 / milliseconds(lambda a=square: a @ a, device)
         for rows, residues in sizes:
             msa, pair, *masks = (each.to(device) for each in make_inputs(rows, residues))
             ours = _measured(lambda m=msa, p=pair, b=block, k=masks: b(m.clone(), p.clone(), *k), device)
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
                 other = _measured(lambda m=msa, p=pair, b=plain, k=masks: b(m, p, *k), device)
             share = f"{block_flops(rows, residues) / ours[0] / rate:.0%}" if ours else "–"
-            faster = f"{other[0] / ours[0]:.1f} × as fast" if ours and other else "–"
+            longer = f"{other[0] / ours[0]:.2f} × as long" if ours and other else "–"
             one, two = (each or ("out of memory", "–") for each in (ours, other))
             yield (
                 f"| {rows} × {residues} | {precision} | {_shown(one[0])} | {share} | {_shown(one[1])} | "
-                + (f"{_shown(two[0])} | {_shown(two[1])} | {faster} |")
+                f"{_shown(two[0])} | {_shown(two[1])} | {longer} |"
             )
 
 
@@ -119,16 +121,16 @@ def _measured(work: Callable[[], object], device: torch.device) -> tuple[float, 
         return None
 
 
-def protein(folder: Path, device: torch.device, blocks: int) -> Iterator[str]:
+def protein(device: torch.device, blocks: int) -> Iterator[str]:
     """Wall seconds of whole commands, with four passes and 512 + 1,024 rows."""
     torch.manual_seed(0)
     model = EvoformerModel(EvoformerConfig(num_blocks=blocks, structure_module=StructureModuleConfig()))
-    (folder / "model").mkdir()
-    write_evoformer_model(folder / "model", model, InputSettings(max_msa_clusters=512, max_extra_msa=1024))
+    Path("model").mkdir()
+    write_evoformer_model(Path("model"), model, InputSettings(max_msa_clusters=512, max_extra_msa=1024))
     letters = np.array(list("ACDEFGHIKLMNPQRSTVWY"))
     generator = np.random.default_rng(0)
     query = generator.choice(letters, LENGTH)
-    with (folder / "x.a3m").open("w") as file:
+    with Path("x.a3m").open("w") as file:
         for row in range(ROWS):
             own = np.where(
                 generator.random(LENGTH) < 0.4 * bool(row), generator.choice(letters, LENGTH), query
@@ -136,28 +138,20 @@ def protein(folder: Path, device: torch.device, blocks: int) -> Iterator[str]:
             file.write(f">r{row}\n{''.join(own)}\n")
     yield "| `run evoformer`, 350 residues, 512 + 1,024 rows, 4 passes | seconds | GB at most |"
     yield "| --- | --- | --- |"
-    maps = ["--attention", str(folder / "maps.h5"), "--sites", "evoformer.*.msa_row"]
-    for name, words in (("fp32", []), ("bf16", []), ("bf16", maps)):
+    maps = " --attention maps.h5 --sites evoformer.*.msa_row"
+    for name, words in (("fp32", ""), ("bf16", ""), ("bf16", maps)):
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         began = time.perf_counter()
-        given = [
-            "run",
-            "evoformer",
-            str(folder / "x.a3m"),
-            "--model",
-            str(folder / "model"),
-            "--precision",
-            name,
-        ]
-        step([*given, "-o", str(folder / "out"), "--force", "--device", device.type, *words], show=False)
+        given = f"run evoformer x.a3m --model model --precision {name} --device {device.type} -o out --force"
+        command(given + words)
         seconds = time.perf_counter() - began
         peak = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else 0.0
         what = f"{name}{', maps of all 48 row attentions kept' if words else ''}"
         yield f"| {what} | {seconds:.1f} | {peak:.1f} |"
 
 
-def training(folder: Path, device: torch.device) -> Iterator[str]:
+def training(device: torch.device) -> Iterator[str]:
     """A row for each family."""
     yield "| training, default settings | GPU, ms an update | CPU, ms an update | GPU is |"
     yield "| --- " * 4 + "|"
@@ -167,24 +161,20 @@ def training(folder: Path, device: torch.device) -> Iterator[str]:
             seconds = []
             for number in lengths:
                 began = time.perf_counter()
-                output = str(folder / f"{name}-{place}-{number}")
-                given = [str(folder / word) if ".dataset.h5" in word else word for word in words.split()]
-                step(["train", *given, "-o", output, option, str(number), "--device", where], show=False)
+                command(f"train {words} -o {name}-{place}-{number} {option} {number} --device {where}")
                 seconds.append(time.perf_counter() - began)
             found.append(1e3 * (seconds[1] - seconds[0]) / (lengths[1] - lengths[0]) / updates)
         yield f"| {name} | {found[0]:.1f} | {found[1]:.1f} | {found[1] / found[0]:.1f} × as fast |"
 
 
-def maps(folder: Path, device: torch.device) -> Iterator[str]:
+def maps(device: torch.device) -> Iterator[str]:
     """Wall seconds of whole commands."""
     yield "| `export attention`, 1,600 promoters × 10 treatments × 600 bases | seconds |"
     yield "| --- | --- |"
-    model, data = str(folder / "maps-model"), str(folder / "promoters.dataset.h5")
-    step(["train", "promoter", data, "-o", model, "--epochs", "3", "--no-baselines"], show=False)
+    command("train promoter promoters.dataset.h5 -o maps-model --epochs 3 --no-baselines")
     for where in (device.type, "cpu"):
         began = time.perf_counter()
-        given = ["export", "attention", model, str(folder / "promoters.fa"), "--device", where]
-        step([*given, "-o", str(folder / f"{where}.h5")], show=False)
+        command(f"export attention maps-model promoters.fa --device {where} -o {where}.h5")
         yield f"| {where} | {time.perf_counter() - began:.1f} |"
 
 
@@ -200,17 +190,18 @@ def main() -> None:
     given = parser.parse_args()
     device = torch.device(given.device)
     parts = given.parts or ["blocks", "protein", "maps", "training"]
-    with tempfile.TemporaryDirectory() as name, given.output.open("w") as file:
-        folder = Path(name)
+    with (
+        given.output.open("w") as file,
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+    ):
         for line in INPUTS.strip().splitlines() if {"training", "maps"} & set(parts) else ():
-            words = [str(folder / word) if "/" in word or "." in word else word for word in line.split()]
-            words = [str(folder / word) if word in ("made", "families", "pairs") else word for word in words]
-            step(words, show=False)
+            command(line)
         made = {
             "blocks": lambda: blocks(device, ((16, 32),) if given.small else SIZES),
-            "protein": lambda: protein(folder, device, 1 if given.small else 48),
-            "training": lambda: training(folder, device),
-            "maps": lambda: maps(folder, device),
+            "protein": lambda: protein(device, 1 if given.small else 48),
+            "training": lambda: training(device),
+            "maps": lambda: maps(device),
         }
         for part in parts:
             began = time.perf_counter()

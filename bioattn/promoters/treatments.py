@@ -35,7 +35,7 @@ UNITS = {
 """Units that are converted: times to minutes, concentrations to mM. Others stay as they are."""
 
 _AMOUNT_WITH_COMMA = re.compile(rf"\s*[-+]?\d+,\d+\s*({'|'.join(map(re.escape, UNITS))})\s*")
-"""An amount that would be read as no amount: whether 1,000 mM are one or a thousand, it does not say."""
+"""Amounts that nobody can read for sure: 1,000 mM may be one or a thousand."""
 NO_CATEGORY = frozenset({"", "na", "nan", "n/a", "#n/a", "null"})
 """Missing cells of a category column; unlike in number columns `none` and `-` say something ("no inhibitor")."""
 
@@ -233,7 +233,10 @@ def _typed(path: Path, name: str, cells: list[str], lines: list[int]) -> list[st
     amounts = [i for i, cell in enumerate(cells) if _AMOUNT_WITH_COMMA.fullmatch(cell)]
     if amounts or (present and all(with_points)):
         row = amounts[0] if amounts else next(i for i, cell in enumerate(cells) if "," in cell)
-        raise FormatError(f"{where(row)}: {cells[row]!r} has a decimal comma; write numbers as 1234.5")
+        raise FormatError(
+            f"{where(row)}: {cells[row]!r} has a comma (decimal comma or thousands separator?); "
+            "write numbers as 1234.5"
+        )
     if numbers >= MOSTLY_NUMBERS * max(1, len(present)):
         row = next(i for i, cell in enumerate(cells) if not is_missing(cell) and not is_number(cell))
         LOGGER.warning(

@@ -1,6 +1,5 @@
 """Every family on a GPU, through the commands: it writes what the CPU writes. `make test-gpu` runs this."""
 
-import json
 from pathlib import Path
 
 import h5py
@@ -144,8 +143,8 @@ JOBS = {
     },
 }
 """Of each: what makes the inputs, the settings, what trains, what runs the model."""
-DRAWN = ("language-decoder", "diffusion")
-"""What they draw depends on the last bits, and their maps on what they draw."""
+DRAWN = ("diffusion",)
+"""What it draws depends on the last bits, and its maps on what it draws."""
 
 
 def run(text: str, *words: str) -> None:
@@ -159,10 +158,7 @@ def test_it_writes_what_the_cpu_writes(name, tmp_path, monkeypatch):
     inputs, settings, train, runs = JOBS[name]
     run(inputs)
     Path("settings.toml").write_text(settings)
-    if "molecule" in name:
-        pytest.importorskip("rdkit", reason="no RDKit here (pip install rdkit)")
     run(f"train {train} --config settings.toml -o model", "--device", GPU)
-    assert json.loads(Path("model/training.json").read_text())
     given = set(Path().iterdir())
     for device in (GPU, "cpu"):
         run(runs, "--device", device)

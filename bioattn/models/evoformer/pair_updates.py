@@ -84,17 +84,16 @@ class OuterProductMean(nn.Module):
         outer = linear(first_TAS.flatten(0, 1), second_XS)
         outer_TXR = outer.view(-1, channels * channels, num_residues)
         weight, bias_C1 = self.project_output.weight, self.project_output.bias.unsqueeze(-1)
-        if torch.is_grad_enabled() or not on_cpu(pair_TRC):
-            projected_TCR = (
-                torch.stack([linear(weight, outer_XR.T) for outer_XR in outer_TXR.unbind()])
-                if on_cpu(pair_TRC)
-                else weight @ outer_TXR
-            )
-            return (projected_TCR + bias_C1).transpose(1, 2) / count_TR.unsqueeze(-1)
-        update_TRC = torch.empty_like(pair_TRC)
-        for outer_XR, count_R, update_RC in zip(outer_TXR, count_TR, update_TRC, strict=True):
-            torch.div(matmul(weight, outer_XR).add_(bias_C1), count_R, out=update_RC.T)
-        return update_TRC
+        if on_cpu(pair_TRC) and not torch.is_grad_enabled():
+            update_TRC = torch.empty_like(pair_TRC)
+            for outer_XR, count_R, update_RC in zip(outer_TXR, count_TR, update_TRC, strict=True):
+                torch.div(matmul(weight, outer_XR).add_(bias_C1), count_R, out=update_RC.T)
+            return update_TRC
+        if on_cpu(pair_TRC):
+            projected_TCR = torch.stack([linear(weight, outer_XR.T) for outer_XR in outer_TXR.unbind()])
+        else:
+            projected_TCR = weight @ outer_TXR
+        return (projected_TCR + bias_C1).transpose(1, 2) / count_TR.unsqueeze(-1)
 
 
 class MapsToPairs(nn.Module):

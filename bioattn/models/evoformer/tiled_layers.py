@@ -46,7 +46,7 @@ def tiles(total: int, size: int) -> Iterator[slice]:
 
 
 def on_cpu(tensor: Tensor) -> bool:
-    """Whether a loop over matrices, each of which the caches hold, is faster than one product of all of them."""
+    """Whether to multiply matrices one after another, each in the caches, and not all at once, as suits a GPU."""
     return tensor.device.type == "cpu"
 
 

@@ -81,8 +81,8 @@ class TranslationModelConfig:
     input_feeding: bool = False
     """Whether a recurrent decoder reads what it attended to in the step before (Luong et al. 2015); slower."""
     aligned: bool = False
-    """Whether a recurrent decoder also reads the encoder's state at its own place: for targets that have a word
-    for each of the source, as codons for a protein."""
+    """Whether a recurrent decoder also reads the source at the place of the token that it writes: for targets with
+    a token for each of the source, as codons for a protein."""
     layers: int = 2
     """Layers of the encoder, and of the decoder."""
     channels: int = 128

@@ -30,11 +30,11 @@ class Ensemble(Translator):
     def __init__(self, models: Sequence[Translator]) -> None:
         """models: of the same vocabularies."""
         nn.Module.__init__(self)
-        self.members = nn.ModuleList(models)
+        self.models = list(models)
         self.config, self.source, self.target = models[0].config, models[0].source, models[0].target
 
     def begin(self, source_BS: Tensor) -> States:
-        states = [model.begin(source_BS) for model in self._models]
+        states = [model.begin(source_BS) for model in self.models]
         return States(states[0].known_BS, members=states)
 
     def advance(self, prefix_BT: Tensor, state: State) -> Tensor:
@@ -42,14 +42,10 @@ class Ensemble(Translator):
         logs_MBTV = torch.stack(
             [
                 model.advance(prefix_BT, own).log_softmax(-1)
-                for model, own in zip(self._models, state.members, strict=True)
+                for model, own in zip(self.models, state.members, strict=True)
             ]
         )
         return logs_MBTV.logsumexp(0) - math.log(len(logs_MBTV))
-
-    @property
-    def _models(self) -> list[Translator]:
-        return [model for model in self.members if isinstance(model, Translator)]
 
 
 def with_others(loaded: LoadedTranslator, folders: Sequence[Path]) -> LoadedTranslator:
@@ -63,9 +59,9 @@ def with_others(loaded: LoadedTranslator, folders: Sequence[Path]) -> LoadedTran
         for side in ("source", "target"):
             one, other = getattr(loaded.model, side), getattr(model, side)
             if one.tokens != other.tokens:
+                its = "written in other characters" if one.alphabet is other.alphabet else str(other.alphabet)
                 raise BioattnError(
-                    f"--ensemble {folder}: its {side}s are {other.alphabet}, those of {loaded.path} {one.alphabet}"
-                    + (" of other characters" if one.alphabet == other.alphabet else "")
+                    f"--ensemble {folder}: its {side}s are {its}, those of {loaded.path} {one.alphabet}"
                 )
         models.append(model)
     return replace(loaded, model=Ensemble(models)) if folders else loaded

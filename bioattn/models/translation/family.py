@@ -44,7 +44,9 @@ class TranslationTraining(TrainingCommand):
         "Let a recurrent decoder read what it attended to before.", default=False, table="model"
     )
     aligned: bool = option(
-        "Let a recurrent decoder read the source's word at its own place.", default=False, table="model"
+        "Let a recurrent decoder read the source at the place of the token that it writes.",
+        default=False,
+        table="model",
     )
     layers: int | None = option(
         "Layers of the encoder, and of the decoder [default: 2].", table="model", min=1
