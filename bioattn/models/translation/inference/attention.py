@@ -43,7 +43,9 @@ def write_attention(settings: ExportAttention, running: Running, loaded: LoadedT
     Raises: as `run_work`; BioattnError for sites or heads that the model lacks.
     """
     options, batch_size = settings.options(), settings.batch_size
-    names = choose_sites(loaded.sites, options.sites, without="recurrent ones know the source by one vector")
+    names = choose_sites(
+        loaded.sites, options.sites, without="recurrent ones do not attend; train recurrent-attention"
+    )
     if settings.targets is not None:
         source = read_given(settings.sequences, settings.targets, loaded.model)
     else:
