@@ -24,6 +24,7 @@ from bioattn.models.phyloformer.config import PhyloformerConfig, PhyloformerTrai
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.models.translation.config import TranslationModelConfig, TranslationTrainingConfig
+from bioattn.training.settings import UpdateConfig
 
 MODELS = Path(__file__).resolve().parent / "models"
 TABLES = {
@@ -74,13 +75,28 @@ def toml(value: Any) -> str:
 
 
 def table(kind: type) -> str:
-    """A Markdown table of the settings of `kind`."""
+    """A Markdown table of the settings of `kind`; those that all trainings share are one line with their defaults."""
     texts = field_texts(kind)
+    shared: list[str] = []
     lines = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for field in dataclasses.fields(kind):
-        if field.name not in NOT_A_SETTING:
+        if issubclass(kind, UpdateConfig) and field.name in UpdateConfig.__dataclass_fields__:
+            shared.append(f"`{field.name} = {toml(field.default)[1:-1]}`")
+        elif field.name not in NOT_A_SETTING:
             default = "see below" if field.default is dataclasses.MISSING else toml(field.default)
             lines.append(f"| `{field.name}` | {default} | {texts[field.name]} |")
+    if len(lines) == 2:
+        lines = []
+    if shared:
+        lines += ["", f"[Shared settings](../training.md#settings): {', '.join(shared)}."]
+    return "\n".join(lines).strip()
+
+
+def shared_table() -> str:
+    """The settings that all trainings share, without their defaults."""
+    texts = field_texts(UpdateConfig)
+    lines = ["| setting | meaning |", "| --- | --- |"]
+    lines += [f"| `{field.name}` | {texts[field.name]} |" for field in dataclasses.fields(UpdateConfig)]
     return "\n".join(lines)
 
 
@@ -97,15 +113,17 @@ def small_model_table() -> str:
 
 def with_tables(page: str, text: str) -> str:
     """The text of `page` with the tables between its markers written anew."""
-    for name, kind in TABLES[page].items():
+    for name, kind in TABLES.get(page, {}).items():
         pattern = rf"(<!-- table of \[{name}\] -->\n).*?(\n<!-- end -->)"
         text, found = re.subn(pattern, lambda m, kind=kind: m[1] + table(kind) + m[2], text, flags=re.DOTALL)
         assert found == 1, name
-    marked = r"(<!-- table of \[small_model\] -->\n).*?(\n?<!-- end -->)"
-    return re.sub(marked, lambda m: m[1] + small_model_table() + "\n<!-- end -->", text, flags=re.DOTALL)
+    for name, make in (("small_model", small_model_table), ("shared", shared_table)):
+        marked = rf"(<!-- table of \[{name}\] -->\n).*?(\n?<!-- end -->)"
+        text = re.sub(marked, lambda m, make=make: m[1] + make() + "\n<!-- end -->", text, flags=re.DOTALL)
+    return text
 
 
 if __name__ == "__main__":
-    for page in TABLES:
-        path = MODELS / page
+    for path in [MODELS.parent / "training.md", *(MODELS / page for page in TABLES)]:
+        page = path.name
         path.write_text(with_tables(page, path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -108,7 +108,7 @@ def test_every_sharded_command_is_listed():
         return {" ".join(words)} if has else set()
 
     page = page_text("sharding")
-    table = page[page.index("| command |") : page.index("Give every part")]
+    table = page[page.index("| command |") : page.index("Give every shard")]
     assert sharded(program(), ()) == set(re.findall(r"`((?:run|generate|export|explain) \w+)", table))
 
 

@@ -25,7 +25,7 @@ class EvoformerTrainingSettings(TrainingCommand):
     figures of every round, and prints the precision of contacts of the validation and test proteins, beside
     couplings. Ctrl-C or SIGTERM finishes the step and saves; --resume continues, to the same weights as an
     uninterrupted run. Several processes or machines train together under torchrun:
-    docs/training-on-several-processes.md.
+    docs/training.md.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare contacts`.")

@@ -30,7 +30,7 @@ class PromoterTrainingSettings(TrainingCommand):
     epoch, and prints the accuracy on validation and test genes beside simple models, and on test genes by
     treatment. Ctrl-C or SIGTERM finishes the step and saves; --resume continues, to the same weights as an
     uninterrupted run. Several processes or machines train together under torchrun:
-    docs/training-on-several-processes.md.
+    docs/training.md.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")
