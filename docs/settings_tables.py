@@ -75,7 +75,7 @@ def toml(value: Any) -> str:
 
 
 def table(kind: type) -> str:
-    """A Markdown table of the settings of `kind`; those that all trainings share are one line with their defaults."""
+    """A Markdown table of the settings of `kind`; those that all trainings share are one line of defaults."""
     texts = field_texts(kind)
     shared: list[str] = []
     lines = ["| setting | default | meaning |", "| --- | --- | --- |"]
