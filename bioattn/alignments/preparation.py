@@ -17,9 +17,8 @@ from bioattn.alignments.size_check import check_alignment_size
 from bioattn.alignments.statistics import FORMAT, FORMAT_VERSION, AlignmentStatistics, alignment_statistics
 from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.a3m import ANNOTATION_RECORDS, write_a3m
 from bioattn.formats.alignment import Alignment, join_rows, require_proteins
-from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
+from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment, write_a3m
 from bioattn.io.files import check_output, write_json
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, percentage
@@ -146,7 +145,6 @@ def prepare_msa(
             found.append(hits.select_rows(range(1, hits.num_rows)) if found else hits)
         preparation = Preparation(join_rows(found))
     alignment = preparation.alignment
-    _say_what_a3m_cannot_hold(alignment, name)
     what = f"found in {' and '.join(map(str, databases))}, with the query" if databases else name
     LOGGER.info(f"{what}: {counted(alignment.num_rows, 'row')} of {counted(alignment.num_columns, 'column')}")
     read = (alignment.num_rows, alignment.num_columns)
@@ -230,19 +228,6 @@ def _check_statistics_file(path: Path, output: Path, inputs: list[Path]) -> None
     if any(path.resolve() == other.resolve() for other in [output, *inputs]):
         raise SettingsError(f"--stats would write {path}, another file of this command; choose another name")
     check_output(path)
-
-
-def _say_what_a3m_cannot_hold(alignment: Alignment, source: str) -> None:
-    notes = alignment.annotations
-    lost = {
-        "of the alignment (GF)": len(notes.alignment),
-        "of rows (GS)": sum(len(lines) for lines in notes.rows.values()),
-        "of residues (GR)": sum(len(features) for features in notes.residues.values()),
-        "of columns (GC)": sum(feature not in ANNOTATION_RECORDS for feature in notes.columns),
-    }
-    parts = [f"{number:,} {kind}" for kind, number in lost.items() if number]
-    if parts:
-        LOGGER.info(f"{source}: annotation lines that A3M has no place for are left out: {', '.join(parts)}")
 
 
 def describe_step(step: Step) -> str:

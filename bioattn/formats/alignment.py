@@ -5,8 +5,8 @@ insertions, as in A3M and A2M; they are not aligned to each other. Columns are c
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -26,20 +26,6 @@ _ROWS_AT_ONCE = 1024
 """NumPy counts with eight bytes a letter: this many rows at a time keep that small."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Annotations:
-    """Annotation of a Stockholm file. Texts over columns cover the match columns only."""
-
-    alignment: list[tuple[str, str]] = field(default_factory=list)
-    """Feature and text of each `#=GF` line, in file order."""
-    rows: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
-    """Row -> feature and text of each of its `#=GS` lines, in file order."""
-    residues: dict[int, dict[str, str]] = field(default_factory=dict)
-    """Row -> feature -> one character per match column (`#=GR`)."""
-    columns: dict[str, str] = field(default_factory=dict)
-    """Feature -> one character per match column (`#=GC`; also `ss_pred` and its like of HH-suite's A3M)."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alignment:
     """S rows over R match columns. Not compared by content: two are equal when they are the same object."""
@@ -52,7 +38,6 @@ class Alignment:
     """Shape (S, R), ASCII codes: `A`-`Z` and `-`."""
     insertions: list[dict[int, str]]
     """Per row: match column c -> the lower-case letters that stand before it; R -> those after the last one."""
-    annotations: Annotations = field(default_factory=Annotations)
 
     @classmethod
     def plain(cls, names: list[str], residues: NDArray[np.uint8] | str) -> Self:
@@ -99,20 +84,14 @@ class Alignment:
         return counts
 
     def select_rows(self, indices: ArrayLike) -> Self:
-        """The rows at `indices` (positions or a mask of S), in that order, with insertions and annotation."""
-        kept = _positions(indices, self.num_rows)
-        notes = self.annotations
+        """The rows at `indices` (positions or a mask of S), in that order, with their insertions."""
+        kept = np.arange(self.num_rows)[np.asarray(indices)]
         return replace(
             self,
             names=[self.names[row] for row in kept],
             descriptions=[self.descriptions[row] for row in kept],
             residues=self.residues[kept],
             insertions=[self.insertions[row] for row in kept],
-            annotations=replace(
-                notes,
-                rows={new: notes.rows[old] for new, old in enumerate(kept) if old in notes.rows},
-                residues={new: notes.residues[old] for new, old in enumerate(kept) if old in notes.residues},
-            ),
         )
 
     def keep_as_match(self, indices: ArrayLike) -> Self:
@@ -120,15 +99,13 @@ class Alignment:
 
         This is how an alignment is centred on its query or thinned of gappy columns: every row keeps its whole
         sequence, residues of a column given up turn into lower-case letters, gaps in it vanish.
-
-        Raises: ValueError when the positions do not ascend.
         """
-        kept = _positions(indices, self.num_columns, ascending=True)
         given_up = np.ones(self.num_columns, dtype=bool)
-        given_up[kept] = False
+        given_up[np.asarray(indices)] = False
         lowered = self.residues.copy()
-        lowered[:, given_up] |= 0x20
-        lowered[:, given_up] = np.where(self.residues[:, given_up] == GAP, _REMOVED, lowered[:, given_up])
+        lowered[:, given_up] = np.where(
+            self.residues[:, given_up] == GAP, _REMOVED, self.residues[:, given_up] | 0x20
+        )
         insertions = []
         for row, inserted in zip(lowered, self.insertions, strict=True):
             text = row.tobytes()
@@ -136,12 +113,7 @@ class Alignment:
                 text = insert_letters(text.decode("ascii"), inserted).encode("ascii")
             insertions.append(split_insertions(text.translate(None, b"\0"))[1])
         return replace(
-            self,
-            residues=np.ascontiguousarray(self.residues[:, kept]),
-            insertions=insertions,
-            annotations=_edit_annotations(
-                self.annotations, lambda text: "".join(text[column] for column in kept)
-            ),
+            self, residues=np.ascontiguousarray(self.residues[:, ~given_up]), insertions=insertions
         )
 
     def centre_on_row(self, index: int) -> Self:
@@ -149,28 +121,22 @@ class Alignment:
 
         Columns where it has a gap become insertions (see `keep_as_match`). A residue it has inserted becomes a
         column with gaps in all other rows, for insertions are not aligned to each other; what others have
-        inserted at that place stays an insertion behind it.
+        inserted there stays an insertion behind it.
         """
         cut = self.keep_as_match(self.residues[index] != GAP)
-        own = cut.insertions[index]
-        if not own:
+        of_query = cut.insertions[index]
+        if not of_query:
             return cut
-        places = [column for column in sorted(own) for _ in own[column]]
-        residues = np.insert(cut.residues, places, GAP, axis=1)
+        columns = [column for column in sorted(of_query) for _ in of_query[column]]
+        residues = np.insert(cut.residues, columns, GAP, axis=1)
         residues[index] = np.frombuffer(self.sequence(index).encode("ascii"), dtype=np.uint8)
-        shift = np.searchsorted(places, np.arange(cut.num_columns + 1), side="right")
+        shift = np.searchsorted(columns, np.arange(cut.num_columns + 1), side="right")
         insertions = [
             {column + int(shift[column]): letters for column, letters in inserted.items()}
             for inserted in cut.insertions
         ]
         insertions[index] = {}
-        dots = {column: "." * len(letters) for column, letters in own.items()}
-        return replace(
-            cut,
-            residues=residues,
-            insertions=insertions,
-            annotations=_edit_annotations(cut.annotations, lambda text: insert_letters(text, dots)),
-        )
+        return replace(cut, residues=residues, insertions=insertions)
 
 
 def join_rows(parts: Sequence[Alignment]) -> Alignment:
@@ -231,27 +197,3 @@ def require_proteins(alignment: Alignment, source: str) -> None:
     """Refuse DNA and RNA. Raises: FormatError beginning with `source`."""
     if looks_like_nucleotides(alignment):
         raise FormatError(f"{source}: an alignment of DNA or RNA; translate it, the models read proteins")
-
-
-def _positions(indices: ArrayLike, size: int, *, ascending: bool = False) -> NDArray[np.intp]:
-    chosen = np.asarray(indices)
-    if chosen.dtype == np.bool_:
-        if chosen.shape != (size,):
-            raise ValueError(f"the mask has shape {chosen.shape} but must have shape ({size},)")
-        return np.flatnonzero(chosen)
-    positions = np.arange(size, dtype=np.intp)[chosen.astype(np.intp)]
-    if ascending and np.any(np.diff(positions) <= 0):
-        raise ValueError("the columns must be given in ascending order, each once")
-    return positions
-
-
-def _edit_annotations(annotations: Annotations, edit: Callable[[str], str]) -> Annotations:
-    """Apply `edit` to every text that runs over the columns."""
-    return replace(
-        annotations,
-        residues={
-            row: {feature: edit(text) for feature, text in features.items()}
-            for row, features in annotations.residues.items()
-        },
-        columns={feature: edit(text) for feature, text in annotations.columns.items()},
-    )

@@ -4,15 +4,13 @@ Two readings exist. In A3M and A2M the case carries meaning: lower-case letters 
 all other rows every character is a column: lower case is read as upper case, `.`, `~` and `_` as gaps.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.formats.alignment import LOWER, UPPER, Alignment, Annotations, split_insertions
+from bioattn.formats.alignment import LOWER, UPPER, Alignment, split_insertions
 from bioattn.text import counted
 
 WHITE_SPACE = b" \t\n\r\v\f"
@@ -40,13 +38,9 @@ class RawRows:
     lines: list[int] = field(default_factory=list)
     """1-based line on which each row starts."""
 
-    def place(self, index: int) -> str:
-        """`file:line: row 'name'` for messages."""
-        return f"{self.source}:{self.lines[index]}: row {self.shown_name(index)}"
-
-    def shown_name(self, index: int) -> str:
-        """The name in quotes, cut where it is too long for a message."""
-        return repr(self.names[index][:60])
+    def where(self, index: int) -> str:
+        """`file:line: row 'name'` for messages; a long name is cut."""
+        return f"{self.source}:{self.lines[index]}: row {self.names[index][:60]!r}"
 
     def add(self, line: int, name: str, text: bytes, description: str = "") -> None:
         """Append a row; without a name it is given `row` and its number."""
@@ -54,20 +48,6 @@ class RawRows:
         self.descriptions.append(description)
         self.texts.append(text)
         self.lines.append(line)
-
-    def select(self, indices: Sequence[int]) -> "RawRows":
-        return RawRows(
-            self.source,
-            [self.names[index] for index in indices],
-            [self.descriptions[index] for index in indices],
-            [self.texts[index] for index in indices],
-            [self.lines[index] for index in indices],
-        )
-
-
-def match_width(text: bytes) -> int:
-    """Count the match columns of a row of A3M or A2M."""
-    return len(text.translate(None, LOWER + b"."))
 
 
 def match_columns_by_case(raw: RawRows) -> NDArray[np.bool_] | None:
@@ -88,19 +68,15 @@ def match_columns_by_case(raw: RawRows) -> NDArray[np.bool_] | None:
     return match
 
 
-def read_with_insertions(raw: RawRows, annotations: Annotations | None = None) -> Alignment:
+def read_with_insertions(raw: RawRows) -> Alignment:
     """Read rows of A3M or A2M: lower-case letters are insertions, `.` is dropped.
 
     Raises: FormatError for no rows, no match columns, rows with unequal numbers of them, or letters that are no
     residues.
     """
-    texts: list[bytes] = []
-    insertions: list[dict[int, str]] = []
-    for text in raw.texts:
-        match, inserted = split_insertions(text.translate(None, b"."))
-        texts.append(match)
-        insertions.append(inserted)
-    return _build(raw, texts, insertions, annotations, "match column", " (upper-case letters and '-')")
+    rows = [split_insertions(text.translate(None, b".")) for text in raw.texts]
+    which = " (upper-case letters and '-')"
+    return _build(raw, [text for text, _ in rows], [each for _, each in rows], "match column", which)
 
 
 def read_columns(raw: RawRows, *, gaps: bytes = b".~_") -> Alignment:
@@ -111,45 +87,35 @@ def read_columns(raw: RawRows, *, gaps: bytes = b".~_") -> Alignment:
     """
     to_columns = bytes.maketrans(LOWER + gaps, UPPER + b"-" * len(gaps))
     texts = [text.translate(to_columns) for text in raw.texts]
-    return _build(raw, texts, [{} for _ in texts], None, "column")
+    return _build(raw, texts, [{} for _ in texts], "column")
 
 
 def _build(
-    raw: RawRows,
-    texts: list[bytes],
-    insertions: list[dict[int, str]],
-    annotations: Annotations | None,
-    column: str,
-    which: str = "",
+    raw: RawRows, texts: list[bytes], insertions: list[dict[int, str]], column: str, which: str = ""
 ) -> Alignment:
     if not texts:
         raise FormatError(f"{raw.source}: the alignment holds no row")
     letters = bytearray().join(texts)
     if letters.translate(None, _MATCH):
-        _refuse_letter(raw, texts)
+        index, bad = next((i, bad) for i, text in enumerate(texts) if (bad := text.translate(None, _MATCH)))
+        letter = bad.decode("utf-8", "replace")[0]
+        position = raw.texts[index].decode("utf-8", "replace").find(letter) + 1
+        hint = _HINTS.get(letter, "residues are the letters A to Z")
+        raise FormatError(f"{raw.where(index)}, position {position:,}: {letter!r} is no residue ({hint})")
     width = len(texts[0])
     for index, text in enumerate(texts):
         if len(text) != width:
-            gaps = any(b"-" in each or b"." in each for each in raw.texts)
+            gaps = any(b"-" in row or b"." in row for row in raw.texts)
             raise FormatError(
-                f"{raw.place(index)} has {counted(len(text), column)}{which} but the first row, "
-                f"{raw.shown_name(0)}, has {width:,}; the rows of an alignment are equally long"
+                f"{raw.where(index)} has {counted(len(text), column)}{which} but the first row, "
+                f"{raw.names[0][:60]!r}, has {width:,}; the rows of an alignment are equally long"
                 + ("" if gaps else ", and no row here has a gap: are these sequences aligned?")
             )
     if not width:
-        raise FormatError(f"{raw.place(0)}, the first, has no {column}s{which}")
+        raise FormatError(f"{raw.where(0)}, the first, has no {column}s{which}")
     return Alignment(
         names=raw.names,
         descriptions=raw.descriptions,
         residues=np.frombuffer(letters, dtype=np.uint8).reshape(len(texts), width),
         insertions=insertions,
-        annotations=annotations or Annotations(),
     )
-
-
-def _refuse_letter(raw: RawRows, texts: list[bytes]) -> NoReturn:
-    index, bad = next((i, bad) for i, text in enumerate(texts) if (bad := text.translate(None, _MATCH)))
-    letter = bad.decode("utf-8", "replace")[0]
-    position = raw.texts[index].decode("utf-8", "replace").find(letter) + 1
-    hint = _HINTS.get(letter, "residues are the letters A to Z")
-    raise FormatError(f"{raw.place(index)}, position {position:,}: {letter!r} is no residue ({hint})")

@@ -6,7 +6,7 @@ import pytest
 from bioattn.alignments.filtering import centre_on_query, find_name
 from bioattn.alignments.preparation import Preparation, PreparationSettings, prepare_alignment
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.a3m import parse_a3m
+from bioattn.formats.alignment_file import parse_a3m
 from tests.alignments.conftest import random_family
 
 SMALL = b"""\

@@ -15,8 +15,7 @@ from scipy.sparse import csr_array
 from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
 from bioattn.alignments.contact_pairs import ContactAuditRow
 from bioattn.alignments.contact_preparation import ContactSettings
-from bioattn.formats.a3m import ANNOTATION_RECORDS
-from bioattn.formats.alignment_file import AlignmentFormat
+from bioattn.formats.alignment_file import ANNOTATION_RECORDS, AlignmentFormat
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.promoters.dataset import PromoterDataset, write_dataset

@@ -8,15 +8,12 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.a3m import parse_a3m, write_a3m
 from bioattn.formats.alignment import (
-    Alignment,
-    Annotations,
     insert_letters,
     looks_like_nucleotides,
     split_insertions,
 )
-from bioattn.formats.alignment_file import AlignmentFormat, read_alignment
+from bioattn.formats.alignment_file import AlignmentFormat, parse_a3m, read_alignment, write_a3m
 
 
 def a3m(*rows):
@@ -72,40 +69,11 @@ def test_insertions_split_and_join(lines):
 
 def test_select_rows_takes_what_belongs_to_them():
     alignment = a3m("MK", "cM-", "-Kw")
-    notes = Annotations(
-        alignment=[("ID", "x")],
-        rows={0: [("AC", "A")], 2: [("AC", "C")]},
-        residues={2: {"SS": "HE"}},
-        columns={"RF": "xx"},
-    )
-    full = Alignment(
-        names=alignment.names,
-        descriptions=alignment.descriptions,
-        residues=alignment.residues,
-        insertions=alignment.insertions,
-        annotations=notes,
-    )
-    chosen = full.select_rows([2, 0])
+    chosen = alignment.select_rows([2, 0])
     assert chosen.names == ["n2", "n0"]
     assert rows(chosen) == ["-Kw", "MK"]
-    assert chosen.annotations.rows == {0: [("AC", "C")], 1: [("AC", "A")]}
-    assert chosen.annotations.residues == {0: {"SS": "HE"}}
-    assert chosen.annotations.columns == {"RF": "xx"}
-    assert rows(full.select_rows(np.array([False, True, False]))) == ["cM-"]
-    assert rows(full.select_rows([-1])) == ["-Kw"]
-    column = full.keep_as_match([1])
-    assert column.annotations.columns == {"RF": "x"}
-    assert column.annotations.residues == {2: {"SS": "E"}}
-
-
-def test_columns_must_ascend():
-    alignment = a3m("MKVL")
-    with pytest.raises(ValueError, match="ascending"):
-        alignment.keep_as_match([2, 1])
-    with pytest.raises(ValueError, match="ascending"):
-        alignment.keep_as_match([1, 1])
-    with pytest.raises(ValueError, match=r"mask has shape \(3,\) but must have shape \(4,\)"):
-        alignment.keep_as_match([True, False, True])
+    assert rows(alignment.select_rows(np.array([False, True, False]))) == ["cM-"]
+    assert rows(alignment.select_rows([-1])) == ["-Kw"]
 
 
 def test_keep_as_match_turns_the_rest_into_insertions():
@@ -266,7 +234,7 @@ WORDS += ["MKV", "mKv", " ", "\n", "\n", "\n", "-.~", "*:.", "\t", "é", "1", ">
 GARBAGE = st.lists(st.sampled_from(WORDS), max_size=25).map("".join).map(str.encode) | st.binary(max_size=60)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(GARBAGE, st.none() | st.sampled_from(list(AlignmentFormat)))
 @example(b"2 3\n", None)
 @example(b"\0\0", None)

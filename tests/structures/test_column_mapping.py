@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.a3m import parse_a3m
-from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.alignment_file import parse_a3m, read_alignment
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import map_columns, read_mapping, row_identities, write_mapping
 

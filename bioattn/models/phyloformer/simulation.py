@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 import numpy as np
 
-from bioattn.formats.a3m import write_a3m
 from bioattn.formats.alignment import Alignment
+from bioattn.formats.alignment_file import write_a3m
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.models.phyloformer.config import LETTERS, PhylogenyAlphabet
