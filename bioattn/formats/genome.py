@@ -5,14 +5,14 @@ the FASTA: `BIOATTN_CACHE`, else `XDG_CACHE_HOME/bioattn`, else `~/.cache/bioatt
 and times of its FASTA and is made again when they change; it appears whole under its name, so that processes which
 build it at the same time end with the same file. There is no file position to share: workers may fork or unpickle.
 
-Index file: the line `bioattn-genome 1`, one line of JSON (chromosomes with lengths, source), zero bytes up to
-`CODES_OFFSET`'s next multiple, then the codes of all chromosomes one after another.
+Index file: the codes of all chromosomes one after another, JSON (chromosomes with lengths, source), the size of
+that JSON (8 bytes) and `bioattn-genome 2`.
 """
 
-import glob
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -27,13 +27,11 @@ from bioattn.formats.fasta import FastaRecord, read_fasta_pieces, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
 from bioattn.io.cache_folder import cache_folder
 from bioattn.io.files import atomic_output, is_packed, remove_leftover, unreadable
-from bioattn.io.input_watch import unchanged
-from bioattn.io.output_lock import lock_output
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import first_names
 
-MAGIC = b"bioattn-genome 1\n"
-CODES_OFFSET = 4096
+MAGIC = b"bioattn-genome 2"
+_END = struct.Struct("<Q16s")
 PIECE_LENGTH = 1 << 24
 
 
@@ -58,20 +56,19 @@ class Genome:
 
         Raises: FormatError when the file is not a complete genome index.
         """
-        header, offset = _read_header(index)
+        footer = _footer(index)
+        if footer is None:
+            raise FormatError(f"{index}: is not a whole bioattn genome index; delete it and run again")
         self.index = index
-        self.chromosomes = [Chromosome(*entry) for entry in header["chromosomes"]]
+        self.chromosomes = [Chromosome(*entry) for entry in footer["chromosomes"]]
         self.names = [chromosome.name for chromosome in self.chromosomes]
         self.lengths = {chromosome.name: chromosome.length for chromosome in self.chromosomes}
         ends = np.cumsum([chromosome.length for chromosome in self.chromosomes], dtype=np.int64)
-        total = int(ends[-1])
-        if index.stat().st_size != offset + total:
-            raise FormatError(f"{index}: the genome index is incomplete; delete it and run again")
         self.offsets: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), ends])
         """Where each chromosome starts in `codes`; one more entry holds the total length."""
         # A plain view: every slice of np.memmap would pay for its subclass.
         self.codes: NDArray[np.uint8] = np.asarray(
-            np.memmap(index, dtype=np.uint8, mode="r", offset=offset, shape=(total,))
+            np.memmap(index, dtype=np.uint8, mode="r", shape=(int(ends[-1]),))
         )
         """All chromosomes one after another, shape (total length,), read-only."""
         self._number = {name: number for number, name in enumerate(self.names)}
@@ -134,62 +131,73 @@ def open_genome(fasta: Path, index: Path | None = None, progress: Progress = SIL
     Raises: FormatError for a FASTA that cannot be read as DNA or that is empty; BioattnError when `index` is some
     other file or cannot be written.
     """
-    source = _identity(fasta)
+    try:
+        state = fasta.stat()
+    except OSError as error:
+        raise unreadable(fasta, error) from error
+    # The change time moves even when a tool sets the old modification time on new content.
+    source: list[str | int] = [str(fasta.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns]
     if index is None:
-        prefix = f"{fasta.name}-{hashlib.sha256(str(source['path']).encode()).hexdigest()[:16]}"
-        state = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:16]
-        index = cache_folder() / f"{prefix}-{state}.genome"
-        stale = [path for path in index.parent.glob(f"{glob.escape(prefix)}-*.genome") if path != index]
-    else:
-        stale = []
-        _refuse_foreign(index)
-    if not _is_current(index, source):
+        name = hashlib.sha256(str(fasta.resolve()).encode()).hexdigest()[:16]
+        index = cache_folder() / f"{fasta.name}-{name}.genome"
+    elif index.is_file() and index.stat().st_size and _footer(index) is None:
+        raise BioattnError(
+            f"{index}: exists and is not a bioattn genome index; name another file with --index"
+        )
+    footer = _footer(index) if index.is_file() else None
+    if footer is None or footer["source"] != source:
         if index.parent.is_dir() and not os.access(index.parent, os.W_OK):
             raise BioattnError(
                 f"{index.parent}: the genome's index cannot be written, the folder is read-only; name another one "
                 "in BIOATTN_CACHE or an index file with --index"
             )
         build_index(fasta, index, source, progress)
-        for path in stale:  # of the same FASTA before it changed; who maps one keeps it until they finish
-            remove_leftover(path)
     return Genome(index)
 
 
-def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Progress) -> None:
+def build_index(fasta: Path, index: Path, source: list[str | int], progress: Progress) -> None:
     """Write the index of `fasta`. The file appears under its name when it is complete.
 
     Several runs may make it at once, all the same.
     """
-    with ExitStack() as stack:
-        with suppress(BioattnError):  # another run makes it, too
-            stack.enter_context(lock_output(index))
-        temporary = stack.enter_context(atomic_output(index, lock=False))
-        stack.enter_context(unchanged(fasta))
-        codes_file = temporary.with_name(temporary.name + ".codes")
+    with atomic_output(index, lock=False) as temporary:
         chromosomes: list[Chromosome] = []
         progress.begin(f"indexing {fasta.name}", None)
-        try:
-            with codes_file.open("wb") as file:
-                for piece in _dna_pieces(fasta, temporary.with_name(temporary.name + ".fai")):
-                    if not chromosomes or chromosomes[-1].name != piece.name:
-                        if chromosomes:
-                            _refuse_empty(fasta, chromosomes[-1])
-                        chromosomes.append(Chromosome(piece.name, piece.description, 0))
-                    length = chromosomes[-1].length
-                    codes = encode(piece.sequence, f"{fasta}: record {piece.name!r}", length)
-                    file.write(codes.data)
-                    chromosomes[-1] = chromosomes[-1]._replace(length=length + codes.size)
-                    progress.advance(codes.size)
-                _refuse_empty(fasta, chromosomes[-1])
-            header = MAGIC + json.dumps({"source": source, "chromosomes": chromosomes}).encode() + b"\n"
-            offset = -(-len(header) // CODES_OFFSET) * CODES_OFFSET
-            with temporary.open("wb") as file, codes_file.open("rb") as codes_in:
-                file.write(header.ljust(offset, b"\0"))
-                while block := codes_in.read(PIECE_LENGTH):
-                    file.write(block)
-        finally:
-            remove_leftover(codes_file)
-            progress.end()
+        with temporary.open("wb") as file:
+            for piece in _dna_pieces(fasta, temporary.with_name(temporary.name + ".fai")):
+                if not chromosomes or chromosomes[-1].name != piece.name:
+                    chromosomes.append(Chromosome(piece.name, piece.description, 0))
+                length = chromosomes[-1].length
+                codes = encode(piece.sequence, f"{fasta}: record {piece.name!r}", length)
+                file.write(codes.data)
+                chromosomes[-1] = chromosomes[-1]._replace(length=length + codes.size)
+                progress.advance(codes.size)
+            for chromosome in chromosomes:
+                if not chromosome.length:
+                    raise FormatError(
+                        f"{fasta}: record {chromosome.name!r} has no sequence; is the file cut short?"
+                    )
+            footer = json.dumps({"source": source, "chromosomes": chromosomes}).encode()
+            file.write(footer + _END.pack(len(footer), MAGIC))
+        progress.end()
+
+
+def _footer(index: Path) -> dict[str, Any] | None:
+    """The JSON of an index file; None when it is something else or incomplete."""
+    try:
+        with index.open("rb") as file:
+            end = file.seek(0, os.SEEK_END) - _END.size
+            file.seek(max(end, 0))
+            size, magic = _END.unpack(file.read().ljust(_END.size))
+            if magic != MAGIC or size > end:
+                return None
+            file.seek(end - size)
+            footer: dict[str, Any] = json.loads(file.read(size))
+    except OSError as error:
+        raise unreadable(index, error) from error
+    except ValueError:
+        return None
+    return footer if sum(length for _, _, length in footer["chromosomes"]) == end - size else None
 
 
 class _UnevenError(Exception):
@@ -263,69 +271,3 @@ def _ends_fit(fasta: Path, entries: Iterable[Any]) -> bool:
             if around[:1] not in (b"\n", b"\r") or around[1:] not in (b"", b">", b"\n", b"\r"):
                 return False
     return True
-
-
-def _refuse_empty(fasta: Path, chromosome: Chromosome) -> None:
-    if not chromosome.length:
-        raise FormatError(f"{fasta}: record {chromosome.name!r} has no sequence; is the file cut short?")
-
-
-def _identity(fasta: Path) -> dict[str, Any]:
-    """What tells whether a FASTA is still the one an index was made from."""
-    try:
-        state = fasta.stat()
-    except OSError as error:
-        raise unreadable(fasta, error) from error
-    # The change time moves even when a tool sets the old modification time on new content.
-    return {
-        "path": str(fasta.resolve()),
-        "size": state.st_size,
-        "modified_ns": state.st_mtime_ns,
-        "changed_ns": state.st_ctime_ns,
-    }
-
-
-def _read_header(index: Path) -> tuple[dict[str, Any], int]:
-    """The JSON of an index file and where its codes begin. Raises: FormatError when it is something else."""
-    try:
-        with index.open("rb") as file:
-            if file.readline(len(MAGIC)) != MAGIC:
-                raise FormatError(f"{index}: is not a bioattn genome index")
-            line = file.readline()
-    except OSError as error:
-        raise unreadable(index, error) from error
-    try:
-        header = json.loads(line)
-        complete = "source" in header and _are_chromosomes(header["chromosomes"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        complete = False
-    if not complete:
-        raise FormatError(f"{index}: the genome index is damaged; delete it and run again")
-    return header, -(-(len(MAGIC) + len(line)) // CODES_OFFSET) * CODES_OFFSET
-
-
-def _are_chromosomes(entries: Any) -> bool:
-    """Whether the JSON of an index names at least one chromosome, each with a text and a length."""
-    return bool(entries) and all(
-        isinstance(name, str) and isinstance(text, str) and type(length) is int and 0 < length < 1 << 62
-        for name, text, length in entries
-    )
-
-
-def _is_current(index: Path, source: dict[str, Any]) -> bool:
-    try:
-        header, _ = _read_header(index)
-        Genome(index)  # refuses a file that was cut short
-    except BioattnError:
-        return False
-    return bool(header["source"] == source)
-
-
-def _refuse_foreign(index: Path) -> None:
-    """Protect a file that --index names by mistake, such as a FASTA or a .fai."""
-    if index.is_file() and index.stat().st_size:
-        with index.open("rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:
-                raise BioattnError(
-                    f"{index}: exists and is not a bioattn genome index; name another file with --index"
-                )

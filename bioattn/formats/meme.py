@@ -8,7 +8,6 @@ rows are bases, and TRANSFAC's, whose rows are positions. Formats are told apart
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +138,7 @@ def _counts(path: Path, number: int, words: list[str]) -> list[float]:
 MAX_ROW_ERROR = 0.05
 """How far from 1 the probabilities of a position may sum: databases round to two decimals now and then."""
 _KEY_VALUE = re.compile(r"(\w+)\s*=\s*(\S+)")
+_LETTER_SHARE = re.compile(r"\b([ACGT])\s+([0-9]*[.]?[0-9]+(?:[eE][-+]?[0-9]+)?)(?=\s|$)")
 _BACKGROUND_LINE = "background letter frequencies"
 _MATRIX_LINE = "letter-probability matrix"
 
@@ -163,10 +163,7 @@ def read_meme(path: Path) -> MotifDatabase:
     elif _TRANSFAC_START.match(first[1]):
         motifs = list(transfac_motifs(path, rest))
     else:
-        reader = _MemeReader(path)
-        for number, line in rest:
-            reader.take(number, line)
-        motifs, background = reader.finish()
+        motifs, background = _meme_motifs(path, list(rest))
     if not motifs:
         raise FormatError(f"{path}: holds no motif")
     seen: set[str] = set()
@@ -206,152 +203,76 @@ def write_meme(
                 file.write(" ".join(f"{value:.6f}" for value in row) + "\n")
 
 
-@dataclass(slots=True)
-class _MemeReader:
-    """What is known of a MEME file after so many lines."""
-
-    path: Path
-    version_seen: bool = False
-    motifs: list[Motif] = field(default_factory=list)
-    background: dict[str, float] = field(default_factory=dict)
-    _in_background: bool = False
-    _in_alphabet: bool = False
-    _name: tuple[str, str] | None = None
-    _name_line: int = 0
-    _rows: list[list[float]] | None = None
-    """Of the matrix that is being read."""
-    _matrix_line: int = 0
-    _width: int | None = None
-    _sites: int = USUAL_SITES
-
-    def take(self, number: int, line: str) -> None:
-        """Read one line that is not blank."""
-        where = f"{self.path}:{number}"
-        words = line.split()
-        if not self.version_seen:
-            self.version_seen = line.startswith("MEME version")
-            if self.version_seen and int((re.findall(r"\d+", line) or ["4"])[0]) < 4:
-                raise FormatError(f"{where}: {line.strip()!r} is older than version 4, which is needed")
-            return
-        if self._in_alphabet:
-            self._in_alphabet = not line.startswith("END ALPHABET")
-            return
-        if self._rows is not None and self._row(words, where):
-            return
-        if self._in_background and self._frequencies(words, where):
-            return
-        if line.startswith("ALPHABET"):
-            self._alphabet(line, where)
-        elif line.lower().startswith(_BACKGROUND_LINE):
-            self._in_background = True
-        elif words[0] == "MOTIF":
-            self._motif(words, number, where)
-        elif line.startswith(_MATRIX_LINE):
-            self._matrix(line, number, where)
-
-    def finish(self) -> tuple[list[Motif], NDArray[np.float64]]:
-        """The motifs and the background, at the end of the file."""
-        if not self.version_seen:
-            raise FormatError(
-                f"{self.path}: is no motif file (no line begins with 'MEME version', and it is neither JASPAR nor "
-                "TRANSFAC)"
-            )
-        self._end_matrix()
-        self._require_matrix()
-        frequencies = np.array([self.background.get(base, 0.0) for base in "ACGT"])
-        if not self.background:
-            frequencies = np.array(UNIFORM_BACKGROUND)
-        elif abs(frequencies.sum() - 1) > MAX_ROW_ERROR or len(self.background) != 4 or frequencies.min() < 0:
-            raise FormatError(
-                f"{self.path}: the background letter frequencies are not those of A, C, G and T with sum 1"
-            )
-        return self.motifs, frequencies / frequencies.sum()
-
-    def _alphabet(self, line: str, where: str) -> None:
-        _, equals, letters = line.partition("=")
-        if equals:
-            if letters.strip().upper() != "ACGT":
-                raise FormatError(
-                    f"{where}: the alphabet is {letters.strip()!r}; motifs over DNA (ACGT) are needed"
-                )
-            return
-        if "DNA" not in line.upper():
-            raise FormatError(f"{where}: {line.strip()!r}; motifs over DNA are needed")
-        self._in_alphabet = True
-
-    def _frequencies(self, words: list[str], where: str) -> bool:
-        """Take a line of letters and frequencies; False when this is another line."""
-        values = [_number(word) for word in words[1::2]]
-        if len(words) % 2 or any(value is None for value in values):
-            self._in_background = False
-            return False
-        for letter, value in zip(words[::2], values, strict=True):
-            if letter not in tuple("ACGT") or value is None:
-                raise FormatError(f"{where}: background of {letter!r}; the bases are A, C, G and T")
-            self.background[letter] = value
-        self._in_background = len(self.background) < 4
-        return True
-
-    def _motif(self, words: list[str], number: int, where: str) -> None:
-        self._end_matrix()
-        self._require_matrix()
-        if len(words) < 2:
-            raise FormatError(f"{where}: the motif has no name")
-        # `meme` itself writes "MOTIF ACGT MEME-1 width = 4 …", older ones "MOTIF 1 width = 4 …".
-        alternative = words[2] if len(words) > 2 and not words[2].startswith("width") else ""
-        self._name, self._name_line = (words[1], alternative), number
-
-    def _matrix(self, line: str, number: int, where: str) -> None:
-        if self._name is None:
-            raise FormatError(f"{where}: a matrix without a MOTIF line of its own before it")
-        stated = dict(_KEY_VALUE.findall(line.partition(":")[2]))
-        if stated.get("alength", "4") != "4":
-            raise FormatError(f"{where}: alength= {stated['alength']}; motifs over DNA have 4 letters")
-        width, sites = _number(stated.get("w", "")), _number(stated.get("nsites", ""))
-        if ("w" in stated and (width is None or width < 1)) or ("nsites" in stated and sites is None):
-            raise FormatError(f"{where}: w= and nsites= are not both numbers in {line.strip()!r}")
-        self._width = None if width is None else int(width)
-        self._sites = USUAL_SITES if sites is None else max(1, round(sites))
-        self._rows, self._matrix_line = [], number
-
-    def _row(self, words: list[str], where: str) -> bool:
-        """Take a row of the matrix; False when the matrix has ended."""
-        values = [_number(word) for word in words]
-        if any(value is None for value in values):
-            self._end_matrix()
-            return False
-        if len(self._rows or ()) == self._width:
-            raise FormatError(f"{where}: a row more than w= {self._width} announces")
-        row = [value for value in values if value is not None]
-        if len(row) != 4 or min(row) < 0 or not abs(sum(row) - 1) <= MAX_ROW_ERROR:
-            raise FormatError(
-                f"{where}: {' '.join(words)!r} is no position of a motif; four probabilities with sum 1 are needed"
-            )
-        assert self._rows is not None  # the caller looked
-        self._rows.append([value / sum(row) for value in row])
-        return True
-
-    def _end_matrix(self) -> None:
-        if self._rows is None or self._name is None:
-            return
-        if not self._rows or (self._width is not None and len(self._rows) != self._width):
-            wanted = "at least 1" if self._width is None else f"w= {self._width}"
-            raise FormatError(
-                f"{self.path}:{self._matrix_line}: the matrix of {self._name[0]} has {len(self._rows)} rows, "
-                f"{wanted} expected"
-            )
-        name, alternative = self._name
-        matrix = np.array(self._rows)
-        self.motifs.append(
-            Motif(name=name, alternative_name=alternative, probabilities=matrix, sites=self._sites)
+def _meme_motifs(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[list[Motif], NDArray[np.float64]]:
+    """The motifs and the background of MEME text. lines: numbered lines that are not blank."""
+    motifs: list[Motif] = []
+    background: dict[str, float] = {}
+    name: list[str] = []
+    """First and second name of the motif whose matrix is not read yet."""
+    start = next((place for place, (_, line) in enumerate(lines) if line.startswith("MEME version")), None)
+    if start is None:
+        raise FormatError(
+            f"{path}: is no motif file (no line begins with 'MEME version', and it is neither JASPAR nor TRANSFAC)"
         )
-        self._rows = self._name = None
+    for place in range(start, len(lines)):
+        number, line = lines[place]
+        where, words = f"{path}:{number}", line.split()
+        if line.startswith("ALPHABET"):
+            _, equals, letters = line.partition("=")
+            if (letters.strip().upper() != "ACGT") if equals else ("DNA" not in line.upper()):
+                raise FormatError(f"{where}: {line.strip()!r}; motifs over DNA (ACGT) are needed")
+        elif line.lower().startswith(_BACKGROUND_LINE):
+            following = " ".join(line for _, line in lines[place + 1 : place + 5])
+            background = {letter: float(share) for letter, share in _LETTER_SHARE.findall(following)[:4]}
+        elif words[0] == "MOTIF":
+            if len(words) < 2 or name:
+                problem = f"motif {name[0]} above has no letter-probability matrix" if name else "no name"
+                raise FormatError(f"{where}: {problem}")
+            # `meme` itself writes "MOTIF ACGT MEME-1 width = 4 …", older ones "MOTIF 1 width = 4 …".
+            name = [words[1], words[2] if len(words) > 2 and not words[2].startswith("width") else ""]
+        elif line.startswith(_MATRIX_LINE):
+            if not name:
+                raise FormatError(f"{where}: a matrix without a MOTIF line of its own before it")
+            motifs.append(_meme_motif(path, lines, place, name))
+            name = []
+    if name:
+        raise FormatError(f"{path}: motif {name[0]} has no letter-probability matrix")
+    frequencies = np.array(
+        [background.get(base, 0.0) for base in "ACGT"] if background else UNIFORM_BACKGROUND
+    )
+    if abs(frequencies.sum() - 1) > MAX_ROW_ERROR:
+        raise FormatError(
+            f"{path}: the background letter frequencies are not those of A, C, G and T with sum 1"
+        )
+    return motifs, frequencies / frequencies.sum()
 
-    def _require_matrix(self) -> None:
-        if self._name is not None:
+
+def _meme_motif(path: Path, lines: Sequence[tuple[int, str]], header: int, name: Sequence[str]) -> Motif:
+    """The motif of the matrix whose header is `lines[header]`."""
+    number, line = lines[header]
+    stated = dict(_KEY_VALUE.findall(line.partition(":")[2]))
+    width, sites = _number(stated.get("w", "")), _number(stated.get("nsites", ""))
+    rows: list[list[float]] = []
+    for place in range(header + 1, len(lines)):
+        row = [_number(word) for word in lines[place][1].split()]
+        if None in row:
+            break
+        values = [value or 0.0 for value in row]
+        if len(values) != 4 or min(values) < 0 or not abs(sum(values) - 1) <= MAX_ROW_ERROR:
             raise FormatError(
-                f"{self.path}:{self._name_line}: motif {self._name[0]} has no letter-probability matrix"
+                f"{path}:{lines[place][0]}: {lines[place][1].strip()!r} is no position of a motif; four "
+                "probabilities with sum 1 are needed"
             )
+        rows.append([value / sum(values) for value in values])
+    if not rows or (width is not None and len(rows) != width):
+        wanted = f"w= {stated['w']}" if "w" in stated else "at least 1"
+        raise FormatError(f"{path}:{number}: the matrix of {name[0]} has {len(rows)} rows, {wanted} expected")
+    return Motif(
+        name=name[0],
+        alternative_name=name[1],
+        probabilities=np.array(rows),
+        sites=USUAL_SITES if sites is None else max(1, round(sites)),
+    )
 
 
 def _number(word: str) -> float | None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bioattn.errors import FormatError
-from bioattn.io.files import read_lines, text_output, unreadable
+from bioattn.io.files import read_lines, text_output
 from bioattn.text import counted, quoted
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "."})
 """Cells that mean "no value", compared without case and surrounding blanks."""
 
 SAMPLE_ROWS = 200
-_ZIP_MAGIC = b"PK\x03\x04"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 
@@ -76,13 +75,13 @@ def open_table(path: Path) -> TableReader:
     The delimiter is what the header line is cut by: tab, else semicolon, else comma, else blanks. Lines that
     begin with `#` before the header are comments, except one like `#gene<tab>heat` right above the rows with as
     many cells as they have (a commented-out header). Quotes follow the CSV rules, but a quoted cell ends on its
-    line. A header one cell short gets "" in front (R's `write.table`).
+    line. A header one cell short gets "" in front (R's `write.table`). Decimal commas, as many spreadsheets save
+    them between semicolons, become points where they cannot be anything else.
 
     Column names may repeat; see `refuse_duplicate_columns`.
 
     Raises: FormatError for an empty file, a file of one column, or a spreadsheet.
     """
-    _refuse_spreadsheet(path)
     header_line, header_text, lines = _find_header(path)
     delimiter = _delimiter_of(header_text)
     if delimiter is None:
@@ -99,6 +98,8 @@ def open_table(path: Path) -> TableReader:
     names = tuple(header)
     checked = _same_width(path, names, itertools.chain(sample, rows))
     first = list(itertools.islice(checked, SAMPLE_ROWS))
+    if delimiter == ";" and _has_decimal_commas(first):
+        first, checked = list(map(_with_points, first)), map(_with_points, checked)
     return TableReader(path, delimiter, names, header_line, first, repeated, checked)
 
 
@@ -152,13 +153,10 @@ def has_comma(cell: str) -> bool:
     return bool(_DECIMAL_COMMA.fullmatch(cell) or _THOUSANDS.fullmatch(cell))
 
 
-def parse_numbers(
-    cells: Sequence[str], where: Callable[[int], str], decimal: str = "."
-) -> npt.NDArray[np.float64]:
+def parse_numbers(cells: Sequence[str], where: Callable[[int], str]) -> npt.NDArray[np.float64]:
     """Numbers of a row (or column) of cells, NaN where missing.
 
-    `where(i)` gives the place of cell i for messages, such as "a.tsv:7, column 'heat'". `decimal="," ` reads
-    decimal commas.
+    `where(i)` says for messages where cell i stands, such as "a.tsv:7, column 'heat'".
 
     Raises: FormatError for text, infinities and ambiguous commas.
     """
@@ -168,7 +166,7 @@ def parse_numbers(
     except ValueError:
         plain = False
     if not plain:
-        values = np.array([_slow_number(cell, i, where, decimal) for i, cell in enumerate(cells)], np.float64)
+        values = np.array([_slow_number(cell, where(i)) for i, cell in enumerate(cells)], np.float64)
     infinite = np.flatnonzero(np.isinf(values) | (np.abs(values) > np.finfo(np.float32).max))
     if infinite.size:
         i = int(infinite[0])
@@ -179,52 +177,30 @@ def parse_numbers(
     return values
 
 
-def uses_decimal_comma(reader: TableReader) -> bool:
-    """Whether the numbers of a semicolon-separated table have decimal commas, as many spreadsheets save.
-
-    True only when it cannot be otherwise: the sample has cells such as `0,53` and none with a decimal point.
-    """
-    if reader.delimiter != ";":
-        return False
-    cells = [cell for _, row in reader.sample for cell in row]
+def _has_decimal_commas(rows: Sequence[Row]) -> bool:
+    """Whether some cells are like `0,53`, none has a decimal point, and not all can be thousands."""
+    cells = [cell for _, row in rows for cell in row]
     commas = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
     points = any("." in cell and is_number(cell) for cell in cells)
     return bool(commas) and not points and not all(_THOUSANDS.fullmatch(cell) for cell in commas)
 
 
-def point_writer(reader: TableReader) -> Callable[[str], str]:
-    """Writes a number's decimal comma as a point, in a table that `uses_decimal_comma`; else cells stay."""
-    return _with_point if uses_decimal_comma(reader) else str
+def _with_points(row: Row) -> Row:
+    number, cells = row
+    return number, [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
 
 
-def _with_point(cell: str) -> str:
-    return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell
-
-
-def _slow_number(cell: str, index: int, where: Callable[[int], str], decimal: str) -> float:
+def _slow_number(cell: str, where: str) -> float:
     text = cell.strip()
     if text.lower() in MISSING:
         return math.nan
-    if decimal == ",":
-        text = _with_point(text)
     if is_number(text):
         return float(text)
     if has_comma(text):
         raise FormatError(
-            f"{where(index)}: {text!r} has a comma (decimal comma or thousands separator?); "
-            "write numbers as 1234.5"
+            f"{where}: {text!r} has a comma (decimal comma or thousands separator?); write numbers as 1234.5"
         )
-    raise FormatError(f"{where(index)}: {_shown(text)} is not a number; write NA where there is no value")
-
-
-def _refuse_spreadsheet(path: Path) -> None:
-    try:
-        with path.open("rb") as raw:
-            magic = raw.read(len(_ZIP_MAGIC))
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if magic == _ZIP_MAGIC:
-        raise FormatError(f"{path}: is a spreadsheet or zip archive; save the table as CSV or TSV")
+    raise FormatError(f"{where}: {_shown(text)} is not a number; write NA where there is no value")
 
 
 def _find_header(path: Path) -> tuple[int, str, Iterator[tuple[int, str]]]:

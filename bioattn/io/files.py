@@ -27,7 +27,7 @@ _LONGEST_NAME = 200
 """Bytes; file systems take 255, and what is written beside a file has a longer name."""
 OTHER_MAGIC = {
     b"BZh": "compressed with bzip2",
-    b"PK\x03\x04": "a zip archive",
+    b"PK\x03\x04": "a spreadsheet (save it as CSV or TSV) or zip archive",
     b"\x28\xb5\x2f\xfd": "compressed with zstd",
 }
 """What people also pack text in."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.tables import open_table, point_writer
+from bioattn.formats.tables import open_table
 from bioattn.io.files import read_lines
 from bioattn.molecules.graphs import ELEMENTS, FINGERPRINT_BITS, Molecule
 
@@ -192,10 +192,9 @@ def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple
         reader.column(smiles_column or "smiles", "--smiles-column")
     place = reader.header.index(names[0])
     first = next((each for each in range(len(reader.header)) if each != place), place)
-    with_point = point_writer(reader)
     for number, (_, cells) in enumerate(reader.rows(), start=1):
         others = {
-            name: with_point(cell)
+            name: cell
             for each, (name, cell) in enumerate(zip(reader.header, cells, strict=True))
             if each not in (place, first)
         }

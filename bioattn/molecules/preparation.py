@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.tables import has_comma, is_missing, is_number, open_table, parse_numbers, point_writer
+from bioattn.formats.tables import has_comma, is_missing, is_number, open_table, parse_numbers
 from bioattn.io.audit import write_audit
 from bioattn.io.files import sha256_of
 from bioattn.io.seal import stream_sealed
@@ -283,12 +283,11 @@ def _read_responses(path: Path, ids: Sequence[str]) -> dict[str, Texts]:
     reader = open_table(path)
     found = [Texts() for _ in reader.header]
     row_of: dict[str, int] = {}
-    with_point = point_writer(reader)
     for line, cells in reader.rows():
         if row_of.setdefault(cells[0], len(found[0])) != len(found[0]):
             raise FormatError(f"{path}:{line}: the molecule {cells[0]!r} has a row already")
         for texts, cell in zip(found, cells, strict=True):
-            texts.append(with_point(cell))
+            texts.append(cell)
     absent = sum(name not in row_of for name in ids)
     if absent == len(ids):
         raise FormatError(f"{path}: names no molecule of the table; its first column must hold their names")

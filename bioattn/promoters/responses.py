@@ -20,7 +20,6 @@ from bioattn.formats.tables import (
     open_table,
     parse_numbers,
     refuse_duplicate_columns,
-    uses_decimal_comma,
 )
 from bioattn.promoters.choices import Layout
 from bioattn.promoters.response_columns import ColumnRoles, ResponseColumns, find_columns
@@ -229,7 +228,6 @@ def _read_table(path: Path, name: str | None, stated: ResponseColumns, gathered:
 
 def _read_wide(reader: TableReader, roles: ColumnRoles, gathered: _Gathered, without_id: list[int]) -> int:
     path, header, columns = reader.path, reader.header, roles.values
-    decimal = "," if uses_decimal_comma(reader) else "."
     genes: list[int] = []
     rows: list[NDArray[np.float64]] = []
     for line, cells in reader.rows():
@@ -238,7 +236,7 @@ def _read_wide(reader: TableReader, roles: ColumnRoles, gathered: _Gathered, wit
             continue
         genes.append(gathered.gene(cells[roles.gene]))
         chosen = [cells[index] for index in columns]
-        rows.append(parse_numbers(chosen, _place(path, line, header, columns), decimal))
+        rows.append(parse_numbers(chosen, _place(path, line, header, columns)))
     if not rows:
         return 0
     values = np.stack(rows)
@@ -257,7 +255,6 @@ def _read_cells(
 ) -> int:
     """Long and contrast tables: one value, its standard error and adjusted p per row."""
     path, header = reader.path, reader.header
-    decimal = "," if uses_decimal_comma(reader) else "."
     columns = tuple(i for i in (*roles.values, roles.standard_error, roles.padj) if i is not None)
     genes: list[int] = []
     treatments: list[int] = []
@@ -273,9 +270,7 @@ def _read_cells(
         lines.append(line)
         genes.append(gathered.gene(cells[roles.gene]))
         treatments.append(gathered.treatment(treatment, path, alone=roles.treatment is None))
-        numbers.append(
-            parse_numbers([cells[i] for i in columns], _place(path, line, header, columns), decimal)
-        )
+        numbers.append(parse_numbers([cells[i] for i in columns], _place(path, line, header, columns)))
     if not numbers:
         return 0
     table = np.stack(numbers)

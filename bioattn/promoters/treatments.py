@@ -11,7 +11,7 @@ import pandas as pd
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers, point_writer
+from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers
 from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
@@ -124,11 +124,10 @@ def read_treatment_table(path: Path) -> TreatmentTable:
     reader = open_table(path)
     lines: list[int] = []
     columns: list[list[str]] = [[] for _ in reader.header]
-    with_point = point_writer(reader)
     for number, cells in reader.rows():
         lines.append(number)
         for column, cell in zip(columns, cells, strict=True):
-            column.append(with_point(cell))
+            column.append(cell)
     if not lines:
         raise FormatError(f"{path}: the treatment table has a header but no rows")
     if reader.repeated_headers:

@@ -95,17 +95,6 @@ def test_databases_read_as_biopython_reads_them(shared, file, format):
         np.testing.assert_allclose(motif.probabilities, matrix, rtol=0, atol=error)
 
 
-def test_one_database_in_two_formats_is_the_same(shared):
-    folder = shared / "data" / "motifs"
-    for names in [
-        ("JASPAR2024_CORE_fungi.meme", "JASPAR2024_CORE_fungi_non-redundant_pfms_transfac.txt"),
-        ("regulonDB_2025-05.meme", "regulonDB_2025-05.transfac.txt"),
-    ]:
-        for first, second in zip(*(read_meme(folder / name).motifs for name in names), strict=True):
-            assert (first.name, first.alternative_name) == (second.name, second.alternative_name)
-            np.testing.assert_allclose(first.probabilities, second.probabilities, atol=1e-5)
-
-
 @st.composite
 def motif_lists(draw):
     made = []
@@ -201,28 +190,23 @@ Time  0.10 secs.
         ("", "is empty"),
         ("gene\tvalue\nA\t1\n", "is no motif file"),
         ("MEME version 4\n", "holds no motif"),
-        ("MEME version 3.0\n", "older than version 4"),
-        ("MEME version 4\nALPHABET= ACDEFGHIKLMNPQRSTVWY\n", ":2: the alphabet"),
-        ("MEME version 4\nMOTIF\n", ":2: the motif has no name"),
-        ("MEME version 4\nMOTIF a\nMOTIF b\n", ":2: motif a has no letter-probability matrix"),
+        ("MEME version 4\nALPHABET= ACDEFGHIKLMNPQRSTVWY\n", ":2: 'ALPHABET= ACD"),
+        ("MEME version 4\nMOTIF\n", ":2: no name"),
+        ("MEME version 4\nMOTIF a\nMOTIF b\n", ":3: motif a above has no letter-probability matrix"),
         ("MEME version 4\nletter-probability matrix: w= 1\n1 0 0 0\n", ":2: a matrix without"),
         (MINIMAL.replace("w= 2", "w= 3"), ":11: the matrix of first has 2 rows, w= 3 expected"),
-        (MINIMAL.replace("w= 2", "w= 1"), ":13: a row more"),
-        (MINIMAL.replace("w= 2", "w= two"), ":11: w= and nsites="),
         (MINIMAL.replace("1 0 0 0", "1 0 0"), ":12: '1 0 0' is no position"),
         (MINIMAL.replace("1 0 0 0", "1 0 0 1"), "with sum 1"),
         (MINIMAL.replace("1 0 0 0", "2 0 0 -1"), "with sum 1"),
         (MINIMAL.replace("second", "first"), "two motifs named 'first'"),
         (MINIMAL.replace("A 0.3", "A 0.9"), "background letter frequencies"),
         (">M\n1 2\n1 2\n1 2\n", ":1: motif M has 3 rows"),
-        (">M\n1 2\n1 2\n1 2\n1\n", "same number"),
         (">M\n1 0\n1 0\n1 0\n1 0\n", "position 2 of motif M has no counts"),
         (">M\n1 x\n1 0\n1 0\n1 0\n", ":2: '1 x' are not counts"),
         (">M\n1 0\n1 0\n1 0\n1 0\n4 4\n", ":6: a fifth row"),
         (">M\nC [1]\nA [1]\nG [1]\nT [1]\n", ":2: row C"),
         (">\n1\n1\n1\n1\n", ":1: the motif has no name"),
         ("AC M\nP0 A C G T\n1 1 1 1\n//\n", ":3: 3 counts"),
-        ("AC M\nP0 A C G U\n1 1 1 1 1\n//\n", ":2: columns"),
         ("AC M\nP0 A C G T\n1 1 1 1 1\n", "ends within a record"),
     ],
 )

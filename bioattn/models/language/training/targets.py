@@ -19,7 +19,6 @@ from bioattn.formats.tables import (
     is_number,
     open_table,
     parse_numbers,
-    point_writer,
     refuse_duplicate_columns,
 )
 from bioattn.models.language.config import Target, TargetKind
@@ -94,7 +93,6 @@ def read_targets(path: Path, chosen: Sequence[str]) -> TargetTable:
     lines: dict[str, int] = {}
     columns: dict[str, list[str]] = {table.header[place]: [] for place in wanted}
     sides = []
-    with_point = point_writer(table)
     for line, cells in table.rows():
         if lines.setdefault(cells[names], line) != line:
             raise FormatError(
@@ -103,7 +101,7 @@ def read_targets(path: Path, chosen: Sequence[str]) -> TargetTable:
         if split is not None:
             sides.append(parse_side(cells[split], f"{path}:{line}"))
         for place in wanted:
-            columns[table.header[place]].append(with_point(cells[place]))
+            columns[table.header[place]].append(cells[place])
     if not lines:
         raise FormatError(f"{path}: has no row below its header")
     found = None if split is None else np.array(sides)
