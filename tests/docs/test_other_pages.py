@@ -24,7 +24,6 @@ from bioattn.system.doctor.diagnosis import Status
 from bioattn_cli.main import main
 from bioattn_cli.program import program
 from tests.docs.conftest import PAGES, ROOT, blocks, command_lines, page_text, run_python, snippets
-from tests.workflows.nextflow_module import config_text, params
 
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
@@ -45,17 +44,6 @@ def test_the_sections_of_multiqc_are_listed():
         assert re.sub(" of (promoter|MSA/pair) models", "", name) in page
     version = re.search(r"multiqc==([\d.]+)", (ROOT / "Makefile").read_text())[1]
     assert f"MultiQC {version}" in page
-
-
-def test_parameters_and_profiles_of_nextflow_exist():
-    page = page_text("workflows/nextflow")
-    for name in [*re.findall(r"--([a-z]+(?:_[a-z]+)+)", page), "promoters", "alignments", "outdir", "shards"]:
-        assert name in params(test=False), name
-    profiles = re.search(r"^profiles.*?^\}", config_text("nextflow.config"), re.DOTALL | re.MULTILINE)[0]
-    given = re.findall(r"^    (\w+) \{", profiles, re.MULTILINE)
-    table = re.search(r"\| profile \| gives \|\n(.*?)\n\n", page, re.DOTALL)[1]
-    named = [name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
-    assert sorted(named) == sorted(given)
 
 
 def test_the_image_is_named_as_it_is_built():

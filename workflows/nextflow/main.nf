@@ -6,9 +6,9 @@
 include { samplesheetToList  } from 'plugin/nf-schema'
 include { validateParameters } from 'plugin/nf-schema'
 
-include { PROMOTERS          } from './subworkflows/local/promoters/main'
-include { ALIGNMENTS         } from './subworkflows/local/alignments/main'
-include { MULTIQC            } from './modules/local/multiqc/main'
+include { PROMOTERS          } from './subworkflows/promoters'
+include { ALIGNMENTS         } from './subworkflows/alignments'
+include { MULTIQC            } from './modules/multiqc'
 
 workflow {
 
