@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.formats.motif import Motif
+from bioattn.formats.motifs import Motif
 
 BASES = "ACGT"
 BASE_COLOURS = {"A": style.GREEN, "C": style.BLUE, "G": style.AMBER, "T": style.ORANGE}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.motif import position_information
+from bioattn.formats.motifs import position_information
 from bioattn.report.markup import Child, Markup, element, join
 
 Point = tuple[float, float | None]

@@ -15,11 +15,10 @@ import numpy as np
 from bioattn.alignments.contact_pairs import read_pairs
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import AlignmentFormat
-from bioattn.formats.annotation import read_annotation, read_bed
+from bioattn.formats.annotation import read_annotation, read_bed, read_gtf
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.gff import read_gff3
-from bioattn.formats.gtf import read_gtf
-from bioattn.formats.meme import read_meme
+from bioattn.formats.motifs import read_meme
 from bioattn.formats.rr import read_rr
 from bioattn.interpret.contacts.contact_regression import read_regression
 from bioattn.interpret.known_motifs.expected_motifs import read_expected

@@ -26,7 +26,7 @@ from bioattn.figures.motif_logos import (
     information_heights,
 )
 from bioattn.figures.style import FONT_SIZE, SMALL_FONT, new_figure, styled
-from bioattn.formats.motif import Motif
+from bioattn.formats.motifs import Motif
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -35,7 +35,7 @@ from pathlib import Path
 import numpy as np
 from bioattn.figures import write_figure
 from bioattn.figures.motif_logos import draw_logos
-from bioattn.formats.motif import Motif
+from bioattn.formats.motifs import Motif
 rows = np.full((3, 4), 0.125) + np.eye(4)[:3] / 2
 motif = Motif(name="m", alternative_name="naïve $x$", probabilities=rows, sites=9)
 for name in ("x.png", "x.svg", "x.pdf"):

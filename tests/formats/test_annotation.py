@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.annotation import read_annotation, read_bed
+from bioattn.formats.annotation import parse_attributes, read_annotation, read_bed, read_gtf
 from bioattn.formats.genes import Place
 from bioattn.formats.gff import read_gff3
-from bioattn.formats.gtf import parse_attributes, read_gtf
 
 HEADERS = [
     "",

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
 from bioattn.formats import bigwig, bigwig_index
-from bioattn.formats.bedgraph import LINES_AT_ONCE, Intervals, checked_intervals, track_line, write_intervals
-from bioattn.formats.bigwig import write_bigwig
+from bioattn.formats.bigwig import LINES_AT_ONCE, Intervals, track_line, write_bigwig, write_intervals
 
 
 def intervals(chrom, *rows):
@@ -54,28 +53,6 @@ def test_names_in_the_track_line_stay_one_field():
     assert "color=0,114,178 altColor=120,120,120" in line
     assert line.count("\n") == 1
     assert line.endswith("\n")
-
-
-def test_good_blocks_pass():
-    blocks = [intervals("I", (0, 5, 1), (5, 6, 2)), intervals("I", (6, 7, 1)), intervals("II", (0, 1, 1))]
-    empty = Intervals("II", np.zeros(0, int), np.zeros(0, int), np.zeros(0, np.float32))
-    assert list(checked_intervals([*blocks, empty])) == blocks
-
-
-@pytest.mark.parametrize(
-    ("blocks", "sentence"),
-    [
-        ([("I", (5, 5, 1))], "I:5-5 is empty"),
-        ([("I", (-1, 5, 1))], "I:-1-5"),
-        ([("I", (0, 5, 1), (4, 6, 1))], "I:4-6 is empty or not behind 5"),
-        ([("I", (0, 5, 1)), ("I", (3, 6, 1))], "I:3-6 is empty or not behind 5"),
-        ([("I", (0, 5, 1)), ("II", (0, 5, 1)), ("I", (6, 7, 1))], "I comes back"),
-        ([("I", (0, 5, float("nan")))], "not a finite number"),
-    ],
-)
-def test_bad_blocks_are_refused(blocks, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        list(checked_intervals([intervals(*block) for block in blocks]))
 
 
 LENGTHS = {"chrII": 500, "chrI": 100_000, "chrIII": 7, "chrµ": 3_000}
@@ -222,27 +199,13 @@ def one(chrom, start, end):
     return Intervals(chrom, np.array([start]), np.array([end]), np.ones(1, np.float32))
 
 
-@pytest.mark.parametrize(
-    ("blocks", "sentence"),
-    [
-        ([one("chrI", 0, 5), one("chrI", 4, 9)], "not behind 5"),
-        ([one("chrII", 490, 501)], "beyond the chromosome's end at 500"),
-        ([one("chrX", 0, 5)], "beyond the chromosome's end at 0"),
-        ([one("chrII", 0, 5), one("chrI", 0, 5)], "chrI comes behind a chromosome whose name is greater"),
-        ([], "no interval"),
-    ],
-)
-def test_what_does_not_fit_leaves_no_file(tmp_path, blocks, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        write_bigwig(tmp_path / "track.bw", LENGTHS, blocks)
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_error_of_the_source_comes_through(tmp_path):
+def test_errors_leave_no_file(tmp_path):
     def failing():
         yield one("chrI", 0, 5)
         raise BioattnError("attention.h5: is damaged")
 
     with pytest.raises(BioattnError, match="is damaged"):
         write_bigwig(tmp_path / "track.bw", LENGTHS, failing())
+    with pytest.raises(ValueError, match="no interval"):
+        write_bigwig(tmp_path / "track.bw", LENGTHS, [])
     assert not list(tmp_path.iterdir())

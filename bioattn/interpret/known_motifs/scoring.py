@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.meme import read_meme
+from bioattn.formats.motifs import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, refuse_duplicate_columns, write_table
 from bioattn.interpret.choices import MatchBy

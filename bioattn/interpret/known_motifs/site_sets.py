@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.motif import Motif
+from bioattn.formats.motifs import Motif
 from bioattn.interpret.motifs.hits import MotifScores, find_motif_hits
 
 EXACT = 10**9

@@ -24,7 +24,7 @@ from scipy.spatial.distance import squareform
 
 from bioattn.choices import MEAN
 from bioattn.errors import SettingsError
-from bioattn.formats.motif import UNIFORM_BACKGROUND, Motif, position_information
+from bioattn.formats.motifs import UNIFORM_BACKGROUND, Motif, position_information
 from bioattn.interpret.maps.promoter_maps import PromoterMaps
 from bioattn.interpret.motifs.discovery import PAD, FoundMotif, discover_motifs, trim_vague_ends
 from bioattn.interpret.motifs.hits import base_composition

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import wilcoxon
 
-from bioattn.formats.motif import Motif
+from bioattn.formats.motifs import Motif
 from bioattn.interpret.maps.promoter_maps import PromoterMaps
 from bioattn.interpret.motifs.discovery import PAD
 from bioattn.interpret.motifs.hits import MotifScores, base_composition, find_motif_hits

@@ -470,7 +470,7 @@ def logos(
 ) -> "Figure":
     """Draw motifs as sequence logos, in bits, on one scale."""
     from bioattn.figures.motif_logos import choose_motifs, draw_logos
-    from bioattn.formats.meme import read_meme
+    from bioattn.formats.motifs import read_meme
 
     database = read_meme(motifs)
     return draw_logos(

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.meme import read_meme
-from bioattn.formats.motif import Motif, MotifDatabase
+from bioattn.formats.motifs import Motif, MotifDatabase, read_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.motifs.export import match_motifs, require_tomtom
