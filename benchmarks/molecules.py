@@ -28,8 +28,7 @@ from bioattn.models.molecule.folder import load_molecule_model
 from bioattn.molecules.dataset import open_molecule_dataset
 from bioattn.molecules.preparation import PreparationSettings, prepare_molecules
 from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
-from bioattn.promoters.bootstrap import estimate
-from bioattn.promoters.response_metrics import auroc, average_precision, mean_squared_error
+from bioattn.promoters.response_metrics import auroc, average_precision, estimate, mean_squared_error
 from bioattn.store.reader import open_attention
 from bioattn.training.run import train
 from bioattn_cli.main import main

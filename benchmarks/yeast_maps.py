@@ -24,13 +24,13 @@ from yeast_statistics import median_specific_pearson
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.evaluation import predict_responses
-from bioattn.promoters.bootstrap import (
+from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.response_metrics import (
+    fit_shared_axis,
     interval,
     median_pearson,
     resampled,
 )
-from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset, read_dataset
-from bioattn.promoters.response_metrics import fit_shared_axis
 from bioattn.training.run import train
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -35,7 +35,7 @@ from bioattn.interpret.known_motifs.scoring import KnownMotifs, score_known_moti
 from bioattn.interpret.known_motifs.scoring import KnownMotifSettings as Settings
 from bioattn.models.promoter.training.baselines import Baseline, BaselineData, component_ridge, kmer_ridge
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
-from bioattn.promoters.kmers import canonical_columns
+from bioattn.promoters.homology import canonical_columns
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONTRASTS = (

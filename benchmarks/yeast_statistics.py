@@ -1,4 +1,4 @@
-"""Statistics of the yeast benchmark beside those of `bioattn.promoters.bootstrap`, resampled over genes.
+"""Statistics of the yeast benchmark beside those of `bioattn.promoters.response_metrics`, resampled over genes.
 
 Shape suffixes: B resamples, G genes, T treatments.
 """
@@ -6,13 +6,14 @@ Shape suffixes: B resamples, G genes, T treatments.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bioattn.promoters.bootstrap import Statistic, median_pearson
 from bioattn.promoters.response_metrics import (
     Floats,
     SharedAxis,
+    Statistic,
     average_precision,
     checked,
     median,
+    median_pearson,
     pearson_per_gene,
 )
 

@@ -8,16 +8,17 @@ from yeast_statistics import (
     median_specific_pearson,
 )
 
-from bioattn.promoters.bootstrap import (
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.response_metrics import (
     Estimate,
+    SharedAxis,
     Statistic,
+    fit_shared_axis,
     interval,
     median_auroc,
     median_pearson,
     resampled,
 )
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.promoters.response_metrics import SharedAxis, fit_shared_axis
 
 Rows = dict[str, list[np.ndarray]]
 

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from bioattn.alignments import filtering
 from bioattn.alignments.filtering import centre_on_query, find_name
-from bioattn.alignments.redundancy import filter_order, non_redundant
 from bioattn.alignments.search import SearchRound, SearchSettings, read_search_query, search_database
 from bioattn.alignments.size_check import check_alignment_size
 from bioattn.alignments.statistics import FORMAT, FORMAT_VERSION, AlignmentStatistics, alignment_statistics
-from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
+from bioattn.alignments.weights import WEIGHT_IDENTITY, filter_order, non_redundant, sequence_weights
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, join_rows, require_proteins
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment, write_a3m

@@ -27,8 +27,7 @@ from bioattn.faithfulness.measures import Measures, percent
 from bioattn.faithfulness.similarity import mean_ignoring_nan
 from bioattn.faithfulness.subject import ONE_TREATMENT, RESAMPLES, Subject, known_bins, map_sites, predict
 from bioattn.inference.runner import CheckableRunner, Floats, HeldOut
-from bioattn.promoters.bootstrap import Estimate, Statistic, interval, resampled
-from bioattn.promoters.response_metrics import auroc, pearson
+from bioattn.promoters.response_metrics import Estimate, Statistic, auroc, interval, pearson, resampled
 from bioattn.store.training_record import MODEL_ROW
 
 

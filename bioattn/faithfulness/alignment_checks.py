@@ -26,7 +26,7 @@ from bioattn.faithfulness.subject import RESAMPLES, CheckSettings
 from bioattn.faithfulness.verdict import Code, Verdict
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import ContactProbe, ContactRunner, Floats
-from bioattn.promoters.bootstrap import Statistic, estimate
+from bioattn.promoters.response_metrics import Statistic, estimate
 from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.system.progress import Progress, watched
 from bioattn.system.signals import StopRequest

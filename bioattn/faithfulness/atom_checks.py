@@ -36,7 +36,7 @@ from bioattn.faithfulness.subject import MIN_PROMOTERS, RESAMPLES, CheckSettings
 from bioattn.faithfulness.verdict import Code, Verdict
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import AtomProbe, AtomRunner, Floats
-from bioattn.promoters.bootstrap import Estimate, estimate
+from bioattn.promoters.response_metrics import Estimate, estimate
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted

@@ -23,7 +23,7 @@ from bioattn.faithfulness.perturbation import JUDGED
 from bioattn.faithfulness.similarity import map_spearman, mean_ignoring_nan, top_overlap
 from bioattn.faithfulness.subject import ONE_TREATMENT, Subject, known_bins, map_sites, predict
 from bioattn.inference.runner import CheckableRunner, Codes, Floats, Predictor
-from bioattn.promoters.bootstrap import Estimate
+from bioattn.promoters.response_metrics import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from bioattn.attention.capture import Substitution
-from bioattn.promoters.bootstrap import Estimate
+from bioattn.promoters.response_metrics import Estimate
 
 DECIMALS = 6
 

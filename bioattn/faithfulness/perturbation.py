@@ -21,7 +21,7 @@ from bioattn.faithfulness.subject import predict
 from bioattn.inference.runner import Codes, Floats, Predictor
 from bioattn.interpret.attribution.methods import Mutagenesis, contributions
 from bioattn.interpret.maps.upsampling import bin_sums
-from bioattn.promoters.bootstrap import Statistic
+from bioattn.promoters.response_metrics import Statistic
 from bioattn.system.progress import Progress, watched
 from bioattn.system.signals import StopRequest
 

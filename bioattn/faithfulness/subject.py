@@ -17,7 +17,7 @@ from bioattn.faithfulness.similarity import mean_ignoring_nan
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import CheckableRunner, Codes, Floats, HeldOut, Predictor, WindowSource
-from bioattn.promoters.bootstrap import Estimate, Statistic, estimate
+from bioattn.promoters.response_metrics import Estimate, Statistic, estimate
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted

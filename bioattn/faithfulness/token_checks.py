@@ -37,7 +37,7 @@ from bioattn.faithfulness.subject import RESAMPLES, CheckSettings
 from bioattn.faithfulness.verdict import Code, Verdict
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import Floats, TokenProbe, TokenRunner
-from bioattn.promoters.bootstrap import Estimate, estimate
+from bioattn.promoters.response_metrics import Estimate, estimate
 from bioattn.sequences.vocabulary import SPECIAL
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest

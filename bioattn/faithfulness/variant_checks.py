@@ -24,7 +24,7 @@ from bioattn.formats.nucleotides import LETTERS, UNKNOWN
 from bioattn.inference.runner import Codes, Floats
 from bioattn.interpret.attribution.methods import Mutagenesis
 from bioattn.interpret.maps.upsampling import upsample
-from bioattn.promoters.bootstrap import Estimate, interval, resampled
+from bioattn.promoters.response_metrics import Estimate, interval, resampled
 from bioattn.promoters.variant_effects import Variant, VariantEffects, read_variant_effects
 from bioattn.text import counted
 

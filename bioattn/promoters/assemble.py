@@ -15,11 +15,9 @@ from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import atomic_output, check_output
 from bioattn.promoters.choices import Split, Standardize
 from bioattn.promoters.dataset import LARGEST_VALUE, SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
-from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_split import GeneSplit, split_genes
 from bioattn.promoters.homology import nearest_correlation, read_proteins
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
-from bioattn.promoters.response_columns import ResponseColumns
 from bioattn.promoters.response_matrix import (
     AuditRow,
     ResponseMatrix,
@@ -27,8 +25,8 @@ from bioattn.promoters.response_matrix import (
     average_replicates,
     join_promoters,
 )
-from bioattn.promoters.responses import Responses, ResponseSource, read_responses
-from bioattn.promoters.splits import read_split_table, split_treatments
+from bioattn.promoters.responses import ResponseColumns, Responses, ResponseSource, read_responses
+from bioattn.promoters.splits import DatasetSettings, read_split_table, split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
 from bioattn.text import counted, listed, percentage, quoted
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.promoters.choices import Split
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN
-from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_ids import match_ids
 from bioattn.promoters.homology import (
+    DEFAULT_K,
     MIN_SHARE,
     Leakage,
     Links,
@@ -23,11 +23,11 @@ from bioattn.promoters.homology import (
     promoter_links,
     protein_links,
 )
-from bioattn.promoters.kmers import DEFAULT_K
 from bioattn.promoters.operons import unit_labels, unit_notes
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import (
     MIN_CHROMOSOMES,
+    DatasetSettings,
     block_groups,
     split_by_chromosome,
     split_by_group,

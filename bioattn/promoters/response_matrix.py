@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.promoters.choices import Direction
-from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_ids import Matched, match_ids
 from bioattn.promoters.responses import CellMeans, Responses
+from bioattn.promoters.splits import DatasetSettings
 from bioattn.promoters.treatments import TreatmentTable, average_features
 from bioattn.text import quoted
 

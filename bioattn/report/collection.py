@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json, sha256_of
-from bioattn.promoters.bootstrap import Estimate, estimate, median_auroc, median_pearson
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.response_metrics import Estimate, estimate, median_auroc, median_pearson
 from bioattn.report import findings
 from bioattn.report.alignment_pages import AlignmentPage, collect_alignments
 from bioattn.report.attention_summary import shown_sites

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import FormatError
-from bioattn.promoters.bootstrap import Estimate
+from bioattn.promoters.response_metrics import Estimate
 from bioattn.store.training_record import COMPARISON, MODEL_ROW, TRAINING_RECORD, Comparison
 
 HEADLINE = {"regression": "pearson", "binary": "auroc"}

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bioattn.alignments import filtering, redundancy
+from bioattn.alignments import filtering, weights
 from bioattn.alignments.filtering import count_residues, first_of_each, rows_with_residues
-from bioattn.alignments.redundancy import filter_order, non_redundant
+from bioattn.alignments.weights import filter_order, non_redundant
 from tests.alignments.conftest import random_family
 
 SMALL = np.array(
@@ -168,8 +168,8 @@ def test_many_tiles_change_nothing(monkeypatch):
     order = filter_order(count_residues(residues))
     expected = non_redundant(residues, 0.7, order).tolist()
     assert 20 < len(expected) < 80
-    monkeypatch.setattr(redundancy, "TILE_OTHERS", 5)
-    monkeypatch.setattr(redundancy, "TILE_ROWS", 3)
+    monkeypatch.setattr(weights, "TILE_OTHERS", 5)
+    monkeypatch.setattr(weights, "TILE_ROWS", 3)
     assert non_redundant(residues, 0.7, order).tolist() == expected
 
 

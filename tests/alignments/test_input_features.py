@@ -11,17 +11,15 @@ from bioattn.alignments.alphabet import GAP, MASK, RESIDUES, UNKNOWN, aatype_cod
 from bioattn.alignments.input_features import (
     InputFeatures,
     assemble_features,
-    column_profile,
-    encode_alignment,
-    pass_random,
-    sample_input_features,
-)
-from bioattn.alignments.msa_clusters import (
     assign_clusters,
     cluster_deletion_means,
     cluster_profiles,
+    column_profile,
+    encode_alignment,
     mask_msa,
+    pass_random,
     replacement_probabilities,
+    sample_input_features,
 )
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, split_insertions

@@ -11,9 +11,8 @@ from Bio.PDB.vectors import calc_dihedral
 
 from bioattn.errors import FormatError
 from bioattn.store.inspection import inspect_file, validate_file
-from bioattn.structures.ideal_geometry import ATOM37, CHI_CHAINS
+from bioattn.structures.ideal_geometry import ATOM37, CHI_CHAINS, torsion_features
 from bioattn.structures.template_file import NOT_ALIGNED, read_templates
-from bioattn.structures.torsion_angles import torsion_features
 from tests.conftest import REPOSITORY
 from tests.making import bioattn
 

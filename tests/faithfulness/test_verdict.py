@@ -7,7 +7,7 @@ import pytest
 from bioattn.faithfulness import thresholds
 from bioattn.faithfulness.measures import Measures, percent, rounded
 from bioattn.faithfulness.verdict import judge
-from bioattn.promoters.bootstrap import Estimate
+from bioattn.promoters.response_metrics import Estimate
 
 GOOD = {
     "skill": 0.7,

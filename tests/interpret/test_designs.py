@@ -15,7 +15,7 @@ from bioattn.interpret.designs.oracle import PENALTIES, KmerOracle, kmer_counts,
 from bioattn.io.files import sha256_of, write_json
 from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import read_dataset, write_dataset
-from bioattn.promoters.design_requests import DesignRequest, describe_request
+from bioattn.promoters.promoter_fasta import DesignRequest, describe_request
 from bioattn.views.designs import read_designs_check
 from tests.making import bioattn
 

@@ -11,9 +11,9 @@ from bioattn.formats.nucleotides import encode
 from bioattn.promoters.assemble import build_dataset
 from bioattn.promoters.choices import Direction, Split, Standardize
 from bioattn.promoters.dataset import TEST, TRAIN
-from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.responses import Responses
+from bioattn.promoters.splits import DatasetSettings
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 
 RANDOM = (Split.RANDOM,)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.yeast_statistics import median_average_precision, median_gene_pearson, median_specific_pearson
-from bioattn.promoters import bootstrap
+from bioattn.promoters import response_metrics as metrics
 from bioattn.promoters.response_metrics import fit_shared_axis, pearson, pearson_per_gene
 
 
@@ -19,9 +19,9 @@ def tables():
 
 
 def test_draws_do_not_depend_on_block_size(monkeypatch):
-    whole = np.concatenate(list(bootstrap.draws(30, 20, seed=3)))
-    monkeypatch.setattr(bootstrap, "BLOCK", 100)
-    blocks = list(bootstrap.draws(30, 20, seed=3))
+    whole = np.concatenate(list(metrics.draws(30, 20, seed=3)))
+    monkeypatch.setattr(metrics, "BLOCK", 100)
+    blocks = list(metrics.draws(30, 20, seed=3))
     assert len(blocks) > 1
     assert (np.concatenate(blocks) == whole).all()
     assert whole.shape == (20, 30)
@@ -33,13 +33,13 @@ def test_every_statistic_equals_a_loop_over_resampled_tables(tables):
     axis = fit_shared_axis(truth)
     labels = np.where(np.isnan(truth), np.nan, truth > 0.5)
     statistics = {
-        bootstrap.median_pearson: (truth, good),
+        metrics.median_pearson: (truth, good),
         median_specific_pearson: (truth, good, axis),
-        bootstrap.median_auroc: (labels, good),
+        metrics.median_auroc: (labels, good),
         median_average_precision: (labels, good),
         median_gene_pearson: (truth, good),
     }
-    weights = next(bootstrap.draws(80, 10, seed=1))
+    weights = next(metrics.draws(80, 10, seed=1))
     for statistic, (first, second, *rest) in statistics.items():
         vectorised = statistic(first, second, *rest)(weights)
         for row, value in zip(weights.astype(int), vectorised, strict=True):
@@ -50,10 +50,10 @@ def test_every_statistic_equals_a_loop_over_resampled_tables(tables):
 
 def test_the_value_is_that_of_the_genes_as_they_are(tables):
     truth, good, _ = tables
-    found = bootstrap.estimate(bootstrap.median_pearson(truth, good), 80, resamples=200)
+    found = metrics.estimate(metrics.median_pearson(truth, good), 80, resamples=200)
     assert found.value == pytest.approx(np.median(pearson(truth, good)[0]))
     assert found.low < found.value < found.high
-    per_gene = bootstrap.estimate(median_gene_pearson(truth, good), 80, resamples=50)
+    per_gene = metrics.estimate(median_gene_pearson(truth, good), 80, resamples=50)
     assert per_gene.value == pytest.approx(np.nanmedian(pearson_per_gene(truth, good)))
 
 
@@ -61,26 +61,26 @@ def test_the_interval_of_a_correlation_has_the_width_theory_gives():
     generator = np.random.default_rng(7)
     truth = generator.normal(size=(1000, 1))
     prediction = 0.5 * truth + np.sqrt(0.75) * generator.normal(size=(1000, 1))
-    found = bootstrap.estimate(bootstrap.median_pearson(truth, prediction), 1000, resamples=2000)
+    found = metrics.estimate(metrics.median_pearson(truth, prediction), 1000, resamples=2000)
     fisher = np.tanh(np.arctanh(found.value) + np.array([-1.96, 1.96]) / np.sqrt(997))
     assert (found.low, found.high) == pytest.approx(tuple(fisher), abs=0.012)
 
 
 def test_a_paired_difference_is_narrower_than_the_two_intervals(tables):
     truth, good, poor = tables
-    better, worse = bootstrap.median_pearson(truth, good), bootstrap.median_pearson(truth, poor)
-    differences = bootstrap.resampled(better, 80, 300) - bootstrap.resampled(worse, 80, 300)
-    assert bootstrap.interval(differences).low > 0
-    assert not (bootstrap.resampled(better, 80, 50) - bootstrap.resampled(better, 80, 50)).any()
+    better, worse = metrics.median_pearson(truth, good), metrics.median_pearson(truth, poor)
+    differences = metrics.resampled(better, 80, 300) - metrics.resampled(worse, 80, 300)
+    assert metrics.interval(differences).low > 0
+    assert not (metrics.resampled(better, 80, 50) - metrics.resampled(better, 80, 50)).any()
 
 
 def test_same_seed_same_interval(tables):
     truth, good, _ = tables
-    statistic = bootstrap.median_pearson(truth, good)
-    assert bootstrap.estimate(statistic, 80, 50, seed=4) == bootstrap.estimate(statistic, 80, 50, seed=4)
-    assert bootstrap.estimate(statistic, 80, 50, seed=4) != bootstrap.estimate(statistic, 80, 50, seed=5)
+    statistic = metrics.median_pearson(truth, good)
+    assert metrics.estimate(statistic, 80, 50, seed=4) == metrics.estimate(statistic, 80, 50, seed=4)
+    assert metrics.estimate(statistic, 80, 50, seed=4) != metrics.estimate(statistic, 80, 50, seed=5)
 
 
 def test_a_statistic_without_a_value_has_no_interval():
-    found = bootstrap.estimate(lambda weights: np.full(len(weights), np.nan), 5, resamples=10)
+    found = metrics.estimate(lambda weights: np.full(len(weights), np.nan), 5, resamples=10)
     assert np.isnan(found).all()

@@ -5,9 +5,9 @@ import pytest
 
 from bioattn.promoters.choices import Split
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
-from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_split import split_genes
 from bioattn.promoters.promoter_fasta import Promoter
+from bioattn.promoters.splits import DatasetSettings
 
 GENES = 120
 

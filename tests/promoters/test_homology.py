@@ -13,7 +13,9 @@ from bioattn.formats.nucleotides import decode, encode
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import (
     Links,
+    distinct_kmers,
     group_labels,
+    is_low_complexity,
     measure_leakage,
     nearest_correlation,
     overlap_links,
@@ -22,7 +24,6 @@ from bioattn.promoters.homology import (
     protein_links,
     read_proteins,
 )
-from bioattn.promoters.kmers import distinct_kmers, is_low_complexity
 
 
 def canonical(sequence, k):

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.promoters.choices import Layout
-from bioattn.promoters.response_columns import ResponseColumns
-from bioattn.promoters.responses import ResponseSource, file_stem, read_responses, response_source
+from bioattn.promoters.responses import (
+    ResponseColumns,
+    ResponseSource,
+    file_stem,
+    read_responses,
+    response_source,
+)
 
 DESEQ2 = (
     ',"baseMean","log2FoldChange","lfcSE","stat","pvalue","padj"\n'

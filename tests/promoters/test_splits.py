@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.promoters.choices import Split
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
-from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_split import split_genes
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import (
+    DatasetSettings,
     block_groups,
     parse_bases,
     parse_holdouts,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bioattn.errors import FormatError
-from bioattn.promoters.bootstrap import Estimate
+from bioattn.promoters.response_metrics import Estimate
 from bioattn.report.findings import (
     accuracy_findings,
     check_findings,

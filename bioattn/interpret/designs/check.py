@@ -28,8 +28,8 @@ from bioattn.interpret.designs.oracle import KmerOracle, kmer_distance, nearest
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
-from bioattn.promoters.design_requests import DesignRequest, read_request
 from bioattn.promoters.homology import overlaps_any
+from bioattn.promoters.promoter_fasta import DesignRequest, read_request
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, percentage, table_text

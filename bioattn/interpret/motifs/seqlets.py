@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter1d
 
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.promoters.kmers import distinct_kmers, is_low_complexity
+from bioattn.promoters.homology import distinct_kmers, is_low_complexity
 
 _Number = TypeVar("_Number", bound=np.generic)
 

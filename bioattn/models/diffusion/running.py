@@ -84,7 +84,7 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
     from bioattn.models.diffusion.sampling import Wanted
     from bioattn.models.family import WEIGHTS
     from bioattn.models.noise import HIDDEN
-    from bioattn.promoters.design_requests import describe_request
+    from bioattn.promoters.promoter_fasta import describe_request
     from bioattn.system.shard import parse_shard
 
     if (settings.keep is None) != (settings.parts is None):

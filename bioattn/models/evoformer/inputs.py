@@ -27,8 +27,8 @@ from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
+from bioattn.structures.ideal_geometry import torsion_features
 from bioattn.structures.template_file import NOT_ALIGNED, Templates
-from bioattn.structures.torsion_angles import torsion_features
 from bioattn.system.progress import SILENT, Progress
 
 

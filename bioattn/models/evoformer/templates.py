@@ -24,8 +24,7 @@ from bioattn.models.evoformer.rigid import pseudo_beta
 from bioattn.models.evoformer.sites import template_site
 from bioattn.models.evoformer.stacks import Transition
 from bioattn.models.evoformer.tiled_layers import add_tiled, tiles
-from bioattn.structures.ideal_geometry import ATOM37
-from bioattn.structures.torsion_angles import NUM_ANGLES, PSI
+from bioattn.structures.ideal_geometry import ATOM37, NUM_ANGLES, PSI
 
 NUM_CLASSES = 22
 """20 amino acids, unknown, gap."""

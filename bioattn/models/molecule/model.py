@@ -18,7 +18,7 @@ from bioattn.choices import Task
 from bioattn.models.molecule.config import MoleculeModelConfig
 from bioattn.models.molecule_layers import GraphBatch, graph_batch, make_encoder
 from bioattn.molecules.graphs import Molecules
-from bioattn.molecules.substructures import BITS, RADIUS, place_bits
+from bioattn.molecules.similarity import BITS, RADIUS, place_bits
 
 LEAST_CHANCE = 0.01
 """Of a class; a Gaussian process may fall below 0."""
@@ -31,7 +31,7 @@ class MoleculeBatch(NamedTuple):
 
     graphs: GraphBatch
     bits_BRA: Tensor
-    """int64: the bit of each atom at each radius (`bioattn.molecules.substructures`); -1 in padding."""
+    """int64: the bit of each atom at each radius (`bioattn.molecules.similarity`); -1 in padding."""
     lost_BRA: Tensor
     """int64: the bit that a molecule loses without the atom."""
 
@@ -44,7 +44,7 @@ def molecule_batch(
 
 
 class MeasuredMolecules(nn.Module):
-    """A fitted `TanimotoProcess` on the bits of `bioattn.molecules.substructures`."""
+    """A fitted `TanimotoProcess` on the bits of `bioattn.molecules.similarity`."""
 
     packed_bits: Tensor
     """uint8 (N, K / 8)."""

@@ -19,11 +19,16 @@ from bioattn.models.molecule.model import MeasuredMolecules, MoleculeModel, logi
 from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.molecules.dataset import open_molecule_dataset
-from bioattn.molecules.similarity import MAX_PROCESS, NadarayaWatson, TanimotoProcess
-from bioattn.molecules.substructures import packed_bits
-from bioattn.promoters.bootstrap import Statistic, estimate
+from bioattn.molecules.similarity import MAX_PROCESS, NadarayaWatson, TanimotoProcess, packed_bits
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
-from bioattn.promoters.response_metrics import auroc, average_precision, mean_squared_error, pearson
+from bioattn.promoters.response_metrics import (
+    Statistic,
+    auroc,
+    average_precision,
+    estimate,
+    mean_squared_error,
+    pearson,
+)
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard

@@ -21,8 +21,8 @@ from bioattn.models.phyloformer.inference.runner import alignment_codes, require
 from bioattn.models.phyloformer.model import Phyloformer
 from bioattn.models.phyloformer.substitution import simple_distances
 from bioattn.models.phyloformer.trees import read_newick
-from bioattn.promoters.bootstrap import Statistic, estimate
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.promoters.response_metrics import Statistic, estimate
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress, watched
 from bioattn.system.shard import Shard

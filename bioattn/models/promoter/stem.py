@@ -23,7 +23,7 @@ from bioattn.models.family import ability, family
 from bioattn.models.promoter.batch_part import uniform_like
 from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Activation, PromoterModelConfig, Stem
-from bioattn.promoters.kmers import canonical_columns
+from bioattn.promoters.homology import canonical_columns
 
 AMBIGUOUS = 4
 """Code of N, of padding and of masked bases."""

@@ -161,10 +161,8 @@ def dataset(
     """
     from bioattn.io.audit import audit_path
     from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
-    from bioattn.promoters.dataset_settings import DatasetSettings
-    from bioattn.promoters.response_columns import ResponseColumns
-    from bioattn.promoters.responses import response_source
-    from bioattn.promoters.splits import parse_bases
+    from bioattn.promoters.responses import ResponseColumns, response_source
+    from bioattn.promoters.splits import DatasetSettings, parse_bases
 
     # `--holdout test=IV validation=VII` leaves the second value among the files.
     loose = [

@@ -12,8 +12,14 @@ from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoderConfig, MoleculeEncoding
 from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, Collector, Molecule, chosen
-from bioattn.molecules.similarity import NOISES, WIDTHS, NadarayaWatson, TanimotoProcess, tanimoto
-from bioattn.molecules.substructures import packed_bits
+from bioattn.molecules.similarity import (
+    NOISES,
+    WIDTHS,
+    NadarayaWatson,
+    TanimotoProcess,
+    packed_bits,
+    tanimoto,
+)
 
 SMALL = {
     "gaussian_process": False,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.models.promoter.training.ridge import Kmers, Standardiser, find_start_codon
-from bioattn.promoters.kmers import canonical_columns
+from bioattn.promoters.homology import canonical_columns
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 

@@ -23,9 +23,18 @@ from bioattn.models.promoter.training.baselines import Baseline, best_simple
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.models.promoter.training.ridge import Matrix
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.bootstrap import interval, median_auroc, median_pearson, resampled
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.promoters.response_metrics import Floats, fit_shared_axis, pearson, per_treatment, summarise
+from bioattn.promoters.response_metrics import (
+    Floats,
+    fit_shared_axis,
+    interval,
+    median_auroc,
+    median_pearson,
+    pearson,
+    per_treatment,
+    resampled,
+    summarise,
+)
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.training_record import MODEL_ROW, Comparison
 from bioattn.text import counted, markdown_table

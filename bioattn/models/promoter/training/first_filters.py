@@ -22,7 +22,7 @@ from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import ConvStem
 from bioattn.models.promoter.training.baselines import BaselineData, principal_directions
 from bioattn.promoters.dataset import PromoterDataset
-from bioattn.promoters.kmers import distinct_kmers
+from bioattn.promoters.homology import distinct_kmers
 
 LOGGER = logging.getLogger("bioattn")
 Matrix: TypeAlias = NDArray[np.float64]

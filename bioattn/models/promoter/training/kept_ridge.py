@@ -9,7 +9,7 @@ from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.ridge_model import RidgeModel
 from bioattn.models.promoter.training.baselines import Baseline
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.kmers import canonical_columns
+from bioattn.promoters.homology import canonical_columns
 
 
 def as_promoter_model(

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.promoters.kmers import canonical_columns
+from bioattn.promoters.homology import canonical_columns
 
 Codes: TypeAlias = NDArray[np.uint8]
 Counts: TypeAlias = NDArray[np.float32]
