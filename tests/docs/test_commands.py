@@ -13,11 +13,9 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
-from bioattn import __version__
 from tests.conftest import made_once
-from tests.docs.conftest import PAGES, ROOT, Block, blocks, run_python
+from tests.docs.conftest import PAGES, ROOT, blocks, run_python
 from tests.docs.tutorials import COMMON_STEPS, steps
 
 README = ROOT / "README.md"
@@ -107,22 +105,6 @@ def test_nothing_escapes():
             assert not [line for line in outside.splitlines() if line.startswith("    bioattn ")], page
 
 
-def test_the_readme_is_one_screen_and_its_examples_are_short():
-    lines = TEXT.splitlines()
-    assert len(lines) <= 120
-    assert max(len(line) for line in lines) <= 100
-    examples: list[Block] = [block for block in blocks(README) if not block.mark]
-    assert len(examples) == 3
-    assert all(
-        sum(line.startswith("bioattn ") for line in block.code.splitlines()) <= 5 for block in examples
-    )
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_nobody_is_sent_to_a_package_index_for_bioattn(page):
-    assert "install 'bioattn" not in page.read_text(encoding="utf-8")
-
-
 @pytest.mark.slow
 def test_the_promoter_example_finds_the_motifs(readme, monkeypatch):
     """The picture says so: in treatment 1 the motif at -45..-37 is looked at most."""
@@ -156,11 +138,3 @@ def test_make_knows_what_the_readme_says(target, tmp_path):
         # The README's example and the demo train the same model, so the figures of all pages agree.
         assert "--anchor cds --upstream 200 --downstream 0 --flank 20" in done.stdout
         assert "--epochs 10 --seed 0 --threads 1" in done.stdout
-
-
-def test_the_citation_is_valid():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert {"cff-version", "message", "title", "authors"} <= set(citation)
-    assert citation["cff-version"] == "1.2.0"
-    assert citation["version"] == __version__
-    assert citation["authors"] == [{"name": "The bioattn developers"}]

@@ -15,13 +15,11 @@ from scipy.sparse import csr_array
 from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
 from bioattn.alignments.contact_pairs import ContactAuditRow
 from bioattn.alignments.contact_preparation import ContactSettings
-from bioattn.formats.alignment_file import ANNOTATION_RECORDS, AlignmentFormat
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.windows import promoter_samples
-from bioattn_cli.main import main
 from tests.docs.conftest import page_text, run_python, snippets
 from tests.result_files import (
     cross_site,
@@ -236,10 +234,6 @@ def test_contact_dataset():
 
 
 def test_alignments():
-    text = page_text("formats/alignments")
-    lines = re.findall(r"^\| .*? \| `(\w+)` \|", text, flags=re.MULTILINE)
-    assert sorted(lines) == sorted(AlignmentFormat)
-    assert all(f"`{name}`" in text for name in ANNOTATION_RECORDS)
     Path("family.sto").write_text("# STOCKHOLM 1.0\nq M-K.V\nb MAKlV\n//\n")
     names: dict[str, object] = {}
     for snippet in snippets("formats/alignments"):
@@ -254,23 +248,6 @@ def test_alignments():
 FAMILY = "".join(
     f">sp|P6990{i}|HB{i}_X/1-6\nMK{letter}L-{'AG'[i % 2]}\n" for i, letter in enumerate("AVILMF", 1)
 )
-
-
-def test_statistics_and_steps_of_preparing_an_alignment():
-    text = page_text("formats/msa")
-    Path("in.a3m").write_text(FAMILY)
-    fractions = ("--max-gap-column", "--max-gap-row", "--max-identity")
-    options = ["--query", "P69905", *(word for option in fractions for word in (option, "0.9"))]
-    options += ["--min-query-identity", "0.1", "--max-depth", "3", "--stats", "x.json", "-q"]
-    assert main(["prepare", "msa", "in.a3m", "-o", "x.a3m", *options]) == 0
-    written = pd.read_json("x.json", typ="series")
-    told = text.split("## Statistics", 1)[1].split("## Search", 1)[0]
-    first_cells = re.findall(r"^\| (`.*?) \|", told, re.MULTILINE)
-    assert [name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)] == list(written.index)
-    table = text.split("## The steps", 1)[1].split("\n- ", 1)[0]
-    steps = re.findall(r"^\|.*?\| `(\w+)` \|", table, re.MULTILINE)
-    assert steps == [step["step"] for step in written["steps"]]
-    assert set(written["row_gaps"]) == set(re.findall(r"`(min|q25|median|q75|max)`", told))
 
 
 def test_preparing_an_alignment_in_python():

@@ -3,16 +3,13 @@
 import json
 import re
 import shutil
-from dataclasses import fields
 
 import h5py
 import pytest
 from Bio.PDB.MMCIFParser import MMCIFParser
 
 from bioattn.io.config_file import build
-from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
-from bioattn.models.evoformer.parameters.table import parameter_table
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.evoformer.training.task import model_config
 from bioattn.models.promoter.family import PromoterTrainingSettings
@@ -57,17 +54,6 @@ def test_the_toml_is_accepted(tmp_path, page):
     assert model_config(settings.merged("model")).num_blocks == 3
     training = build(EvoformerTrainingConfig, settings.merged("training"), settings.source("training"))
     assert (training.steps, training.simulated_steps, training.seed) == (500, 1000, 3)
-
-
-def test_every_layer_is_in_the_table_of_files():
-    """Whatever names an algorithm in its first line."""
-    (table,) = re.findall(r"\| algorithm \| file.*?\n\n", page_text("models/evoformer"), flags=re.DOTALL)
-    listed = {EVOFORMER / name for name in re.findall(r"`([\w/]+\.py)`", table)}
-    listed |= {EVOFORMER / "structure_module" / path.name for path in listed if not path.exists()}
-    for path in sorted(EVOFORMER.rglob("*.py")):
-        if "Algorithm" in path.read_text(encoding="utf-8").split("\n", 1)[0]:
-            assert path in listed, path
-    assert sum(path.exists() for path in listed) == len(set(re.findall(r"`([\w/]+\.py)`", table)))
 
 
 @pytest.mark.shared
@@ -126,20 +112,6 @@ def test_every_file_object_score_and_column_of_a_run_is_listed(results):
     assert set(scores) == first_cells(output_section("scores.json"))
     header = (results / "contacts.tsv").read_text().splitlines()[0].split("\t")
     assert header == re.findall(r"`(\w+)`", output_section("contacts.tsv"))
-
-
-def test_input_settings_are_explained_with_alphafolds_values():
-    table = page_text("formats/model").split("| `inputs` | AlphaFold's")[1].split("\n\n")[0]
-    usual = InputSettings()
-    assert dict(re.findall(r"\| `(\w+)` \| (\S+) \|", table)) == {
-        field.name: re.sub(r"\.0$", "", str(getattr(usual, field.name)).lower()) for field in fields(usual)
-    }
-
-
-def test_layouts_of_the_parameters_page_are_all_there_are():
-    leaves = {row.alphafold.split("//")[1] for row in parameter_table()}
-    named = set(re.findall(r"`(\w+)`", page_text("models/parameters")))
-    assert leaves - named <= {"bias", "output_b", "feat_2d_weights", "trainable_point_weights"}
 
 
 def test_a_run_in_python(tmp_path, monkeypatch):

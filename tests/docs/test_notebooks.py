@@ -19,10 +19,6 @@ def pictures(notebook):
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
-def test_there_are_three():
-    assert [path.stem for path in NOTEBOOKS] == ["language", "promoters", "proteins"]
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook(path, bioattn_folder, python, monkeypatch, request, tmp_path):
     # A kernel that has imported everything; its figures are drawn inline as those of Jupyter.
