@@ -134,7 +134,6 @@ class RidgeSignal:
     """What mutations do in a linear model of k-mer counts, as a signal: exact, without running it on mutants."""
 
     signed = True
-    paths = ()
 
     def __init__(self, name: str, ridge: Baseline, dataset: PromoterDataset, genes: list[str]) -> None:
         model = ridge.model
@@ -237,7 +236,7 @@ def print_tables(table: pd.DataFrame, measured: pd.Series, options: argparse.Nam
         significant = own["shuffled_significant"].astype(float).mean()
         print(
             f"| {each.signal} | {each.expected_passed} of {each.expected} | {each.specific} | {each.none_passed} "
-            f"of {each.none} | {each.shuffled_passing:.1%} | {significant:.0%} |"
+            f"of {each.none} | {each.shuffled_passing or 0:.1%} | {significant:.0%} |"
         )
     signals = list(table["signal"].drop_duplicates())
     for against in [BACKGROUND, "treatments", *dict.fromkeys(text.split(":")[1] for text in CONTRASTS)]:

@@ -87,43 +87,41 @@ def score_pairs(
     entries = list({id(sites): sites for _, sites, _ in rows}.values())
     scored = site_differences(signal, codes, entries, mixing(quantities, groups, signal.treatments), progress)
     scores = dict(zip(map(id, entries), scored, strict=True))
-    measured = [
-        _measure(pair, sites, quantity, scores[id(sites)], quantities.index(quantity), seed)
+    cells = [
+        {
+            "signal": signal.name,
+            **_effect(pair, sites, quantity, scores[id(sites)], quantities.index(quantity), seed),
+        }
         for pair, sites, quantity in rows
     ]
-    judged: list[dict[str, object]] = [{} for _ in measured]
-    for against in {quantity.against for quantity in quantities}:
-        own = [number for number, each in enumerate(measured) if each.against == against]
-        adjusted = benjamini_hochberg(np.array([measured[number].p_value for number in own]))
-        for number, q_value in zip(own, adjusted, strict=True):
-            judged[number] = {
-                "signal": signal.name,
-                **measured[number].cells,
-                **_judgement(measured[number], float(q_value), signed=signal.signed),
-            }
-    return pd.DataFrame(judged, columns=list(COLUMNS))
+    table = pd.DataFrame(cells, columns=list(COLUMNS))
+    for _, same in table.groupby("against"):
+        table.loc[same.index, "q_value"] = benjamini_hochberg(same["p_value"].to_numpy(dtype=np.float64))
+    judged = [
+        _judgement(
+            pair.direction,
+            quantity.against,
+            float(row["effect"]),
+            float(row["q_value"]),
+            scores[id(sites)],
+            quantities.index(quantity),
+            signed=signal.signed,
+        )
+        for (pair, sites, quantity), (_, row) in zip(rows, table.iterrows(), strict=True)
+    ]
+    verdicts = pd.DataFrame(judged, columns=list(COLUMNS[-4:]), index=table.index).astype({"passed": object})
+    return table.assign(**{str(name): column for name, column in verdicts.items()})
 
 
-class _Measured(NamedTuple):
-    direction: Direction
-    against: str
-    cells: dict[str, object]
-    effect: float
-    """NaN where there are too few sites."""
-    p_value: float
-    shuffled_effects: NDArray[np.float64]
-    shuffled_p_values: NDArray[np.float64]
-
-
-def _measure(
+def _effect(
     pair: ExpectedPair,
     located: ExpectedSites,
     quantity: Quantity,
     scores: SiteDifferences,
     column: int,
     seed: int,
-) -> _Measured:
-    values = scores.own[:, column]
+) -> dict[str, object]:
+    """The cells of a row but the q-value and the comparison with shuffled motifs."""
     cells: dict[str, object] = {
         "factor": pair.factor,
         "matched_by": located.matched_by,
@@ -134,39 +132,47 @@ def _measure(
         "sites": len(located.sites.rows),
         "shuffled": len(scores.count),
     }
-    effect = p_value = np.nan
     if located.sites.promoters >= LEAST_PROMOTERS:
-        effect = float(values.mean())
+        values = scores.own[:, column]
         low, high = interval(values, np.random.default_rng(seed))
-        p_value = float(_p_values(np.array([effect]), np.array([values.var()]), np.array([len(values)]))[0])
-        cells |= {"effect": effect, "low": low, "high": high}
+        p_value = _p_values(values.mean(keepdims=True), values.var(keepdims=True), np.array([len(values)]))[0]
+        cells |= {"effect": values.mean(), "low": low, "high": high, "p_value": p_value}
+    if len(scores.count):
+        effects = scores.mean[:, column]
+        cells |= {"shuffled_mean": effects.mean(), "shuffled_sd": effects.std()}
+    return cells
+
+
+def _judgement(
+    direction: Direction,
+    against: str,
+    effect: float,
+    q_value: float,
+    scores: SiteDifferences,
+    column: int,
+    *,
+    signed: bool,
+) -> dict[str, object]:
+    """The comparison with shuffled motifs; empty where a pair cannot be judged."""
     effects = scores.mean[:, column]
+    if np.isnan(effect) or len(effects) < LEAST_SHUFFLED:
+        return {}
     variances = scores.squares[:, column] / np.maximum(scores.count, 1) - effects**2
-    if len(effects):
-        cells |= {"shuffled_mean": float(effects.mean()), "shuffled_sd": float(effects.std())}
     shuffled_p_values = _p_values(effects, variances, scores.count)
-    return _Measured(pair.direction, quantity.against, cells, effect, p_value, effects, shuffled_p_values)
-
-
-def _judgement(measured: _Measured, q_value: float, *, signed: bool) -> dict[str, object]:
-    cells: dict[str, object] = {"p_value": measured.p_value, "q_value": q_value, "passed": None}
-    effects = measured.shuffled_effects
-    if np.isnan(measured.effect) or len(effects) < LEAST_SHUFFLED:
-        return cells
-    wanted: Direction = measured.direction
+    wanted: Direction = direction
     if not signed:
         wanted = "none" if wanted == "none" else "up"
-    everyone = np.append(effects, measured.effect)
+    everyone = np.append(effects, effect)
     shares = _shares(everyone, wanted, signed=signed)
-    answers = np.append(measured.shuffled_p_values, q_value) <= LEVEL
+    answers = np.append(shuffled_p_values, q_value) <= LEVEL
     if wanted == "up" or not signed:
         answers &= everyone > 0
     elif wanted == "down":
         answers &= everyone < 0
     passing = answers & (shares <= LEVEL)
     # No answer to a condition may well differ from the answers to others: nothing is expected there.
-    judged = wanted != "none" or measured.against == BACKGROUND
-    return cells | {
+    judged = wanted != "none" or against == BACKGROUND
+    return {
         "shuffled_p_value": float(shares[-1]),
         "shuffled_significant": float(answers[:-1].mean()),
         "shuffled_passing": float(passing[:-1].mean()),

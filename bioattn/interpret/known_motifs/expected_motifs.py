@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import is_missing, open_table, refuse_duplicate_columns
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.site_sets import (
+    EXACT,
     Coverage,
     SiteSet,
     consensus_motif,
@@ -32,8 +33,10 @@ from bioattn.interpret.known_motifs.site_sets import (
     union,
 )
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.system.progress import SILENT, Progress
+from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, quoted
+
+LOGGER = logging.getLogger("bioattn")
 
 Direction = Literal["up", "down", "either", "none"]
 DIRECTIONS: tuple[Direction, ...] = ("up", "down", "either", "none")
@@ -86,16 +89,17 @@ def read_expected(path: Path) -> list[ExpectedPair]:
         raise FormatError(
             f"{path}: a table of expected pairs has the columns {quoted(_COLUMNS)}; {missing[0]!r} is missing"
         )
-    place = {name: table.header.index(name) for name in (*_COLUMNS, "jaspar_id") if name in table.header}
     pairs = []
     for line, cells in table.rows():
-        factor, consensus, condition, answer = (cells[place[name]] for name in _COLUMNS)
-        matrices = cells[place["jaspar_id"]] if "jaspar_id" in place else ""
-        matrices, consensus = ("" if is_missing(cell) else cell for cell in (matrices, consensus))
+        row = dict(zip(table.header, cells, strict=False))
+        factor, condition, answer = row["factor"], row["condition_group"], row["direction"]
+        matrices, consensus = (
+            "" if is_missing(cell) else cell for cell in (row.get("jaspar_id", ""), row["consensus"])
+        )
         words = re.match(r"(up/down|down/up|[A-Za-z]+)\W*(.*)", answer, re.IGNORECASE)
         direction = words[1].lower() if words else ""
         direction = "either" if "/" in direction else direction
-        if direction not in DIRECTIONS:
+        if words is None or direction not in DIRECTIONS:
             raise FormatError(
                 f"{path}:{line}: the direction {answer!r} begins with none of {quoted(DIRECTIONS)}"
             )
@@ -110,7 +114,7 @@ def read_expected(path: Path) -> list[ExpectedPair]:
             consensus=consensus,
             condition=condition,
             direction=cast(Direction, direction),
-            remark=words[2].rstrip(")") if words else "",
+            remark=words[2].rstrip(")"),
         )
         if not pair.matrices and not pair.consensus:
             raise FormatError(f"{path}:{line}: neither jaspar_id nor consensus says what {factor!r} binds")
@@ -143,8 +147,6 @@ def parse_consensus(text: str) -> list[NDArray[np.bool_]] | None:
         patterns.setdefault(min(pattern.tobytes(), pattern[::-1, ::-1].tobytes()), pattern)
     return list(patterns.values())
 
-
-LOGGER = logging.getLogger("bioattn")
 
 LEAST_PROMOTERS = 10
 """A motif with sites in fewer promoters is not scored."""
@@ -182,37 +184,32 @@ def locate(
     """
     background = base_composition(codes)
     matrices = {motif.name: motif for motif in (database.motifs if database else [])}
-    matched = [_matched(pair, match_by, matrices) for pair in pairs]
-    # What is matched and the least number of sites: what makes pairs share their sites.
+    matched = [_matched(pair, match_by, matrices, background) for pair in pairs]
+    # Pairs of the same matrices or consensus and the same least number of sites share their sites.
     keys = [
-        (bool(each.sites), each.name, pair.least_sites) for each, pair in zip(matched, pairs, strict=True)
+        (motifs[0].name, motifs[0].sites == EXACT, pair.least_sites)
+        for motifs, pair in zip(matched, pairs, strict=True)
     ]
     rows = np.flatnonzero((codes < UNKNOWN).any(axis=1))
-    sites_of: dict[tuple[bool, str, int], ExpectedSites] = {}
-    progress.begin("motifs and their shuffles", len(set(keys)))
-    for pair, motif, key in zip(pairs, matched, keys, strict=True):
-        if key not in sites_of:
-            rng = np.random.default_rng([seed, len(sites_of)])
-            alone = _locate(motif, codes[rows], background, pair.least_sites, num_shuffled, p_value, rng)
-            sites_of[key] = replace(
-                alone, sites=alone.sites.of(rows), shuffled=[sites.of(rows) for sites in alone.shuffled]
-            )
-            _warn_of_few(pair, sites_of[key], num_shuffled)
-            progress.advance()
-    progress.end()
+    sites_of: dict[tuple[str, bool, int], ExpectedSites] = {}
+    watched_keys = watched(progress, "motifs and their shuffles", keys)
+    for pair, motifs, key in zip(pairs, matched, watched_keys, strict=True):
+        if key in sites_of:
+            continue
+        rng = np.random.default_rng([seed, len(sites_of)])
+        limit = 0.0 if key[1] else p_value
+        found = _locate(motifs, codes[rows], background, pair.least_sites, num_shuffled, limit, rng)
+        sites_of[key] = replace(
+            found, sites=found.sites.of(rows), shuffled=[sites.of(rows) for sites in found.shuffled]
+        )
+        _warn_of_few(pair, sites_of[key], num_shuffled)
     return [sites_of[key] for key in keys]
 
 
-class _Matched(NamedTuple):
-    """A motif as matrices (width, 4): boolean patterns of a consensus, or probabilities."""
-
-    name: str
-    matrices: list[NDArray[np.bool_]] | list[NDArray[np.float64]]
-    sites: list[int]
-    """Behind each matrix; empty for a consensus."""
-
-
-def _matched(pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif]) -> _Matched:
+def _matched(
+    pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif], background: NDArray[np.float64]
+) -> list[Motif]:
+    """The motifs that stand for a pair: patterns of its consensus, or matrices; all have the name of the whole."""
     patterns = parse_consensus(pair.consensus)
     if not pair.matrices or (patterns is not None and match_by is MatchBy.CONSENSUS):
         if patterns is None:
@@ -220,20 +217,18 @@ def _matched(pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif]) 
                 f"line {pair.line} of the expected pairs: the consensus {pair.consensus!r} of {pair.factor!r} is "
                 "no IUPAC pattern and there is no jaspar_id to use instead; give one of them"
             )
-        return _Matched(pair.consensus, patterns, [])
+        return [consensus_motif(pattern, background, pair.consensus) for pattern in patterns]
     for wanted in pair.matrices:
         if wanted not in matrices:
             instead = "is not in the motif database" if matrices else "needs a motif database; give --motifs"
             raise BioattnError(
                 f"line {pair.line} of the expected pairs: matrix {wanted!r} of {pair.factor!r} {instead}"
             )
-    chosen = [matrices[wanted] for wanted in pair.matrices]
-    name = ";".join(pair.matrices)
-    return _Matched(name, [motif.probabilities for motif in chosen], [motif.sites for motif in chosen])
+    return [replace(matrices[wanted], name=";".join(pair.matrices)) for wanted in pair.matrices]
 
 
 def _locate(
-    motif: _Matched,
+    motifs: Sequence[Motif],
     codes: NDArray[np.uint8],
     background: NDArray[np.float64],
     least_sites: int,
@@ -241,39 +236,28 @@ def _locate(
     p_value: float,
     rng: np.random.Generator,
 ) -> ExpectedSites:
-    own_motifs = _as_motifs(motif, motif.matrices, background)
-    telling = [telling_positions(own.probabilities, background) for own in own_motifs]
-    limit = p_value if motif.sites else 0.0
-    every = union(find_sites(codes, own_motifs, background, limit))
+    every = union(find_sites(codes, motifs, background, p_value))
     covered = Coverage(every, *codes.shape)
-    versions = shuffled_columns(motif.matrices, telling, SPARE * num_shuffled, rng)
+    telling = [telling_positions(motif.probabilities, background) for motif in motifs]
+    exact = motifs[0].sites == EXACT
+    # Of a consensus it is the bases allowed that are shuffled.
+    matrices = [motif.probabilities > 0 if exact else motif.probabilities for motif in motifs]
+    versions = shuffled_columns(matrices, telling, SPARE * num_shuffled, rng)
     shuffled: list[SiteSet] = []
     for start in range(0, len(versions), max(1, num_shuffled)):
-        batch = versions[start : start + num_shuffled]
-        candidates = [each for version in batch for each in _as_motifs(motif, version, background)]
-        sets = find_sites(codes, candidates, background, limit)
-        per_version = len(own_motifs)
-        for number in range(len(batch)):
-            together = union(sets[number * per_version : (number + 1) * per_version])
-            apart = covered.outside(together).at_least(least_sites)
+        candidates = [
+            consensus_motif(matrix, background, motif.name) if exact else replace(motif, probabilities=matrix)
+            for version in versions[start : start + num_shuffled]
+            for motif, matrix in zip(motifs, version, strict=True)
+        ]
+        sets = find_sites(codes, candidates, background, p_value)
+        for first in range(0, len(sets), len(motifs)):
+            apart = covered.outside(union(sets[first : first + len(motifs)])).at_least(least_sites)
             if apart.promoters >= LEAST_SHUFFLED_PROMOTERS and len(shuffled) < num_shuffled:
                 shuffled.append(apart)
         if len(shuffled) == num_shuffled:
             break
-    return ExpectedSites(matched_by=motif.name, sites=every.at_least(least_sites), shuffled=shuffled)
-
-
-def _as_motifs(
-    motif: _Matched,
-    matrices: Sequence[NDArray[np.bool_]] | Sequence[NDArray[np.float64]],
-    background: NDArray[np.float64],
-) -> list[Motif]:
-    if not motif.sites:
-        return [consensus_motif(matrix.astype(np.bool_), background, motif.name) for matrix in matrices]
-    return [
-        Motif(name=motif.name, probabilities=matrix.astype(np.float64), sites=sites)
-        for matrix, sites in zip(matrices, motif.sites, strict=True)
-    ]
+    return ExpectedSites(matched_by=motifs[0].name, sites=every.at_least(least_sites), shuffled=shuffled)
 
 
 def _warn_of_few(pair: ExpectedPair, located: ExpectedSites, num_shuffled: int) -> None:

@@ -3,14 +3,11 @@
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
-from functools import partial
-from math import isnan
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.motifs import read_meme
@@ -19,7 +16,13 @@ from bioattn.formats.tables import open_table, refuse_duplicate_columns, write_t
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.enrichment import ALL_TREATMENTS, BACKGROUND, score_pairs
 from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, locate, read_expected
-from bioattn.interpret.known_motifs.position_signals import AttentionSignal, AttributionSignal, PositionSignal
+from bioattn.interpret.known_motifs.position_signals import (
+    AttentionSignal,
+    AttributionSignal,
+    PositionSignal,
+    require_same,
+)
+from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.promoter_maps import codes_of_genes, open_maps
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile
@@ -50,8 +53,7 @@ class KnownMotifSettings:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalSummary:
+class SignalSummary(NamedTuple):
     """Counts over the rows of one signal."""
 
     signal: str
@@ -63,14 +65,8 @@ class SignalSummary:
     specific: int
     """Expected pairs that also pass against the mean of all treatments."""
     open: int
-    shuffled_passing: float
-    """Mean over the judged pairs of the share of shuffled motifs that would pass; NaN without any."""
-
-    def as_figures(self) -> dict[str, object]:
-        """The counts for run records, where NaN is null."""
-        figures = asdict(self)
-        figures["shuffled_passing"] = None if isnan(self.shuffled_passing) else self.shuffled_passing
-        return figures
+    shuffled_passing: float | None
+    """Mean over the judged pairs of the share of shuffled motifs that would pass; None without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,20 +108,28 @@ def score_known_motifs(
         files = [opened.enter_context(open_maps(path)) for path in results]
         attention = [file for file in files if isinstance(file, AttentionFile)]
         attribution = [file for file in files if isinstance(file, AttributionFile)]
+        if not files:
+            raise BioattnError("no result to score; give attention or attribution files")
         signals = _signals(attention, attribution, settings)
-        codes = _sequences(attention, attribution, promoters)
-        chosen = codes
+        if attribution:
+            codes = attribution[0].sequences()
+        elif promoters is not None:
+            codes = codes_of_genes(promoters, attention[0], attention[0].samples)
+        else:
+            raise BioattnError(
+                "attention files hold no sequences; give the FASTA they were made from with --promoters"
+            )
         if settings.genes:
             wanted = set(choose_genes(settings.genes, signals[0].genes, results[0]))
-            chosen = codes.copy()
-            chosen[[name not in wanted for name in signals[0].genes]] = UNKNOWN
+            codes = codes.copy()
+            codes[[name not in wanted for name in signals[0].genes]] = UNKNOWN
         groups = _groups(signals[0].treatments, treatment_groups)
         missing = list(dict.fromkeys(pair.condition for pair in pairs if pair.condition not in groups))
         _report_missing(missing, pairs, groups, expected)
         contrasts = [_contrast(text, groups) for text in settings.contrasts]
         located = locate(
             pairs,
-            chosen,
+            codes,
             database,
             match_by=settings.match_by,
             num_shuffled=settings.num_shuffled,
@@ -135,13 +139,13 @@ def score_known_motifs(
         )
         tables = [
             score_pairs(
-                signal, chosen, pairs, located, groups, contrasts, seed=settings.seed, progress=progress
+                signal, codes, pairs, located, groups, contrasts, seed=settings.seed, progress=progress
             )
             for signal in signals
         ]
     return KnownMotifs(
         table=pd.concat(tables, ignore_index=True),
-        promoters=int((chosen < UNKNOWN).any(axis=1).sum()),
+        promoters=int((codes < UNKNOWN).any(axis=1).sum()),
         missing_conditions=missing,
     )
 
@@ -156,46 +160,24 @@ def write_known_motifs(path: Path, table: pd.DataFrame) -> None:
 def _signals(
     attention: list[AttentionFile], attribution: list[AttributionFile], settings: KnownMotifSettings
 ) -> list[PositionSignal]:
-    """Make the signals of the files: attention; value-weighted and contributions where every file has them, too;
-    attribution."""
+    """Make the signals: attention; value-weighted and contributions where every file has them; attribution."""
+    require_same("promoters", [(file.path, list(file.samples.index)) for file in (*attention, *attribution)])
     signals: list[PositionSignal] = []
     if attention:
-        of_attention = partial(AttentionSignal, attention, sites=settings.sites, heads=settings.heads)
-        plain = of_attention()
-        signals.append(plain)
-        if plain.has_value_weighted:
-            signals.append(of_attention(value_weighted=True))
-        if plain.has_contributions:
-            signals.append(of_attention(contributions=True))
+        maps = [position_maps(file, settings.sites, settings.heads) for file in attention]
+        signals.append(AttentionSignal(maps))
+        if all(info.has_value_weighted for of_file in maps for info in of_file.sites):
+            signals.append(AttentionSignal([replace(of_file, value_weighted=True) for of_file in maps]))
+        if all(any(info.has_contributions for info in of_file.sites) for of_file in maps):
+            sums = [
+                position_maps(file, settings.sites, settings.heads, contributions=True) for file in attention
+            ]
+            signals.append(AttentionSignal(sums))
     if attribution:
         signals.append(AttributionSignal(attribution))
-    if not signals:
-        raise BioattnError("no result to score; give attention or attribution files")
-    first = signals[0]
-    for signal in signals[1:]:
-        if (signal.genes, signal.window_length) != (first.genes, first.window_length):
-            raise BioattnError(
-                f"{signal.paths[0]}: its promoters are not those of {first.paths[0]}, in the same order; make "
-                "both from one promoter FASTA, or score them one by one"
-            )
-        if signal.treatments != first.treatments:
-            raise BioattnError(
-                f"{signal.paths[0]}: its treatments are not those of {first.paths[0]}; score the files one by one"
-            )
+        treatments = [(file.path, list(file.treatments)) for file in (*attention, *attribution)]
+        require_same("treatments", treatments)
     return signals
-
-
-def _sequences(
-    attention: list[AttentionFile], attribution: list[AttributionFile], promoters: Path | None
-) -> NDArray[np.uint8]:
-    """(promoters, L) codes in the order of the files."""
-    if attribution:
-        return attribution[0].sequences()
-    if promoters is None:
-        raise BioattnError(
-            "attention files hold no sequences; give the FASTA they were made from with --promoters"
-        )
-    return codes_of_genes(promoters, attention[0], attention[0].samples)
 
 
 def _groups(treatments: Sequence[str], path: Path | None) -> dict[str, list[str]]:
@@ -248,21 +230,21 @@ def _contrast(text: str, groups: dict[str, list[str]]) -> tuple[str, str]:
 
 
 def _summary(name: str, rows: pd.DataFrame) -> SignalSummary:
-    own = rows[rows["against"] == BACKGROUND]
-    judged = own[own["passed"].notna()]
+    of_pairs = rows[rows["against"] == BACKGROUND]
+    judged = of_pairs[of_pairs["passed"].notna()]
     none = judged["direction"].str.startswith("none")
     passed = judged["passed"].astype(bool)
     pair = ["factor", "matched_by", "condition_group", "direction"]
-    relative = rows[(rows["against"] == ALL_TREATMENTS) & rows["passed"].notna()]
-    specific = set(map(tuple, relative[relative["passed"].astype(bool)][pair].to_numpy()))
-    both = sum(tuple(row) in specific for row in judged[~none & passed][pair].to_numpy())
+    # eq: `passed` may be None.
+    relative = rows[(rows["against"] == ALL_TREATMENTS) & rows["passed"].eq(True)]
+    specific = set(map(tuple, relative[pair].to_numpy()))
     return SignalSummary(
         signal=name,
         expected=int((~none).sum()),
         expected_passed=int((~none & passed).sum()),
         none=int(none.sum()),
         none_passed=int((none & passed).sum()),
-        specific=both,
-        open=len(own) - len(judged),
-        shuffled_passing=float(judged["shuffled_passing"].astype(float).mean()),
+        specific=sum(tuple(row) in specific for row in judged[~none & passed][pair].to_numpy()),
+        open=len(of_pairs) - len(judged),
+        shuffled_passing=float(judged["shuffled_passing"].astype(float).mean()) if len(judged) else None,
     )

@@ -10,15 +10,16 @@ distribution of its scores, so it is found as often in random sequence. Position
 they are. A five-letter motif has fewer than a hundred such relatives; then bases are exchanged at will.
 """
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.formats.motifs import Motif
-from bioattn.interpret.motifs.hits import MotifScores, find_motif_hits
+from bioattn.interpret.motifs.hits import find_motif_hits
 
 EXACT = 10**9
 """Sites said to be behind a consensus: so many that nothing is added to its counts."""
@@ -93,27 +94,14 @@ def find_sites(
     background: frequencies of A, C, G, T, alike on both strands. p_value: as in the module's docstring; 0 for best
     sites only (of a consensus, its exact matches).
     """
-    limits = [_limit(motif, background, p_value) for motif in motifs]
-    sets: list[SiteSet | None] = [None] * len(motifs)
-    for limit in sorted(set(limits)):
-        numbers = [number for number, own in enumerate(limits) if own == limit]
-        named = [replace(motifs[number], name=str(number)) for number in numbers]
-        hits = find_motif_hits(codes, named, background=background, p_value=limit)
-        by_motif = dict(iter(hits.groupby("motif")))
-        for number in numbers:
-            own_hits = by_motif.get(str(number), hits.iloc[:0])
-            sets[number] = _merged(
-                own_hits["row"].to_numpy(np.int64),
-                own_hits["start"].to_numpy(np.int64),
-                np.full(len(own_hits), motifs[number].width, dtype=np.int64),
-            )
-    return [each for each in sets if each is not None]
-
-
-def _limit(motif: Motif, background: NDArray[np.float64], p_value: float) -> float:
-    """The p-value up to which sites count; shuffles of one motif have the same, whatever the order of its sums."""
-    rarest = float(MotifScores(motif, background).tail[-1])
-    return p_value if rarest <= p_value else min(1.0, float(f"{rarest * (1 + 1e-6):.7g}"))
+    hits = find_motif_hits(codes, motifs, background=background, p_value=p_value, best_up_to=1.0)
+    hits = hits.sort_values("number", kind="stable")
+    rows, starts = hits["row"].to_numpy(np.int64), hits["start"].to_numpy(np.int64)
+    cuts = np.searchsorted(hits["number"], np.arange(len(motifs) + 1))
+    return [
+        _merged(rows[first:last], starts[first:last], np.full(last - first, motif.width, dtype=np.int64))
+        for motif, (first, last) in zip(motifs, itertools.pairwise(cuts), strict=True)
+    ]
 
 
 def union(sets: Sequence[SiteSet]) -> SiteSet:
@@ -145,20 +133,23 @@ def shuffled_columns(
     There are fewer than `number` where no more can be made.
     """
     versions: dict[bytes, list[NDArray[Any]]] = {}
-    own = {_signature(matrix) for matrix in matrices}
+    taken = {_signature(matrix) for matrix in matrices}
+    widths = sorted({len(matrix) for matrix in matrices})
     for at_will in (False, True):
         for _ in range(TRIES * number):
             if len(versions) == number:
                 break
-            draws = {
-                width: _draw(width, rng, at_will=at_will) for width in {len(matrix) for matrix in matrices}
-            }
-            version = [
-                _moved(matrix, moves, *draws[len(matrix)])
-                for matrix, moves in zip(matrices, telling, strict=True)
-            ]
+            draws = {width: _draw(width, rng, at_will=at_will) for width in widths}
+            version = []
+            for matrix, moves in zip(matrices, telling, strict=True):
+                keys, bases = draws[len(matrix)]
+                positions = np.flatnonzero(moves)
+                order = positions[np.argsort(keys[positions], kind="stable")]
+                moved = matrix.copy()
+                moved[positions] = np.take_along_axis(matrix[order], bases[positions], axis=1)
+                version.append(moved)
             signatures = [_signature(matrix) for matrix in version]
-            if not own & set(signatures):
+            if not taken & set(signatures):
                 versions.setdefault(b"".join(signatures), version)
     return list(versions.values())
 
@@ -174,21 +165,11 @@ def telling_positions(
 def _draw(
     width: int, rng: np.random.Generator, *, at_will: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Sort keys of the positions, and what is read as A, C, G, T at each, (width, 4)."""
+    """Sort keys of the positions, and the columns read as A, C, G, T at each, (width, 4)."""
     keys = rng.random(width)
     if at_will:
         return keys, np.argsort(rng.random((width, 4)), axis=1)
     return keys, np.array(_COMPLEMENTS)[rng.integers(len(_COMPLEMENTS), size=width)]
-
-
-def _moved(
-    matrix: NDArray[Any], telling: NDArray[np.bool_], keys: NDArray[np.float64], bases: NDArray[np.intp]
-) -> NDArray[Any]:
-    places = np.flatnonzero(telling)
-    moved = matrix.copy()
-    order = places[np.argsort(keys[places], kind="stable")]
-    moved[places] = np.take_along_axis(matrix[order], bases[places], axis=1)
-    return moved
 
 
 def _signature(matrix: NDArray[Any]) -> bytes:

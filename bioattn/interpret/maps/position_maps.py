@@ -1,4 +1,4 @@
-"""One map over positions from the attention sites of a promoter model: which sites, averaged over what.
+"""One map over positions from the attention sites of a promoter model, averaged over sites and heads.
 
 Shapes: B promoters, T treatments, K keys (bins of positions).
 """
@@ -17,8 +17,8 @@ from bioattn.text import quoted
 
 READ_BYTES = 1 << 25
 """Attention read at a time."""
-SCATTERED = 4
-"""Promoters are read with what lies between them in the file while that is at most so many times as much."""
+SCATTERED = 8
+"""Promoters less far apart in the file are read together, with those between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,23 +53,36 @@ class PositionMaps:
 
         Raises: BioattnError for a treatment or value-weighted attention that a site does not hold.
         """
-        return self._over_sites([self._site(info, genes, treatment) for info in self.sites])
-
-    def _over_sites(self, maps: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        maps = [self._site(info, genes, treatment) for info in self.sites]
         return np.asarray(np.sum(maps, axis=0) if self.contributions else np.mean(maps, axis=0))
+
+    def read(self, samples: NDArray[np.int64], treatment: str | None) -> NDArray[np.float64]:
+        """Maps (B, K) of promoters given by ascending sample numbers. treatment: None averages over all."""
+        skipped = ("sample",) if treatment is None else ("sample", "treatment")
+        largest = max(
+            math.prod(size for dim, size in zip(info.dims, info.shape, strict=True) if dim not in skipped)
+            for info in self.sites
+        )
+        at_once = max(1, READ_BYTES // (8 * largest))  # averaging works in float64
+        maps = []
+        for run in np.split(samples, np.flatnonzero(np.diff(samples) > SCATTERED) + 1):
+            for part in np.split(run, np.flatnonzero(np.diff((run - run[0]) // at_once)) + 1):
+                block = self.block(slice(int(part[0]), int(part[-1]) + 1), treatment)
+                maps.append(block.mean(axis=1)[part - part[0]])
+        return np.concatenate(maps)
 
     def _site(self, info: SiteInfo, genes: slice, treatment: str | None) -> NDArray[np.float64]:
         tells_apart = "treatment" in info.dims
-        asked = [treatment] if tells_apart and treatment is not None else None
+        queried = [treatment] if tells_apart and treatment is not None else None
         if self.contributions:
-            weights = self.attention.contributions(info.name, gene=genes, treatment=asked)
+            weights = self.attention.contributions(info.name, gene=genes, treatment=queried)
         else:
             weights = self.attention.weights(
-                info.name, gene=genes, treatment=asked, value_weighted=self.value_weighted
+                info.name, gene=genes, treatment=queried, value_weighted=self.value_weighted
             )
         if self.heads is not None:
-            places = [info.heads.index(head) for head in self.heads]
-            weights = weights.take(places, axis=info.dims.index("head"))
+            numbers = [info.heads.index(head) for head in self.heads]
+            weights = weights.take(numbers, axis=info.dims.index("head"))
         averaged = tuple(axis for axis, dim in enumerate(info.dims) if dim in ("head", "query"))
         weights = weights.astype(np.float64)
         maps: NDArray[np.float64] = weights.sum(averaged) if self.contributions else weights.mean(averaged)
@@ -79,34 +92,6 @@ class PositionMaps:
         if self.value_weighted:
             maps = maps / np.maximum(maps.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
         return maps
-
-    def read(self, samples: NDArray[np.int64], treatment: str | None) -> NDArray[np.float64]:
-        """Maps (B, K) of promoters given by ascending sample numbers. treatment: None averages over all."""
-        wanted = np.asarray(samples)
-        pieces = []
-        first = 0
-        while first < len(wanted):
-            # As many as fit, and as lie close enough together.
-            room = self._samples_at_once(treatment)
-            span = wanted[first:] - wanted[first] + 1
-            close = (span <= room) & (span <= SCATTERED * np.arange(1, len(span) + 1))
-            number = len(span) if close.all() else max(1, int(np.argmin(close)))
-            part = wanted[first : first + number]
-            block = slice(int(part[0]), int(part[-1]) + 1)
-            maps = [self._site(info, block, treatment).mean(axis=1) for info in self.sites]
-            pieces.append(self._over_sites(maps)[part - part[0]])
-            first += number
-        return np.concatenate(pieces)
-
-    def _samples_at_once(self, treatment: str | None) -> int:
-        largest = 1
-        for info in self.sites:
-            sizes = dict(zip(info.dims[1:], info.shape[1:], strict=True))
-            if treatment is not None:
-                sizes.pop("treatment", None)
-            # Averaging works in float64.
-            largest = max(largest, 8 * math.prod(sizes.values()))
-        return max(1, READ_BYTES // largest)
 
 
 def position_maps(

@@ -8,9 +8,9 @@ Shapes: G promoters, B promoters of a block, L bases of the window.
 """
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ ATTENTION, ATTRIBUTION = "attention", "attribution"
 SIGNS = {"raising": 1, "lowering": -1}
 """Contributions of attended bins are searched twice: where they raise the response, and where they lower it."""
 ATTRIBUTED_BASES = 15
-"""How wide a stretch is cut out around a peak of attribution, which points at single bases."""
+"""Width of the stretch that is cut out around a peak of attribution, which points at single bases."""
 
 
 def open_maps(path: Path) -> AbstractContextManager[AttentionFile | AttributionFile]:
@@ -46,144 +46,125 @@ def open_maps(path: Path) -> AbstractContextManager[AttentionFile | AttributionF
     return open_attribution(path) if kind == ATTRIBUTION_FORMAT else open_attention(path)
 
 
-class PromoterMaps(ABC):
-    """Maps of one file; chosen promoters only."""
+@dataclass(kw_only=True)
+class PromoterMaps:
+    """Maps of the chosen promoters of one file."""
 
     kind: str
     """`attention`, `attribution`, `raising` or `lowering`."""
-    signed: bool
-    """Whether values are contributions to the response."""
     path: Path
     treatments: list[str]
     samples: pd.DataFrame
-    """Place of each promoter by gene id, as in the file."""
+    """Location of each promoter by gene id, as in the file."""
+    numbers: NDArray[np.int64]
+    """(G,) rows of the promoters in the file, ascending."""
     codes: NDArray[np.uint8]
     """(G, L)."""
     reach: int
     """Bases around a peak that may be what it points at."""
+    stored: Callable[[NDArray[np.int64], str], NDArray[np.float64]]
+    """Values of promoters (rows in the file) for a treatment, over bins or bases, (B, …)."""
+    spread: Callable[[NDArray[Any]], NDArray[np.float64]]
+    """From these to bases, (B, L)."""
+    held: NDArray[np.float32] | None = None
+    """Stored values of the reference, (G, …), after `hold_reference`."""
 
-    def __init__(self, chosen: NDArray[np.int64]) -> None:
-        self._chosen = chosen
-        self._reference: NDArray[np.float32] | None = None
-
-    @abstractmethod
-    def _compact(self, samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
-        """What the file holds of promoters by sample number, reduced to one row of bins or bases each."""
-
-    @abstractmethod
-    def _spread(self, compact: NDArray[np.floating]) -> NDArray[np.float64]:
-        """From that to bases, (B, L)."""
-
-    def heights(self, rows: slice, treatment: str) -> NDArray[np.float64]:
-        """The map in which peaks are sought, less the reference where one is held: not negative, (B, L)."""
-        values = self.difference(rows, treatment) if self.reference_held else self.read(rows, treatment)
-        return np.abs(values) if self.kind == ATTRIBUTION else np.maximum(SIGNS.get(self.kind, 1) * values, 0)
+    @property
+    def signed(self) -> bool:
+        """Whether values are contributions to the response."""
+        return self.kind != ATTENTION
 
     @property
     def length(self) -> int:
         return int(self.codes.shape[1])
 
-    @property
-    def reference_held(self) -> bool:
-        """Whether `hold_reference` was called."""
-        return self._reference is not None
+    def blocks(self) -> Iterator[slice]:
+        """Give the promoters in slices of `ROWS_AT_ONCE`."""
+        for first in range(0, len(self.numbers), ROWS_AT_ONCE):
+            yield slice(first, min(first + ROWS_AT_ONCE, len(self.numbers)))
 
     def hold_reference(self, name: str | None) -> None:
-        """Read the maps of a treatment, or with None (or `mean`, unless one is called so) their mean over all, and
-        keep them for `difference`."""
+        """Keep the maps of a treatment, or with None (or `mean`, unless one is called so) the mean over all."""
         names = self.treatments if name is None or name not in self.treatments else [name]
         blocks = []
         for rows in self.blocks():
-            total = sum(self._compact(self._chosen[rows], each) for each in names)
+            total = sum(self.stored(self.numbers[rows], treatment) for treatment in names)
             blocks.append((np.asarray(total) / len(names)).astype(np.float32))
-        self._reference = np.concatenate(blocks)
-
-    def blocks(self) -> Iterator[slice]:
-        for first in range(0, len(self._chosen), ROWS_AT_ONCE):
-            yield slice(first, min(first + ROWS_AT_ONCE, len(self._chosen)))
+        self.held = np.concatenate(blocks)
 
     def read(self, rows: slice, treatment: str) -> NDArray[np.float64]:
         """The map of some promoters, (B, L)."""
-        return self._spread(self._compact(self._chosen[rows], treatment))
+        return self.spread(self.stored(self.numbers[rows], treatment))
 
     def reference(self, rows: slice) -> NDArray[np.float64]:
-        """The map of the reference, (B, L)."""
-        assert self._reference is not None, "hold_reference first"
-        return self._spread(self._reference[rows])
+        """The map of the reference that is held, (B, L)."""
+        assert self.held is not None, "hold_reference first"
+        return self.spread(self.held[rows])
 
-    def difference(self, rows: slice, treatment: str) -> NDArray[np.float64]:
-        """The map less that of the reference, (B, L)."""
-        assert self._reference is not None, "hold_reference first"
-        return self._spread(self._compact(self._chosen[rows], treatment) - self._reference[rows])
-
-
-class AttentionMaps(PromoterMaps):
-    """Attention, averaged over sites and heads, or its contributions, added over heads."""
-
-    def __init__(
-        self,
-        attention: AttentionFile,
-        promoters: Path,
-        *,
-        genes: Sequence[str] | None,
-        sites: Sequence[str] = ("*",),
-        heads: tuple[int, ...] | None = None,
-        kind: str = ATTENTION,
-    ) -> None:
-        """Maps of `genes` (None = all), whose bases are those of the FASTA `promoters`; kind: weights, or a key of
-        `SIGNS`.
-
-        Raises: BioattnError as `position_maps`, or when the FASTA lacks a gene or a base.
-        """
-        self.kind, self.signed = kind, kind in SIGNS
-        self._reader = position_maps(attention, sites, heads, contributions=self.signed)
-        super().__init__(_numbers(attention.samples, genes))
-        self.path = attention.path
-        self.treatments = attention.treatments
-        self.samples = attention.samples.iloc[self._chosen]
-        self._edges = self._reader.key_edges
-        fields = [info.receptive_field or 0 for info in self._reader.sites]
-        self.reach = max(*fields, int(np.diff(self._edges).max()))
-        self.codes = codes_of_genes(promoters, attention, self.samples)
-
-    def _compact(self, samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
-        return self._reader.read(samples, treatment)
-
-    def _spread(self, compact: NDArray[np.floating]) -> NDArray[np.float64]:
-        spread = upsample(compact, self._edges, self.length, Upsampling.GAUSSIAN)
-        return spread if self.signed else self.length * spread
+    def heights(self, rows: slice, treatment: str) -> NDArray[np.float64]:
+        """The map in which peaks are sought, less the reference where one is held: not negative, (B, L)."""
+        values = self.stored(self.numbers[rows], treatment)
+        values = self.spread(values if self.held is None else values - self.held[rows])
+        return np.abs(values) if self.kind == ATTRIBUTION else np.maximum(SIGNS.get(self.kind, 1) * values, 0)
 
 
-class AttributionMaps(PromoterMaps):
-    """Contributions of bases."""
+def attention_maps(
+    attention: AttentionFile,
+    promoters: Path,
+    *,
+    genes: Sequence[str] | None,
+    sites: Sequence[str] = ("*",),
+    heads: tuple[int, ...] | None = None,
+    kind: str = ATTENTION,
+) -> PromoterMaps:
+    """Maps of attention, averaged over sites and heads, or (a `kind` of `SIGNS`) contributions, added over heads.
 
-    kind = ATTRIBUTION
-    signed = True
-    reach = ATTRIBUTED_BASES
+    genes: None = all; their bases are those of the FASTA `promoters`.
 
-    def __init__(self, attribution: AttributionFile, *, genes: Sequence[str] | None) -> None:
-        super().__init__(_numbers(attribution.samples, genes))
-        self.path = attribution.path
-        self.treatments = list(attribution.treatments)
-        self.samples = attribution.samples.iloc[self._chosen]
-        self._file = attribution
-        self.codes = np.concatenate([self._of_samples(self._chosen[rows], None) for rows in self.blocks()])
+    Raises: BioattnError as `position_maps`, or when the FASTA lacks a gene or a base.
+    """
+    reader = position_maps(attention, sites, heads, contributions=kind in SIGNS)
+    edges, length = reader.key_edges, attention.window_length
 
-    def _compact(self, samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
-        return self._of_samples(samples, treatment).astype(np.float64)
+    def spread(bins: NDArray[Any]) -> NDArray[np.float64]:
+        bases = upsample(bins, edges, length, Upsampling.GAUSSIAN)
+        return bases if kind in SIGNS else length * bases
 
-    def _spread(self, compact: NDArray[np.floating]) -> NDArray[np.float64]:
-        return np.asarray(compact, dtype=np.float64)
+    numbers = _numbers(attention.samples, genes)
+    samples = attention.samples.iloc[numbers]
+    return PromoterMaps(
+        kind=kind,
+        path=attention.path,
+        treatments=attention.treatments,
+        samples=samples,
+        numbers=numbers,
+        codes=codes_of_genes(promoters, attention, samples),
+        reach=max(*(info.receptive_field or 0 for info in reader.sites), int(np.diff(edges).max())),
+        stored=reader.read,
+        spread=spread,
+    )
 
-    def _of_samples(self, samples: NDArray[np.int64], treatment: str | None) -> NDArray[Any]:
-        """Contributions, or with no treatment the sequences, of ascending sample numbers."""
+
+def attribution_maps(attribution: AttributionFile, *, genes: Sequence[str] | None) -> PromoterMaps:
+    """Maps of the contributions of bases. genes: None = all."""
+
+    def stored(samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
         block = slice(int(samples[0]), int(samples[-1]) + 1)
-        stored = (
-            self._file.sequences(gene=block)
-            if treatment is None
-            else self._file.contributions(gene=block, treatment=treatment)
-        )
-        return np.asarray(np.asarray(stored)[samples - samples[0]])
+        values: NDArray[np.float32] = np.asarray(attribution.contributions(gene=block, treatment=treatment))
+        return np.asarray(values[samples - samples[0]], dtype=np.float64)
+
+    numbers = _numbers(attribution.samples, genes)
+    return PromoterMaps(
+        kind=ATTRIBUTION,
+        path=attribution.path,
+        treatments=list(attribution.treatments),
+        samples=attribution.samples.iloc[numbers],
+        numbers=numbers,
+        codes=np.asarray(attribution.sequences())[numbers],
+        reach=ATTRIBUTED_BASES,
+        stored=stored,
+        spread=lambda values: np.asarray(values, dtype=np.float64),
+    )
 
 
 def codes_of_genes(promoters: Path, attention: AttentionFile, samples: pd.DataFrame) -> NDArray[np.uint8]:
@@ -229,5 +210,4 @@ def codes_of_genes(promoters: Path, attention: AttentionFile, samples: pd.DataFr
 def _numbers(samples: pd.DataFrame, genes: Sequence[str] | None) -> NDArray[np.int64]:
     if genes is None:
         return np.arange(len(samples))
-    numbers = {gene: number for number, gene in enumerate(samples.index)}
-    return np.array(sorted(numbers[gene] for gene in genes), dtype=np.int64)
+    return np.sort(samples.index.get_indexer(pd.Index(genes)))

@@ -1,28 +1,29 @@
-"""`bioattn export motifs`: from maps to motifs, what they match, who uses them and where.
+"""`bioattn export motifs`: from maps to motifs, their matches in a database, and their use by treatment.
 
-Treatments are worked through one after the other, promoters in blocks; what is kept of a treatment are its
-matrices and the places of its seqlets.
+Where a reference is held, peaks are where the map gains against it, which finds what is particular to a treatment;
+else where it is high. A position that is high in all promoters (near the start of transcription, say) is no peak:
+the mean over promoters is taken off first. Treatments are worked through one after the other, promoters in blocks;
+what is kept of a treatment are its matrices and the positions of its seqlets.
 
 The tables of the folder are those of `docs/formats/motifs.md`. Motifs are compared by TOMTOM (Gupta et al.
 2007) as memelite computes it.
 """
 
-import io
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.choices import require_names, require_reference
-from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.choices import MEAN, require_names, require_reference
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.motifs import UNIFORM_BACKGROUND, Motif, MotifDatabase, read_meme, write_meme
 from bioattn.formats.tables import write_table
 from bioattn.interpret.false_discovery import benjamini_hochberg
@@ -31,160 +32,77 @@ from bioattn.interpret.maps.promoter_maps import (
     ATTENTION,
     ATTRIBUTION,
     SIGNS,
-    AttentionMaps,
-    AttributionMaps,
     PromoterMaps,
+    attention_maps,
+    attribution_maps,
     open_maps,
 )
-from bioattn.interpret.motifs.discovery import MIN_BITS, trim_vague_ends
+from bioattn.interpret.motifs.discovery import MIN_BITS, PAD, FoundMotif, discover_motifs, trim_vague_ends
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.interpret.motifs.source import FILTER, MotifSettings, MotifSource, motif_row
-from bioattn.interpret.motifs.use import BACKGROUND, EDGE_COLUMNS, USE_COLUMNS
-from bioattn.io.files import sha256_of, text_output, write_json
+from bioattn.interpret.motifs.merging import merge_motifs
+from bioattn.interpret.motifs.seqlets import (
+    best_seqlets,
+    control_windows,
+    cut_codes,
+    cut_map,
+    find_peaks,
+    usual_map,
+    without_copies,
+)
+from bioattn.interpret.motifs.use import BACKGROUND, EDGE_COLUMNS, USE_COLUMNS, compare_use, edges
+from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import WEIGHTS
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile
 from bioattn.store.windows import genomic_interval
 from bioattn.system.progress import SILENT, Progress, watched
-from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted
 
 if TYPE_CHECKING:
     from bioattn.inference.runner import FirstLayerRunner
 
-MOTIF_HEADER = (
-    *("motif", "source", "consensus", "width", "seqlets", "information_bits", "treatments"),
-    *(
-        "surest_treatment",
-        "share",
-        "control_share",
-        "log10_p",
-        "match",
-        "match_name",
-        "match_p_value",
-        "match_q_value",
-    ),
-)
-_PLACE = ("chrom", "genomic_start", "genomic_end", "genomic_strand")
-EDGE_HEADER = (*EDGE_COLUMNS[:6], *_PLACE, *EDGE_COLUMNS[6:])
-_NUMBERS = "%.5g"
-
-
-def write_motif_table(path: Path, rows: Sequence[dict[str, object]], matches: pd.DataFrame | None) -> None:
-    """Write motifs.tsv. matches: as of `match_motifs`, in the order of `rows`; None = there was no database."""
-    table = pd.DataFrame(rows, columns=list(MOTIF_HEADER))
-    if matches is not None:
-        for name in ("match", "match_name"):
-            table[name] = matches[name].to_numpy()
-        for name in ("p_value", "q_value"):
-            table[f"match_{name}"] = matches[name].to_numpy()
-    for name in ("width", "seqlets", "treatments"):
-        table[name] = table[name].astype("Int64")
-    write_table(path, table, _NUMBERS)
-
-
-def write_edges(file: io.TextIOBase, edges: pd.DataFrame, maps: PromoterMaps) -> int:
-    """Write rows of edges.tsv with places on chromosomes, empty where a promoter has none; returns how many."""
-    places = maps.samples.loc[edges["gene_id"]]
-    start, end = edges["start"].to_numpy(dtype=np.int64), edges["end"].to_numpy(dtype=np.int64)
-    low, high = np.zeros_like(start), np.zeros_like(end)
-    strands = places["strand"].to_numpy(dtype=object)
-    for strand in ("+", "-"):
-        own = strands == strand
-        low[own], high[own] = genomic_interval(
-            start[own],
-            end[own],
-            places["start"].to_numpy()[own],
-            places["end"].to_numpy()[own],
-            strand,
-            maps.length,
-        )
-    placed = np.isin(strands.astype(str), ("+", "-"))
-    same = strands == edges["strand"].to_numpy(dtype=object)
-    table = edges.assign(
-        chrom=places["chrom"].to_numpy(),
-        genomic_start=pd.array(np.where(placed, low, 0), dtype="Int64"),
-        genomic_end=pd.array(np.where(placed, high, 0), dtype="Int64"),
-        genomic_strand=np.where(placed, np.where(same, "+", "-"), ""),
-    )
-    table.loc[~placed, ["genomic_start", "genomic_end"]] = pd.NA
-    table[list(EDGE_HEADER)].to_csv(
-        file, sep="\t", index=False, header=False, float_format=_NUMBERS, lineterminator="\n"
-    )
-    return len(table)
-
-
 LOGGER = logging.getLogger("bioattn")
 
-FEW_TARGETS = 50
-"""With fewer motifs in the database p-values depend much on which they are; MEME's tomtom warns below this too."""
-
-
-def require_tomtom() -> None:
-    """Check that memelite is installed. Raises: BioattnError when it is not."""
-    try:
-        import memelite  # noqa: F401
-    except ImportError:
-        raise BioattnError(
-            "comparing motifs with a database needs memelite; install it: pip install memelite"
-        ) from None
-
-
-def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -> pd.DataFrame:
-    """The best match of each motif: columns motif, match, match_name (its second name), p_value and q_value.
-
-    families: motifs that belong together, as those of one kind of map. The q-value is Benjamini & Hochberg's over
-    all pairs of a motif of the family and a database motif. The best match is always given, whatever its q-value.
-
-    Raises: BioattnError when memelite is not installed.
-    """
-    require_tomtom()
-    motifs = [motif for family in families for motif in family]
-    if not motifs:
-        return pd.DataFrame(columns=["motif", "match", "match_name", "p_value", "q_value"])
-    if len(database.motifs) < FEW_TARGETS:
-        LOGGER.warning(
-            f"the database holds {len(database.motifs)} motifs only; TOMTOM's p-values take their background from "
-            f"its columns and are rough below {FEW_TARGETS}"
-        )
-    ours, theirs = counted(len(motifs), "motif"), counted(len(database.motifs), "motif")
-    LOGGER.info(
-        f"comparing {ours} with {theirs} of the database; the first time after an install memelite compiles "
-        "itself, which takes about a minute"
-    )
-    from memelite import tomtom
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of few targets; said above
-        queries, targets = (
-            [np.ascontiguousarray(motif.probabilities.T) for motif in several]
-            for several in (motifs, database.motifs)
-        )
-        p_values: NDArray[np.float64] = np.asarray(tomtom(queries, targets, n_jobs=1)[0], dtype=np.float64)
-    q_values = np.empty_like(p_values)
-    first = 0
-    for family in families:
-        rows = slice(first, first + len(family))
-        q_values[rows] = benjamini_hochberg(p_values[rows].ravel()).reshape(p_values[rows].shape)
-        first += len(family)
-    best = p_values.argmin(axis=1)
-    every = np.arange(len(motifs))
-    return pd.DataFrame(
-        {
-            "motif": [motif.name for motif in motifs],
-            "match": [database.motifs[number].name for number in best],
-            "match_name": [database.motifs[number].alternative_name for number in best],
-            "p_value": p_values[every, best],
-            "q_value": q_values[every, best],
-        }
-    )
-
-
+MOTIF_HEADER = (
+    *("motif", "source", "consensus", "width", "seqlets", "information_bits", "treatments"),
+    *("surest_treatment", "share", "control_share", "log10_p"),
+    *("match", "match_name", "match_p_value", "match_q_value"),
+)
+EDGE_HEADER = (
+    *EDGE_COLUMNS[:6],
+    *("chrom", "genomic_start", "genomic_end", "genomic_strand"),
+    *EDGE_COLUMNS[6:],
+)
+FILTER = "filter"
+PEAKS_PER_PROMOTER = 3
+CONTROLS = 3
+"""Control windows for each seqlet."""
 MATCHED = 0.05
 """Largest q-value of a match that is counted."""
 MIN_FILTER_SITES = 10
 """A filter with fewer sites is not shown."""
+FEW_TARGETS = 50
+"""With fewer motifs in the database p-values depend much on which they are; MEME's tomtom warns below this too."""
+_NUMBERS = "%.5g"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MotifSettings:
+    """Settings of the search for motifs."""
+
+    sites: tuple[str, ...] = ("*",)
+    """Shell patterns of attention sites, which are averaged."""
+    heads: tuple[int, ...] | None = None
+    """The model's heads that are averaged; None = all that the file holds."""
+    against: str | None = None
+    """A treatment, or `mean`: seqlets are where maps gain against it; None = where they are high."""
+    max_seqlets: int = 1000
+    """Of a treatment."""
+    max_motifs: int = 5
+    """Of a treatment."""
+    seed: int = 0
+    """Of the control windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +140,7 @@ def export_motifs(
     None = no logos. force: replace a folder of motifs.
 
     Raises: BioattnError for files that are neither, promoters that do not fit, a folder in the way or a missing
-    library; SettingsError for settings that contradict each other; Interrupted on Ctrl-C and SIGTERM, with nothing
-    kept.
+    library; SettingsError for settings that contradict each other.
     """
     others = {"promoters": promoters, "model": model, "database": database}
     own_names = MOTIF_FOLDER.check_output(output, [*files, *filter(None, others.values())], force=force)
@@ -234,59 +151,74 @@ def export_motifs(
         require_tomtom()
         targets = read_meme(database)
     with ExitStack() as stack:
-        maps = [each for path in files for each in _open(stack, path, settings, promoters, genes)]
-        kinds = [each.kind for each in maps]
+        sources = [maps for path in files for maps in _open(stack, path, settings, promoters, genes)]
+        kinds = [maps.kind for maps in sources]
         if len(set(kinds)) < len(kinds):
             raise BioattnError(f"two {kinds[0]} files: give one of each kind, or run the command for each")
-        if (settings.heads is not None or settings.sites != MotifSettings().sites) and set(kinds) <= {
-            ATTRIBUTION
-        }:
+        if kinds in ([], [ATTRIBUTION]) and (settings.heads is not None or settings.sites != ("*",)):
             option = "--sites" if settings.heads is None else "--heads"
             raise BioattnError(f"{option} chooses in attention, which is not given; leave it out")
-        for each in maps:
-            require_names("--treatment", treatments, each.treatments, each.path)
-            require_reference("--against", settings.against, each.treatments, each.path)
-            if list(treatments or each.treatments) == [settings.against]:
+        for maps in sources:
+            require_names("--treatment", treatments, maps.treatments, maps.path)
+            require_reference("--against", settings.against, maps.treatments, maps.path)
+            if list(treatments or maps.treatments) == [settings.against]:
                 raise BioattnError(f"--against {settings.against!r}: is the only treatment; name others")
         filters = [] if model is None else _filters(model, promoters)
-        sources = [MotifSource(each, treatments or each.treatments, settings) for each in maps]
-        try:
-            with stop_on_signals() as request, atomic_folder(output, own_names) as folder:
-                for source in sources:
-                    kind = f"motifs in {source.maps.kind}"
-                    for treatment in watched(progress, kind, source.treatments):
-                        request.check()
-                        source.search(treatment)
-                    source.merge()
-                rows = [row for source in sources for row in source.table()]
-                rows += [motif_row(motif, FILTER) for motif in filters]
-                motifs = [motif for source in sources for motif in source.motifs] + filters
-                families = [*(source.motifs for source in sources), filters]
-                matches = None if targets is None else match_motifs(families, targets)
-                write_motif_table(folder / MOTIFS, rows, matches)
-                background = base_composition(maps[0].codes) if maps else None
-                write_meme(folder / MEME, motifs, UNIFORM_BACKGROUND if background is None else background)
-                edges = _write_use(folder, sources, request, progress)
-                if draw_logo is not None and motifs:
-                    (folder / LOGOS).mkdir()
-                    for motif in motifs:
-                        request.check()
-                        draw_logo(motif, folder / LOGOS / f"{motif.name}.svg")
-                inputs = {each.kind: each.path for each in maps} | {n: p for n, p in others.items() if p}
-                write_json(
-                    folder / MOTIF_FOLDER.record, _record(folder, settings, sources, motifs, inputs, edges)
-                )
-        except Interrupted as stop:
-            raise Interrupted(f"{stop}; no motifs were kept, run again", stop.exit_code) from stop
-        finally:
-            progress.end()
-    return MotifSummary(
-        motifs=Counter(str(row["source"]) for row in rows),
-        matched=None if matches is None else int((matches["q_value"] < MATCHED).sum()),
-        treatments=max((len(source.treatments) for source in sources), default=0),
-        promoters=max((len(each.codes) for each in maps), default=0),
-        edges=edges,
-    )
+        with atomic_folder(output, own_names) as folder:
+            families: list[list[Motif]] = []
+            rows: list[dict[str, object]] = []
+            use: list[dict[str, object]] = []
+            of_edges = [pd.DataFrame(columns=list(EDGE_HEADER))]
+            for maps in sources:
+                chosen = list(treatments or maps.treatments)
+                found = find_motifs(maps, chosen, settings, progress)
+                families.append([motif.motif for motif in found.motifs])
+                rows += [motif.row for motif in found.motifs]
+                use += _use(maps, chosen, found, settings, progress)
+                for treatment in chosen:
+                    motifs = [motif.motif for motif in found.motifs if motif.seqlets[treatment]]
+                    table = edges(maps, treatment, found.seqlets[treatment], motifs)
+                    of_edges.append(_on_chromosomes(table, maps))
+            families.append(filters)
+            rows += [_row(motif, FILTER) for motif in filters]
+            every = [motif for family in families for motif in family]
+            matches = None if targets is None else match_motifs(families, targets)
+            write_table(folder / MOTIFS, _motif_table(rows, matches), _NUMBERS)
+            background = base_composition(sources[0].codes) if sources else UNIFORM_BACKGROUND
+            write_meme(folder / MEME, every, background)
+            write_table(folder / TREATMENTS, _use_table(use), _NUMBERS)
+            edge_table = pd.concat([table for table in of_edges if len(table)] or of_edges)
+            write_table(folder / EDGES, edge_table, _NUMBERS)
+            if draw_logo is not None and every:
+                (folder / LOGOS).mkdir()
+                for motif in every:
+                    draw_logo(motif, folder / LOGOS / f"{motif.name}.svg")
+            summary = MotifSummary(
+                motifs=Counter(str(row["source"]) for row in rows),
+                matched=None if matches is None else int((matches["q_value"] < MATCHED).sum()),
+                treatments=max((len(treatments or maps.treatments) for maps in sources), default=0),
+                promoters=max((len(maps.codes) for maps in sources), default=0),
+                edges=len(edge_table),
+            )
+            inputs = {maps.kind: maps.path for maps in sources} | {n: p for n, p in others.items() if p}
+            record = {
+                **MOTIF_FOLDER.header,
+                "motifs": len(every),
+                "edges": summary.edges,
+                "promoters": summary.promoters,
+                "treatments": summary.treatments,
+                "settings": asdict(settings),
+                "sources": {
+                    name: {"file": path.name, "sha256": sha256_of(path / WEIGHTS if path.is_dir() else path)}
+                    for name, path in inputs.items()
+                },
+                "files": [
+                    {"file": path.relative_to(folder).as_posix(), "sha256": sha256_of(path)}
+                    for path in sorted(path for path in folder.rglob("*") if path.is_file())
+                ],
+            }
+            write_json(folder / MOTIF_FOLDER.record, record)
+    return summary
 
 
 def _open(
@@ -296,16 +228,107 @@ def _open(
     file = stack.enter_context(open_maps(path))
     chosen = choose_genes(genes, list(file.samples.index), path) if genes else None
     if isinstance(file, AttributionFile):
-        return [AttributionMaps(file, genes=chosen)]
+        return [attribution_maps(file, genes=chosen)]
     if promoters is None:
         raise BioattnError(
             f"{path}: attention holds no sequences; give the FASTA it was exported from with --promoters"
         )
     contribute = any(info.has_contributions for info in file.sites.values())
     return [
-        AttentionMaps(file, promoters, genes=chosen, sites=settings.sites, heads=settings.heads, kind=kind)
+        attention_maps(file, promoters, genes=chosen, sites=settings.sites, heads=settings.heads, kind=kind)
         for kind in (SIGNS if contribute else [ATTENTION])
     ]
+
+
+# --- the search ---------------------------------------------------------------------------------------------
+
+
+class MergedMotif(NamedTuple):
+    """A motif of the maps of a file."""
+
+    motif: Motif
+    row: dict[str, object]
+    """Of motifs.tsv, without matches."""
+    seqlets: Counter[str]
+    """Seqlets of each treatment that hold it."""
+
+
+class Search(NamedTuple):
+    """What the maps of a file hold."""
+
+    motifs: list[MergedMotif]
+    """Named after the kind of map, those of most sites first."""
+    seqlets: dict[str, pd.DataFrame]
+    """By treatment: columns gene, centre and score."""
+
+
+def find_motifs(
+    maps: PromoterMaps, treatments: Sequence[str], settings: MotifSettings, progress: Progress = SILENT
+) -> Search:
+    """Search the maps of each treatment, and merge motifs of treatments that are alike."""
+    if settings.against is not None:
+        maps.hold_reference(settings.against)
+    seqlets: dict[str, pd.DataFrame] = {}
+    found: list[tuple[str, FoundMotif]] = []
+    for treatment in watched(progress, f"motifs in {maps.kind}", treatments):
+        seqlets[treatment], motifs = search_treatment(maps, treatment, settings)
+        found += [(treatment, motif) for motif in motifs]
+    merged = []
+    probabilities = [motif.probabilities for _, motif in found]
+    for number, cluster in enumerate(merge_motifs(probabilities, [motif.seqlets for _, motif in found]), 1):
+        motif = Motif(name=f"{maps.kind}_{number}", probabilities=cluster.probabilities, sites=cluster.sites)
+        members = [found[member] for member in cluster.members]
+        counts: Counter[str] = Counter()
+        for treatment, member in members:
+            counts[treatment] += member.seqlets
+        treatment, surest = min(members, key=lambda member: member[1].log_p)
+        row = {
+            **_row(motif, maps.kind),
+            "treatments": len(counts),
+            "surest_treatment": treatment,
+            "share": surest.share,
+            "control_share": surest.control_share,
+            "log10_p": surest.log_p / np.log(10),
+        }
+        merged.append(MergedMotif(motif, row, counts))
+    return Search(merged, seqlets)
+
+
+def search_treatment(
+    maps: PromoterMaps, treatment: str, settings: MotifSettings
+) -> tuple[pd.DataFrame, list[FoundMotif]]:
+    """Cut out the seqlets of a treatment (columns gene, centre and score) and look for motifs in them."""
+    usual_L = usual_map((maps.heights(rows, treatment) for rows in maps.blocks()), maps.length)
+    parts = []
+    for rows in maps.blocks():
+        peaks = find_peaks(
+            maps.heights(rows, treatment),
+            usual_L,
+            apart=maps.reach,
+            per_promoter=PEAKS_PER_PROMOTER,
+            first=rows.start,
+        )
+        # Of a block no more than all blocks together may give, so that memory stays flat.
+        parts.append(best_seqlets(peaks, settings.max_seqlets))
+    width = maps.reach + 2 * PAD
+    seqlets = best_seqlets(pd.concat(parts), settings.max_seqlets)
+    seqlets = seqlets[without_copies(cut_codes(maps.codes, seqlets, width))].reset_index(drop=True)
+    if seqlets.empty:
+        return seqlets, []
+    controls = control_windows(seqlets, len(maps.codes), CONTROLS, np.random.default_rng(settings.seed))
+    prior = np.zeros((len(seqlets), width), dtype=np.float32)
+    for rows in maps.blocks():
+        inside = seqlets["gene"].between(rows.start, rows.stop - 1)
+        if inside.any():
+            heights = maps.heights(rows, treatment)
+            prior[inside] = cut_map(heights, seqlets[inside], width, first=rows.start)
+    return seqlets, discover_motifs(
+        cut_codes(maps.codes, seqlets, width),
+        prior,
+        cut_codes(maps.codes, controls, width),
+        base_composition(maps.codes),
+        max_motifs=settings.max_motifs,
+    )
 
 
 def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
@@ -318,18 +341,14 @@ def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
         raise SettingsError(
             "--model: its filters are shown by what they match; give sequences with --promoters"
         )
-    runner = with_ability(
-        load_runner(folder, torch.device("cpu")),
-        FirstLayerRunner,
-        "show their first layer as motifs",
-        "--model",
-    )
+    loaded = load_runner(folder, torch.device("cpu"))
+    runner = with_ability(loaded, FirstLayerRunner, "show their first layer as motifs", "--model")
     source = runner.read(promoters)
     return filter_motifs(runner, np.concatenate([batch.codes for batch in source.batches(1024)]))
 
 
 def filter_motifs(runner: "FirstLayerRunner", codes_BL: NDArray[np.uint8]) -> list[Motif]:
-    """What the first layer of a model matches: motifs named as its filters, without those too vague or rare.
+    """Motifs that the first layer of a model matches, named as its filters, without those too vague or rare.
 
     codes_BL: sequences as the model sees them. Raises: BioattnError when its first layer has no filters.
     """
@@ -342,47 +361,129 @@ def filter_motifs(runner: "FirstLayerRunner", codes_BL: NDArray[np.uint8]) -> li
     return motifs
 
 
-def _write_use(folder: Path, sources: Sequence[MotifSource], request: StopRequest, progress: Progress) -> int:
-    """Write treatments.tsv and edges.tsv; returns the number of edges."""
-    rows: list[dict[str, object]] = []
-    number = 0
-    with text_output(folder / EDGES) as file:
-        file.write("\t".join(EDGE_HEADER) + "\n")
-        for source in sources:
-            source.find_use()
-            for treatment in watched(progress, f"use of motifs in {source.maps.kind}", source.treatments):
-                request.check()
-                rows += source.compared(treatment)
-                number += write_edges(file, source.edges(treatment), source.maps)
+# --- matches in a database ----------------------------------------------------------------------------------
+
+
+def require_tomtom() -> None:
+    """Check that memelite is installed. Raises: BioattnError when it is not."""
+    try:
+        import memelite  # noqa: F401
+    except ImportError:
+        raise BioattnError(
+            "comparing motifs with a database needs memelite; install it: pip install memelite"
+        ) from None
+
+
+def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -> pd.DataFrame:
+    """The best match of each motif: columns motif, match, match_name (its second name), p_value and q_value.
+
+    families: motifs that belong together, as those of one kind of map. The q-value is Benjamini & Hochberg's over
+    all pairs of a motif of the family and a database motif. The best match is always given, whatever its q-value.
+    """
+    motifs = [motif for family in families for motif in family]
+    if not motifs:
+        return pd.DataFrame(columns=["motif", "match", "match_name", "p_value", "q_value"])
+    if len(database.motifs) < FEW_TARGETS:
+        LOGGER.warning(
+            f"the database holds {len(database.motifs)} motifs only; TOMTOM's p-values take their background from "
+            f"its columns and are rough below {FEW_TARGETS}"
+        )
+    ours, theirs = counted(len(motifs), "motif"), counted(len(database.motifs), "motif")
+    LOGGER.info(
+        f"comparing {ours} with {theirs} of the database; the first time after an install memelite compiles "
+        "itself, which takes about a minute"
+    )
+    from memelite import tomtom
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few targets; said above
+        queries, targets = (
+            [np.ascontiguousarray(motif.probabilities.T) for motif in several]
+            for several in (motifs, database.motifs)
+        )
+        p_values: NDArray[np.float64] = np.asarray(tomtom(queries, targets, n_jobs=1)[0], dtype=np.float64)
+    family_of = np.repeat(np.arange(len(families)), [len(family) for family in families])
+    q_values = np.empty_like(p_values)
+    for number in range(len(families)):
+        q_values[family_of == number] = benjamini_hochberg(p_values[family_of == number])
+    best = p_values.argmin(axis=1)
+    rows = np.arange(len(motifs))
+    return pd.DataFrame(
+        {
+            "motif": [motif.name for motif in motifs],
+            "match": [database.motifs[number].name for number in best],
+            "match_name": [database.motifs[number].alternative_name for number in best],
+            "p_value": p_values[rows, best],
+            "q_value": q_values[rows, best],
+        }
+    )
+
+
+# --- the tables ---------------------------------------------------------------------------------------------
+
+
+def _row(motif: Motif, source: str) -> dict[str, object]:
+    """The columns of motifs.tsv that every motif has. source: `FILTER`, or the kind of its maps."""
+    return {
+        "motif": motif.name,
+        "source": source,
+        "consensus": motif.iupac_consensus,
+        "width": motif.width,
+        "seqlets": motif.sites,
+        "information_bits": motif.information,
+    }
+
+
+def _motif_table(rows: Sequence[dict[str, object]], matches: pd.DataFrame | None) -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=list(MOTIF_HEADER))
+    if matches is not None:
+        for name in ("match", "match_name", "p_value", "q_value"):
+            table[name if name in table else f"match_{name}"] = matches[name].to_numpy()
+    return table.astype({"width": "Int64", "seqlets": "Int64", "treatments": "Int64"})
+
+
+def _use(
+    maps: PromoterMaps, treatments: Sequence[str], found: Search, settings: MotifSettings, progress: Progress
+) -> list[dict[str, object]]:
+    reference = settings.against or MEAN
+    if settings.against is None:
+        maps.hold_reference(None)
+    if reference == MEAN and len(maps.treatments) == 1:
+        reference = maps.treatments[0]
+    seqlets = {motif.motif.name: motif.seqlets for motif in found.motifs}
+    motifs = [motif.motif for motif in found.motifs]
+    return [
+        row | {"seqlets": seqlets[str(row["motif"])][str(row["treatment"])]}
+        for row in compare_use(maps, motifs, treatments, reference, progress)
+    ]
+
+
+def _use_table(rows: Sequence[dict[str, object]]) -> pd.DataFrame:
+    """treatments.tsv: q-values over all tests against the background, and over all others."""
     table = pd.DataFrame(rows, columns=[*USE_COLUMNS, "q_value"])
     table["q_value"] = np.nan
-    # Over all tests against the background, and over all others.
     for part in (table["reference"] == BACKGROUND, table["reference"] != BACKGROUND):
         p_values = table.loc[part, "p_value"].to_numpy(dtype=np.float64)
         table.loc[part, "q_value"] = benjamini_hochberg(p_values)
-    write_table(folder / TREATMENTS, table, _NUMBERS)
-    return number
+    return table
 
 
-def _record(
-    folder: Path,
-    settings: MotifSettings,
-    sources: Sequence[MotifSource],
-    motifs: Sequence[Motif],
-    inputs: Mapping[str, Path],
-    edges: int,
-) -> dict[str, Any]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        **MOTIF_FOLDER.header,
-        "motifs": len(motifs),
-        "edges": edges,
-        "promoters": max((len(source.maps.codes) for source in sources), default=0),
-        "treatments": max((len(source.treatments) for source in sources), default=0),
-        "settings": asdict(settings),
-        "sources": {
-            name: {"file": path.name, "sha256": sha256_of(path / WEIGHTS if path.is_dir() else path)}
-            for name, path in inputs.items()
-        },
-        "files": [{"file": path.relative_to(folder).as_posix(), "sha256": sha256_of(path)} for path in files],
-    }
+def _on_chromosomes(table: pd.DataFrame, maps: PromoterMaps) -> pd.DataFrame:
+    """Add to edges their positions on chromosomes, empty where a promoter has none."""
+    located = maps.samples.loc[table["gene_id"]].set_index(table.index)
+    begin: Any = located["start"].to_numpy()
+    end: Any = located["end"].to_numpy()
+    window = table["start"].to_numpy(), table["end"].to_numpy()
+    plus, minus = (genomic_interval(*window, begin, end, strand, maps.length) for strand in ("+", "-"))
+    is_plus, is_placed = located["strand"] == "+", located["strand"].isin(["+", "-"])
+    low, high = (
+        pd.Series(np.where(is_plus, *of_strands), index=table.index).where(is_placed).astype("Int64")
+        for of_strands in zip(plus, minus, strict=True)
+    )
+    same = located["strand"] == table["strand"]
+    return table.assign(
+        chrom=located["chrom"],
+        genomic_start=low,
+        genomic_end=high,
+        genomic_strand=np.where(is_placed, np.where(same, "+", "-"), ""),
+    )[list(EDGE_HEADER)]

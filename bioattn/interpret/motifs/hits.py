@@ -28,7 +28,6 @@ WORD = 6
 """Positions that one table look-up scores; 4^6 scores stay in a core's first cache."""
 BLOCK_BASES = 1 << 16
 """Bases scored at once."""
-HIT_COLUMNS = ("row", "motif", "start", "end", "strand", "score", "p_value")
 
 
 def symmetric_background(background: ArrayLike) -> NDArray[np.float64]:
@@ -114,42 +113,64 @@ def find_motif_hits(
     *,
     background: ArrayLike | None = None,
     p_value: float = 1e-4,
+    best_up_to: float = 0.0,
 ) -> pd.DataFrame:
-    """All sites of motifs on both strands whose p-value is at most `p_value`.
+    """Find the sites of motifs on both strands whose p-value is at most `p_value`.
 
     codes: (N, L) bases 0-3, 4 for N, which no motif matches. background: frequencies of A, C, G, T; None = those
-    of `codes`. Returns the columns row (of `codes`), motif (its name), start, end (0-based, half-open, in the
-    row as it stands), strand, score (bits) and p_value, ordered by row, start, motif (in the order given) and
-    strand. A motif so short or vague that its best site is more likely than `p_value` has no hits, which is
-    logged. A palindrome matches on both strands.
+    of `codes`. best_up_to: a motif so short or vague that its best site is more likely than `p_value` has its best
+    sites, where these are no more likely than this; else none, which is logged.
+
+    Returns the columns row (of `codes`), motif (its name), start, end (0-based, half-open, in the row as it
+    stands), strand, score (bits), p_value and number (of the motif in `motifs`), ordered by row, start, number and
+    strand. A palindrome matches on both strands.
 
     Raises: SettingsError when `p_value` is not between 0 and 1.
     """
-    if not 0 < p_value <= 1:
-        raise SettingsError(f"a p-value of {p_value:g} is not above 0 and at most 1")
+    if not 0 <= p_value <= 1:
+        raise SettingsError(f"a p-value of {p_value:g} is not between 0 and 1")
     frequencies = base_composition(codes) if background is None else np.asarray(background, dtype=np.float64)
     scorers = [MotifScores(motif, frequencies) for motif in motifs]
-    thresholds = [scorer.threshold(p_value) for scorer in scorers]
-    hopeless = [scorer.motif.name for scorer, least in zip(scorers, thresholds, strict=True) if least is None]
+    thresholds = [scorer.threshold(max(p_value, min(scorer.tail[-1], best_up_to))) for scorer in scorers]
+    hopeless = [motif.name for motif, least in zip(motifs, thresholds, strict=True) if least is None]
     if hopeless:
         LOGGER.info(
-            f"{len(hopeless)} of {len(scorers)} motifs are too short or vague for any site at p <= {p_value:g} "
+            f"{len(hopeless)} of {len(motifs)} motifs are too short or vague for any site at p <= {p_value:g} "
             f"({', '.join(hopeless[:3])}{', …' if len(hopeless) > 3 else ''})"
         )
     tables = [[scorer.word_tables(reverse=reverse) for reverse in (False, True)] for scorer in scorers]
-    parts: list[NDArray[np.int64]] = []
+    parts = [np.empty((5, 0), dtype=np.int64)]
     rows_at_once = max(1, BLOCK_BASES // max(1, codes.shape[1]))
     for begin in range(0, len(codes), rows_at_once):
         block = codes[begin : begin + rows_at_once]
         words, unknown = _words(block), _unknown_before(block)
-        for number, (scorer, least) in enumerate(zip(scorers, thresholds, strict=True)):
-            if least is None or scorer.motif.width > block.shape[1]:
+        for number, (motif, least) in enumerate(zip(motifs, thresholds, strict=True)):
+            if least is None or motif.width > block.shape[1]:
                 continue
             for reverse in (0, 1):
-                hits = _block_hits(words, unknown, tables[number][reverse], scorer.motif.width, least)
-                hits[0] += begin
-                parts.append(np.vstack([hits, np.full((2, hits.shape[1]), [[number], [reverse]])]))
-    return _table(parts, scorers)
+                row, start, score = _block_hits(words, unknown, tables[number][reverse], motif.width, least)
+                same = np.ones_like(row)
+                parts.append(np.stack([row + begin, start, number * same, reverse * same, score]))
+    row, start, number, reverse, score = np.hstack(parts)
+    order = np.lexsort((reverse, number, start, row))
+    row, start, number, reverse, score = (part[order] for part in (row, start, number, reverse, score))
+    p_values = np.empty(row.size)
+    for motif_number, scorer in enumerate(scorers):
+        chosen = number == motif_number
+        p_values[chosen] = scorer.p_values(score[chosen])
+    widths = np.array([motif.width for motif in motifs], dtype=np.int64)
+    return pd.DataFrame(
+        {
+            "row": row,
+            "motif": np.array([motif.name for motif in motifs], dtype=object)[number],
+            "start": start,
+            "end": start + widths[number],
+            "strand": np.where(reverse == 1, "-", "+").astype(object),
+            "score": score * SCORE_STEP,
+            "p_value": p_values,
+            "number": number,
+        }
+    )
 
 
 def _words(block: NDArray[np.uint8]) -> NDArray[np.intp]:
@@ -179,8 +200,8 @@ def _block_hits(
     tables: list[NDArray[np.int32]],
     width: int,
     least: int,
-) -> NDArray[np.int64]:
-    """Row, start and score of the sites that score at least `least`; shape (3, hits)."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Row, start and score of the sites that score at least `least`, each shape (hits,)."""
     starts = words.shape[1] - width + 1
     scores = tables[0][words[:, :starts]]
     for number, table in enumerate(tables[1:], start=1):
@@ -189,28 +210,4 @@ def _block_hits(
     if unknown is not None:
         known = unknown[row, start + width] == unknown[row, start]
         row, start = row[known], start[known]
-    return np.stack([row, start, scores[row, start].astype(np.int64)])
-
-
-def _table(parts: list[NDArray[np.int64]], scorers: list[MotifScores]) -> pd.DataFrame:
-    row, start, score, number, reverse = np.hstack([np.empty((5, 0), dtype=np.int64), *parts])
-    order = np.lexsort((reverse, number, start, row))
-    row, start, score, number, reverse = (part[order] for part in (row, start, score, number, reverse))
-    p_values = np.empty(row.size)
-    for motif, scorer in enumerate(scorers):
-        own = number == motif
-        p_values[own] = scorer.p_values(score[own])
-    widths = np.array([scorer.motif.width for scorer in scorers], dtype=np.int64)
-    names = np.array([scorer.motif.name for scorer in scorers], dtype=object)
-    return pd.DataFrame(
-        {
-            "row": row,
-            "motif": names[number],
-            "start": start,
-            "end": start + widths[number] if row.size else start,
-            "strand": np.where(reverse == 1, "-", "+").astype(object),
-            "score": score * SCORE_STEP,
-            "p_value": p_values,
-        },
-        columns=list(HIT_COLUMNS),
-    )
+    return row, start, scores[row, start].astype(np.int64)

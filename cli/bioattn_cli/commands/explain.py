@@ -318,13 +318,13 @@ def motifs(
         *(
             f"{each.signal}: {each.expected_passed} of {counted(each.expected, 'expected pair')} found, "
             f"{each.specific} of them also against the mean of all treatments; {each.none_passed} of {each.none} "
-            f"that should be silent are; {percentage(each.shuffled_passing, 1)} of shuffled motifs pass"
+            f"that should be silent are; {percentage(each.shuffled_passing or 0, 1)} of shuffled motifs pass"
             for each in summaries
         ),
         f"wrote {output}: {counted(len(found.table), 'row')} over {counted(found.promoters, 'promoter')}",
         promoters=found.promoters,
         missing_conditions=found.missing_conditions,
-        signals=[each.as_figures() for each in summaries],
+        signals=[each._asdict() for each in summaries],
     )
 
 

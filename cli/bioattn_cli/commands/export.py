@@ -88,8 +88,7 @@ def motifs(
 
     bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
     """
-    from bioattn.interpret.motifs.export import export_motifs
-    from bioattn.interpret.motifs.source import MotifSettings
+    from bioattn.interpret.motifs.export import MotifSettings, export_motifs
     from bioattn.text import counted
 
     settings = MotifSettings(
@@ -180,8 +179,7 @@ def tracks(
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """
-    from bioattn.interpret.tracks.export import export_tracks
-    from bioattn.interpret.tracks.settings import TrackSettings, parse_formats
+    from bioattn.interpret.tracks.export import TrackSettings, export_tracks, parse_formats
     from bioattn.text import counted, human_bytes
 
     settings = TrackSettings(

@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,18 +19,17 @@ from bioattn.interpret.motifs.discovery import (
     log_surplus,
     trim_vague_ends,
 )
+from bioattn.interpret.motifs.merging import best_alignment, information_weighted, merge_motifs, similarities
 from bioattn.interpret.motifs.seqlets import (
     SMOOTHED_BASES,
-    Places,
-    best_places,
-    control_places,
+    best_seqlets,
+    control_windows,
     cut_codes,
     cut_map,
     find_peaks,
     usual_map,
     without_copies,
 )
-from bioattn.interpret.motifs.source import best_alignment, information_weighted, merge_motifs, similarities
 from bioattn.simulate.motifs import consensus_matrix
 
 UNIFORM = np.full(4, 0.25)
@@ -171,12 +171,8 @@ def test_vague_ends_are_cut_off():
     assert trim_vague_ends(np.tile(UNIFORM, (5, 1))) is None
 
 
-def places(gene, centre, score=None):
-    return Places(
-        gene=np.array(gene, dtype=np.int32),
-        centre=np.array(centre, dtype=np.int32),
-        score=np.array(score if score is not None else np.zeros(len(gene)), dtype=np.float32),
-    )
+def seqlets(gene, centre, score=0.0):
+    return pd.DataFrame({"gene": gene, "centre": centre, "score": score})
 
 
 @given(seed=st.integers(0, 1000), apart=st.integers(1, 15), per_promoter=st.integers(1, 4))
@@ -199,10 +195,8 @@ def test_peaks_equal_a_plain_loop(seed, apart, per_promoter):
             taken.append(best)
             expected.append((row + 7, best, smoothed[best]))
     found = find_peaks(values, usual, apart=apart, per_promoter=per_promoter, first=7)
-    assert list(zip(found.gene.tolist(), found.centre.tolist(), strict=True)) == [
-        peak[:2] for peak in expected
-    ]
-    np.testing.assert_allclose(found.score, [peak[2] for peak in expected], rtol=1e-4, atol=1e-6)
+    assert list(zip(found["gene"], found["centre"], strict=True)) == [peak[:2] for peak in expected]
+    np.testing.assert_allclose(found["score"], [peak[2] for peak in expected], rtol=1e-4, atol=1e-6)
 
 
 def test_the_usual_map_is_the_mean_whatever_the_blocks():
@@ -210,23 +204,17 @@ def test_the_usual_map_is_the_mean_whatever_the_blocks():
     np.testing.assert_allclose(usual_map([values[:3], values[3:4], values[4:]], 5), values.mean(axis=0))
 
 
-def test_best_places_are_the_highest_in_order():
-    parts = [places([0, 1], [5, 5], [1, 3]), places([2, 2, 3], [9, 4, 1], [3, 3, 2])]
-    best = best_places(parts, 4)
-    assert list(zip(best.gene.tolist(), best.centre.tolist(), strict=True)) == [
-        (1, 5),
-        (2, 4),
-        (2, 9),
-        (3, 1),
-    ]
+def test_best_seqlets_are_the_highest_in_order():
+    best = best_seqlets(seqlets([0, 1, 2, 2, 3], [5, 5, 9, 4, 1], [1, 3, 3, 3, 2]), 4)
+    assert best[["gene", "centre"]].to_numpy().tolist() == [[1, 5], [2, 4], [2, 9], [3, 1]]
 
 
 def test_windows_beyond_a_promoter_are_n_and_zero():
     codes = np.stack([encode("ACGTA"), encode("CCCCC")])
-    where = places([0, 1, 0], [2, 0, 4])
+    where = seqlets([0, 1, 0], [2, 0, 4])
     assert cut_codes(codes, where, 5).tolist() == [[0, 1, 2, 3, 0], [4, 4, 1, 1, 1], [2, 3, 0, 4, 4]]
     values = np.arange(10.0).reshape(2, 5)
-    assert cut_map(values, places([7, 8], [4, 2]), 3, first=7).tolist() == [[3, 4, 0], [6, 7, 8]]
+    assert cut_map(values, seqlets([7, 8], [4, 2]), 3, first=7).tolist() == [[3, 4, 0], [6, 7, 8]]
 
 
 def test_copies_are_dropped_and_repeats_are_not():
@@ -241,15 +229,14 @@ def test_copies_are_dropped_and_repeats_are_not():
     assert without_copies(codes[:0]).tolist() == []
 
 
-def test_controls_keep_their_place_and_leave_their_promoter():
-    where = places(np.arange(50) % 20, np.arange(50))
-    drawn = control_places(where, 20, 3, np.random.default_rng(0))
-    assert drawn.centre.tolist() == list(range(50)) * 3
-    assert not np.any(drawn.gene == np.tile(where.gene, 3))
-    assert set(drawn.gene.tolist()) == set(range(20))
-    assert drawn.gene.tolist() != control_places(where, 20, 3, np.random.default_rng(1)).gene.tolist()
-    with pytest.raises(IndexError):
-        cut_codes(np.zeros((5, 60), dtype=np.uint8), drawn, 9)
+def test_controls_keep_their_position_and_leave_their_promoter():
+    where = seqlets(np.arange(50) % 20, np.arange(50))
+    drawn, again, other = (control_windows(where, 20, 3, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert drawn["centre"].tolist() == list(range(50)) * 3
+    assert not np.any(drawn["gene"] == np.tile(where["gene"], 3))
+    assert set(drawn["gene"]) == set(range(20))
+    assert drawn.equals(again)
+    assert not drawn.equals(other)
 
 
 def random_matrix(rng, width):
