@@ -13,7 +13,6 @@ import pytest
 from scipy.sparse import csr_array
 
 from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
-from bioattn.alignments.contact_pairs import ContactAuditRow
 from bioattn.alignments.contact_preparation import ContactSettings
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
@@ -196,7 +195,7 @@ def test_dataset():
 
 
 def test_contact_dataset():
-    """Also the tree is that of a file, and the table of settings and of the audit name them all."""
+    """Also the tree is that of a file."""
     random = np.random.default_rng(0)
     columns = 20
     cb = random.normal(0, 5, (columns, 3)).astype(np.float32)
@@ -228,9 +227,6 @@ def test_contact_dataset():
     text = page_text("formats/contact-dataset")
     found = {name.replace("000000", "NNNNNN") for name in objects("x.dataset.h5")}
     assert found == described(text.split("## Tree")[1].split("## What goes in")[0])
-    metadata_row = next(line for line in text.splitlines() if line.startswith("| `/metadata`"))
-    assert [name for name in ContactSettings.__slots__ if f"`{name}`" not in metadata_row] == []
-    assert [name for name in ContactAuditRow._fields if f"`{name}`" not in text.split("### Audit")[1]] == []
 
 
 def test_alignments():

@@ -50,4 +50,3 @@ def test_notebook(path, bioattn_folder, python, monkeypatch, request, tmp_path):
         if output.output_type == "stream" and "error:" in output.text
     ]
     assert errors == []
-    assert {each.name for each in path.parent.iterdir()} == {each.name for each in NOTEBOOKS}
