@@ -13,10 +13,14 @@ SHARED = Path(os.environ.get("BIOATTN_SHARED", REPOSITORY.parent / "shared"))
 """Public data files and golden vectors that are not in the repository."""
 
 
+class CommandError(Exception):
+    """A command of bioattn ended with another code than 0."""
+
+
 def bioattn(command: str, *words: object) -> str:
     """Run a command, given as on a command line, with further words; return what it prints to standard output.
 
-    Raises: SystemExit with the command and what it said when it fails.
+    Raises: CommandError with the command and what it said when it fails.
     """
     from bioattn_cli.main import main
 
@@ -25,7 +29,7 @@ def bioattn(command: str, *words: object) -> str:
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
         code = main(argv)
     if code != 0:
-        raise SystemExit(f"bioattn {shlex.join(argv)} failed:\n{said.getvalue()}")
+        raise CommandError(f"bioattn {shlex.join(argv)} failed:\n{said.getvalue()}")
     return printed.getvalue()
 
 
