@@ -4,8 +4,9 @@
 
     model = bioattn.load_model("model")
     table = model.predict("promoters.fa")
-    maps = model.attention("promoters.fa", treatments=["heat"])
-    file = bioattn.open("attention.h5")
+    maps = model.attention({"HSP12": "ACGT…"}, treatments=["heat"])
+    maps.save("attention.h5")
+    maps = bioattn.open("attention.h5")
 
 The package is silent: it never prints, exits or reads the command line (that is `bioattn_cli`). Nothing heavy is
 loaded before it is used.
@@ -15,11 +16,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bioattn.python.model import load_model as load_model
+    from bioattn.python.listening import capture as capture
+    from bioattn.python.loading import load_model as load_model
+    from bioattn.python.loading import train as train
     from bioattn.python.opened import open as open
 
 __version__ = "0.1.0"
-_HOMES = {"load_model": "bioattn.python.model", "open": "bioattn.python.opened"}
+_HOMES = {
+    "capture": "bioattn.python.listening",
+    "load_model": "bioattn.python.loading",
+    "open": "bioattn.python.opened",
+    "train": "bioattn.python.loading",
+}
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,4 +38,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted(__all__)

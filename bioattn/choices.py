@@ -10,12 +10,14 @@ import difflib
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.text import quoted
 
 MEAN = "mean"
 """In the place of a treatment to compare with: the mean over all treatments, unless one is called so."""
+Enumeration = TypeVar("Enumeration", bound=StrEnum)
 
 
 class Task(StrEnum):
@@ -42,6 +44,13 @@ class Subset(StrEnum):
     TRAIN = "train"
     VALIDATION = "validation"
     TEST = "test"
+
+
+def chosen(kind: type[Enumeration], name: str, value: str) -> Enumeration:
+    """The member of an enumeration. Raises: SettingsError naming the argument and what it can be."""
+    if value not in list(kind):
+        raise SettingsError(f"{name}={value!r}: one of {', '.join(kind)} is needed")
+    return kind(value)
 
 
 def not_there(

@@ -1,7 +1,8 @@
 """Imports point one way through the rooms of the library, also those inside functions (docs/architecture.md).
 
 `ORDER` is read from bottom to top: a room may import from any line before its own, never from its own line's other
-rooms or from a later one. A family of models is imported by nobody but its own folder (and benchmarks, scripts of
+rooms or from a later one. Public methods hand over to `bioattn.python`, which stands above all, by an import
+inside the method. A family of models is imported by nobody but its own folder (and benchmarks, scripts of
 the docs, and tests).
 """
 
@@ -46,7 +47,17 @@ def room_of(parts):
 
 
 def imported(tree):
-    """Line, parts, and whether only type checkers read it, of every import of bioattn in a module."""
+    """Line, parts, and whether only type checkers read it, of every import of bioattn in a module.
+
+    Imports of `bioattn.python` inside functions, or for type checkers, are left out.
+    """
+    inside = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.If)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.ImportFrom) and str(inner.module).startswith("bioattn.python")
+    }
     for_types = {
         inner
         for node in ast.walk(tree)
@@ -54,6 +65,8 @@ def imported(tree):
         for inner in ast.walk(node)
     }
     for node in ast.walk(tree):
+        if node in inside:
+            continue
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

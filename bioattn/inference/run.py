@@ -80,6 +80,11 @@ class Work:
                         require_finite(own, what)
         return block
 
+    def blocks(self) -> Iterator[Block]:
+        """The results of all samples, batch by batch. Raises: as `block`."""
+        for batch in self.source.batches(self.batch_size):
+            yield self.block(batch, None)
+
     def shard_record(self, shard: Shard | None, job: Mapping[str, Any]) -> ShardRecord | None:
         """What a result of `job` says of being one shard of a whole; None without a shard."""
         if shard is None:

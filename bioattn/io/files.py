@@ -79,9 +79,13 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
     Raises: FormatError when the file is not UTF-8 or its compression is damaged; BioattnError when unreadable.
     """
-    with open_bytes(path) as raw, decompression_errors(path):
+    with (
+        open_bytes(path) as raw,
+        decompression_errors(path),
+        io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None) as text,
+    ):
         try:
-            for number, line in enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None), start=1):
+            for number, line in enumerate(text, start=1):
                 yield number, line.rstrip("\n")
         except UnicodeDecodeError as error:
             raise _not_utf8(path, error) from error

@@ -128,3 +128,28 @@ class ExportAttention(Settings):
             if each.name in names and getattr(self, each.name) != each.default:
                 flag = next(iter(option_of(each).flags), f"--{each.name.replace('_', '-')}")
                 raise SettingsError(f"{flag} is not for {models}")
+
+
+def attention_options(
+    *,
+    sites: str | Sequence[str],
+    heads: Sequence[int] | None,
+    dtype: str,
+    reduce: str,
+    top_k: int = 16,
+    value_weighted: bool = False,
+    phases: int = 1,
+) -> "AttentionOptions":
+    """What of the attention a caller from Python asks for. Raises: SettingsError for a choice that is none."""
+    from bioattn.choices import chosen
+    from bioattn.store.schema import AttentionOptions
+
+    return AttentionOptions(
+        sites=(sites,) if isinstance(sites, str) else tuple(sites),
+        heads=None if heads is None else tuple(heads),
+        dtype=chosen(WeightType, "dtype", dtype),
+        reduce=chosen(Reduction, "reduce", reduce),
+        top_k=top_k,
+        value_weighted=value_weighted,
+        phases=phases,
+    )

@@ -7,10 +7,11 @@ Nothing in a folder is ever unpickled. The schema stands in `docs/formats/model.
 import math
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
@@ -18,9 +19,11 @@ from safetensors.torch import save_file
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from bioattn import __version__
+from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.config_file import build
 from bioattn.io.files import atomic_output, is_file_name, read_json, sha256_of, write_json
+from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.input_watch import unchanged
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.family import CONFIG, WEIGHTS, families
@@ -129,20 +132,64 @@ def load_model(
         return model.to(device).eval(), sha256_of(folder / WEIGHTS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Sites(dict[str, AttentionSite]):
+    """Attention sites by name, in the order of the model; shown as a table."""
+
+    def __repr__(self) -> str:
+        rows = [[name, ", ".join(site.dims), f"{site.num_heads:,}"] for name, site in self.items()]
+        return _table_text([["site", "axes of its weights", "heads"], *rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadedModel(Generic[Model, Config]):
-    """A model on its device and in evaluation mode, for a `bioattn.inference.runner.Runner`."""
+    """A model on its device and in evaluation mode: a `bioattn.inference.runner.Runner`."""
+
+    family: ClassVar[str]
 
     model: Model
     device: torch.device
     sha256: str
     """Of the weights file."""
     path: Path | None = None
-    """The folder it was loaded from."""
+    """The folder or file that it was loaded from."""
+
+    def __repr__(self) -> str:
+        weights = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"<{self.family} model {self.path}: {weights:,} weights on {self.device}>"
 
     @property
     def config(self) -> Config:
+        """The architecture."""
         return cast(Config, self.model.config)
+
+    def write(self, folder: Path) -> None:
+        """Write weights and `config.json` into the existing `folder`."""
+        write_model(folder, self.family, self.model, self.config)
+
+    def save(self, path: Path | str, *, force: bool = False) -> None:
+        """Write the model as a folder, which `bioattn.load_model` and the commands read.
+
+        The record of its training and its model card go along, unless its weights have changed since. force:
+        replace a folder that is there.
+
+        Raises: BioattnError when there is one, or it cannot be written.
+        """
+        output = Path(path)
+        check_output_folder(output, () if self.path is None else [self.path], force=force)
+        with atomic_folder(output, model_files()) as folder:
+            self.write(folder)
+            if self.path is None or not self.path.is_dir() or sha256_of(folder / WEIGHTS) != self.sha256:
+                return
+            for name in sorted(MODEL_FILES - {CONFIG, WEIGHTS}):
+                if (self.path / name).is_file():
+                    shutil.copyfile(self.path / name, folder / name)
+
+
+def _table_text(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 def write_weights(folder: Path, model: torch.nn.Module) -> None:

@@ -31,7 +31,7 @@ LARGEST_POSITION = 10**15
 """Farthest position on a chromosome, as in promoter FASTA."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PromoterDataset:
     """Promoters × treatments: everything a promoter model is trained on."""
 
@@ -71,6 +71,10 @@ class PromoterDataset:
         problem = next(iter(_shape_problems(self)), None)
         if problem:
             raise BioattnError(f"promoter dataset: {problem}")
+
+    def __repr__(self) -> str:
+        genes, treatments = self.targets.shape
+        return f"<{genes:,} promoters of {self.length:,} bases × {treatments:,} treatments, {self.task}>"
 
     @property
     def length(self) -> int:

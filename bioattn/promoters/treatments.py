@@ -58,6 +58,9 @@ class TreatmentTable:
         if not self.frame.columns.is_unique:
             raise BioattnError("treatment table: two columns have the same name")
 
+    def __repr__(self) -> str:
+        return repr(self.frame)
+
     @property
     def names(self) -> list[str]:
         return [str(name) for name in self.frame.index]

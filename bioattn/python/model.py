@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.attention_settings import ExportAttention
-from bioattn.models.family import Family, ability, family_of_parameters, load_runner
+from bioattn.models.family import Family, ability
 from bioattn.models.running import RunReport
 from bioattn.models.settings import Settings, options_of
-from bioattn.python.opened import Attention, open
-from bioattn.system.device import Device, choose_device, set_threads
+from bioattn.python.opened import open
+from bioattn.store.reader import Attention
+from bioattn.system.device import Device
 from bioattn.system.progress import SILENT
 
 if TYPE_CHECKING:
@@ -29,19 +30,6 @@ Inputs = Path | str | Mapping[str, str] | Iterable[Any]
 """A file (or what else `bioattn run` takes); or sequences: by id, or a list of them, of strings or of Biopython's
 SeqRecord. Of an alignment its rows, the target first."""
 _SET_HERE = frozenset({"model", "output", "attention", "device", "threads", "shard", "resume", "force"})
-
-
-def load_model(path: Path | str, *, device: str = "auto", threads: int | None = None) -> "Model":
-    """A trained model: a folder of `bioattn train`, or a file of parameters that a family reads.
-
-    device: auto, cpu, cuda or mps. threads: of the CPU; None: the cores granted to this process.
-
-    Raises: BioattnError for a device that is not there, or naming what is wrong with the model.
-    """
-    path = Path(path)
-    family = family_of_parameters(path)
-    set_threads(threads)
-    return Model(path, family, load_runner(path, choose_device(device)))
 
 
 class Model:
@@ -94,7 +82,9 @@ class Model:
                     raise BioattnError(f"{self.path}: {self.family} models cannot write attention")
                 predictions = Path(folder.name) / "predictions"
                 self._carry_out("run", kind, path, predictions, options, attention=output)
-        return Attention(output, folder)
+        maps = Attention.open(output)
+        maps._folder = folder  # type: ignore[attr-defined]
+        return maps
 
     def _carry_out(
         self,

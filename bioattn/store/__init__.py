@@ -6,10 +6,10 @@ What users import from here is loaded when it is asked for: `bioattn.store.choic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bioattn.store.attribution import AttributionFile, open_attribution
-    from bioattn.store.reader import AttentionFile, SiteInfo, open_attention
+    from bioattn.store.attribution import Attribution, open_attribution
+    from bioattn.store.reader import Attention, SiteInfo, open_attention
 
-__all__ = ["AttentionFile", "AttributionFile", "SiteInfo", "open_attention", "open_attribution"]
+__all__ = ["Attention", "Attribution", "SiteInfo", "open_attention", "open_attribution"]
 
 
 def __getattr__(name: str) -> Any:

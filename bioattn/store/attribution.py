@@ -1,21 +1,25 @@
 """Attribution: a file of results with one group, `attribution` (`docs/formats/attribution.md`)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.attention.site import Axis
-from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store import schema
 from bioattn.store.choices import Method
-from bioattn.store.reader import Choice, ResultFile, read_selection
+from bioattn.store.contents import Contents
+from bioattn.store.labelled import LabelledArray
+from bioattn.store.reader import Choice, Names, Results
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    import xarray
 
 ATTRIBUTION_PARTS_FORMAT = "bioattn-attribution-parts"
 ATTRIBUTION, VALUES, SEQUENCE, GAP = "attribution", "values", "sequence", "completeness_gap"
@@ -67,40 +71,31 @@ def attribution_file_layout(
     )
 
 
-class AttributionFile(ResultFile):
-    """An open attribution file; made by `open_attribution`, usable inside its `with` only."""
+class Attribution(Results):
+    """What each base of a promoter adds to the prediction."""
 
-    def __init__(self, path: Path, file: h5py.File) -> None:
-        super().__init__(path, file, schema.ATTRIBUTION_FORMAT)
-        self.method = text_attribute(file, "method") or ""
+    _format = schema.ATTRIBUTION_FORMAT
+
+    def __init__(self, contents: Contents, close: "ExitStack | None" = None) -> None:
+        super().__init__(contents, close)
+        self.method = str(contents.layout.attributes.get("method", ""))
         """`ism`, `gradient-input` or `integrated-gradients`."""
-        self.method_settings = text_attribute(file, "method_settings") or ""
+        self.method_settings = str(contents.layout.attributes.get("method_settings", ""))
 
-    @cached_property
-    def treatments(self) -> list[str]:
-        """All treatments, in the order of the treatment axis."""
-        with damage_named(self.path):
-            return strings(self._file[f"{ATTRIBUTION}/treatment"])
-
-    def values(
-        self, *, gene: Choice = None, treatment: str | Sequence[str] | None = None
-    ) -> NDArray[np.float32]:
+    def values(self, *, gene: Choice = None, treatment: Names = None) -> NDArray[np.float32]:
         """Hypothetical contributions (gene, treatment, position, base A C G T); only what is asked for is read.
 
         What each base would add to the prediction, in response units or log-odds; over the four bases they sum to
         0, where the promoter has N all are 0. gene, treatment: one name (its axis is dropped), several (in that
         order), or None for all; gene can also be a slice of sample numbers.
 
-        Raises: BioattnError for a gene or treatment that the file does not hold; FormatError when it is damaged.
+        Raises: BioattnError for a gene or treatment that is not there; FormatError when the file is damaged.
         """
         chosen = [self._genes(gene), self._treatments(treatment), slice(None), slice(None)]
-        with damage_named(self.path):
-            values: NDArray[np.float32] = read_selection(self._file[f"{ATTRIBUTION}/{VALUES}"], chosen)
+        values: NDArray[np.float32] = self._contents.read(ATTRIBUTION, VALUES, chosen)
         return values
 
-    def contributions(
-        self, *, gene: Choice = None, treatment: str | Sequence[str] | None = None
-    ) -> NDArray[np.float32]:
+    def contributions(self, *, gene: Choice = None, treatment: Names = None) -> NDArray[np.float32]:
         """The value of the base that is there, (gene, treatment, position): positive where it raises the response.
 
         gene, treatment and what is raised: as in `values`.
@@ -115,10 +110,9 @@ class AttributionFile(ResultFile):
 
     def sequences(self, *, gene: Choice = None) -> NDArray[np.uint8]:
         """Codes (gene, position), 0..3 = A C G T, 4 = N; `gene` as in `values`."""
-        with damage_named(self.path):
-            codes: NDArray[np.uint8] = read_selection(
-                self._file[f"{ATTRIBUTION}/{SEQUENCE}"], [self._genes(gene), slice(None)]
-            )
+        codes: NDArray[np.uint8] = self._contents.read(
+            ATTRIBUTION, SEQUENCE, [self._genes(gene), slice(None)]
+        )
         return codes
 
     def completeness_gap(self) -> pd.DataFrame | None:
@@ -126,21 +120,48 @@ class AttributionFile(ResultFile):
 
         In the units of the values; before these were centred. None for other methods.
         """
-        with damage_named(self.path):
-            if GAP not in self._file[ATTRIBUTION]:
-                return None
-            return pd.DataFrame(
-                self._file[f"{ATTRIBUTION}/{GAP}"][:], index=self.samples.index, columns=self.treatments
-            )
+        if all(array.name != GAP for array in self._groups[ATTRIBUTION].arrays):
+            return None
+        values = self._contents.read(ATTRIBUTION, GAP, [slice(None)])
+        return pd.DataFrame(values, index=self.samples.index, columns=self.treatments)
+
+    def array(self, *, samples: Names = None, treatments: Names = None) -> LabelledArray:
+        """What each of the four bases would add: axes sample, treatment, position, base (`values` has the unit).
+
+        Raises: BioattnError for what is not there.
+        """
+        return self._labelled(
+            self.values(gene=samples, treatment=treatments), samples, treatments, {"base": BASES}
+        )
+
+    def at_bases(self, *, samples: Names = None, treatments: Names = None) -> LabelledArray:
+        """What the base that is there adds: axes sample, treatment, position. Raises: as `array`."""
+        return self._labelled(self.contributions(gene=samples, treatment=treatments), samples, treatments, {})
+
+    def to_xarray(self, *, samples: Names = None, treatments: Names = None) -> "xarray.DataArray":
+        """`array` as an xarray.DataArray."""
+        return self.array(samples=samples, treatments=treatments).to_xarray()
+
+    def to_pandas(self, *, samples: Names = None, treatments: Names = None) -> pd.Series:
+        """`array` as a Series with an index level for each axis."""
+        return self.array(samples=samples, treatments=treatments).to_pandas()
+
+    def _labelled(
+        self, values: NDArray[Any], samples: Names, treatments: Names, more: Mapping[str, Sequence[str]]
+    ) -> LabelledArray:
+        coordinates: dict[str, Sequence[Any] | NDArray[Any]] = {
+            schema.SAMPLE: self._table.ids if samples is None else samples,
+            "treatment": self.treatments if treatments is None else treatments,
+            "position": self.positions,
+            **more,
+        }
+        kept = {dim: places for dim, places in coordinates.items() if not isinstance(places, str)}
+        return LabelledArray(name="attribution", values=values, coordinates=kept, long_name="contribution")
 
 
-@contextmanager
-def open_attribution(path: Path | str) -> Iterator[AttributionFile]:
-    """Open an attribution file of format 1.x or 2.x for reading.
+def open_attribution(path: Path | str) -> Attribution:
+    """Open an attribution file for reading, also as a context. Raises: as `Results.open`."""
+    return Attribution.open(path)
 
-    Raises: BioattnError when it cannot be opened; FormatError when it is no attribution file, of a newer major
-    version, damaged, or not self-contained.
-    """
-    path = Path(path)
-    with open_hdf5(path) as file:
-        yield AttributionFile(path, file)
+
+AttributionFile = Attribution

@@ -13,7 +13,8 @@ import h5py
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json, read_lines
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
-from bioattn.store.attribution import ATTRIBUTION_PARTS_FORMAT, AttributionFile
+from bioattn.store.attribution import ATTRIBUTION_PARTS_FORMAT, Attribution
+from bioattn.store.contents import Stored
 from bioattn.store.field_kinds import audit_sample, field_kinds
 from bioattn.store.kinds import (
     Candidate,
@@ -30,12 +31,12 @@ from bioattn.store.kinds import (
 from bioattn.store.merging import merge_result_files, merge_tables
 from bioattn.store.prediction_table import PART_START, open_part
 from bioattn.store.problems import Problem, error
-from bioattn.store.reader import AttentionFile, ResultFile
+from bioattn.store.reader import Attention, Results
 from bioattn.store.recorded_folder import SHARD_FORMAT, shard_figures
 from bioattn.store.result_validation import validate_attention, validate_attribution
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
 from bioattn.store.shard_record import SHARD_INPUTS, inputs_of, read_shard, shard_problems
-from bioattn.store.stored import refuse_part, stored_inputs
+from bioattn.store.stored import stored_inputs
 from bioattn.store.windows import PROMOTERS
 from bioattn.system.progress import Progress
 from bioattn.text import counted, some
@@ -47,14 +48,14 @@ _RANGES = {"length": "residues", "rows": "msa_rows", "extra_rows": "extra_msa_ro
 def describe_attention(path: Path) -> dict[str, Any]:
     """The main figures of an attention file. Raises: FormatError when it is damaged."""
     with open_hdf5(path) as file:
-        attention = AttentionFile(path, file)
+        attention = Attention(Stored(path, file))
         if attention.inputs == PROMOTERS:
-            return {**_windows(attention, file), "sites": _sites(attention)}
+            return {**_windows(path, attention, file), "sites": _sites(attention)}
         samples, noun = attention.samples, attention.inputs
         columns = [str(name) for name in samples if samples[name].dtype.kind in "iu"] if len(samples) else []
         names = _RANGES if noun == "alignments" else {}
         return {
-            **_origin(attention, file),
+            **_origin(path, attention, file),
             "inputs": noun,
             noun: len(samples),
             f"first_{noun}": some([str(name) for name in samples.index]),
@@ -69,17 +70,17 @@ def describe_attention(path: Path) -> dict[str, Any]:
 def describe_attribution(path: Path) -> dict[str, Any]:
     """The main figures of an attribution file. Raises: FormatError when it is damaged."""
     with open_hdf5(path) as file:
-        attribution = AttributionFile(path, file)
+        attribution = Attribution(Stored(path, file, ATTRIBUTION_FORMAT))
         gap = attribution.completeness_gap()
         figures = _windows(
-            attribution, file, method=attribution.method, method_settings=attribution.method_settings
+            path, attribution, file, method=attribution.method, method_settings=attribution.method_settings
         )
         if gap is not None and not gap.empty:
             figures["largest_completeness_gap"] = float(gap.abs().to_numpy().max())
         return figures
 
 
-def _sites(attention: AttentionFile) -> dict[str, dict[str, Any]]:
+def _sites(attention: Attention) -> dict[str, dict[str, Any]]:
     return {
         info.name: {
             "shape": dict(zip(info.dims, info.shape, strict=True)),
@@ -95,7 +96,7 @@ def _sites(attention: AttentionFile) -> dict[str, dict[str, Any]]:
     }
 
 
-def _sites_by_layer(attention: AttentionFile) -> dict[str, dict[str, Any]]:
+def _sites_by_layer(attention: Attention) -> dict[str, dict[str, Any]]:
     """Sites whose names differ by a number only, as one."""
     sites: dict[str, dict[str, Any]] = {}
     for info in attention.sites.values():
@@ -115,9 +116,9 @@ def _sites_by_layer(attention: AttentionFile) -> dict[str, dict[str, Any]]:
     return sites
 
 
-def _origin(result: ResultFile, file: h5py.File) -> dict[str, Any]:
+def _origin(path: Path, result: Results, file: h5py.File) -> dict[str, Any]:
     """Which part of which whole the file is, if it is one, and where it comes from."""
-    record = read_shard(result.path, file)
+    record = read_shard(path, file)
     return {
         **({} if record is None else record.figures()),
         "format_version": text_attribute(file, "format_version"),
@@ -126,11 +127,11 @@ def _origin(result: ResultFile, file: h5py.File) -> dict[str, Any]:
     }
 
 
-def _windows(result: ResultFile, file: h5py.File, **more: str) -> dict[str, Any]:
+def _windows(path: Path, result: Results, file: h5py.File, **more: str) -> dict[str, Any]:
     """The figures of a file over promoters."""
     samples = result.samples
     return {
-        **_origin(result, file),
+        **_origin(path, result, file),
         **more,
         "input_sha256": result.input_sha256,
         "task": result.task,
@@ -155,7 +156,6 @@ def _result_part(path: Path) -> Part | None:
         record = read_shard(path, file)
         if record is None:
             return None
-        refuse_part(path, file)
         name = (text_attribute(file, "format") or "").removeprefix("bioattn-")
         return Part(
             path, MergeKind(title=f"{name} of {stored_inputs(file)}", merge=merge_result_files), record

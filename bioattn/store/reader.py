@@ -1,34 +1,32 @@
-"""Reading files of results: `with open_attention(path) as attention: attention.weights("promoter.cross.0")`."""
+"""Results with labelled axes, in a file or in memory: `attention.weights("promoter.cross.0")`."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
-import h5py
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
+from bioattn.io.hdf5_input import open_hdf5
 from bioattn.store import schema
 from bioattn.store.choices import Reduction
-from bioattn.store.stored import (
-    has_key_index,
-    main_array,
-    read_list,
-    read_samples,
-    require_format,
-    stored_columns,
-    stored_group,
-    stored_inputs,
-)
+from bioattn.store.contents import Contents, Stored
+from bioattn.store.labelled import LabelledArray
+from bioattn.store.stored import has_key_index, main_array
 from bioattn.store.windows import genomic_interval
 
+if TYPE_CHECKING:
+    import xarray
+
 Choice = str | Sequence[str] | slice | None
+Names = str | Sequence[str] | None
+"""One name, whose axis is dropped; several, in that order; None for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,28 +112,59 @@ class SiteInfo:
         return None if edges is None else np.array(edges, dtype=np.int64)
 
 
-class ResultFile:
-    """An open file of results; the base of what `open_attention` and `open_attribution` give."""
+class Results:
+    """Results of a model over samples, with named axes. They are in memory, or in a file that is open and is read
+    when something is asked for. Usable with `with`, which closes the file."""
 
-    def __init__(self, path: Path, file: h5py.File, format_name: str) -> None:
-        """Raises: FormatError when it is of another format, a newer major version, or damaged."""
-        require_format(path, file, format_name)
-        self.path = path
-        self._file = file
-        with damage_named(path):
-            self.inputs = stored_inputs(file)
-            """What the samples are, such as `promoters` or `alignments`."""
-            self.model_sha256 = text_attribute(file, "model_sha256") or ""
-            self.input_sha256 = text_attribute(file, "input_sha256") or ""
-            self.task = text_attribute(file, "task") or ""
-            self.window_length = int(file.attrs.get("window_length", 0))
-            """Positions of the window of promoters; 0 for other inputs."""
-            self.downstream = int(file.attrs["downstream"]) if "downstream" in file.attrs else None
-            """Positions of the window from position 0 of each gene on; None when the file does not say."""
+    def __init__(self, contents: Contents, close: ExitStack | None = None) -> None:
+        self._contents = contents
+        self.path = contents.path
+        """Of their file; in memory a name for messages."""
+        self.close = weakref.finalize(self, (close or ExitStack()).close)
+        """Close the file. What was read of it stays."""
+        layout = contents.layout
+        self._groups = {group.path: group for group in layout.groups}
+        said = layout.attributes
+        self.inputs = layout.inputs
+        """What the samples are, such as `promoters` or `alignments`."""
+        self.model_sha256 = layout.model_sha256
+        self.input_sha256 = str(said.get("input_sha256", ""))
+        self.task = str(said.get("task", ""))
+        self.window_length = int(said.get("window_length", 0))  # type: ignore[arg-type]
+        """Positions of the window of promoters; 0 for other inputs."""
+        downstream = said.get("downstream")
+        self.downstream = None if downstream is None else int(downstream)  # type: ignore[arg-type]
+        """Positions of the window from position 0 of each gene on; None when that is not known."""
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Open a file of such results.
+
+        Raises: BioattnError when it cannot be opened; FormatError when it is of another format, damaged, or not
+        self-contained.
+        """
+        with ExitStack() as stack:
+            file = stack.enter_context(open_hdf5(Path(path)))
+            return cls(Stored(Path(path), file, cls._format), stack.pop_all())
+
+    _format: str
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.samples)} {self.inputs}: {self.path}>"
+
+    def save(self, path: Path | str) -> None:
+        """Write the results as HDF5 (docs/formats). Raises: BioattnError or OSError when that cannot be done."""
+        self._contents.save(Path(path))
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """The sample table by name, in file order.
+        """The sample table by name, in order.
 
         Of promoters chrom, start, end (0-based, half-open; -1 unknown) and strand; of alignments length (match
         columns that the model saw), alignment_columns (all of them), rows, extra_rows, query and input_sha256.
@@ -144,52 +173,48 @@ class ResultFile:
         index = pd.Index(columns.pop("id"), name="id")
         return pd.DataFrame(columns, index=index)
 
-    @cached_property
+    @property
     def _table(self) -> schema.Samples:
-        with damage_named(self.path):
-            return read_samples(self._file, stored_columns(self._file)[0])
+        return self._contents.samples
 
     def sample_list(self, name: str, sample: str) -> NDArray[Any] | list[str] | None:
         """A list of one sample; None where it has none.
 
-        Raises: BioattnError when the file does not hold the sample, or no such lists.
+        Raises: BioattnError when there is no such sample, or no such lists.
         """
-        with damage_named(self.path):
-            _, lists = stored_columns(self._file)
-            listed = next((each for each in lists if each.name == name), None)
-            if listed is None:
-                raise BioattnError(
-                    f"{self.path}: holds {self.inputs}, which have no {name.replace('_', ' ')}"
-                )
-            return read_list(self._file, listed, self._number_of(sample))
+        for column in self._contents.layout.lists:
+            if column.name == name:
+                return self._contents.listed(column, self._number_of(sample))
+        raise BioattnError(f"{self.path}: holds {self.inputs}, which have no {name.replace('_', ' ')}")
 
     def predictions(self) -> pd.DataFrame:
         """The model's predictions, genes × treatments (response units, or probabilities of a binary model).
 
-        Raises: BioattnError for a file without any, FormatError for a damaged one.
+        Raises: BioattnError without any, FormatError for a damaged file.
         """
-        if schema.PREDICTIONS not in self._file:
+        if schema.PREDICTIONS not in self._groups:
             raise BioattnError(f"{self.path}: holds no predictions")
-        with damage_named(self.path):
-            group = self._file[schema.PREDICTIONS]
-            return pd.DataFrame(
-                group["values"][:],
-                index=pd.Index(strings(group[schema.SAMPLE]), name="gene_id"),
-                columns=strings(group["treatment"]),
-            )
+        values = self._contents.read(schema.PREDICTIONS, "values", [slice(None)])
+        return pd.DataFrame(values, index=pd.Index(self._table.ids, name="gene_id"), columns=self.treatments)
 
     @cached_property
     def treatments(self) -> list[str]:
         """All treatments asked for, in the order of every treatment axis; empty without one."""
-        if schema.PREDICTIONS not in self._file:
+        if schema.PREDICTIONS not in self._groups:
             return []
-        with damage_named(self.path):
-            return strings(self._file[f"{schema.PREDICTIONS}/treatment"])
+        return [str(name) for name in self._groups[schema.PREDICTIONS].axis("treatment").coordinates or ()]
+
+    @cached_property
+    def positions(self) -> NDArray[np.int64]:
+        """Coordinates of the window's bases: from position 0 of each gene, upstream negative; where that is not
+        known, from the window's first base."""
+        before = 0 if self.downstream is None else self.window_length - self.downstream
+        return np.arange(self.window_length) - before
 
     def _genes(self, gene: Choice) -> int | list[int] | slice:
         return choice(gene, self._numbers, f"{self.path}: gene")
 
-    def _treatments(self, treatment: str | Sequence[str] | None) -> int | list[int] | slice:
+    def _treatments(self, treatment: Names) -> int | list[int] | slice:
         numbers = {name: number for number, name in enumerate(self.treatments)}
         return choice(treatment, numbers, f"{self.path}: treatment")
 
@@ -203,11 +228,10 @@ class ResultFile:
         return {name: number for number, name in enumerate(self._table.ids)}
 
 
-class AttentionFile(ResultFile):
-    """An open attention file; made by `open_attention`, usable inside its `with` only."""
+class Attention(Results):
+    """Attention weights with labelled axes."""
 
-    def __init__(self, path: Path, file: h5py.File) -> None:
-        super().__init__(path, file, schema.FORMAT)
+    _format = schema.FORMAT
 
     @property
     def over_alignments(self) -> bool:
@@ -221,8 +245,9 @@ class AttentionFile(ResultFile):
 
     @cached_property
     def sites(self) -> dict[str, SiteInfo]:
-        with damage_named(self.path):
-            return {name: self._site_info(name) for name in self._file[schema.SITES]}
+        """Attention sites by name."""
+        paths = [path for path in self._groups if path.startswith(f"{schema.SITES}/")]
+        return {info.name: info for info in map(self._site_info, paths)}
 
     def weights(
         self,
@@ -279,13 +304,13 @@ class AttentionFile(ResultFile):
 
         Raises: BioattnError when the file holds no molecules, or not this one; FormatError for a damaged one.
         """
-        if schema.ATOM_CONTRIBUTIONS not in self._file:
+        group = self._groups.get(schema.ATOM_CONTRIBUTIONS)
+        if group is None:
             raise BioattnError(f"{self.path}: holds {self.inputs}; a file over molecules is needed")
         number = self._number_of(sample)
-        with damage_named(self.path):
-            group = self._file[schema.ATOM_CONTRIBUTIONS]
-            values = group["values"][number]
-            return strings(group["task"]), values[..., : int(self._file["samples/atoms"][number])]
+        values = self._contents.read(group.path, "values", [number])
+        tasks = [str(name) for name in group.axis("task").coordinates or ()]
+        return tasks, values[..., : self._table.lengths(number)["atoms"]]
 
     def key_index(self, site: str, *, sample: str, head: int | None = None) -> NDArray[np.int32]:
         """Of which key (0-based) each of the weights of a site reduced with `top-k` is; the same shape.
@@ -323,14 +348,21 @@ class AttentionFile(ResultFile):
         sample: whose, where each has its own array. Raises: BioattnError for what the file does not hold.
         """
         info = self._info(site)
-        where = f"{schema.SITES}/{site}" + (
-            f"/{schema.sample_group(self._own(info, sample))}" if info.per_sample else ""
+        number = self._own(info, sample) if info.per_sample else None
+        if dim == schema.SAMPLE and number is None:
+            return self._table.ids
+        try:
+            axis = info.layout.axis(dim)
+        except KeyError as error:
+            raise BioattnError(f"{self.path}: site {site} has no axis {dim!r}") from error
+        if number is None:
+            return schema.axis_places(axis, None, None)
+        listed = (
+            self._contents.listed(column, number)
+            for column in self._contents.layout.lists
+            if column.kind == axis.kind and column.dtype != schema.TEXT
         )
-        if not isinstance(self._file.get(f"{where}/{dim}"), h5py.Dataset):
-            raise BioattnError(f"{self.path}: site {site} has no axis {dim!r}")
-        with damage_named(self.path):
-            scale = self._file[f"{where}/{dim}"]
-            return strings(scale) if h5py.check_string_dtype(scale.dtype) is not None else scale[:]
+        return schema.axis_places(axis, self._table.lengths(number), next(listed, None))
 
     def names(self, site: str, dim: str, sample: str) -> list[str]:
         """What stands at the places of an axis in one sample: the text list of its kind, else numbers from 0.
@@ -338,9 +370,7 @@ class AttentionFile(ResultFile):
         Raises: BioattnError for what the file does not hold.
         """
         axis = self._info(site).layout.axis(dim)
-        with damage_named(self.path):
-            _, lists = stored_columns(self._file)
-        for each in lists:
+        for each in self._contents.layout.lists:
             if each.kind == axis.kind and each.dtype == "text":
                 found = self.sample_list(each.name, sample)
                 if found is not None:
@@ -371,6 +401,99 @@ class AttentionFile(ResultFile):
         )
         return table.assign(chrom=place["chrom"], start=first, end=last, strand=place["strand"])
 
+    def array(
+        self,
+        site: str | None = None,
+        *,
+        samples: Names = None,
+        treatments: Names = None,
+        head: int | None = None,
+        value_weighted: bool = False,
+        contributions: bool = False,
+    ) -> LabelledArray:
+        """The weights of a site; only what is asked for is read.
+
+        site: None for the only one. samples: genes or alignments; where each has its own array, one of them (None
+        for the only one). head: the model's number of it, whose axis is then dropped; None for all.
+        value_weighted: the weights times the norm of the value that they multiply. Keys and queries that are bins
+        of a promoter have their middles as coordinates, in bases from the window's first base. contributions: what
+        a key adds to the prediction instead, of models trained with --readout shared.
+
+        Raises: BioattnError for what the file does not hold, or where a site or sample must be named.
+        """
+        info = self._chosen_site(site)
+        if samples is None and info.per_sample and len(self.samples) == 1:
+            samples = str(self.samples.index[0])
+        one = samples if isinstance(samples, str) else None
+        gene = None if one is not None else samples
+        if contributions:
+            values = self.contributions(info.name, gene=one or gene, treatment=treatments, head=head)
+        else:
+            values = self.weights(
+                info.name,
+                gene=gene,
+                sample=one,
+                treatment=treatments,
+                head=head,
+                value_weighted=value_weighted,
+            )
+        chosen = {
+            schema.SAMPLE: samples,
+            "treatment": treatments,
+            schema.HEAD: None if head is None else str(head),
+        }
+        dims = [dim for dim in info.dims if not isinstance(chosen.get(dim), str)]
+        coordinates = {}
+        for dim, size in zip(dims, values.shape, strict=True):
+            named = chosen.get(dim)
+            places = self.coordinates(info.name, dim, one if info.per_sample else None)
+            # Of ragged axes one sample has the first places alone.
+            coordinates[dim] = places[:size] if named is None else list(named)
+        long_name = "attention weight" + (" × norm of the value" if value_weighted else "")
+        long_name = "contribution to the prediction" if contributions else long_name
+        return LabelledArray(name=info.name, values=values, coordinates=coordinates, long_name=long_name)
+
+    def to_xarray(self, site: str | None = None, **choices: Any) -> "xarray.DataArray":
+        """The weights of a site as an xarray.DataArray. Arguments and errors: as `array`."""
+        return self.array(site, **choices).to_xarray()
+
+    def to_pandas(self, site: str | None = None, **choices: Any) -> pd.Series:
+        """The weights of a site as a Series with an index level for each axis. As `array` otherwise."""
+        return self.array(site, **choices).to_pandas()
+
+    def at_bases(
+        self,
+        *,
+        samples: Names = None,
+        treatments: Names = None,
+        sites: Sequence[str] | None = None,
+        heads: Sequence[int] | None = None,
+        value_weighted: bool = False,
+        contributions: bool = False,
+    ) -> LabelledArray:
+        """Where a promoter model looked, base by base: axes sample, treatment, position.
+
+        A bin's weight is shared by its bases and smoothed by a Gaussian of half the bin's width (motifs straddle
+        the edges of bins); a profile keeps its sum. This is the profile that `simulate score`, `export motifs` and
+        the figures use. Averaged over heads and sites: sites: shell patterns (None: those that tell treatments
+        apart); heads: the model's numbers of them (None: all). Positions count from position 0 of the gene,
+        upstream is negative; where that is not known, from the window's first base, 0. contributions: what each
+        base adds to the prediction instead, with its sign, summed over heads (--readout shared).
+
+        Raises: BioattnError for attention that is not over promoters, and for what is not there.
+        """
+        from bioattn.python.profiles import attention_at_bases
+
+        return attention_at_bases(
+            self,
+            choice(samples, self._numbers, f"{self.path}: gene"),
+            self._treatments(treatments),
+            sites,
+            heads,
+            value_weighted=value_weighted,
+            contributions=contributions,
+        )
+
     def _read(
         self,
         info: SiteInfo,
@@ -391,19 +514,18 @@ class AttentionFile(ResultFile):
             if schema.HEAD not in dims or head not in info.heads:
                 raise BioattnError(f"{self.path}: site {info.name} holds no head {head}")
             selection[dims.index(schema.HEAD)] = info.heads.index(head)
-        where = f"{schema.SITES}/{info.name}"
+        number = None
         if info.per_sample:
             if gene is not None and not isinstance(gene, str):
                 raise BioattnError(
                     f"{self.path}: holds {self.inputs}, whose arrays differ; ask for one sample"
                 )
-            where += f"/{schema.sample_group(self._own(info, sample or gene))}"
+            number = self._own(info, sample or gene)
         elif sample is not None:
             selection = [self._number_of(sample), *self._trimmed(info, name, sample, selection)]
         else:
             selection = [self._genes(gene), *selection]
-        with damage_named(self.path):
-            return read_selection(self._file[f"{where}/{name}"], selection)
+        return self._contents.read(info.layout.path, name, selection, number)
 
     def _trimmed(self, info: SiteInfo, name: str, sample: str, selection: list[Any]) -> list[Any]:
         """The selection without what lies behind the sample's ends."""
@@ -426,18 +548,18 @@ class AttentionFile(ResultFile):
             raise BioattnError(f"{self.path}: no site {site!r}; it holds {', '.join(self.sites) or 'none'}")
         return self.sites[site]
 
-    def _site_info(self, name: str) -> SiteInfo:
-        layout = stored_group(self._file, f"{schema.SITES}/{name}")
+    def _site_info(self, path: str) -> SiteInfo:
+        layout = self._groups[path]
         array = main_array(layout)
-        where = f"{layout.path}/{schema.sample_group(0)}" if layout.per_sample else layout.path
+        number = 0 if layout.per_sample else None
         heads = layout.attributes["heads"]
         assert isinstance(heads, tuple)
         dims = array.dims if array is not None else self._dims_without_samples(layout)
         return SiteInfo(
-            name=name,
+            name=path.removeprefix(f"{schema.SITES}/"),
             layout=layout,
             dims=dims if layout.per_sample else (schema.SAMPLE, *dims),
-            shape=() if array is None else tuple(self._file[f"{where}/{array.name}"].shape),
+            shape=() if array is None else self._contents.shape(path, array.name, number),
             dtype=np.dtype(np.float32 if array is None else array.dtype),
             heads=tuple(int(head) for head in heads),
             reduce=Reduction(str(layout.attributes.get("reduce"))),
@@ -448,17 +570,18 @@ class AttentionFile(ResultFile):
         names = [axis.name for axis in layout.axes]
         return tuple(name for name in names if name != schema.KEY or schema.RANK not in names)
 
+    def _chosen_site(self, site: str | None) -> SiteInfo:
+        if site is None and len(self.sites) != 1:
+            raise BioattnError(f"{self.path}: holds several sites; name one: {', '.join(self.sites)}")
+        return self._info(site or next(iter(self.sites)))
 
-@contextmanager
-def open_attention(path: Path | str) -> Iterator[AttentionFile]:
-    """Open an attention file of format 1.x or 2.x for reading.
 
-    Raises: BioattnError when it cannot be opened; FormatError when it is no attention file, of a newer major
-    version, damaged, or not self-contained.
-    """
-    path = Path(path)
-    with open_hdf5(path) as file:
-        yield AttentionFile(path, file)
+def open_attention(path: Path | str) -> Attention:
+    """Open an attention file for reading, also as a context. Raises: as `Results.open`."""
+    return Attention.open(path)
+
+
+AttentionFile = Attention
 
 
 def choice(
@@ -476,19 +599,3 @@ def choice(
         if name not in numbers:
             raise BioattnError(f"{what} {name!r} is not in the file")
     return numbers[wanted] if isinstance(wanted, str) else [numbers[name] for name in wanted]
-
-
-def read_selection(dataset: h5py.Dataset, selection: list[Any]) -> NDArray[Any]:
-    """Index with any number of lists, in any order; HDF5 takes one at a time, sorted."""
-    lists = [axis for axis, choice in enumerate(selection) if isinstance(choice, list)]
-    if not lists:
-        return np.asarray(dataset[tuple(selection)])
-    axis = lists[0]
-    dropped = sum(1 for choice in selection[:axis] if isinstance(choice, int))
-    pieces = [
-        read_selection(dataset, [*selection[:axis], number, *selection[axis + 1 :]])
-        for number in selection[axis]
-    ]
-    if pieces:
-        return np.stack(pieces, axis=axis - dropped)
-    return np.asarray(dataset[(*selection[:axis], slice(0, 0), *selection[axis + 1 :])])

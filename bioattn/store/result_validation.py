@@ -40,7 +40,6 @@ from bioattn.store.schema import (
 )
 from bioattn.store.stored import (
     group_paths,
-    is_version_1,
     read_list,
     read_samples,
     require_format,
@@ -106,9 +105,7 @@ def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]
             for group in groups:
                 with damage_named(path):
                     problems += _Group(file, group, layout, samples, progress).problems()
-            old = is_version_1(file)
-        if not old:
-            problems += seal_warnings(path)
+        problems += seal_warnings(path)
     except BioattnError as problem:
         problems.append(error("", str(problem).removeprefix(f"{path}: ")))
     finally:
@@ -117,9 +114,7 @@ def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]
 
 
 def _root(file: h5py.File, format_name: str) -> Iterator[Problem]:
-    needed = list(_ROOT_TEXT)
-    if not is_version_1(file):
-        needed.append("inputs")
+    needed = [*_ROOT_TEXT, "inputs"]
     if stored_inputs(file) == PROMOTERS:
         needed += _PROMOTER_ROOT_TEXT
         if "window_length" not in file.attrs:
@@ -137,14 +132,11 @@ def _root(file: h5py.File, format_name: str) -> Iterator[Problem]:
 def _table(file: h5py.File) -> Iterator[Problem]:
     """Whether all columns and lists are there, the columns as long as each other."""
     group = file["samples"]
-    if is_version_1(file):
-        columns, lists = ([each.name for each in of_kind] for of_kind in stored_columns(file))
-    else:
-        for name in ("columns", "lists"):
-            if name not in group.attrs:
-                yield error("/samples", f"the attribute {name!r} is missing")
-                return
-        columns, lists = ([str(name) for name in group.attrs[kind]] for kind in ("columns", "lists"))
+    for name in ("columns", "lists"):
+        if name not in group.attrs:
+            yield error("/samples", f"the attribute {name!r} is missing")
+            return
+    columns, lists = ([str(name) for name in group.attrs[kind]] for kind in ("columns", "lists"))
     lengths = {}
     for name in (ID.name, *columns):
         dataset = group.get(name)
@@ -263,17 +255,16 @@ class _Group:
             self._progress.advance()
 
     def _attributes(self, group: h5py.Group) -> Iterator[Problem]:
-        if not is_version_1(self._file):
-            for name in ("axes", "axis_kinds", "axis_lengths"):
-                if name not in group.attrs:
-                    yield error(self._where, f"the attribute {name!r} is missing")
-                    return
-            columns = {*self._samples.columns, ""}
-            for name in map(str, group.attrs["axis_lengths"]):
-                if name not in columns:
-                    yield error(self._where, f"lengths of an axis are in /samples/{name}, which is not there")
-                elif name and (shortest := min(self._samples.columns[name], default=1)) < 1:
-                    yield error(f"/samples/{name}", f"has {shortest}, at least 1 is needed")
+        for name in ("axes", "axis_kinds", "axis_lengths"):
+            if name not in group.attrs:
+                yield error(self._where, f"the attribute {name!r} is missing")
+                return
+        columns = {*self._samples.columns, ""}
+        for name in map(str, group.attrs["axis_lengths"]):
+            if name not in columns:
+                yield error(self._where, f"lengths of an axis are in /samples/{name}, which is not there")
+            elif name and (shortest := min(self._samples.columns[name], default=1)) < 1:
+                yield error(f"/samples/{name}", f"has {shortest}, at least 1 is needed")
         if not self._is_site:
             return
         reduce = text_attribute(group, "reduce")
@@ -287,8 +278,6 @@ class _Group:
                 yield error(self._where, f"the attribute {name!r} is missing")
 
     def _has_sample_axis(self, group: h5py.Group) -> bool:
-        if is_version_1(self._file):
-            return stored_inputs(self._file) == PROMOTERS
         return str(group.attrs["axes"][0]) == SAMPLE
 
     def _needed(self, group: h5py.Group) -> tuple[str, ...]:

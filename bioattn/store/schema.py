@@ -266,6 +266,16 @@ class GroupLayout:
         """Where in an array that is padded to the longest sample the values of one sample lie."""
         return tuple(slice(size) for size in self.shape(array, lengths))
 
+    def padded(self, array: Array, values: NDArray[Any], samples: Samples) -> NDArray[Any]:
+        """Values of some samples in an array of all samples: as long as the longest of all, 0 behind each end."""
+        if all(self.axis(dim).lengths is None for dim in array.dims):
+            return values
+        whole = np.zeros((len(values), *self.shape(array)), dtype=array.dtype)
+        for place in range(len(values)):
+            own = self.within(array, samples.lengths(place))
+            whole[place][own] = values[place][own]
+        return whole
+
     @property
     def ragged(self) -> bool:
         """Whether the length of an axis differs by sample."""
@@ -472,6 +482,23 @@ def bin_centres(edges: Sequence[int]) -> NDArray[np.float64]:
     """Middle of each half-open bin, in bases from the first base of the window."""
     bounds = np.asarray(edges, dtype=np.float64)
     return (bounds[:-1] + bounds[1:]) / 2
+
+
+def axis_places(axis: Axis, lengths: Mapping[str, int] | None, listed: Values | None) -> Values:
+    """Coordinates of an axis: middles of bins, names, numbers of heads, or numbers from 0.
+
+    lengths: of the sample whose axis it is; None = of all samples. listed: the sample's list of integers of this
+    kind of axis, which stands for numbers from 0.
+    """
+    if listed is not None and axis.lengths is not None:
+        return listed
+    if axis.edges is not None:
+        return bin_centres(axis.edges)
+    if axis.coordinates is None:
+        return np.arange(axis_length(axis, lengths), dtype=np.int32)
+    if axis.coordinates and not isinstance(axis.coordinates[0], str):
+        return np.asarray(axis.coordinates, dtype=np.int32)
+    return [str(name) for name in axis.coordinates]
 
 
 def sample_group(number: int) -> str:

@@ -1,10 +1,4 @@
-"""What an open file of results says of itself: its layout, its samples, and all its arrays block by block.
-
-Arrays of formats 1.0 and 1.1 (attention of promoters and of alignments, attributions) stand where those of format
-2.0 do. What those files do not say is said here: what their axes are, and which columns their sample tables have.
-Their digests of single arrays (`sha256`, `content_sha256`) are not compared; HDF5's checksums and the seal are,
-where a file has one.
-"""
+"""What an open file of results says of itself: its layout, its samples, and all its arrays block by block."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,14 +13,13 @@ from bioattn.errors import FormatError
 from bioattn.io.hdf5_input import other_format, strings, text_attribute
 from bioattn.store import schema
 from bioattn.store.shard_record import SHARD, SHARD_INPUTS, SHARD_JOB, read_shard
-from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS
 
 _ROOT = ("format", "format_version", "generated_by", "model_sha256", "inputs", SHARD, SHARD_INPUTS, SHARD_JOB)
 _OF_AXES = ("axes", "axis_kinds", "axis_lengths")
 
 
 def require_format(path: Path, file: h5py.File, format_name: str = schema.FORMAT) -> None:
-    """Refuse a file of another format, or of a major version above that which this reader knows.
+    """Refuse a file of another format, or of another major version than that which this reader knows.
 
     Raises: FormatError.
     """
@@ -38,26 +31,20 @@ def require_format(path: Path, file: h5py.File, format_name: str = schema.FORMAT
     major, _, minor = version.partition(".")
     if not (major.isdecimal() and minor.isdecimal()):
         raise FormatError(f"{path}: format_version {version!r} is not of the form {schema.FORMAT_VERSION!r}")
-    if int(major) > int(schema.FORMAT_VERSION.partition(".")[0]):
+    if int(major) != int(schema.FORMAT_VERSION.partition(".")[0]):
         raise FormatError(
-            f"{path}: {what.removesuffix(' file')} format {version} is newer than {schema.FORMAT_VERSION}, which "
-            "this bioattn reads; use a newer bioattn"
+            f"{path}: is of {what.removesuffix(' file')} format {version}, this bioattn reads "
+            f"{schema.FORMAT_VERSION}; make the file again, or use the bioattn that wrote it"
         )
 
 
 def stored_inputs(file: h5py.File) -> str:
-    """What the samples of a file are, such as `promoters`; files of format 1.x over promoters do not say so."""
-    return text_attribute(file, "inputs") or (PROMOTERS if is_version_1(file) else "")
+    """What the samples of a file are, such as `promoters`."""
+    return text_attribute(file, "inputs") or ""
 
 
 def stored_columns(file: h5py.File) -> tuple[tuple[schema.Column, ...], tuple[schema.ListColumn, ...]]:
     """The columns of the sample table but `id`, and its lists."""
-    if is_version_1(file):
-        return (
-            (PROMOTER_COLUMNS, ())
-            if stored_inputs(file) == PROMOTERS
-            else (_ALIGNMENT_COLUMNS, _ALIGNMENT_LISTS)
-        )
     group = file["samples"]
     columns = [
         schema.Column(
@@ -78,10 +65,7 @@ def stored_columns(file: h5py.File) -> tuple[tuple[schema.Column, ...], tuple[sc
 def stored_group(file: h5py.File, path: str) -> schema.GroupLayout:
     """The layout of one group. Raises: KeyError, ValueError (in `damage_named` FormatError) when it is damaged."""
     group = file[path]
-    if is_version_1(file):
-        names, kinds, columns = axes_of(file, path)
-    else:
-        names, kinds, columns = (_names(group, name) for name in _OF_AXES)
+    names, kinds, columns = (_names(group, name) for name in _OF_AXES)
     per_sample = names[0] != schema.SAMPLE
     holder = group.get(schema.sample_group(0), {}) if per_sample else group
     limit = int(group.attrs.get("top_k", 0)) or None
@@ -216,59 +200,3 @@ def _attribute(value: Any) -> schema.Attribute:
     if isinstance(value, np.int8):
         return bool(value)
     return int(value) if isinstance(value, np.integer) else str(value)
-
-
-_ALIGNMENT_COLUMNS = (
-    schema.Column("length", "int32"),
-    schema.Column("alignment_columns", "int32"),
-    schema.Column("rows", "int32"),
-    schema.Column("extra_rows", "int32"),
-    schema.Column("query", schema.TEXT, lengths="length"),
-    schema.Column("input_sha256", schema.TEXT),
-)
-_ALIGNMENT_LISTS = (
-    schema.ListColumn("columns", "int32", "residue", "length", "alignment_columns"),
-    schema.ListColumn("extra_row_names", schema.TEXT, "extra_msa_row", "extra_rows"),
-    schema.ListColumn("row_names", schema.TEXT, "msa_row", "rows"),
-)
-_LENGTHS = {"residue": "length", "msa_row": "rows", "extra_msa_row": "extra_rows"}
-
-
-def is_version_1(file: h5py.File) -> bool:
-    """Whether an open file of results is of format 1.x."""
-    return (text_attribute(file, "format_version") or "").startswith("1.")
-
-
-def refuse_part(path: Path, file: h5py.File) -> None:
-    """Raises: FormatError for a part of a sharded run of format 1.x, which is not put together any more."""
-    if is_version_1(file):
-        raise FormatError(
-            f"{path}: is of format {text_attribute(file, 'format_version')}, whose parts are not put together any "
-            "more; make it again, or merge with the version that made the parts"
-        )
-
-
-def axes_of(file: h5py.File, path: str) -> tuple[list[str], list[str], list[str]]:
-    """Names of the axes of one of its groups, and the kind and the column of lengths of all but `sample`."""
-    group = file[path]
-    if stored_inputs(file) == PROMOTERS:
-        dataset = group[schema.WEIGHTS] if path.startswith(schema.SITES) else group["values"]
-        names = [str(dim.label) for dim in dataset.dims]
-        kinds = [_promoter_kind(group, name) for name in names[1:]]
-        return names, kinds, [""] * len(kinds)
-    array = group[f"{schema.sample_group(0)}/{schema.WEIGHTS}"]
-    names = [str(dim.label) for dim in array.dims]
-    rows = "extra_msa_row" if group.attrs["extra_rows"] else "msa_row"
-    keys = "residue" if text_attribute(group, "keys") == "residue" else rows
-    kinds = [{"row": rows, "query": keys, "key": keys}.get(name, name) for name in names]
-    lengths = [_LENGTHS.get(kind, "") for kind in kinds]
-    if names[-1] == "rank":
-        lengths[-1] = _LENGTHS[keys]
-        names, kinds, lengths = [*names, "key"], [*kinds, keys], [*lengths, _LENGTHS[keys]]
-    return names, kinds, lengths
-
-
-def _promoter_kind(group: h5py.Group, name: str) -> str:
-    if f"{name}_edges" in group:
-        return schema.POSITION
-    return "token" if name == "key" else name

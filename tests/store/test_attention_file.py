@@ -193,7 +193,7 @@ def test_layouts_of_heads_and_reductions():
     ("attribute", "value", "sentence"),
     [
         ("format", "cooler", "is no attention file \\(its format is 'cooler', 'bioattn-attention' is needed"),
-        ("format_version", "3.0", "attention format 3.0 is newer than 2.0"),
+        ("format_version", "3.0", "attention format 3.0, this bioattn reads 2.0"),
         ("format_version", "one", "format_version 'one' is not of the form"),
     ],
 )

@@ -58,7 +58,7 @@ def drop_scale(file):
         (delete(f"{SITE}/key"), f"/{SITE}/key: the dimension scale is missing"),
         (drop_scale, "axis 3 is not labelled 'key' with the scale"),
         (attribute(SITE, "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
-        (attribute("/", "format_version", "3.1"), "attention format 3.1 is newer than 2.0"),
+        (attribute("/", "format_version", "3.1"), "attention format 3.1, this bioattn reads 2.0"),
     ],
 )
 def test_each_break_is_named(write_example, change, words):

@@ -25,7 +25,7 @@ from bioattn.store.attribution import (
     VALUES,
     attribution_file_layout,
 )
-from bioattn.store.schema import PREDICTIONS, Block
+from bioattn.store.schema import PREDICTIONS, Block, FileLayout
 from bioattn.store.windows import window_attributes
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
@@ -87,6 +87,37 @@ def run_attribution(
             f"{source.num_padded:,} of {source.num_samples:,} promoters are shorter than the model's "
             f"{runner.length:,} bases and were padded with N upstream, which gets no values"
         )
+    work, layout = attribution_work(runner, source, treatments, settings)
+    values = [group for group in layout.groups if group.path == ATTRIBUTION]
+    samples = whole_batches(values, work.batch_size, part_samples, MAX_PART_SAMPLES)
+    completeness = Completeness()
+    summary = run_work(
+        work,
+        completeness,
+        ResultFile(
+            output=output,
+            layout=layout,
+            job=_job(runner.predictor(treatments), source, settings, samples),
+            part_samples=samples,
+            about="attribution",
+            of_each=f" × {counted(len(treatments.names), 'treatment')}",
+            smaller="choose fewer --treatment or --genes",
+        ),
+        shard=shard,
+        resume=resume,
+        force=force,
+        progress=progress,
+    )
+    return summary, completeness
+
+
+def attribution_work(
+    runner: ResponseRunner, source: WindowSource, treatments: TreatmentTable, settings: MethodSettings
+) -> tuple[Work, FileLayout]:
+    """How promoters are attributed, batch by batch, and the layout of the results.
+
+    Raises: BioattnError for treatments that the model cannot take.
+    """
     predictor = runner.predictor(treatments)
     attributor = make_attributor(predictor, settings)
     layout = attribution_file_layout(
@@ -96,33 +127,14 @@ def run_attribution(
         model_sha256=runner.sha256,
         attributes=window_attributes(source.sha256, runner.length, runner.task, source.downstream),
     )
-    values = [group for group in layout.groups if group.path == ATTRIBUTION]
-    samples = whole_batches(values, attributor.promoters_at_once, part_samples, MAX_PART_SAMPLES)
-    completeness = Completeness()
-    summary = run_work(
-        Work(
-            source=source,
-            noun="promoter",
-            batch_size=attributor.promoters_at_once,
-            compute=lambda batch: _attribute(attributor, runner, batch),
-            model=runner.path,
-        ),
-        completeness,
-        ResultFile(
-            output=output,
-            layout=layout,
-            job=_job(predictor, source, settings, samples),
-            part_samples=samples,
-            about="attribution",
-            of_each=f" × {counted(len(predictor.names), 'treatment')}",
-            smaller="choose fewer --treatment or --genes",
-        ),
-        shard=shard,
-        resume=resume,
-        force=force,
-        progress=progress,
+    work = Work(
+        source=source,
+        noun="promoter",
+        batch_size=attributor.promoters_at_once,
+        compute=lambda batch: _attribute(attributor, runner, batch),
+        model=runner.path,
     )
-    return summary, completeness
+    return work, layout
 
 
 def _attribute(attributor: Attributor, runner: ResponseRunner, batch: WindowBatch) -> Block:

@@ -7,7 +7,7 @@ stands in `docs/formats/model.md`.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,17 +16,26 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from bioattn.attention.site import AttentionSite
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.finite import require_finite
-from bioattn.inference.promoter_windows import PromoterSource, scan_promoters
+from bioattn.inference.inputs import Inputs, names_in, python_warnings
+from bioattn.inference.promoter_windows import (
+    HeldPromoters,
+    PromoterSource,
+    hold_promoters,
+    padding,
+    scan_promoters,
+)
 from bioattn.inference.runner import BinEncoder, WindowBatch
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
+from bioattn.models.attention_settings import attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
+    LoadedModel,
+    Sites,
     check_sizes,
     load_weights,
     read_model_config,
@@ -41,47 +50,211 @@ from bioattn.models.promoter.config import (
     TreatmentEncoding,
 )
 from bioattn.models.promoter.family import TREATMENTS
+from bioattn.models.promoter.inference.run import PromoterRunner
 from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.models.promoter.treatment_kernel import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
-from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
-from bioattn.store.schema import CONTRIBUTIONS, AttentionOptions
+from bioattn.promoters.treatments import (
+    UNCONDITIONAL,
+    TreatmentTable,
+    read_treatment_table,
+    select_treatments,
+)
+from bioattn.store.attribution import Attribution
+from bioattn.store.contents import Collector
+from bioattn.store.reader import Attention
+from bioattn.store.schema import CONTRIBUTIONS, PREDICTIONS, AttentionOptions
 from bioattn.system.progress import Progress
 from bioattn.text import quoted
 
 if TYPE_CHECKING:
     from bioattn.models.promoter.controls import PromoterTraining
     from bioattn.models.promoter.head_scorer import PromoterHeadScorer
+    from bioattn.python.analyses import CheckReport
 
 LOGGER = logging.getLogger("bioattn")
 
 MODEL_TYPE = "promoter"
+MOST_RUNS = 8
+"""Of treatments and choices of attention that were asked for, how many are kept ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedPromoterModel:
-    """A promoter model ready to run, on its device and in evaluation mode: a `bioattn.inference.runner.Runner`."""
+class Window:
+    """The part of a gene that a model sees."""
+
+    length: int
+    """Bases."""
+    downstream: int | None
+    """Bases from position 0 of the gene on; None when the dataset of the training did not say it."""
+
+    @property
+    def positions(self) -> range:
+        """Coordinates of its bases, from position 0 of the gene; where that is not known, from the first base."""
+        start = 0 if self.downstream is None else self.downstream - self.length
+        return range(start, start + self.length)
+
+    def __repr__(self) -> str:
+        first, last = self.positions[0], self.positions[-1]
+        unknown = "" if self.downstream is not None else ", counted from the first base"
+        return f"<{self.length:,} bases, positions {first} to {last}{unknown}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
+    """A promoter model: the response of promoters to treatments, and where it looks for it.
+
+    `inputs` are those of `bioattn.inference.inputs`: the path of a promoter FASTA, a sequence, sequences by name,
+    a list, a table, codes or one-hot arrays. Promoters shorter than the window are padded with N upstream.
+    """
 
     family: ClassVar[str] = MODEL_TYPE
 
-    model: PromoterModel
     vocabulary: TreatmentVocabulary
     treatments: TreatmentTable
     """The training treatments with their features."""
     task: Task
     reference: str | None
     """The treatment that is the control, if one was named."""
-    device: torch.device
-    sha256: str
-    """SHA-256 of the weights file, in hexadecimal."""
-    path: Path | None = None
-    """The folder it was loaded from."""
+    downstream: int | None = None
+    """Bases of a window from position 0 of its gene on; None when that is not known."""
+    _runs: dict[Any, PromoterRunner] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was asked for last, ready for more promoters."""
+
+    def predict(
+        self,
+        inputs: Inputs,
+        *,
+        treatments: str | Sequence[str] = (),
+        treatment_table: Path | str | pd.DataFrame | None = None,
+        batch_size: int | None = None,
+    ) -> pd.DataFrame:
+        """Predict the response of promoters: a row per promoter, a column per treatment.
+
+        In the units of the training; of a binary model probabilities. treatments: names; none = all of the
+        training; `unconditional` is the token of an unknown one. treatment_table: treatments to predict instead of
+        those of the training, by name in the index (or the path of such a table). batch_size: promoters per
+        forward pass; None = as many as keep memory flat.
+
+        Raises: BioattnError for promoters or treatments that the model cannot take.
+        """
+        with python_warnings():
+            source = self._held(inputs)
+            run = self._run(treatments, treatment_table, None, batch_size)
+            blocks = run.work(source).blocks()
+            values = [block.arrays[PREDICTIONS]["values"] for block in blocks]
+        return pd.DataFrame(
+            values[0] if len(values) == 1 else np.concatenate(values),
+            index=pd.Index(source.batch.samples.ids, name="gene_id"),
+            columns=list(run.predictor.names),
+        )
+
+    def attention(
+        self,
+        inputs: Inputs,
+        *,
+        treatments: str | Sequence[str] = (),
+        treatment_table: Path | str | pd.DataFrame | None = None,
+        sites: str | Sequence[str] = "*",
+        heads: Sequence[int] | None = None,
+        dtype: str = "float32",
+        reduce: str = "none",
+        top_k: int = 16,
+        value_weighted: bool = False,
+        phases: int = 1,
+        batch_size: int | None = None,
+    ) -> Attention:
+        """Return the attention weights of promoters under treatments, in memory.
+
+        sites: shell patterns of names among `model.sites`. heads: numbers of those kept; None = all. dtype:
+        float32 or float16. reduce: `none`, `mean-heads`, `max-heads`, or `top-k`, the largest `top_k` of each
+        query. value_weighted: also weights times the norm of the value that they multiply. phases: shifted windows
+        to average over, for bins that many times finer. Other arguments and errors: as `predict`.
+        """
+        options = attention_options(
+            sites=sites,
+            heads=heads,
+            dtype=dtype,
+            reduce=reduce,
+            top_k=top_k,
+            value_weighted=value_weighted,
+            phases=phases,
+        )
+        with python_warnings():
+            source = self._held(inputs)
+            run = self._run(treatments, treatment_table, options, batch_size)
+            kept = Collector(run.file_layout(source))
+            for block in run.work(source).blocks():
+                kept.append(block)
+        return Attention(kept.contents())
+
+    def attribute(
+        self,
+        inputs: Inputs,
+        *,
+        method: str = "ism",
+        treatments: str | Sequence[str] = (),
+        treatment_table: Path | str | pd.DataFrame | None = None,
+        steps: int = 50,
+        baseline: str = "uniform",
+        seed: int = 0,
+    ) -> Attribution:
+        """Return what each base of promoters adds to the response to treatments, in memory.
+
+        method: `ism` (every base mutated to every other), `gradient-input` or `integrated-gradients`; of the last,
+        steps: points on the path from the baseline, and baseline: `uniform`, `zeros` or `dinucleotide-shuffled`
+        (drawn by `seed`). Of a binary model in log-odds. Other arguments and errors: as `predict`.
+        """
+        from bioattn.python.analyses import attribute
+
+        with python_warnings():
+            table = self._chosen(treatments, treatment_table)
+            source = self._held(inputs)
+            return attribute(self, source, table, method=method, steps=steps, baseline=baseline, seed=seed)
+
+    def check(
+        self,
+        inputs: Inputs,
+        *,
+        dataset: Path | str | None = None,
+        controls: Path | str | None = None,
+        seeds: int = 1,
+        other_models: Sequence["LoadedPromoterModel"] = (),
+        variants: Path | str | None = None,
+        treatments: str | Sequence[str] = (),
+        samples: int = 300,
+        seed: int = 0,
+    ) -> "CheckReport":
+        """Check whether the attention of the model can be believed (docs/checks.md).
+
+        dataset: of the training, for the accuracy on held-out genes. controls: a folder for models retrained as
+        this one but for one thing, `seeds` of them with another seed. other_models: this one trained with other
+        seeds. variants: a table of measured effects of mutations. samples: promoters to check, drawn by `seed`.
+
+        Raises: BioattnError for a model without attention over positions, and what does not fit it.
+        """
+        from bioattn.python.analyses import check_promoters
+
+        with python_warnings():
+            return check_promoters(
+                self,
+                inputs,
+                dataset=dataset,
+                controls=controls,
+                seeds=seeds,
+                other_models=other_models,
+                variants=variants,
+                treatments=names_in(treatments),
+                samples=samples,
+                seed=seed,
+            )
 
     @property
-    def config(self) -> PromoterModelConfig:
-        return self.model.config
+    def window(self) -> Window:
+        """The part of a gene that the model sees."""
+        return Window(length=self.length, downstream=self.downstream)
 
     @property
     def length(self) -> int:
@@ -89,19 +262,68 @@ class LoadedPromoterModel:
         return self.config.length
 
     @property
-    def sites(self) -> dict[str, AttentionSite]:
+    def sites(self) -> Sites:
         """Attention sites by name; empty for `concat`."""
-        return attention_sites(self.model)
+        return Sites(attention_sites(self.model))
 
-    def read(self, path: Path, genes: Sequence[str] = ()) -> PromoterSource:
-        """A promoter FASTA, read through once. genes: as `choose_genes` takes them, none = all.
+    def write(self, folder: Path) -> None:
+        """Write `config.json`, `treatments.json` and the weights into the existing `folder`."""
+        write_promoter_model(
+            folder,
+            self.model,
+            self.vocabulary,
+            self.treatments,
+            task=self.task,
+            reference=self.reference,
+            downstream=self.downstream,
+        )
+
+    def read(self, inputs: Inputs, genes: Sequence[str] = ()) -> PromoterSource | HeldPromoters:
+        """A promoter FASTA, read through once, or promoters in memory. genes: as `choose_genes` takes them, none =
+        all.
 
         Raises: FormatError, and BioattnError when there are none, as `scan_promoters`.
         """
-        return scan_promoters(path, self.length, genes)
+        if isinstance(inputs, Path):
+            return scan_promoters(inputs, self.length, genes)
+        return hold_promoters(inputs, self.length, self.downstream, genes)
 
     def predictor(self, treatments: TreatmentTable | None = None) -> PromoterPredictor:
+        """The model asked for `treatments`; None = those of the training."""
         return PromoterPredictor(self, self.encode_treatments(treatments or self.treatments))
+
+    def _held(self, inputs: Inputs) -> HeldPromoters:
+        source = hold_promoters(inputs, self.length, self.downstream)
+        if padded := padding(source):
+            LOGGER.warning(padded)
+        return source
+
+    def _chosen(
+        self, treatments: str | Sequence[str], table: Path | str | pd.DataFrame | None
+    ) -> TreatmentTable:
+        if isinstance(table, Path | str):
+            described: TreatmentTable | None = read_treatment_table(Path(table))
+        else:
+            described = None if table is None else TreatmentTable(table)
+        return select_treatments(self.treatments, names_in(treatments), described)
+
+    def _run(
+        self,
+        treatments: str | Sequence[str],
+        table: Path | str | pd.DataFrame | None,
+        options: AttentionOptions | None,
+        batch_size: int | None,
+    ) -> PromoterRunner:
+        """The model with treatments encoded and shapes of attention known; kept for the next call."""
+        key = (names_in(treatments), options, batch_size)
+        if table is None and key in self._runs:
+            return self._runs[key]
+        run = PromoterRunner(self.predictor(self._chosen(treatments, table)), options, batch_size)
+        if table is None:
+            if len(self._runs) >= MOST_RUNS:
+                self._runs.clear()
+            self._runs[key] = run
+        return run
 
     def encode_treatments(self, table: TreatmentTable) -> TreatmentBatch:
         """Treatments as the model takes them, on its device.
@@ -222,12 +444,9 @@ class LoadedPromoterModel:
 
     def contributions(self, treatments: TreatmentTable, batch: WindowBatch) -> NDArray[np.float64] | None:
         """What each bin contributes (B, T, P), sum over heads, in response units; None without one readout."""
-        from bioattn.models.promoter.inference.run import PromoterRunner
-
         if self.config.readout != Readout.SHARED:
             return None
-        runner = PromoterRunner(self.predictor(treatments), len(batch.codes))
-        runner.listen(AttentionOptions())
+        runner = PromoterRunner(self.predictor(treatments), AttentionOptions(), len(batch.codes))
         arrays = runner.compute(batch).arrays.values()
         found_BTHP = [of_site[CONTRIBUTIONS] for of_site in arrays if CONTRIBUTIONS in of_site]
         contributions_BTP: NDArray[np.float64] = sum(each.astype(np.float64).sum(2) for each in found_BTHP)
@@ -261,9 +480,20 @@ def write_promoter_model(
     *,
     task: str,
     reference: str | None,
+    downstream: int | None = None,
 ) -> None:
-    """Write `config.json`, `treatments.json` and the weights into the existing `folder`."""
-    write_model_config(folder, MODEL_TYPE, task=task, reference=reference, architecture=asdict(model.config))
+    """Write `config.json`, `treatments.json` and the weights into the existing `folder`.
+
+    downstream: bases of a window from position 0 of its gene on; None when that is not known.
+    """
+    write_model_config(
+        folder,
+        MODEL_TYPE,
+        task=task,
+        reference=reference,
+        downstream=downstream,
+        architecture=asdict(model.config),
+    )
     frame = treatments.frame
     write_json(
         folder / TREATMENTS,
@@ -309,6 +539,7 @@ def _load(folder: Path, device: torch.device) -> LoadedPromoterModel:
         treatments=table,
         task=content["task"],
         reference=content.get("reference"),
+        downstream=content.get("downstream"),
         device=device,
         sha256=sha256_of(folder / WEIGHTS),
         path=folder,

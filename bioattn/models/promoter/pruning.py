@@ -128,7 +128,13 @@ def write_pruned(
     with working_folder(output, resume=False, force=force) as partial:
         evaluation = evaluate(smaller, dataset, model.vocabulary, model.device, ())
         write_promoter_model(
-            partial, smaller, model.vocabulary, model.treatments, task=model.task, reference=model.reference
+            partial,
+            smaller,
+            model.vocabulary,
+            model.treatments,
+            task=model.task,
+            reference=model.reference,
+            downstream=model.downstream,
         )
         files = [WEIGHTS, CONFIG, TREATMENTS]
         if (model_folder / HISTORY).is_file():

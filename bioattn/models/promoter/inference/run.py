@@ -6,6 +6,7 @@ Shape suffixes: B promoters, L bases, T treatments.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -20,9 +21,9 @@ from bioattn.attention.site import Contribution
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.batch_size import fitting_batch
-from bioattn.inference.promoter_windows import N_CODE, PromoterSource
+from bioattn.inference.promoter_windows import N_CODE, padding
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
-from bioattn.inference.runner import WindowBatch
+from bioattn.inference.runner import WindowBatch, WindowSource
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.inference.phases import PhaseAverage, shifted
 from bioattn.models.promoter.predictor import PromoterPredictor
@@ -85,10 +86,19 @@ MAX_PHASE_BYTES = 1 << 26
 
 
 class PromoterRunner:
-    """A model, the treatments it is asked for and, if anyone listens, the receiver of its attention."""
+    """A model, the treatments it is asked for and, if it is asked for, the receiver of its attention."""
 
-    def __init__(self, predictor: PromoterPredictor, batch_size: int | None) -> None:
-        """batch_size: promoters per forward pass; None = what keeps memory flat."""
+    def __init__(
+        self,
+        predictor: PromoterPredictor,
+        options: AttentionOptions | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        """options: what of the attention is collected; None = nothing. batch_size: promoters per forward pass;
+        None = what keeps memory flat.
+
+        Raises: BioattnError when the model lacks the sites or heads asked for.
+        """
         self.predictor = predictor
         self.device = predictor.runner.device
         self._receiver: BatchReceiver | None = None
@@ -96,15 +106,54 @@ class PromoterRunner:
         self._value_weighted = False
         self._integrates = False
         self._average: PhaseAverage | None = None
+        self._layouts: list[GroupLayout] = []
         self._arrays: Mapping[str, Mapping[str, NDArray[Any]]] = {}
-        self._batch_may_shrink = batch_size is None
-        self.batch_size = batch_size or fitting_batch(lambda: self.predict(self._nothing_known()), MAX_BATCH)
+        self._wanted_batch = batch_size
+        if options is not None:
+            self._listen(options)
 
-    def listen(self, options: AttentionOptions) -> list[GroupLayout]:
-        """Collect attention from now on; a trial batch of one shows the shapes that there will be.
+    @cached_property
+    def batch_size(self) -> int:
+        """Promoters per forward pass: those wanted, or as many as a trial of one finds room for."""
+        if self._wanted_batch is not None:
+            return self._wanted_batch
+        codes = torch.from_numpy(self._nothing_known()).to(self.device)
+        with torch.inference_mode():
+            most = fitting_batch(lambda: self.predictor.forward(codes), MAX_BATCH)
+        if self._average is not None:
+            finest = max(layout.bytes_of_sample() for layout in self._average.layouts)
+            most = max(1, min(most, MAX_PHASE_BYTES // finest))
+        return most
 
-        Raises: SettingsError when the model lacks the sites or heads asked for.
-        """
+    @property
+    def layouts(self) -> list[GroupLayout]:
+        """Of the sites whose attention is collected."""
+        return [self._with_intercept(layout) for layout in self._layouts]
+
+    def work(self, source: WindowSource) -> Work:
+        """The predictions, and what is collected, of all promoters of a source."""
+        return Work(
+            source=source,
+            noun="promoter",
+            batch_size=1 if source.num_samples == 1 else self.batch_size,
+            compute=self.compute,
+            model=self.predictor.runner.path,
+        )
+
+    def file_layout(self, source: WindowSource) -> FileLayout:
+        """The layout of what is collected of a source."""
+        model = self.predictor.runner
+        downstream = model.downstream if source.downstream is None else source.downstream
+        return FileLayout(
+            inputs=PROMOTERS,
+            model_sha256=model.sha256,
+            attributes=window_attributes(source.sha256, model.length, model.task, downstream),
+            columns=PROMOTER_COLUMNS,
+            groups=(*self.layouts, predictions_layout(self.predictor.names)),
+        )
+
+    def _listen(self, options: AttentionOptions) -> None:
+        """Collect attention from now on; a trial batch of one shows the shapes that there will be."""
         self._sites = choose_sites(
             self.predictor.runner.sites,
             options.sites,
@@ -117,14 +166,10 @@ class PromoterRunner:
         self._receiver = BatchReceiver(options, {"treatment": self.predictor.names})
         self.predict(self._nothing_known())
         self._receiver.take()
-        layouts = [self._with_intercept(self._receiver.layouts[name]) for name in self._sites]
-        if options.phases == 1:
-            return layouts
-        self._average = PhaseAverage(layouts, self.predictor.runner.config.pool, options.phases)
-        if self._batch_may_shrink:
-            finest = max(layout.bytes_of_sample() for layout in self._average.layouts)
-            self.batch_size = max(1, min(self.batch_size, MAX_PHASE_BYTES // finest))
-        return self._average.layouts
+        self._layouts = [self._receiver.layouts[name] for name in self._sites]
+        if options.phases > 1:
+            self._average = PhaseAverage(self._layouts, self.predictor.runner.config.pool, options.phases)
+            self._layouts = self._average.layouts
 
     def predict(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
         """(B, length) codes → (B, T) responses or probabilities; attention is kept until it is asked for."""
@@ -144,9 +189,9 @@ class PromoterRunner:
         """What the receiver heard; contributions in the units of responses."""
         assert self._receiver is not None
         arrays = self._receiver.take()
-        _, sd_T = self._response_units()
         for of_site in arrays.values():
             if CONTRIBUTIONS in of_site:
+                _, sd_T = self._response_units()
                 scaled = of_site[CONTRIBUTIONS] * sd_T[:, None, None]
                 of_site[CONTRIBUTIONS] = scaled.astype(of_site[WEIGHTS].dtype)
         return arrays
@@ -245,34 +290,22 @@ def run_promoters(
     Raises: BioattnError for promoters or treatments that the model cannot take, and as `run_work`.
     """
     source = model.read(promoters)
-    runner = PromoterRunner(model.predictor(treatments), batch_size)
-    if source.num_padded:
-        LOGGER.info(
-            f"{source.num_padded:,} of {source.num_samples:,} promoters are shorter than the model's "
-            f"{model.length:,} bases and were padded with N upstream"
-        )
     options = options or AttentionOptions()
-    layouts = [] if attention is None else runner.listen(options)
-    work = Work(
-        source=source, noun="promoter", batch_size=runner.batch_size, compute=runner.compute, model=model.path
-    )
+    runner = PromoterRunner(model.predictor(treatments), None if attention is None else options, batch_size)
+    if padded := padding(source):
+        LOGGER.info(padded)
+    layouts = runner.layouts
+    work = runner.work(source)
     job = _job(runner, source, layouts)
     rows = file = None
     if predictions is not None:
         record = work.shard_record(shard, {"format": PREDICTIONS_JOB, **job})
         rows = PredictionWriter(predictions, treatments.names, record)
     if attention is not None:
-        layout = FileLayout(
-            inputs=PROMOTERS,
-            model_sha256=model.sha256,
-            attributes=window_attributes(source.sha256, model.length, model.task, source.downstream),
-            columns=PROMOTER_COLUMNS,
-            groups=(*layouts, predictions_layout(treatments.names)),
-        )
         samples = whole_batches(layouts, runner.batch_size, part_samples, MAX_PART_SAMPLES)
         file = ResultFile(
             output=attention,
-            layout=layout,
+            layout=runner.file_layout(source),
             job={
                 "format": "bioattn-attention-parts",
                 **job,
@@ -287,7 +320,7 @@ def run_promoters(
     return run_work(work, rows, file, shard=shard, resume=resume, force=force, progress=progress)
 
 
-def _job(runner: PromoterRunner, source: PromoterSource, layouts: Sequence[GroupLayout]) -> dict[str, Any]:
+def _job(runner: PromoterRunner, source: WindowSource, layouts: Sequence[GroupLayout]) -> dict[str, Any]:
     """All that decides the predictions of all promoters."""
     return {
         "model": runner.predictor.runner.sha256,

@@ -352,6 +352,7 @@ class PromoterTask(Task):
             self.table,
             task=self.dataset.task,
             reference=self.settings.reference,
+            downstream=self.dataset.metadata.get("downstream"),
         )
         return (WEIGHTS, CONFIG, TREATMENTS)
 

@@ -1,0 +1,109 @@
+"""`bioattn.capture`: attention of any forward pass, in memory."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from bioattn.attention.capture import capture as listen
+from bioattn.attention.site import AttentionSite
+from bioattn.choices import matching_sites
+from bioattn.inference.attention_receiver import BatchReceiver
+from bioattn.models.attention_settings import attention_options
+from bioattn.store.contents import Held
+from bioattn.store.reader import Attention
+from bioattn.store.schema import Block, FileLayout, GroupLayout, Samples, join_blocks
+
+CALLS = "samples"
+"""What the samples of captured attention are called."""
+
+
+class Captured(Attention):
+    """The attention of the forward passes in a `capture`: there when it ends."""
+
+    def __init__(self) -> None:
+        super().__init__(Held(FileLayout(inputs=CALLS, model_sha256=""), Samples({"id": []}), {}))
+
+
+@contextmanager
+def capture(
+    model: Any,
+    sites: str | Sequence[str] = "*",
+    *,
+    heads: Sequence[int] | None = None,
+    dtype: str = "float32",
+    reduce: str = "none",
+    top_k: int = 16,
+    value_weighted: bool = False,
+) -> Iterator[Captured]:
+    """Keep the attention of the forward passes in the body: `with bioattn.capture(model, "*.cross.*") as maps:`.
+
+    model: one of `load_model`, or any `torch.nn.Module` built on `bioattn.attention`. sites: shell patterns of the
+    names of its sites. heads, dtype, reduce, top_k, value_weighted: as the method `attention` of models has them.
+    When the body ends, `maps` holds the weights of every site that was heard, with a sample for each row of each
+    forward pass, called `1`, `2`, …; passes whose axes differ in length cannot be joined.
+
+    Raises: BioattnError when no site of the model has such a name, or one lacks a head.
+    """
+    options = attention_options(
+        sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k, value_weighted=value_weighted
+    )
+    known = _sites(getattr(model, "model", model))
+    names = matching_sites(options.sites, known, "the model")
+    receiver = _Receiver(BatchReceiver(options))
+    maps = Captured()
+    with listen(names, receiver, value_weighted=value_weighted):
+        yield maps
+    layouts, block = receiver.results()
+    layout = FileLayout(inputs=CALLS, model_sha256=getattr(model, "sha256", ""), groups=layouts)
+    Attention.__init__(maps, Held(layout, block.samples, block.arrays))
+
+
+class _Receiver:
+    """Begins a new pass when a site is heard again."""
+
+    def __init__(self, receiver: BatchReceiver) -> None:
+        self._receiver = receiver
+        self._heard: set[str] = set()
+        self._passes: list[dict[str, dict[str, Any]]] = []
+
+    def receive(self, site: AttentionSite, weights: Any, value_weighted: Any, tile: Any = None) -> None:
+        begins = tile is None or (tile.start == 0 and tile.head in (None, site.heads[0]))
+        if begins and site.name in self._heard:
+            self._end_pass()
+        if begins:
+            self._heard.add(site.name)
+        self._receiver.receive(site, weights, value_weighted, tile)
+
+    def results(self) -> tuple[tuple[GroupLayout, ...], Block]:
+        self._end_pass()
+        layouts = tuple(self._receiver.layouts.values())
+        blocks = [Block(Samples({"id": [""] * _rows(arrays)}), arrays) for arrays in self._passes]
+        if not blocks:
+            return (), Block(Samples({"id": []}), {})
+        joined = join_blocks(blocks)
+        return layouts, Block(
+            Samples({"id": [str(n + 1) for n in range(len(joined.samples))]}), joined.arrays
+        )
+
+    def _end_pass(self) -> None:
+        arrays = self._receiver.take()
+        if arrays:
+            self._passes.append(arrays)
+        self._heard.clear()
+
+
+def _rows(arrays: dict[str, dict[str, Any]]) -> int:
+    return len(next(iter(next(iter(arrays.values())).values())))
+
+
+def _sites(module: nn.Module) -> dict[str, AttentionSite]:
+    """The attention sites of a module and its parts, by name."""
+    found: dict[str, AttentionSite] = {}
+    for part in module.modules():
+        for value in vars(part).values():
+            for site in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(site, AttentionSite):
+                    found[site.name] = site
+    return found
