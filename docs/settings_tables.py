@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
-from bioattn.models.evoformer.config import EvoformerConfig, StructureModuleConfig, TemplateConfig
+from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
 from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
@@ -29,11 +29,7 @@ from bioattn.training.settings import UpdateConfig
 MODELS = Path(__file__).resolve().parent / "models"
 TABLES = {
     "promoter.md": {"model": PromoterModelConfig, "training": TrainingConfig},
-    "evoformer.md": {
-        "model": EvoformerConfig,
-        "structure_module": StructureModuleConfig,
-        "templates": TemplateConfig,
-    },
+    "evoformer.md": {"model": EvoformerConfig},
     "evoformer-training.md": {"training": EvoformerTrainingConfig},
     "language.md": {
         "model": LanguageModelConfig,

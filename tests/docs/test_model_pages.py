@@ -53,19 +53,3 @@ def test_the_model_in_python(shared, tmp_path, monkeypatch):
         *(f"evoformer.{block:02d}.msa_row" for block in range(2)),
         *(f"structure.invariant_point.{layer}" for layer in range(8)),
     }
-
-
-def output_section(title):
-    return page_text("formats/evoformer-output").split(f"## {title}\n")[1].split("\n## ")[0]
-
-
-def test_a_run_in_python(tmp_path, monkeypatch):
-    from tests.inference.evoformer_runs import make_model, write_fasta
-
-    make_model(tmp_path / "model")
-    (tmp_path / "alignments").mkdir()
-    write_fasta(tmp_path / "alignments" / "x.fasta")
-    monkeypatch.chdir(tmp_path)
-    (snippet,) = re.findall(r"```python\n(.*?)```", output_section("In Python"), flags=re.DOTALL)
-    run_python(snippet)
-    assert (tmp_path / "out" / "x" / "contacts.rr").is_file()
