@@ -74,7 +74,9 @@ def test_profiles_are_read(run):
         run(code[: code.index("snakemake --snakefile")])
     assert jobs(run(command.rstrip() + " --dry-run"))["train"] == 2
     for profile in ("local", "slurm"):
-        said = run(f"cd workflows/snakemake/alignments && snakemake --profile profiles/{profile} --dry-run")
+        said = run(
+            f"cd workflows/snakemake/alignments && snakemake --profile ../profiles/{profile} --dry-run"
+        )
         assert jobs(said)["evoformer"] == 3
 
 
@@ -97,10 +99,10 @@ def test_the_module(run):
     said = run(
         f"cat > Snakefile <<'END'\n{one_rule}END\n"
         "mkdir -p results && touch results/attention.h5\n"
-        "snakemake --cores 1 --dry-run --printshellcmds results/a/plot_heatmap/heatmap.svg "
-        "--config 'plot_heatmap=--treatment heat'"
+        "snakemake --cores 1 --dry-run --printshellcmds results/a/export_tracks/tracks "
+        "--config 'export_tracks=--treatment heat'"
     )
-    assert "bioattn plot heatmap results/attention.h5 --output results/a/plot_heatmap/heatmap.svg" in said
+    assert "bioattn export tracks results/attention.h5 --output results/a/export_tracks/tracks" in said
     assert " --treatment heat" in said
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bioattn_cli.main import main
-from tests.workflows.conftest import ROOT, WORKFLOWS, finished
+from tests.workflows.conftest import ROOT, finished
 
 RULES = ("alignment", "evoformer", "contacts", "plot_contacts", "plot_heads", "report", "multiqc")
 FAMILIES = ROOT / "data" / "families"
@@ -58,11 +58,6 @@ def test_a_protein_has_its_results(done):
 
 
 @pytest.mark.slow
-def test_a_second_run_does_nothing(done):
-    assert "Nothing to be done" in done.run()
-
-
-@pytest.mark.slow
 def test_a_further_row_of_the_table_starts_its_own_jobs(done):
     with (done.folder / "data" / "alignments.tsv").open("a") as table:
         table.write(f"second\tdata/{NAMES[1]}.a3m\n")
@@ -76,17 +71,13 @@ def test_a_further_row_of_the_table_starts_its_own_jobs(done):
 
 
 @pytest.mark.slow
-def test_a_changed_alignment_starts_what_follows(done):
+def test_a_changed_input_starts_what_follows(done):
     path = done.folder / "data" / f"{NAMES[0]}.a3m"
     before, status = path.read_bytes(), path.stat()
     path.write_bytes(before + b">more\n" + b"A" * len(before.splitlines()[1]) + b"\n")
     assert done.planned("results/reports/first.html") == {"alignment": 1, "evoformer": 1, "report": 1}
     path.write_bytes(before)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-@pytest.mark.slow
-def test_a_changed_structure_starts_what_shows_it(done):
     path = done.folder / "data" / f"{NAMES[0]}.pdb"
     path.write_text("REMARK more\n" + path.read_text())
     assert done.planned("results/reports/first.html", "results/figures/first.contacts.svg") == {
@@ -127,11 +118,3 @@ def test_a_mistake_in_the_settings_is_one_sentence(tmp_path, snakemake, setting,
     said = prepare(tmp_path, snakemake).run("--dry-run", "--config", setting, fails=True)
     assert sentence in said
     assert "Traceback" not in said
-
-
-@pytest.mark.parametrize(
-    "path", ["workflow/rules/settings.smk", "workflow/envs/bioattn.yaml", "profiles/local/config.yaml"]
-)
-def test_what_both_workflows_hold_is_the_same(path):
-    """Each folder stands alone, so what they share is there twice."""
-    assert (WORKFLOWS / "alignments" / path).read_text() == (WORKFLOWS / "promoters" / path).read_text()

@@ -1695,7 +1695,7 @@ process BIOATTN_SIMULATE_SCORE {
     """
 }
 
-// Examine the machine and the installation: exit code 0 when all requirements work, 1 when not
+// Examine the machine and the installation: exit code 0 when bioattn can work, 1 when not
 process BIOATTN_DOCTOR {
     tag "$meta.id"
     label 'process_single'

@@ -1,7 +1,9 @@
-# Reads settings and tables. An error is one sentence: the setting, its value, what is wanted.
+# What both workflows share: reading of settings and tables, and their conversion to options. An error is one sentence:
+# the setting, its value, what is wanted.
 
 import csv
 import json
+import shlex
 from difflib import get_close_matches
 
 from snakemake.exceptions import WorkflowError
@@ -101,3 +103,17 @@ def sentence(error, source):
 
 def join(place, name):
     return f"{place}.{name}" if place else str(name)
+
+
+def option(name, value):
+    """`name value` for the shell, or nothing where there is no value."""
+    return f"{name} {shlex.quote(str(value))}" if value not in (None, "", []) else ""
+
+
+def minutes(number):
+    """More time for each attempt: what was interrupted goes on."""
+    return lambda wildcards, attempt: number * attempt
+
+
+def megabytes(number):
+    return lambda wildcards, attempt: number * attempt

@@ -17,7 +17,7 @@ rule attention_shard:
     benchmark:
         "benchmarks/seed{seed}/attention/{scatteritem}.tsv"
     conda:
-        "../envs/bioattn.yaml"
+        "../../envs/bioattn.yaml"
     container:
         config["container"]
     threads: 2
@@ -49,7 +49,7 @@ rule attention:
     benchmark:
         "benchmarks/seed{seed}/attention.tsv"
     conda:
-        "../envs/bioattn.yaml"
+        "../../envs/bioattn.yaml"
     container:
         config["container"]
     threads: 1
@@ -75,7 +75,7 @@ rule attribution_shard:
     benchmark:
         "benchmarks/seed{seed}/attribution/{scatteritem}.tsv"
     conda:
-        "../envs/bioattn.yaml"
+        "../../envs/bioattn.yaml"
     container:
         config["container"]
     threads: 2
@@ -107,7 +107,7 @@ rule attribution:
     benchmark:
         "benchmarks/seed{seed}/attribution.tsv"
     conda:
-        "../envs/bioattn.yaml"
+        "../../envs/bioattn.yaml"
     container:
         config["container"]
     threads: 1

@@ -13,7 +13,7 @@ rule attention:
     benchmark:
         "benchmarks/seed{seed}/attention.tsv"
     conda:
-        "../envs/bioattn.yaml"
+        "../../envs/bioattn.yaml"
     container:
         config["container"]
     threads: 2
@@ -46,7 +46,7 @@ rule attribution:
     benchmark:
         "benchmarks/seed{seed}/attribution.tsv"
     conda:
-        "../envs/bioattn.yaml"
+        "../../envs/bioattn.yaml"
     container:
         config["container"]
     threads: 2

@@ -1,8 +1,7 @@
-# Shared by all rules: the checked settings, and the list of alignments.
+# The checked settings, and the list of alignments.
 
 import os
 import re
-import shlex
 
 # Files in a folder that `bioattn run evoformer` takes for alignments.
 SUFFIX = re.compile(
@@ -11,13 +10,13 @@ SUFFIX = re.compile(
     re.IGNORECASE,
 )
 
-read_settings(config, "../schemas/config.schema.yaml")
+read_settings(config, "schemas/config.schema.yaml")
 
 
 def find_alignments(place):
     """Protein to its row: the files of a folder, or the rows of a table."""
     if not os.path.isdir(place):
-        rows = read_table(place, "../schemas/alignments.schema.yaml")
+        rows = read_table(place, "schemas/alignments.schema.yaml")
         refuse_twice([row["protein"] for row in rows], place, "protein")
         return {row["protein"]: row for row in rows}
     names = sorted(name for name in os.listdir(place) if SUFFIX.search(name) and not name.startswith("."))
@@ -27,7 +26,7 @@ def find_alignments(place):
         )
     rows = [{"protein": SUFFIX.sub("", name), "alignment": os.path.join(place, name)} for name in names]
     for row in rows:
-        check(row, "../schemas/alignments.schema.yaml", row["alignment"])
+        check(row, "schemas/alignments.schema.yaml", row["alignment"])
     refuse_twice([row["protein"] for row in rows], place, "protein")
     return {row["protein"]: row for row in rows}
 
@@ -40,20 +39,6 @@ wildcard_constraints:
     protein="|".join(map(re.escape, ALIGNMENTS)),
 
 
-def option(name, value):
-    """`name value` for the shell, or nothing where there is no value."""
-    return f"{name} {shlex.quote(str(value))}" if value not in (None, "", []) else ""
-
-
 def structure(wildcards):
     """The structure of a protein as an input, nothing where the table names none."""
     return ALIGNMENTS[wildcards.protein].get("structure", [])
-
-
-def minutes(number):
-    """More time for each attempt: what was interrupted goes on."""
-    return lambda wildcards, attempt: number * attempt
-
-
-def megabytes(number):
-    return lambda wildcards, attempt: number * attempt

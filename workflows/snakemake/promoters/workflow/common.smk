@@ -1,8 +1,8 @@
-# Shared by all rules: the checked settings, and their conversion to options.
+# The checked settings, and what rules make of them.
 
 import shlex
 
-read_settings(config, "../schemas/config.schema.yaml")
+read_settings(config, "schemas/config.schema.yaml")
 
 if ("responses" in config) == ("contrasts" in config):
     raise WorkflowError(
@@ -10,9 +10,7 @@ if ("responses" in config) == ("contrasts" in config):
         "file of results per treatment)"
     )
 
-CONTRASTS = (
-    read_table(config["contrasts"], "../schemas/contrasts.schema.yaml") if "contrasts" in config else []
-)
+CONTRASTS = read_table(config["contrasts"], "schemas/contrasts.schema.yaml") if "contrasts" in config else []
 refuse_twice([row["treatment"] for row in CONTRASTS], config.get("contrasts"), "treatment")
 
 SEEDS = config["training"]["seeds"]
@@ -25,26 +23,12 @@ wildcard_constraints:
     seed=r"\d+",
 
 
-def option(name, value):
-    """`name value` for the shell, or nothing where there is no value."""
-    return f"{name} {shlex.quote(str(value))}" if value not in (None, "", []) else ""
-
-
 def optional_file(*keys):
     """The file that a setting names, as an input: nothing where it names none."""
     value = config
     for key in keys:
         value = value.get(key, {})
     return value or []
-
-
-def minutes(number):
-    """More time for each attempt: what was interrupted goes on."""
-    return lambda wildcards, attempt: number * attempt
-
-
-def megabytes(number):
-    return lambda wildcards, attempt: number * attempt
 
 
 def response_arguments(wildcards):
