@@ -6,7 +6,6 @@
 #   make test-gpu       tests that need a CUDA device: every family writes what it writes on the CPU
 #   make torture        kill every command at 200 random moments and at each step; every command under every fault;
 #                       a thousand flipped bits and cuts in every kind of file; 2,000 examples of every property
-#   make fuzz           an hour of fuzzing all parsers (make fuzz MINUTES=5)
 #
 # pip obeys its usual settings: PIP_EXTRA_INDEX_URL names a mirror or an index with CPU builds of torch.
 
@@ -25,7 +24,7 @@ SNAKEMAKE := .venv-snakemake
 MULTIQC := .venv-multiqc
 
 .DELETE_ON_ERROR:
-.PHONY: torture fuzz install-fuzz demo install install-dev install-snakemake install-multiqc test test-gpu lint types pytest clean distclean
+.PHONY: torture demo install install-dev install-snakemake install-multiqc test test-gpu lint types pytest clean distclean
 
 install: $(VENV)/installed
 install-dev: $(VENV)/installed-dev
@@ -130,19 +129,6 @@ torture: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.flip_bits --places 1000
 	$(BIN)/python -m tests.faults.matrix
 	EXAMPLES=2000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m hypothesis
-
-# Coverage-guided fuzzing of all parsers for $(MINUTES) minutes in all; finds go to $(FUZZ)/finds.
-MINUTES ?= 60
-FUZZ ?= fuzz-output
-
-install-fuzz: $(VENV)/installed-fuzz
-
-$(VENV)/installed-fuzz: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[fuzz]'
-	@touch $@
-
-fuzz: $(VENV)/installed-fuzz
-	$(BIN)/python tests/faults/fuzz_parsers.py --minutes $(MINUTES) --work $(FUZZ)
 
 clean:
 	rm -rf $(OUT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -21,8 +21,8 @@ from bioattn.formats.alignment import Alignment, looks_like_nucleotides, split_i
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.formats.fasta import FastaRecord, read_fasta
 from bioattn.io.files import decompression_errors, open_bytes, read_lines
+from bioattn.system.device import map_in_order
 from bioattn.system.progress import SILENT, Progress
-from bioattn.system.threads import map_in_order
 from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
+from bioattn.system.device import map_in_order
 from bioattn.system.progress import SILENT, Progress
-from bioattn.system.threads import map_in_order
 
 # Shape suffixes: S rows, R columns, W words of 64 columns, P bit planes, N and M the rows of a tile's two sides
 

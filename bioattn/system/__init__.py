@@ -1,1 +1,1 @@
-"""The machine: devices, threads, memory, signals, progress, torchrun, and what `bioattn doctor` examines."""
+"""The machine: device, threads, memory, signals, progress, shards of a job; and `bioattn doctor`."""

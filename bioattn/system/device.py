@@ -1,15 +1,22 @@
-"""Choosing where and with how many threads a model runs. Torch is imported when a choice is made."""
+"""Where, with how many threads and at which precision a model runs. Torch is imported when a choice is made."""
 
 import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bioattn.errors import BioattnError
-from bioattn.system.threads import granted_threads
-from bioattn.system.torchrun import launch
+from bioattn.system.cgroups import granted_by_quota
 
 if TYPE_CHECKING:
     import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Device(StrEnum):
@@ -75,3 +82,91 @@ def set_threads(threads: int | None) -> int:
     threadpool_limits(chosen, user_api="blas")
     os.environ["OPENBLAS_NUM_THREADS"] = str(chosen)  # SciPy's library, where it is loaded later
     return chosen
+
+
+class Precision(StrEnum):
+    """Arithmetic of the forward pass; weights, and what residual layers add up, stay float32."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+    def autocast(self, device: "torch.device") -> AbstractContextManager[object]:
+        """The context in which a forward pass has this precision."""
+        import torch
+
+        return torch.autocast(device.type, dtype=torch.bfloat16) if self is Precision.BF16 else nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Which process of a run this is; numbers from 0."""
+
+    rank: int = 0
+    """Among all."""
+    count: int = 1
+    local_rank: int = 0
+    """Among those of this machine."""
+    local_count: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes and reports."""
+        return self.rank == 0
+
+
+def launch() -> Launch:
+    """The place of this process in its run; alone where nobody launched several."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    numbers = [os.environ.get(name, "") for name in names]
+    if not all(number.isdecimal() for number in numbers) or int(numbers[1]) < 2:
+        return Launch()
+    rank, count, local_rank, local_count = map(int, numbers)
+    return Launch(rank=rank, count=count, local_rank=local_rank, local_count=local_count)
+
+
+def granted_cores() -> int:
+    """The cores this process may run on: the affinity mask and the CPU quota, not the machine's core count, say
+    what a batch system or container granted.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = granted_by_quota()
+    return cores if quota is None else min(cores, quota)
+
+
+def granted_threads() -> int:
+    """The cores granted, or OMP_NUM_THREADS if that is less, as Snakemake and batch systems set it.
+
+    Processes that were launched together share the cores. torchrun sets OMP_NUM_THREADS to 1 where nobody else
+    has, so there 1 says nothing.
+    """
+    processes = launch().local_count
+    granted = max(1, granted_cores() // processes)
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told) > (processes > 1):
+        granted = min(granted, int(told))
+    return granted
+
+
+def map_in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
+) -> Iterator[Result]:
+    """Results in the order of `items`, at most two items per thread ahead of the one asked for.
+
+    threads: None takes those granted; 1 works in the calling thread. When the caller stops, items not yet begun
+    are dropped.
+    """
+    threads = threads or granted_threads()
+    if threads == 1:
+        yield from map(function, items)
+        return
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

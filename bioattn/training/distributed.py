@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, distributed, nn
 
 from bioattn.errors import BioattnError, Interrupted
+from bioattn.system.device import launch
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest
-from bioattn.system.torchrun import launch
 from bioattn.training.state import Position, job_differences, weights_digest
 
 LOGGER = logging.getLogger("bioattn")

@@ -21,8 +21,7 @@ from bioattn.models.settings import (
     table,
     threads_option,
 )
-from bioattn.system.device import Device
-from bioattn.system.precision import Precision
+from bioattn.system.device import Device, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from bioattn.io.output_lock import reserve_output
 from bioattn.models.family import is_parameter_file
 from bioattn.models.running import RunReport
 from bioattn.models.settings import Option, Writes, option_of
-from bioattn.system.torchrun import launch
+from bioattn.system.device import launch
 from bioattn_cli.reporting import LogFormat, Reporter, is_reporting_process, take_bar_away
 
 Result: TypeAlias = "Record | RunReport | None"

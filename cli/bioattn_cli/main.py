@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.system.device import launch
 from bioattn.system.signals import EXIT_CODES
-from bioattn.system.torchrun import launch
 from bioattn_cli.reporting import (
     OutputFailed,
     ReaderGone,

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, TextIO
 
-from bioattn.system.torchrun import launch
+from bioattn.system.device import launch
 from bioattn.text import printable, shortened
 
 if TYPE_CHECKING:

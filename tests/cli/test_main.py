@@ -468,14 +468,12 @@ def test_several_files_are_all_looked_at(tmp_path, monkeypatch, capsys):
 
 
 def test_what_stands_for_nothing_absent_is_left_to_its_reader(capsys, tmp_path, monkeypatch):
-    """A chain behind a structure's name, standard input, and a folder that doctor looks at."""
+    """A chain behind a structure's name, and standard input."""
     monkeypatch.chdir(tmp_path)
     assert main(["simulate", "msa", "absent.pdb:A", "-o", "x"]) == 1
     assert "absent.pdb: no such file" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b">a\nMKV\n")))
     assert main(["prepare", "msa", "-", "-o", "x.a3m"]) == 0
-    assert main(["doctor", "absent"]) == 1
-    assert "create it first" in capsys.readouterr().err
 
 
 def shell(line, folder):

@@ -24,8 +24,7 @@ from bioattn.models.settings import (
     threads_option,
     with_config_file,
 )
-from bioattn.system.device import Device
-from bioattn.system.precision import Precision
+from bioattn.system.device import Device, Precision
 from bioattn.text import listed
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -186,22 +187,18 @@ def merge(
 
 @command("doctor")
 def doctor(
-    reporter: Reporter,
-    folder: Path | None = argument(
-        "FOLDER", "Folder for results [default: here].", default=None, exists=False
-    ),
-    print_json: bool = option("Print JSON, for programs.", "--json", default=False),
+    reporter: Reporter, print_json: bool = option("Print JSON, for programs.", "--json", default=False)
 ) -> None:
-    """Examine the machine and the installation: exit code 0 when all requirements work, 1 when not.
+    """Examine the machine and the installation: exit code 0 when bioattn can work, 1 when not.
 
-    Reports versions, devices (and why a GPU is not used), threads, memory, limits of containers and batch systems,
-    whether files and locks work in FOLDER, and the features of optional extras. Marks limits with ! and errors
-    with X, each with advice.
+    Reports versions, the device and one forward pass on it, threads, and memory. Marks limits with ! and what is
+    broken with X, with advice.
     """
-    from bioattn.system.doctor.diagnosis import Status
-    from bioattn.system.doctor.examine import as_json, as_text, examine, overall
+    from bioattn.system.doctor import as_text, examine
 
-    diagnoses = examine(folder or Path())
-    typer.echo(as_json(diagnoses) if print_json else as_text(diagnoses))
-    if overall(diagnoses) is Status.ERROR:
+    diagnoses = examine()
+    typer.echo(
+        json.dumps([asdict(each) for each in diagnoses], indent=2) if print_json else as_text(diagnoses)
+    )
+    if any(diagnosis.broken for diagnosis in diagnoses):
         raise typer.Exit(1)

@@ -37,7 +37,7 @@ from bioattn.models.evoformer.sites import TEMPLATE_SITE, template_site
 from bioattn.store.schema import AttentionOptions, FileLayout
 from bioattn.store.shard_record import ShardRecord
 from bioattn.structures.template_file import Templates
-from bioattn.system.precision import Precision
+from bioattn.system.device import Precision
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import require
 from bioattn.models.evoformer.config import InputSettings
-from bioattn.system.precision import Precision
+from bioattn.system.device import Precision
 
 SMALL_MODEL = {
     "msa_channels": 32,

@@ -6,7 +6,7 @@ from typing import Any
 
 from bioattn.choices import Noise
 from bioattn.io.config_file import require
-from bioattn.system.precision import Precision
+from bioattn.system.device import Precision
 
 
 class Loss(StrEnum):
