@@ -118,40 +118,6 @@ def put_array(parent: h5py.Group, path: str, content: NDArray[Any]) -> h5py.Data
     return parent.create_dataset(path, data=content, track_times=False, **options)
 
 
-class GrowingArray:
-    """An array of rows that come one after another; a chunk at most is held in memory."""
-
-    def __init__(self, parent: h5py.Group, path: str, kind: str, columns: int) -> None:
-        rows = _CHUNK_BYTES // (np.dtype(kind).itemsize * columns)
-        self._chunk = rows * columns * np.dtype(kind).itemsize
-        self._waiting = bytearray()
-        self._array = parent.create_dataset(
-            path,
-            (0, columns),
-            kind,
-            maxshape=(None, columns),
-            chunks=(rows, columns),
-            track_times=False,
-            **_COMPRESSED,
-        )
-
-    def append(self, rows: NDArray[Any]) -> None:
-        self._waiting += rows.astype(self._array.dtype, copy=False).tobytes()
-        while len(self._waiting) >= self._chunk:
-            self._put(self._waiting[: self._chunk])
-            del self._waiting[: self._chunk]
-
-    def end(self) -> h5py.Dataset:
-        """Store what is left."""
-        self._put(self._waiting)
-        return self._array
-
-    def _put(self, content: bytearray) -> None:
-        rows = np.frombuffer(content, self._array.dtype).reshape(-1, self._array.shape[1])
-        self._array.resize(len(self._array) + len(rows), axis=0)
-        self._array[len(self._array) - len(rows) :] = rows
-
-
 def put_text(parent: h5py.Group, path: str, values: Sequence[str]) -> h5py.Dataset:
     """Store strings as fixed-width UTF-8."""
     width = max((len(value.encode("utf-8")) for value in values), default=0)

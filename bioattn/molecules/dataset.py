@@ -4,20 +4,18 @@ It holds graphs and fingerprints, so that training needs neither the sources nor
 written down in `docs/formats/molecule-dataset.md`.
 """
 
-from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.dataset_file import DatasetKind, GrowingArray, put_array, put_metadata, put_text
-from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, FINGERPRINT_BITS, Molecule, Molecules
+from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
+from bioattn.io.seal import stream_sealed
+from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, FINGERPRINT_BITS, Molecules
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
 
 MOLECULE_DATASET = DatasetKind(
@@ -48,49 +46,22 @@ class MoleculeDataset:
         return np.flatnonzero(self.split == split)
 
 
-class MoleculeWriter:
-    """Writes a dataset, its graphs and fingerprints as they come; the same molecules give the same bytes."""
-
-    def __init__(self, file: h5py.File) -> None:
-        self._file = file
-        self._bits = GrowingArray(file, "molecules/fingerprint", "u1", FINGERPRINT_BITS // 8)
-        self._atoms = GrowingArray(file, "atoms/features", "u1", len(ATOM_FEATURES))
-        self._bonds = GrowingArray(file, "bonds/atoms_and_code", "<u2", 3)
-        self._offsets = {"atoms": array("q", [0]), "bonds": array("q", [0])}
-
-    def add(self, molecule: Molecule) -> None:
-        self._bits.append(np.frombuffer(molecule.fingerprint, np.uint8))
-        self._atoms.append(molecule.atoms)
-        self._bonds.append(molecule.bonds)
-        for name, rows in (("atoms", molecule.atoms), ("bonds", molecule.bonds)):
-            self._offsets[name].append(self._offsets[name][-1] + len(rows))
-
-    def end_graphs(self) -> h5py.Dataset:
-        """Store what is left of graphs and fingerprints. Returns the fingerprints (molecules, bits / 8)."""
-        for name, offset in self._offsets.items():
-            put_array(self._file, f"{name}/offset", np.array(offset, "<i8"))
-        self._atoms.end()
-        self._bonds.end()
-        return self._bits.end()
-
-    def write_rest(
-        self,
-        ids: Sequence[str],
-        smiles: Sequence[str],
-        split: NDArray[np.uint8],
-        task: Task,
-        tasks: Sequence[str],
-        targets_NT: NDArray[np.float32],
-        metadata: dict[str, Any],
-    ) -> None:
-        """Write all else; see `MoleculeDataset`."""
-        put_text(self._file, "molecules/id", ids)
-        put_text(self._file, "molecules/smiles", smiles)
-        put_array(self._file, "molecules/split", split)
-        put_text(self._file, "tasks/name", tasks)
-        put_array(self._file, "targets", targets_NT.astype("<f4", copy=False))
-        put_metadata(self._file, metadata)
-        MOLECULE_DATASET.write_attributes(self._file, task=str(task))
+def write_molecule_dataset(path: Path, dataset: MoleculeDataset) -> None:
+    """Write a dataset; the same molecules give the same bytes. Raises: BioattnError when it cannot be written."""
+    molecules = dataset.molecules
+    with stream_sealed(path) as file:
+        put_text(file, "molecules/id", molecules.ids)
+        put_text(file, "molecules/smiles", molecules.smiles)
+        put_array(file, "molecules/split", dataset.split)
+        put_array(file, "molecules/fingerprint", molecules.fingerprints)
+        put_array(file, "atoms/offset", molecules.atom_offset.astype("<i8"))
+        put_array(file, "atoms/features", molecules.atoms_NF)
+        put_array(file, "bonds/offset", molecules.bond_offset.astype("<i8"))
+        put_array(file, "bonds/atoms_and_code", molecules.bonds_M3.astype("<u2"))
+        put_text(file, "tasks/name", dataset.tasks)
+        put_array(file, "targets", dataset.targets_NT.astype("<f4"))
+        put_metadata(file, dataset.metadata)
+        MOLECULE_DATASET.write_attributes(file, task=str(dataset.task))
 
 
 def open_molecule_dataset(path: Path) -> MoleculeDataset:
@@ -112,21 +83,14 @@ def open_molecule_dataset(path: Path) -> MoleculeDataset:
         split, targets_NT = arrays.get("molecules/split", "u1"), arrays.get("targets", "f4")
         tasks, number = arrays.text("tasks/name"), len(molecules.ids)
         fits = (
-            targets_NT.shape == (number, len(tasks))
-            and len(split) == len(molecules.smiles) == number
-            and (split <= TEST).all()
+            len(split) == len(molecules.sizes) == len(molecules.bond_offset) - 1 == number
+            and targets_NT.shape == (number, len(tasks))
             and molecules.fingerprints.shape == (number, FINGERPRINT_BITS // 8)
             and molecules.atoms_NF.shape == (molecules.atom_offset[-1], len(ATOM_FEATURES))
-            and (molecules.atoms_NF < list(ATOM_FEATURES.values())).all()
             and molecules.bonds_M3.shape == (molecules.bond_offset[-1], 3)
+            and (molecules.atoms_NF < list(ATOM_FEATURES.values())).all()
             and (molecules.bonds_M3[:, 2] < BOND_CODES).all()
-            and len(molecules.atom_offset) == len(molecules.bond_offset) == number + 1
-            and (molecules.sizes > 0).all()
-            and (np.diff(molecules.bond_offset) >= 0).all()
-            and (
-                molecules.bonds_M3[:, :2].max(axis=1, initial=0)
-                < np.repeat(molecules.sizes, np.diff(molecules.bond_offset))
-            ).all()
+            and (split <= TEST).all()
         )
         if not fits:
             raise FormatError(f"{path}: the arrays of molecules do not fit together; make the dataset again")

@@ -79,7 +79,8 @@ class Collector:
         self._offsets = array("q", [0]), array("q", [0])
         self._atoms, self._bonds, self._bits = bytearray(), bytearray(), bytearray()
 
-    def add(self, name: str, molecule: Molecule) -> None:
+    def add(self, name: str, molecule: Molecule) -> int:
+        """Take a molecule; returns its number, from 0."""
         self._ids.append(name)
         self._smiles.append(molecule.smiles)
         self._atoms += molecule.atoms.tobytes()
@@ -87,6 +88,7 @@ class Collector:
         self._bits += molecule.fingerprint
         for offset, number in zip(self._offsets, (len(molecule.atoms), len(molecule.bonds)), strict=True):
             offset.append(offset[-1] + number)
+        return len(self._ids) - 1
 
     def molecules(self) -> Molecules:
         atom_offset, bond_offset = (np.array(offset, dtype=np.int64) for offset in self._offsets)

@@ -4,13 +4,10 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from io import BytesIO
-from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,10 +16,9 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import has_comma, is_missing, is_number, open_table, parse_numbers
 from bioattn.io.audit import write_audit
 from bioattn.io.files import sha256_of
-from bioattn.io.seal import stream_sealed
 from bioattn.molecules.chemistry import MoleculeError, read_molecule, read_records, require_rdkit
-from bioattn.molecules.dataset import MoleculeWriter
-from bioattn.molecules.graphs import Molecule
+from bioattn.molecules.dataset import MoleculeDataset, write_molecule_dataset
+from bioattn.molecules.graphs import Collector, Molecule
 from bioattn.molecules.similarity import tanimoto
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.splits import (
@@ -95,23 +91,6 @@ class Record(NamedTuple):
     """Further cells of one that was kept."""
 
 
-class Texts:
-    """Many short texts in one piece of memory; a list of them takes several times as much."""
-
-    def __init__(self) -> None:
-        self._lines, self._number = bytearray(), 0
-
-    def append(self, text: str) -> None:
-        self._lines += text.replace("\n", " ").encode() + b"\n"
-        self._number += 1
-
-    def __len__(self) -> int:
-        return self._number
-
-    def __iter__(self) -> Iterator[str]:
-        return (line[:-1].decode() for line in BytesIO(self._lines))
-
-
 def read_molecules(
     path: Path, smiles_column: str | None = None, progress: Progress = SILENT, *, unique: bool = True
 ) -> Iterator[Record]:
@@ -150,85 +129,74 @@ def prepare_molecules(
 ) -> PreparedMolecules:
     """Write the dataset `output` and, beside it, an audit of every record.
 
-    Graphs and fingerprints go to the file as they come, so that memory hardly grows with the table.
-
     Raises: FormatError for a column that is missing or mixes numbers and words; BioattnError when no molecule can
     be used or no value was measured; SettingsError for holdouts that are no shares.
     """
-    names, reasons, notes, scaffolds, smiles = audit = [Texts() for _ in range(5)]
-    columns: dict[str, Texts] = {}
-    kept = 0
-    with stream_sealed(output) as file:
-        writer = MoleculeWriter(file)
-        for name, molecule, reason, cells in read_molecules(path, settings.smiles_column, progress):
-            found = ("; ".join(molecule.notes), molecule.scaffold, molecule.smiles) if molecule else ("",) * 3
-            for texts, text in zip(audit, (name, reason, *found), strict=True):
-                texts.append(text)
-            if molecule is not None:
-                writer.add(molecule)
-                for column, cell in cells.items():
-                    _filled(columns.setdefault(column, Texts()), kept).append(cell)
-                kept += 1
-        is_kept = [not reason for reason in reasons]
-        ids = list(compress(names, is_kept))
-        table = {column: _filled(texts, kept) for column, texts in columns.items()}
-        tasks, targets_NT = _targets(path, ids, table, settings)
-        if settings.split_table is not None:
-            split = split_by_table(ids, read_split_table(settings.split_table), MOLECULES)
-        else:
-            groups = np.arange(kept)
-            if settings.by_scaffold:
-                place = {
-                    each: number for number, each in enumerate(sorted(set(compress(scaffolds, is_kept))))
-                }
-                groups = np.array([place[each] for each in compress(scaffolds, is_kept)])
-            holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
-            split = split_by_group(
-                groups, holdouts, settings.seed, "scaffold" if settings.by_scaffold else "random", MOLECULES
-            )
-        fingerprints = writer.end_graphs()
-        leakage = [
-            _leakage(fingerprints, split, here) for here in (VALIDATION, TEST) if (split == here).any()
-        ]
-        files = [path, *(each for each in (settings.responses, settings.split_table) if each is not None)]
-        metadata = {
-            "files": [{"name": each.name, "sha256": sha256_of(each)} for each in files],
-            "leakage": leakage,
-            "settings": {
-                name: list(value) if isinstance(value, tuple) else getattr(value, "name", str(value))
-                for name, value in asdict(settings).items()
-                if value is not None and not isinstance(value, int)
-            }
-            | {"seed": settings.seed},
+    collector = Collector()
+    columns: dict[str, list[str]] = {}
+    audit: list[tuple[str, str, str, str]] = []
+    """Name, reason of a refusal, notes and scaffold of each record."""
+    for name, molecule, reason, cells in read_molecules(path, settings.smiles_column, progress):
+        if molecule is None:
+            audit.append((name, reason, "", ""))
+            continue
+        kept = collector.add(name, molecule)
+        for column, cell in cells.items():
+            texts = columns.setdefault(column, [])
+            texts += [""] * (kept - len(texts)) + [cell]
+        audit.append((name, "", "; ".join(molecule.notes), molecule.scaffold))
+    molecules = collector.molecules()
+    number = len(molecules.ids)
+    table = {column: texts + [""] * (number - len(texts)) for column, texts in columns.items()}
+    tasks, targets_NT = _targets(path, molecules.ids, table, settings)
+    split = _split(molecules.ids, [scaffold for _, reason, _, scaffold in audit if not reason], settings)
+    leakage = [
+        _leakage(molecules.fingerprints, split, here) for here in (VALIDATION, TEST) if (split == here).any()
+    ]
+    files = [path, *(each for each in (settings.responses, settings.split_table) if each is not None)]
+    metadata = {
+        "files": [{"name": each.name, "sha256": sha256_of(each)} for each in files],
+        "leakage": leakage,
+        "settings": {
+            name: list(value) if isinstance(value, tuple) else getattr(value, "name", str(value))
+            for name, value in asdict(settings).items()
+            if value is not None and not isinstance(value, int)
         }
-        binary = bool(np.isin(targets_NT[np.isfinite(targets_NT)], (0, 1)).all())
-        task = Task.BINARY if binary else Task.REGRESSION
-        writer.write_rest(ids, list(compress(smiles, is_kept)), split, task, tasks, targets_NT, metadata)
+        | {"seed": settings.seed},
+    }
+    binary = bool(np.isin(targets_NT[np.isfinite(targets_NT)], (0, 1)).all())
+    task = Task.BINARY if binary else Task.REGRESSION
+    write_molecule_dataset(
+        output, MoleculeDataset(output, molecules, split, task, tasks, targets_NT, metadata)
+    )
     sides = (SPLIT_NAMES[side] for side in split)
     rows = (
         (name, "dropped", reason, "", "", "") if reason else (name, "kept", "", note, scaffold, next(sides))
-        for name, reason, note, scaffold in zip(names, reasons, notes, scaffolds, strict=True)
+        for name, reason, note, scaffold in audit
     )
     write_audit(output, ("molecule", "status", "reason", "notes", "scaffold", "split"), rows)
     return PreparedMolecules(
         {name: int((split == each).sum()) for each, name in enumerate(SPLIT_NAMES)},
         len(tasks),
         task,
-        sum(map(bool, notes)),
-        [f"{name} {reason}" for name, reason in zip(names, reasons, strict=True) if reason],
+        sum(bool(note) for _, _, note, _ in audit),
+        [f"{name} {reason}" for name, reason, _, _ in audit if reason],
         leakage,
     )
 
 
-def _filled(texts: Texts, number: int) -> Texts:
-    """Texts with empty ones up to a number of them."""
-    while len(texts) < number:
-        texts.append("")
-    return texts
+def _split(ids: Sequence[str], scaffolds: Sequence[str], settings: PreparationSettings) -> NDArray[np.uint8]:
+    if settings.split_table is not None:
+        return split_by_table(ids, read_split_table(settings.split_table), MOLECULES)
+    kind, groups = "random", np.arange(len(ids))
+    if settings.by_scaffold:
+        kind, groups = "scaffold", np.unique(scaffolds, return_inverse=True)[1]
+    holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
+    return split_by_group(groups, holdouts, settings.seed, kind, MOLECULES)
 
 
 def _targets(
-    path: Path, ids: Sequence[str], table: Mapping[str, Texts], settings: PreparationSettings
+    path: Path, ids: Sequence[str], table: Mapping[str, list[str]], settings: PreparationSettings
 ) -> tuple[list[str], NDArray[np.float32]]:
     """Names of the tasks, and their values (N, T). A column of words becomes one task of 0 and 1 for each word."""
     numeric = [name for name, cells in table.items() if all(is_missing(c) or is_number(c) for c in cells)]
@@ -249,7 +217,7 @@ def _targets(
             raise FormatError(
                 f"{source}: --target: there is no column {name!r}; there are {', '.join(table)}"
             )
-        cells = list(table[name])
+        cells = table[name]
         present = [cell for cell in cells if not is_missing(cell)]
         if all(map(is_number, present)):
             if present:
@@ -278,43 +246,37 @@ def _where(source: str, ids: Sequence[str], column: str, row: int) -> str:
     return f"{source}: {ids[row]}, column {column!r}"
 
 
-def _read_responses(path: Path, ids: Sequence[str]) -> dict[str, Texts]:
+def _read_responses(path: Path, ids: Sequence[str]) -> dict[str, list[str]]:
     """Cells of every column but the first, which names the molecules, in the order of `ids`."""
     reader = open_table(path)
-    found = [Texts() for _ in reader.header]
-    row_of: dict[str, int] = {}
+    rows: dict[str, list[str]] = {}
     for line, cells in reader.rows():
-        if row_of.setdefault(cells[0], len(found[0])) != len(found[0]):
+        if rows.setdefault(cells[0], cells) is not cells:
             raise FormatError(f"{path}:{line}: the molecule {cells[0]!r} has a row already")
-        for texts, cell in zip(found, cells, strict=True):
-            texts.append(cell)
-    absent = sum(name not in row_of for name in ids)
+    absent = sum(name not in rows for name in ids)
     if absent == len(ids):
         raise FormatError(f"{path}: names no molecule of the table; its first column must hold their names")
     if absent:
         LOGGER.warning(
             f"{path}: {absent:,} of {counted(len(ids), 'molecule')} have no row and count as missing"
         )
-    columns: dict[str, Texts] = {}
-    for name, texts in zip(reader.header[1:], found[1:], strict=True):
-        all_cells = [*texts, ""]
-        columns[name] = Texts()
-        for each in ids:
-            columns[name].append(all_cells[row_of.get(each, -1)])
-    return columns
+    nothing = [""] * len(reader.header)
+    return {
+        name: [rows.get(molecule, nothing)[place] for molecule in ids]
+        for place, name in enumerate(reader.header)
+        if place
+    }
 
 
-def _leakage(fingerprints: h5py.Dataset, split: NDArray[np.uint8], here: int) -> dict[str, Any]:
-    """How near the molecules of a held-out side are to the nearest one of training, block by block of the file."""
+def _leakage(fingerprints: NDArray[np.uint8], split: NDArray[np.uint8], here: int) -> dict[str, Any]:
+    """How near the molecules of a held-out side are to the nearest one of training."""
     rows = np.flatnonzero(split == here)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, LEAKAGE_SAMPLE).round().astype(int))]
-    blocks = [slice(start, start + LEAKAGE_BLOCK) for start in range(0, len(split), LEAKAGE_BLOCK)]
-    wanted = np.isin(np.arange(len(split)), rows)
-    held_out = np.concatenate([fingerprints[block][wanted[block]] for block in blocks])
+    training = fingerprints[split == TRAIN]
     nearest = np.zeros(len(rows))
-    for block in blocks:
-        similar = tanimoto(held_out, fingerprints[block][split[block] == TRAIN])
-        nearest = np.maximum(nearest, similar.max(1, initial=0))
+    for start in range(0, len(training), LEAKAGE_BLOCK):
+        similar = tanimoto(fingerprints[rows], training[start : start + LEAKAGE_BLOCK])
+        nearest = np.maximum(nearest, similar.max(1))
     found: dict[str, Any] = {
         "side": SPLIT_NAMES[here],
         "compared": len(rows),
