@@ -1,7 +1,7 @@
 """Building a promoter dataset: promoters, responses, treatments and splits brought together, with an audit."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,15 +110,13 @@ def build_dataset(
     SettingsError when the settings do not fit the data.
     """
     flank = _common_flank(promoters)
-    features, audit_table = _treatments_of(responses, table)
+    features, unused = _treatments_of(responses, table)
     matrix, rejected, notes = join_promoters([p.gene_id for p in promoters], responses, features)
     _report_matches(promoters, responses, rejected, notes)
     samples: list[AuditRow] = []
     if settings.replicate_column is not None:
         matrix, samples, differing = average_replicates(matrix, settings.replicate_column)
-        members: dict[str, list[str]] = {}
-        for sample in samples:
-            members.setdefault(sample.detail, []).append(sample.name)
+        members = _grouped((sample.detail, sample.name) for sample in samples)
         LOGGER.info(
             f"{len(samples):,} samples averaged into {len(members):,} treatments: "
             + listed([f"{treatment!r} from {quoted(names)}" for treatment, names in members.items()], 3)
@@ -128,17 +126,26 @@ def build_dataset(
                 f"--replicate-column {settings.replicate_column} merges samples that differ in {column!r}, "
                 f"which is left out: {listed(merged, 3)}"
             )
-    has_value = ~np.isnan(matrix.values)
-    labelled = apply_task(matrix, settings)
-    genes, gene_rows = _drop_empty_genes(promoters, has_value, labelled, notes)
-    treatments, treatment_rows = _drop_empty_treatments(labelled)
-    if not genes.size or not treatments.size:
+    whole = apply_task(matrix, settings)
+    gene_counts, treatment_counts = ((~np.isnan(whole.values)).sum(axis=axis) for axis in (1, 0))
+    without = [p.gene_id for p, count in zip(promoters, gene_counts, strict=True) if not count]
+    if without:
+        LOGGER.warning(
+            f"{len(without):,} of {len(promoters):,} promoters left out, no response: {quoted(without)}"
+        )
+    without = [
+        name for name, count in zip(whole.treatments.names, treatment_counts, strict=True) if not count
+    ]
+    if without:
+        LOGGER.warning(
+            f"{counted(len(without), 'treatment')} left out, no value for any promoter: {quoted(without)}"
+        )
+    genes, treatments = np.flatnonzero(gene_counts), np.flatnonzero(treatment_counts)
+    if not genes.size:
         raise BioattnError("no gene has a response: every value of the tables that has a promoter is missing")
-    kept, labelled = [promoters[i] for i in genes], labelled.select(genes, treatments)
+    kept, labelled = [promoters[i] for i in genes.tolist()], whole.select(genes, treatments)
     codes = _padded(kept)
-    _refuse_empty(kept, codes)
     split = split_genes(kept, codes, settings, proteins, sides)
-    gene_rows = [row._replace(detail=split.unit_notes.get(row.name, "")) for row in gene_rows]
     treatment_split = np.full(len(treatments), TRAIN, dtype=np.uint8)
     if Split.TREATMENT in settings.splits:
         treatment_split = split_treatments(labelled.treatments, settings.treatment_holdouts, settings.seed)
@@ -154,6 +161,7 @@ def build_dataset(
             targets, error = (targets - mean) / sd, None if error is None else error / sd
         _refuse_too_large(targets, "response in standard deviations of the training genes", kept, names)
         _refuse_too_large(error, "standard error in standard deviations of the training genes", kept, names)
+    downstream = {promoter.downstream for promoter in kept}
     dataset = PromoterDataset(
         gene_ids=[p.gene_id for p in kept],
         chrom=[p.chrom for p in kept],
@@ -167,24 +175,47 @@ def build_dataset(
         gene_split=split.sides,
         treatment_split=treatment_split,
         task=settings.task,
-        metadata=_metadata(settings, split, labelled, training, treatment_split, _common_downstream(kept)),
+        metadata=_metadata(
+            settings,
+            split,
+            labelled,
+            training,
+            treatment_split,
+            downstream.pop() if len(downstream) == 1 else None,
+        ),
         standard_error=None if error is None else error.astype(np.float32),
         target_mean=mean,
         target_sd=sd,
     )
     _report_sides(dataset)
+    had_value: list[bool] = np.any(~np.isnan(matrix.values), axis=1).tolist()
+    side_of = dict(zip(dataset.gene_ids, dataset.gene_split.tolist(), strict=True))
     audit = [
-        *_with_split(gene_rows, dict(zip(dataset.gene_ids, dataset.gene_split.tolist(), strict=True)), set()),
-        *rejected,
-        *_with_split(
-            treatment_rows,
-            dict(zip(dataset.treatments.names, treatment_split.tolist(), strict=True)),
-            constant,
-        ),
-        *samples,
-        *audit_table,
+        AuditRow("gene", p.gene_id, "kept", note, SPLIT_NAMES[side_of[p.gene_id]], int(count), unit)
+        if count
+        else AuditRow(
+            "gene", p.gene_id, "dropped", "no value left by --max-padj" if had else "no response", "", 0, unit
+        )
+        for p, count, had, note in zip(promoters, gene_counts, had_value, notes, strict=True)
+        for unit in [split.unit_notes.get(p.gene_id, "")]
     ]
-    return Built(dataset, audit)
+    side_of = dict(zip(names, treatment_split.tolist(), strict=True))
+    audit += rejected
+    audit += [
+        AuditRow("treatment", name, "kept", constant.get(name, ""), SPLIT_NAMES[side_of[name]], int(count))
+        if count
+        else AuditRow("treatment", name, "dropped", "no value", "", 0)
+        for name, count in zip(whole.treatments.names, treatment_counts, strict=True)
+    ]
+    return Built(dataset, [*audit, *samples, *unused])
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Second entries by the first."""
+    groups: dict[str, list[str]] = {}
+    for key, name in pairs:
+        groups.setdefault(key, []).append(name)
+    return groups
 
 
 def _common_flank(promoters: Sequence[Promoter]) -> int:
@@ -198,12 +229,6 @@ def _common_flank(promoters: Sequence[Promoter]) -> int:
             f"{other.flank}; make them in one run of `bioattn prepare promoters`"
         )
     return first.flank
-
-
-def _common_downstream(promoters: Sequence[Promoter]) -> int | None:
-    """Bases of every window from the anchor on; None where promoters differ or do not say."""
-    found = {promoter.downstream for promoter in promoters}
-    return found.pop() if len(found) == 1 else None
 
 
 def _treatments_of(
@@ -233,69 +258,25 @@ def _treatments_of(
 def _report_matches(
     promoters: Sequence[Promoter], responses: Responses, rejected: Sequence[AuditRow], notes: Sequence[str]
 ) -> None:
-    by_reason: dict[str, list[str]] = {}
-    for row in rejected:
-        by_reason.setdefault(row.reason, []).append(row.name)
-    for reason, names in by_reason.items():
+    for reason, names in _grouped((row.reason, row.name) for row in rejected).items():
         LOGGER.warning(f"{counted(len(names), 'gene')} of the responses left out, {reason}: {quoted(names)}")
     if len(rejected) > FEW_MATCHES * len(responses.gene_ids):
         LOGGER.warning(
             f"only {len(responses.gene_ids) - len(rejected):,} of {len(responses.gene_ids):,} response genes have "
             f"a promoter; promoters are named {quoted([p.gene_id for p in promoters], 3)}"
         )
-    by_note: dict[str, list[str]] = {}
-    for promoter, note in zip(promoters, notes, strict=True):
-        if note:
-            by_note.setdefault(note, []).append(promoter.gene_id)
-    for note, names in by_note.items():
+    noted = _grouped((note, p.gene_id) for p, note in zip(promoters, notes, strict=True) if note)
+    for note, names in noted.items():
         LOGGER.warning(f"{counted(len(names), 'gene')} {note}: {quoted(names)}")
 
 
-def _drop_empty_genes(
-    promoters: Sequence[Promoter],
-    has_value: NDArray[np.bool_],
-    labelled: ResponseMatrix,
-    notes: Sequence[str],
-) -> tuple[NDArray[np.int64], list[AuditRow]]:
-    """Promoters with at least one target, and an audit row for every promoter."""
-    counts = (~np.isnan(labelled.values)).sum(axis=1)
-    had_value: NDArray[np.bool_] = np.any(has_value, axis=1)
-    rows, without = [], []
-    for index, promoter in enumerate(promoters):
-        if counts[index]:
-            rows.append(AuditRow("gene", promoter.gene_id, "kept", notes[index], values=int(counts[index])))
-        else:
-            reason = "no value left by --max-padj" if had_value[index] else "no response"
-            rows.append(AuditRow("gene", promoter.gene_id, "dropped", reason, values=0))
-            without.append(promoter.gene_id)
-    if without:
-        LOGGER.warning(
-            f"{len(without):,} of {len(promoters):,} promoters left out, no response: {quoted(without)}"
-        )
-    return np.flatnonzero(counts), rows
-
-
-def _drop_empty_treatments(labelled: ResponseMatrix) -> tuple[NDArray[np.int64], list[AuditRow]]:
-    """Treatments with at least one target, and an audit row for every treatment."""
-    counts = (~np.isnan(labelled.values)).sum(axis=0)
-    rows = [
-        AuditRow(
-            "treatment", name, "kept" if count else "dropped", "" if count else "no value", values=int(count)
-        )
-        for name, count in zip(labelled.treatments.names, counts, strict=True)
-    ]
-    without = [row.name for row in rows if row.status == "dropped"]
-    if without:
-        LOGGER.warning(
-            f"{counted(len(without), 'treatment')} left out, no value for any promoter: {quoted(without)}"
-        )
-    return np.flatnonzero(counts), rows
-
-
 def _padded(promoters: Sequence[Promoter]) -> NDArray[np.uint8]:
-    """(promoters, longest): codes, shorter ones with N on the left so that the anchors stay in one column."""
+    """(promoters, longest): codes, shorter ones with N on the left so that the anchors stay in one column.
+
+    Raises: BioattnError when more than `MOST_EMPTY` of the promoters are nearly all N, padding included.
+    """
     longest = max(p.codes.size for p in promoters)
-    codes = np.full((len(promoters), longest), 4, dtype=np.uint8)
+    codes = np.full((len(promoters), longest), UNKNOWN, dtype=np.uint8)
     for row, promoter in zip(codes, promoters, strict=True):
         row[longest - promoter.codes.size :] = promoter.codes
     short = [p.gene_id for p in promoters if p.codes.size < longest]
@@ -304,27 +285,20 @@ def _padded(promoters: Sequence[Promoter]) -> NDArray[np.uint8]:
             f"{len(short):,} of {len(promoters):,} promoters are shorter than {longest:,} bases and padded with N "
             f"upstream: {quoted(short)}"
         )
-    return codes
-
-
-def _refuse_empty(promoters: Sequence[Promoter], codes: NDArray[np.uint8]) -> None:
-    """Raises: BioattnError when more than `MOST_EMPTY` of the promoters are nearly all N, padding included."""
-    known = (codes < UNKNOWN).mean(axis=1)
-    empty = [
-        promoter.gene_id for promoter, share in zip(promoters, known, strict=True) if share < NEARLY_EMPTY
-    ]
-    if not empty:
-        return
-    sentence = (
-        f"{len(empty):,} of {len(promoters):,} promoters have bases in less than {percentage(NEARLY_EMPTY)} of "
-        f"the {codes.shape[1]:,} positions, the rest is N: {quoted(empty)}"
-    )
-    if len(empty) > MOST_EMPTY * len(promoters):
-        raise BioattnError(
-            f"{sentence}; more than {percentage(MOST_EMPTY)} is refused: prepare promoters with shorter windows, "
-            "without --overlap trim, or leave these genes out of the promoter FASTA"
+    nearly_empty = np.flatnonzero((codes < UNKNOWN).mean(axis=1) < NEARLY_EMPTY)
+    if nearly_empty.size:
+        sentence = (
+            f"{nearly_empty.size:,} of {len(promoters):,} promoters have bases in less than "
+            f"{percentage(NEARLY_EMPTY)} of the {longest:,} positions, the rest is N: "
+            f"{quoted([promoters[row].gene_id for row in nearly_empty.tolist()])}"
         )
-    LOGGER.warning(sentence)
+        if nearly_empty.size > MOST_EMPTY * len(promoters):
+            raise BioattnError(
+                f"{sentence}; more than {percentage(MOST_EMPTY)} is refused: prepare promoters with shorter "
+                "windows, without --overlap trim, or leave these genes out of the promoter FASTA"
+            )
+        LOGGER.warning(sentence)
+    return codes
 
 
 def _refuse_too_large(
@@ -343,8 +317,8 @@ def _refuse_too_large(
         )
 
 
-def _report_constant(labelled: ResponseMatrix, training: NDArray[np.int64]) -> set[str]:
-    """Names of treatments whose value is the same for all training genes; they are kept."""
+def _report_constant(labelled: ResponseMatrix, training: NDArray[np.int64]) -> dict[str, str]:
+    """What the audit says of treatments whose value is the same for all training genes; they are kept."""
     values = labelled.values[training]
     names = np.array(labelled.treatments.names, dtype=object)
     lowest = np.where(np.isnan(values), np.inf, values).min(axis=0, initial=np.inf)
@@ -355,7 +329,7 @@ def _report_constant(labelled: ResponseMatrix, training: NDArray[np.int64]) -> s
             f"{counted(len(constant), 'treatment')} with one value (or none) for all training genes can teach "
             f"nothing: {quoted(constant)}"
         )
-    return set(constant)
+    return dict.fromkeys(constant, "constant over the training genes")
 
 
 def _scale(
@@ -430,15 +404,3 @@ def _report_sides(dataset: PromoterDataset) -> None:
             LOGGER.warning(
                 f"every value is {positive:g}: choose another --threshold, --direction or --max-padj"
             )
-
-
-def _with_split(rows: Sequence[AuditRow], sides: Mapping[str, int], constant: set[str]) -> list[AuditRow]:
-    return [
-        row._replace(
-            split=SPLIT_NAMES[sides[row.name]] if row.status == "kept" else "",
-            reason="constant over the training genes"
-            if row.name in constant and row.status == "kept"
-            else row.reason,
-        )
-        for row in rows
-    ]

@@ -4,6 +4,7 @@ The schema is written down in `docs/formats/dataset.md`. The file is sealed (`bi
 later edit is found when the file is read.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_array, put_metadata, put_text
 from bioattn.io.seal import stream_sealed
 from bioattn.promoters.treatments import TreatmentTable
@@ -27,8 +29,6 @@ TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")
 LARGEST_VALUE = 1e12
 """Largest target or standard error: training sums squares in float32, which ends at 3.4e38."""
-LARGEST_POSITION = 10**15
-"""Farthest position on a chromosome, as in promoter FASTA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -68,8 +68,7 @@ class PromoterDataset:
     """(treatments,): the responses were divided by it; response = target * target_sd + target_mean."""
 
     def __post_init__(self) -> None:
-        problem = next(iter(_shape_problems(self)), None)
-        if problem:
+        for problem in _problems(self):
             raise BioattnError(f"promoter dataset: {problem}")
 
     def __repr__(self) -> str:
@@ -148,11 +147,12 @@ def read_dataset(path: Path) -> PromoterDataset:
     changed after it was written.
     """
     with PROMOTER_DATASET.open(path) as arrays:
-        dataset = _read(arrays)
-    problems = list(_value_problems(dataset))
-    if problems:
-        raise FormatError(f"{path}: {problems[0]}")
-    return dataset
+        try:
+            return _read(arrays)
+        except FormatError:
+            raise
+        except BioattnError as error:
+            raise FormatError(f"{path}: {error}") from error
 
 
 def validate_dataset(path: Path) -> list[str]:
@@ -214,86 +214,42 @@ def _read(arrays: DatasetArrays) -> PromoterDataset:
     )
 
 
-def _shape_problems(dataset: PromoterDataset) -> list[str]:
-    """List contradictions between the sizes of the parts."""
-    genes, problems = len(dataset.gene_ids), []
-    if dataset.codes.ndim != 2 or dataset.codes.dtype != np.uint8:
-        return [
-            f"codes have shape {dataset.codes.shape} ({dataset.codes.dtype}), (genes, bases) uint8 is needed"
-        ]
-    if dataset.targets.ndim != 2:
-        return [f"targets have shape {dataset.targets.shape}, (genes, treatments) is needed"]
-    treatments = len(dataset.treatments.frame)
-    sizes = {
-        "chrom": (len(dataset.chrom), genes),
-        "start": (len(dataset.start), genes),
-        "end": (len(dataset.end), genes),
-        "strand": (len(dataset.strand), genes),
-        "codes": (len(dataset.codes), genes),
-        "gene_split": (len(dataset.gene_split), genes),
-        "rows of targets": (dataset.targets.shape[0], genes),
-        "columns of targets": (dataset.targets.shape[1], treatments),
-        "treatment_split": (len(dataset.treatment_split), treatments),
-    }
-    problems += [
-        f"{name} has {size:,} entries, {wanted:,} are needed"
-        for name, (size, wanted) in sizes.items()
-        if size != wanted
-    ]
+def _problems(dataset: PromoterDataset) -> Iterator[str]:
+    """Yield contradictions between the sizes of the parts, and values that no dataset may hold."""
+    genes, treatments = len(dataset.gene_ids), len(dataset.treatments.frame)
+    table = (genes, treatments)
+    for name, shape in {
+        "chrom": (genes,),
+        "start": (genes,),
+        "end": (genes,),
+        "strand": (genes,),
+        "gene_split": (genes,),
+        "codes": (genes, dataset.codes.shape[-1]),
+        "targets": table,
+        "standard_error": table,
+        "treatment_split": (treatments,),
+        "target_mean": (treatments,),
+        "target_sd": (treatments,),
+    }.items():
+        values = getattr(dataset, name)
+        if values is not None and np.shape(values) != shape:
+            yield f"{name} has shape {np.shape(values)}, {shape} is needed"
     if dataset.flank < 0 or dataset.length < 1:
-        problems.append(f"flank {dataset.flank} does not fit sequences of {dataset.codes.shape[1]} bases")
+        yield f"flank {dataset.flank} does not fit sequences of {dataset.codes.shape[1]} bases"
     if len(set(dataset.gene_ids)) != genes:
-        problems.append("a gene id occurs more than once")
+        yield "a gene id occurs more than once"
     if dataset.task not in list(Task):
-        problems.append(f"the task {dataset.task!r} is neither regression nor binary")
-    if dataset.standard_error is not None and dataset.standard_error.shape != dataset.targets.shape:
-        problems.append("standard errors and targets differ in shape")
-    for name, values in (("target_mean", dataset.target_mean), ("target_sd", dataset.target_sd)):
-        if values is not None and values.shape != (treatments,):
-            problems.append(f"{name} has shape {values.shape}, ({treatments},) is needed")
+        yield f"the task {dataset.task!r} is neither regression nor binary"
     if (dataset.target_mean is None) != (dataset.target_sd is None):
-        problems.append("target_mean and target_sd must be given together")
-    return problems
-
-
-def _value_problems(dataset: PromoterDataset) -> list[str]:
-    """List values that no dataset may hold."""
-    problems = []
-    if dataset.codes.size and dataset.codes.max() > 4:
-        problems.append(f"sequence codes reach {dataset.codes.max()}, 0 to 4 are defined")
-    for name, split in (("gene", dataset.gene_split), ("treatment", dataset.treatment_split)):
-        if split.size and split.max() > TEST:
-            problems.append(f"the {name} split has the code {split.max()}, 0 to 2 are defined")
-    if np.isinf(dataset.targets).any():
-        problems.append("the targets hold infinities")
-    elif (np.abs(dataset.targets) > LARGEST_VALUE).any():
-        problems.append(
-            f"targets reach {np.nanmax(np.abs(dataset.targets)):g}, up to {LARGEST_VALUE:g} are defined"
-        )
-    error = dataset.standard_error
-    if error is not None and ((error < 0) | (error > LARGEST_VALUE)).any():
-        problems.append(f"a standard error is negative or above {LARGEST_VALUE:g}")
-    if dataset.target_mean is not None and dataset.target_sd is not None:
-        usable = np.isfinite(dataset.target_mean) & (dataset.target_sd > 0) & np.isfinite(dataset.target_sd)
-        problems += [
-            f"the targets of treatment {dataset.treatments.names[index]!r} are scaled by the mean "
-            f"{dataset.target_mean[index]:g} and sd {dataset.target_sd[index]:g}; a number and one "
-            "above 0 are needed"
-            for index in np.flatnonzero(~usable)
-        ]
-    for index, gene in enumerate(dataset.gene_ids):
-        start, end, strand = int(dataset.start[index]), int(dataset.end[index]), dataset.strand[index]
-        unknown = start == end == -1
-        if not unknown and not -LARGEST_POSITION <= start < end <= LARGEST_POSITION:
-            problems.append(f"the window of gene {gene!r} is {start}..{end}; start must lie before end")
-        if strand not in ("+", "-", "."):
-            problems.append(f"the strand of gene {gene!r} is {strand!r}; +, - and . are defined")
-    if not isinstance(dataset.metadata, dict):
-        problems.append(f"the metadata are {type(dataset.metadata).__name__}, a JSON object is needed")
-    else:
-        downstream = dataset.metadata.get("downstream", 0)
-        if downstream is not None and not (type(downstream) is int and 0 <= downstream <= dataset.length):
-            problems.append(f"the metadata give {downstream!r} bases downstream of {dataset.length}")
+        yield "target_mean and target_sd must be given together"
+    for what, codes, most in (
+        ("sequence", dataset.codes, UNKNOWN),
+        ("gene split", dataset.gene_split, TEST),
+        ("treatment split", dataset.treatment_split, TEST),
+    ):
+        if codes.max(initial=0) > most:
+            yield f"{what} codes reach {codes.max()}, 0 to {most} are defined"
+    if (np.abs(dataset.targets) > LARGEST_VALUE).any():
+        yield f"targets reach {np.nanmax(np.abs(dataset.targets)):g}, up to {LARGEST_VALUE:g} are defined"
     if dataset.task == "binary" and not np.isin(dataset.targets[~np.isnan(dataset.targets)], (0, 1)).all():
-        problems.append("the task is binary but some targets are neither 0 nor 1")
-    return problems
+        yield "the task is binary but some targets are neither 0 nor 1"
