@@ -100,12 +100,9 @@ class ContactDataset:
 
     def index(self, protein_id: str) -> int:
         """Index of a protein. Raises: BioattnError when there is none of that name."""
-        try:
-            return self.ids.index(protein_id)
-        except ValueError:
-            raise BioattnError(
-                f"{self.path}: has no protein {protein_id!r}; it has {quoted(self.ids)}"
-            ) from None
+        if protein_id not in self.ids:
+            raise BioattnError(f"{self.path}: has no protein {protein_id!r}; it has {quoted(self.ids)}")
+        return self.ids.index(protein_id)
 
     def proteins_in(self, split: int) -> NDArray[np.int64]:
         """Indices of the proteins on one side of the split (TRAIN, VALIDATION or TEST)."""
@@ -119,8 +116,7 @@ class ContactDataset:
         """
         with damage_named(self.path), h5py.File(self.path, "r") as file:
             protein = self._read(DatasetArrays(self.path, file), index)
-        problem = _protein_problem(protein)
-        if problem is not None:
+        if problem := _protein_problem(protein):
             raise FormatError(f"{self.path}: protein {protein.id!r}: {problem}; make the dataset again")
         return protein
 
@@ -133,8 +129,6 @@ class ContactDataset:
                 f"{self.path}: /{folder}/residues has shape {msa.shape}, the table says {shape}"
             )
         places = arrays.get(f"{folder}/deletions", "i4")
-        if places.ndim != 2 or places.shape[1] != 3 or (places < 0).any():
-            raise FormatError(f"{self.path}: /{folder}/deletions must be rows of row, column, number")
         deletions = csr_array((places[:, 2], (places[:, 0], places[:, 1])), shape=shape)
         return ContactProtein(
             id=self.ids[index],
@@ -167,8 +161,7 @@ def open_contact_dataset(path: Path) -> ContactDataset:
             num_mapped=arrays.get("proteins/num_mapped", "i8"),
             metadata=arrays.metadata(),
         )
-    problem = _table_problem(dataset)
-    if problem is not None:
+    if problem := _table_problem(dataset):
         raise FormatError(f"{path}: {problem}; make the dataset again")
     return dataset
 
@@ -255,29 +248,19 @@ def _table_problem(dataset: ContactDataset) -> str | None:
         return "the arrays of /proteins differ in length"
     if len(set(dataset.ids)) != number:
         return "an id occurs more than once"
-    if dataset.splits.size and dataset.splits.max() > TEST:
+    if dataset.splits.max(initial=0) > TEST:
         return f"the split has the code {dataset.splits.max()}, 0 to 2 are defined"
-    if min(dataset.num_rows.min(initial=1), dataset.num_columns.min(initial=1)) < 1:
-        return "an alignment has no rows or no columns"
     parted = split_groups(dataset.groups, dataset.splits)
-    if parted:
-        return f"the split parts groups: {quoted(parted)}"
-    return None
+    return f"the split parts groups: {quoted(parted)}" if parted else None
 
 
 def _protein_problem(protein: ContactProtein) -> str | None:
     """What a protein holds that none may hold, in words; None when it is good."""
-    if protein.msa.ndim != 2 or 0 in protein.msa.shape:
-        return f"residues have shape {protein.msa.shape}, rows and columns are needed"
     columns = protein.num_columns
-    if protein.msa.max() > GAP:
+    if protein.msa.max(initial=0) > GAP:
         return f"residue codes reach {protein.msa.max()}, 0 to {GAP} are defined"
-    if protein.aatype.shape != (columns,) or protein.aatype.max() > UNKNOWN or protein.aatype.min() < 0:
+    if protein.aatype.shape != (columns,) or not 0 <= protein.aatype.min() <= protein.aatype.max() <= UNKNOWN:
         return f"aatype must be {columns} codes of 0 to {UNKNOWN}"
     if protein.cb.shape != (columns, 3) or len(protein.residue_numbers) != columns:
         return f"coordinates and residue numbers must be given for {columns} columns"
-    if np.isinf(protein.cb).any():
-        return "the coordinates hold infinities"
-    if not protein.mapped.any():
-        return "no column has a residue in the structure"
-    return None
+    return None if protein.mapped.any() else "no column has a residue in the structure"

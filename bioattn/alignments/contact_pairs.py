@@ -111,11 +111,7 @@ def read_pairs(path: Path) -> list[ContactPair]:
     table = open_table(path)
     refuse_duplicate_columns(table)
     for name in REQUIRED:
-        if name not in table.header:
-            raise FormatError(
-                f"{path}:{table.header_line}: the column {name!r} is missing; "
-                f"{', '.join(REQUIRED)} are needed and it has {quoted(table.header, limit=10)}"
-            )
+        table.column(name, "a table of pairs has id, msa and structure")
     pairs: list[ContactPair] = []
     lines: dict[str, int] = {}
     for line, cells in table.rows():

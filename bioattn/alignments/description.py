@@ -5,7 +5,6 @@ from typing import Any
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
 from bioattn.alignments.filtering import count_residues
-from bioattn.alignments.size_check import check_alignment_size
 from bioattn.errors import FormatError
 from bioattn.formats.alignment import looks_like_nucleotides
 from bioattn.formats.alignment_file import read_alignment
@@ -33,7 +32,6 @@ def looks_like_alignment(head: bytes) -> bool:
 
 def describe_alignment(path: Path) -> dict[str, Any]:
     """Size and gaps of an alignment, its first row. Raises: FormatError as `read_alignment`."""
-    check_alignment_size(path)
     alignment = read_alignment(path)
     residues = int(count_residues(alignment.residues).sum())
     return {

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from bioattn.alignments import filtering
 from bioattn.alignments.filtering import centre_on_query, find_name
 from bioattn.alignments.search import SearchRound, SearchSettings, read_search_query, search_database
-from bioattn.alignments.size_check import check_alignment_size
 from bioattn.alignments.statistics import FORMAT, FORMAT_VERSION, AlignmentStatistics, alignment_statistics
 from bioattn.alignments.weights import WEIGHT_IDENTITY, filter_order, non_redundant, sequence_weights
 from bioattn.errors import BioattnError, SettingsError
@@ -131,7 +130,6 @@ def prepare_msa(
     name = "standard input" if source == STANDARD_INPUT else str(source)
     rounds: dict[str, list[SearchRound]] = {}
     if not databases:
-        check_alignment_size(source)
         preparation = Preparation(read_alignment(source))
         require_proteins(preparation.alignment, name)
     else:

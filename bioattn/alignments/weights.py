@@ -30,7 +30,6 @@ TILE_OTHERS = 4096
 """Buffers of a tile of this size (256 kB) stay in a core's own cache."""
 _SPARSE_BELOW = 1 / 16
 """With a smaller part of its pairs left, a tile is finished pair by pair."""
-_BITS_OF_16 = np.array([bin(number).count("1") for number in range(1 << 16)], np.uint8)
 
 
 def pack_mask(mask_SR: NDArray[np.bool_]) -> NDArray[np.uint64]:
@@ -84,8 +83,8 @@ class TileCounter:
             different = self._different(left_WPN[word], right_WPM[word])
             np.bitwise_and(left_mask_WN[word, :, None], right_mask_WM[word], out=both)
             np.bitwise_and(different, both, out=different)
-            np.add(differences, count_bits(different, bits), out=differences)
-            np.add(shared, count_bits(both, bits), out=shared)
+            np.add(differences, np.bitwise_count(different, out=bits), out=differences)
+            np.add(shared, np.bitwise_count(both, out=bits), out=shared)
         return differences, shared
 
     def within(
@@ -101,7 +100,7 @@ class TileCounter:
         words = left_WPN.shape[0]
         for word in range(words):
             different = self._different(left_WPN[word], right_WPM[word])
-            np.add(differences, count_bits(different, bits), out=differences)
+            np.add(differences, np.bitwise_count(different, out=bits), out=differences)
             done = word + 1
             if done < words and done * WORD > max_differences:
                 near = differences <= max_differences
@@ -124,19 +123,6 @@ class TileCounter:
         return different
 
 
-def count_bits(words: NDArray[np.uint64], out: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """How many bits of each word are 1, written to `out`; by table where NumPy (before 2.0) cannot count."""
-    if hasattr(np, "bitwise_count"):
-        return np.bitwise_count(words, out=out)
-    return count_bits_by_table(words, out)
-
-
-def count_bits_by_table(words: NDArray[np.uint64], out: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Count the bits of each word by table, for NumPy before 2.0; as `count_bits`."""
-    quarters = np.ascontiguousarray(words).view(np.uint16).reshape(*words.shape, 4)
-    return np.sum(_BITS_OF_16[quarters], axis=-1, dtype=np.uint8, out=out)
-
-
 def _follow(
     left_WPN: NDArray[np.uint64],
     right_WPM: NDArray[np.uint64],
@@ -148,7 +134,7 @@ def _follow(
     left, right = pairs
     for left_PN, right_PM in zip(left_WPN, right_WPM, strict=True):
         different = np.bitwise_or.reduce(left_PN[:, left] ^ right_PM[:, right], axis=0)
-        differences = differences + count_bits(different, np.empty(different.shape, np.uint8))
+        differences = differences + np.bitwise_count(different)
         near = differences <= max_differences
         left, right, differences = left[near], right[near], differences[near]
         if not left.size:

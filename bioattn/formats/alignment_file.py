@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-from bioattn.errors import FormatError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import LOWER, Alignment
 from bioattn.formats.alignment_blocks import (
     CLUSTAL_HEADER,
@@ -33,12 +33,17 @@ from bioattn.formats.alignment_rows import (
 )
 from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes, text_output
 from bioattn.io.unpacking import unpacked
-from bioattn.text import quoted
+from bioattn.system.memory import free_memory
+from bioattn.text import human_bytes, quoted
 
 LOGGER = logging.getLogger("bioattn")
 STANDARD_INPUT = Path("-")
 ANNOTATION_RECORDS = ("ss_dssp", "sa_dssp", "aa_dssp", "ss_pred", "aa_pred", "ss_conf")
 """Records of HH-suite that are no rows: one character per match column, digits among them."""
+BYTES_PER_LETTER = 8
+"""Peak memory of reading and preparing an alignment, by the size of its text (docs/formats/msa.md)."""
+_PACKED = 4
+"""How much smaller alignments are packed, at least."""
 _COMMENT = (b"#", b";")
 _NAMED_A3M = re.compile(r"\.(a3m|a2m)(\.gz|\.xz)?$")
 _CHAINS = re.compile(rb"#(\d+(?:,\d+)*)[ \t]+(\d+(?:,\d+)*)[ \t]*\n")
@@ -73,7 +78,8 @@ def read_alignment(path: Path, *, format: AlignmentFormat | None = None) -> Alig
     """Read the alignment in `path` (`-`: standard input); without `format` the content decides.
 
     Raises: FormatError naming file, line and row for anything that is no alignment of that format: unequal rows,
-    letters that are no residues, damaged compression, text that is not UTF-8; BioattnError when unreadable.
+    letters that are no residues, damaged compression, text that is not UTF-8; BioattnError when unreadable, or
+    larger than memory.
     """
     source = "standard input" if path == STANDARD_INPUT else str(path)
     data = _read_text(path, source)
@@ -241,9 +247,27 @@ def _find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
     )
 
 
+def _refuse_too_large(path: Path) -> None:
+    """Raises: BioattnError with the estimate for a file that needs more memory than there is."""
+    free = free_memory()
+    if free is None or not path.is_file():
+        return
+    with path.open("rb") as file:
+        packed = is_packed(file.read(len(XZ_MAGIC)))
+    size = path.stat().st_size * (_PACKED if packed else 1)
+    needed = BYTES_PER_LETTER * size
+    if needed > free:
+        raise BioattnError(
+            f"{path}: an alignment of about {human_bytes(size)} of text needs about {human_bytes(needed)} of "
+            f"memory, {human_bytes(free)} are free; give it fewer rows (the best ones usually come first), or take "
+            "a larger machine"
+        )
+
+
 def _read_text(path: Path, source: str) -> bytes:
     """All bytes of a text file, decompressed, line ends as `\\n`, no byte-order mark; checked to be UTF-8."""
     with decompression_errors(Path(source)):
+        _refuse_too_large(path)
         if path == STANDARD_INPUT:
             data = sys.stdin.buffer.read()
             if is_packed(data):

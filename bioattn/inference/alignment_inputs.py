@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from bioattn.alignments.size_check import check_alignment_size
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
@@ -61,7 +60,6 @@ class AlignmentReader:
                 digest.update("\0".join(alignment.names).encode())
                 self._stdin = (alignment, digest.hexdigest())
             return self._stdin
-        check_alignment_size(path)
         with unchanged(path):
             return read_alignment(path), sha256_of(path)
 

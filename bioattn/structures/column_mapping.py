@@ -19,7 +19,7 @@ from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.tables import open_table
 from bioattn.io.files import text_output
 from bioattn.structures.chain import Chain, protein_aligner, scorable
-from bioattn.text import percentage, quoted
+from bioattn.text import percentage
 
 MIN_IDENTITY = 0.7
 """Least fraction of equal residues among the aligned residues of a chain and its row."""
@@ -100,11 +100,8 @@ def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
     residue that the chain does not have or has under another name.
     """
     table = open_table(path)
-    missing = [name for name in ("msa_column", "resi") if name not in table.header]
-    if missing:
-        raise FormatError(
-            f"{path}:{table.header_line}: the column {missing[0]!r} is missing; it has {quoted(table.header)}"
-        )
+    for name in ("msa_column", "resi"):
+        table.column(name, "a mapping has msa_column and resi")
     place = {
         (number, code): index
         for index, (number, code) in enumerate(zip(chain.numbers, chain.insertion_codes, strict=True))

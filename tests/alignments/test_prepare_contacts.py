@@ -325,7 +325,7 @@ def test_mappings_are_used_and_checked(folder):
 @pytest.mark.parametrize(
     ("header", "lines", "words"),
     [
-        ("id msa chain", ["one msa/one.a3m A"], ":1: the column 'structure' is missing"),
+        ("id msa chain", ["one msa/one.a3m A"], "there is no column 'structure'"),
         ("id msa structure chain", [], "no pairs"),
         ("id msa structure chain", [GOOD[0], GOOD[0]], ":3: the id 'one' stands in line 2 too"),
         ("id msa structure chain", ["one none.a3m pdb/one.pdb A"], ":2: msa: no such file as"),

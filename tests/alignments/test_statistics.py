@@ -11,7 +11,6 @@ from bioattn.alignments.filtering import rows_within_gaps
 from bioattn.alignments.statistics import alignment_statistics
 from bioattn.alignments.weights import (
     TileCounter,
-    count_bits_by_table,
     count_neighbours,
     pack_codes,
     pack_mask,
@@ -58,12 +57,6 @@ def test_weights_by_eye():
     residues = np.array([list(row) for row in rows], np.uint8)
     # Row 1 shares 8 of 10 columns with row 0 and 9 with row 2 (two gaps among them); rows 0 and 2 share 7.
     assert sequence_weights(residues).tolist() == [1 / 2, 1 / 3, 1 / 2, 1 / 2, 1 / 2]
-
-
-def test_bits_are_counted_alike_without_numpy_2():
-    words = np.random.default_rng(0).integers(0, 1 << 63, (5, 9), np.uint64) * np.uint64(2)
-    expected = [[bin(int(word)).count("1") for word in row] for row in words]
-    assert count_bits_by_table(words, np.empty(words.shape, np.uint8)).tolist() == expected
 
 
 def test_differences_where_both_have_a_residue():

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from bioattn.alignments import size_check
+from bioattn.formats import alignment_file
 from bioattn.formats.alignment_file import read_alignment
 from bioattn_cli.main import main
 
@@ -215,12 +215,12 @@ def test_one_row_is_prepared_with_a_warning(tmp_path, capsys):
 def test_too_large_for_memory_is_said_before_it_is_read(tmp_path, capsys, monkeypatch):
     source = tmp_path / "large.a3m"
     source.write_bytes(b">a\n" + b"M" * 100_000 + b"\n")
-    monkeypatch.setattr(size_check, "free_memory", lambda: 700_000)
+    monkeypatch.setattr(alignment_file, "free_memory", lambda: 700_000)
     assert run(source, "-o", tmp_path / "x.a3m") == 1
     assert "about 100 kB of text needs about 800 kB of memory, 700 kB are free" in capsys.readouterr().err
     packed = tmp_path / "large.a3m.gz"
     packed.write_bytes(gzip.compress(np.random.default_rng(0).bytes(30_000)))
     assert run(packed, "-o", tmp_path / "x.a3m") == 1
     assert "700 kB are free" in capsys.readouterr().err
-    monkeypatch.setattr(size_check, "free_memory", lambda: None)
+    monkeypatch.setattr(alignment_file, "free_memory", lambda: None)
     assert run(source, "-o", tmp_path / "x.a3m", "-q") == 0

@@ -140,7 +140,7 @@ def test_a_written_mapping_is_the_published_file(shared, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (["msa_column\tresname", "0\tUNK"], "column 'resi' is missing"),
+        (["msa_column\tresname", "0\tUNK"], "there is no column 'resi'"),
         (["msa_column\tresi", "0\t11", "33\t12"], ":3: match column 33, the alignment has 0 to 32"),
         (["msa_column\tresi", "4\t11", "4\t12"], ":3: match column 4 after 4"),
         (["msa_column\tresi", "x\t11"], ":2: msa_column 'x' is not a whole number"),
