@@ -259,8 +259,7 @@ def _refuse_too_large(path: Path) -> None:
     if needed > free:
         raise BioattnError(
             f"{path}: an alignment of about {human_bytes(size)} of text needs about {human_bytes(needed)} of "
-            f"memory, {human_bytes(free)} are free; give it fewer rows (the best ones usually come first), or take "
-            "a larger machine"
+            f"memory, {human_bytes(free)} are free; give it fewer rows (the best ones usually come first)"
         )
 
 

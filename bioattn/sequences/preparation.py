@@ -1,7 +1,4 @@
-"""From FASTA files to a sequence dataset: letters, a split without leakage, and an audit of every record.
-
-Files are read twice and never held whole: first for names, lengths and letters, then to be written.
-"""
+"""From FASTA files to a sequence dataset: letters, a split without leakage, and an audit of every record."""
 
 import logging
 from collections import Counter
@@ -19,7 +16,7 @@ from numpy.typing import NDArray
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.formats.fasta import read_fasta_pieces
+from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import UNKNOWN, are_nucleotides, count_nucleotides, decode
 from bioattn.io.audit import write_audit
 from bioattn.io.files import sha256_of
@@ -105,11 +102,9 @@ class PreparedSequences:
 @dataclass(slots=True)
 class _Record:
     name: str
-    length: int = 0
+    codes: NDArray[np.uint8]
     dropped: str = ""
     """Why it is left out; empty: it is kept."""
-    stops: bool = False
-    """Whether a stop codon stands before the last codon."""
 
 
 def prepare_sequences(
@@ -124,39 +119,22 @@ def prepare_sequences(
     if twice is not None:
         raise SettingsError(f"{twice} is given twice")
     vocabulary = Vocabulary(settings.alphabet, settings.kmer)
-    records = _read_records(files, vocabulary, settings.genetic_code)
-    stopped = [each.name for each in records if each.stops]
-    if stopped:
-        LOGGER.warning(
-            f"{counted(len(stopped), 'record')} of {len(records):,} have a stop codon before the last codon; the "
-            f"first: {stopped[0]}"
-        )
+    records = _read_records(files, vocabulary, settings.genetic_code, progress)
     kept = [each for each in records if not each.dropped]
     if not kept:
         raise BioattnError(f"{files[0]}: no record can be used; the first: {records[0].dropped}")
-    lengths = np.array([each.length for each in kept], dtype=np.int64)
-    sequences = _Sequences(files, vocabulary, kept)
-    segments, description = _split(kept, lengths, sequences, settings)
-    leakage = _leakage(segments, sequences, settings.genetic_code)
+    segments, description = _split(kept, settings)
+    leakage = _leakage(segments, kept, vocabulary, settings.genetic_code)
     metadata = described(files, settings, description, leakage)
-    progress.begin("letters", int(lengths.sum()))
-    write_sequence_dataset(
-        output,
-        vocabulary,
-        [each.name for each in kept],
-        lengths.tolist(),
-        _told(sequences.pieces(), progress),
-        segments,
-        metadata,
-    )
-    progress.end()
+    codes = [each.codes for each in kept]
+    write_sequence_dataset(output, vocabulary, [each.name for each in kept], codes, segments, metadata)
     number = {each.name: place for place, each in enumerate(kept)}
     rows = []
     for record in records:
         own = segments.split[segments.record == number.get(record.name, -1)]
         sides = tuple(SPLIT_NAMES[side] for side in own.tolist())
         status = "dropped" if record.dropped else "kept"
-        rows.append((record.name, status, record.dropped, sides, record.length))
+        rows.append((record.name, status, record.dropped, sides, len(record.codes)))
     write_audit(output, ("record", "status", "reason", "split", "letters"), rows)
     letters = {
         name: int((segments.end - segments.start)[segments.split == side].sum())
@@ -165,36 +143,44 @@ def prepare_sequences(
     return PreparedSequences(len(kept), len(records) - len(kept), letters, leakage)
 
 
-def _read_records(files: Sequence[Path], vocabulary: Vocabulary, genetic_code: int) -> list[_Record]:
-    """Names and lengths of all records, and why some cannot be used."""
+def _read_records(
+    files: Sequence[Path], vocabulary: Vocabulary, genetic_code: int, progress: Progress
+) -> list[_Record]:
+    """All records, and why some cannot be used."""
     records: dict[str, _Record] = {}
-    file_of: dict[str, Path] = {}
-    stops = CodonTable.unambiguous_dna_by_id[genetic_code].stop_codons
+    stopped: list[str] = []
+    stop_codons = CodonTable.unambiguous_dna_by_id[genetic_code].stop_codons
+    stops = [each for each, token in enumerate(vocabulary.tokens) if token in stop_codons]
+    progress.begin("letters", None)
     for path in files:
         letters = nucleotides = 0
-        for name, sequence in _pieces(path, vocabulary):
+        for name, sequence in _sequences(path, vocabulary):
+            if name in records:
+                raise FormatError(f"{path}: the name {name!r} stands in another file already")
             letters += len(sequence)
             nucleotides += count_nucleotides(sequence)
-            if file_of.setdefault(name, path) != path:
-                raise FormatError(f"{path}: the name {name!r} stands in {file_of[name]} already")
-            record = records.setdefault(name, _Record(name))
-            codes = vocabulary.encode(sequence, f"{path}: {name}", record.length)
-            if vocabulary.alphabet is Alphabet.CODON:
-                words = vocabulary.tokenize(codes[-record.length % CODON_LENGTH :])[:-1]
-                record.stops |= bool(np.isin(words, [vocabulary.tokens.index(stop) for stop in stops]).any())
-            record.length += len(sequence)
+            record = records[name] = _Record(name, vocabulary.encode(sequence, f"{path}: {name}"))
+            if not sequence:
+                record.dropped = "no sequence"
+            elif vocabulary.alphabet is Alphabet.CODON:
+                if len(sequence) % CODON_LENGTH:
+                    record.dropped = f"{len(sequence)} bases are not whole codons"
+                if np.isin(vocabulary.tokenize(record.codes)[:-1], stops).any():
+                    stopped.append(name)
+            progress.advance(len(sequence))
         if vocabulary.alphabet is Alphabet.PROTEIN and are_nucleotides(nucleotides, letters):
             warn_of_nucleotides(path, "--alphabet dna or codon")
-    lengths = {record.length for record in records.values()}
+    progress.end()
+    lengths = {len(record.codes) for record in records.values()}
     if vocabulary.alphabet is Alphabet.ALIGNMENT and len(lengths) > 1:
         raise FormatError(
             f"{files[-1]}: has other than {max(lengths)} columns; the files must be parts of one alignment"
         )
-    for record in records.values():
-        if not record.length:
-            record.dropped = "no sequence"
-        elif vocabulary.alphabet is Alphabet.CODON and record.length % CODON_LENGTH:
-            record.dropped = f"{record.length} bases are not whole codons"
+    if stopped:
+        LOGGER.warning(
+            f"{counted(len(stopped), 'record')} of {len(records):,} have a stop codon before the last codon; the "
+            f"first: {stopped[0]}"
+        )
     return list(records.values())
 
 
@@ -203,14 +189,14 @@ def warn_of_nucleotides(what: Path | str, instead: str) -> None:
     LOGGER.warning(f"{what}: looks like DNA or RNA, and is read as proteins; for nucleotides give {instead}")
 
 
-def _pieces(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
-    """Name and letters of each piece of a record; stops at the end of proteins left out."""
+def _sequences(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
+    """Name and letters of each record; a stop at the end of a protein is left out."""
     if vocabulary.alphabet is Alphabet.ALIGNMENT:
         yield from aligned_rows(path)
         return
-    for piece in read_fasta_pieces(path):
-        protein = vocabulary.alphabet is Alphabet.PROTEIN
-        yield piece.name, piece.sequence.removesuffix("*") if protein else piece.sequence
+    protein = vocabulary.alphabet is Alphabet.PROTEIN
+    for record in read_fasta(path):
+        yield record.name, record.sequence.removesuffix("*") if protein else record.sequence
 
 
 def aligned_rows(path: Path) -> Iterator[tuple[str, str]]:
@@ -225,38 +211,9 @@ def aligned_rows(path: Path) -> Iterator[tuple[str, str]]:
     yield from ((name, alignment.row(row)) for row, name in enumerate(alignment.names))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sequences:
-    """The letters of the records that are kept, read anew each time."""
-
-    files: Sequence[Path]
-    vocabulary: Vocabulary
-    kept: Sequence[_Record]
-
-    def pieces(self) -> Iterator[NDArray[np.uint8]]:
-        """All letters, cut anywhere."""
-        for _, codes in self._named_pieces():
-            yield codes
-
-    def whole(self) -> list[NDArray[np.uint8]]:
-        """The letters of each record."""
-        parts: dict[str, list[NDArray[np.uint8]]] = {}
-        for name, codes in self._named_pieces():
-            parts.setdefault(name, []).append(codes)
-        return [np.concatenate(each) for each in parts.values()]
-
-    def _named_pieces(self) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-        names = {each.name for each in self.kept}
-        for path in self.files:
-            for name, sequence in _pieces(path, self.vocabulary):
-                if name in names:
-                    yield name, self.vocabulary.encode(sequence, name)
-
-
-def _split(
-    kept: Sequence[_Record], lengths: NDArray[np.int64], sequences: _Sequences, settings: SequenceSettings
-) -> tuple[Segments, dict[str, Any]]:
+def _split(kept: Sequence[_Record], settings: SequenceSettings) -> tuple[Segments, dict[str, Any]]:
     """The segments of each side, and how they were chosen."""
+    lengths = np.array([len(each.codes) for each in kept], dtype=np.int64)
     everything = np.arange(len(kept)), np.zeros(len(kept), np.int64), lengths
     names = [each.name for each in kept]
     if settings.split_table is not None:
@@ -277,7 +234,7 @@ def _split(
                 f"--split homology: {lengths.sum():,} letters are too many to compare (most "
                 f"{MAX_HOMOLOGY_LETTERS:,}); give --split record, or --split-table"
             )
-        links = related_links(sequences.whole(), settings.alphabet, settings.genetic_code)
+        links = related_links([each.codes for each in kept], settings.alphabet, settings.genetic_code)
         sides, found = split_by_homology(len(kept), links, holdouts, settings.seed, RECORDS)
         description |= found
     else:
@@ -380,7 +337,9 @@ def related_links(codes: Sequence[NDArray[np.uint8]], alphabet: Alphabet, geneti
     return protein_links([letters[each].tobytes().decode().replace(GAP, "") for each in codes])
 
 
-def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> list[dict[str, Any]]:
+def _leakage(
+    segments: Segments, kept: Sequence[_Record], vocabulary: Vocabulary, genetic_code: int
+) -> list[dict[str, Any]]:
     """How many sequences of a held-out side are related to one of another; chromosomes count in windows."""
     length_S = segments.end - segments.start
     if length_S.sum() > MAX_LEAKAGE_LETTERS:
@@ -388,12 +347,11 @@ def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> li
             f"leakage between the sides is not measured: more than {MAX_LEAKAGE_LETTERS:,} letters"
         )
         return []
-    whole, vocabulary = sequences.whole(), sequences.vocabulary
     window = LEAKAGE_WINDOW // vocabulary.word * vocabulary.word
     pieces: list[NDArray[np.uint8]] = []
     sides: list[int] = []
     for number, length in enumerate(length_S.tolist()):
-        codes = whole[segments.record[number]][segments.start[number] : segments.end[number]]
+        codes = kept[segments.record[number]].codes[segments.start[number] : segments.end[number]]
         step = window if length >= CHROMOSOME_LENGTH else length
         pieces += [codes[first : first + step] for first in range(0, length, step)]
         sides += [int(segments.split[number])] * (len(pieces) - len(sides))
@@ -435,9 +393,3 @@ def related_across(side: NDArray[np.uint8], links: Links, key: str, noun: str) -
                 "are related to one there"
             )
     return found
-
-
-def _told(pieces: Iterator[NDArray[np.uint8]], progress: Progress) -> Iterator[NDArray[np.uint8]]:
-    for piece in pieces:
-        yield piece
-        progress.advance(len(piece))

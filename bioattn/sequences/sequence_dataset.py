@@ -4,7 +4,7 @@ The schema is written down in `docs/formats/sequence-dataset.md`. The file is se
 are one array that is mapped into memory, so that a dataset may be larger than memory.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,11 @@ from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_te
 from bioattn.io.seal import stream_sealed
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST
 from bioattn.sequences.choices import Alphabet
-from bioattn.sequences.vocabulary import MAX_KMER, Vocabulary
+from bioattn.sequences.vocabulary import Vocabulary
 
 SEQUENCE_DATASET = DatasetKind(
     name="sequence dataset", format="bioattn-sequence-dataset", version=1, command="bioattn prepare language"
 )
-
-_WRITTEN_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,48 +73,25 @@ def write_sequence_dataset(
     path: Path,
     vocabulary: Vocabulary,
     ids: Sequence[str],
-    lengths: Sequence[int],
-    pieces: Iterable[NDArray[np.uint8]],
+    codes: Sequence[NDArray[np.uint8]],
     segments: Segments,
     metadata: dict[str, Any],
 ) -> None:
-    """Write letters as they come; the same input gives the same bytes.
+    """Write the letters of records; the same input gives the same bytes.
 
-    pieces: the letters of all records, one after the other, cut anywhere.
-
-    Raises: BioattnError when the file cannot be written, or `pieces` are not as long as `lengths` say.
+    Raises: BioattnError when the file cannot be written.
     """
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype("<i8")
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in codes], dtype=np.int64)]).astype("<i8")
     with stream_sealed(path) as file:
         put_text(file, "records/id", list(ids))
         put_array(file, "records/offset", offsets)
         # Neither chunks nor compression: the bytes are mapped into memory as they lie.
-        codes = file.create_dataset("letters/codes", (int(offsets[-1]),), dtype="u1", track_times=False)
-        place = 0
-        for piece in _joined(pieces):
-            codes[place : place + len(piece)] = piece
-            place += len(piece)
-        if place != offsets[-1]:
-            raise BioattnError("the sequences changed while they were read; run again")
+        file.create_dataset("letters/codes", data=np.concatenate(codes), track_times=False)
         for name in ("record", "start", "end"):
             put_array(file, f"segments/{name}", getattr(segments, name).astype("<i8"))
         put_array(file, "segments/split", segments.split)
         put_metadata(file, metadata)
         SEQUENCE_DATASET.write_attributes(file, alphabet=str(vocabulary.alphabet), kmer=vocabulary.kmer)
-
-
-def _joined(pieces: Iterable[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
-    """The same letters in pieces of a megabyte: each write takes h5py a millisecond, however short."""
-    waiting: list[NDArray[np.uint8]] = []
-    letters = 0
-    for piece in pieces:
-        waiting.append(piece)
-        letters += len(piece)
-        if letters >= _WRITTEN_AT_ONCE:
-            yield np.concatenate(waiting)
-            waiting, letters = [], 0
-    if waiting:
-        yield np.concatenate(waiting)
 
 
 def open_sequence_dataset(path: Path) -> SequenceDataset:
@@ -151,8 +126,7 @@ def open_sequence_dataset(path: Path) -> SequenceDataset:
             ),
             metadata=arrays.metadata(),
         )
-    problem = _problem(dataset)
-    if problem is not None:
+    if problem := _problem(dataset):
         raise FormatError(f"{path}: {problem}; make the dataset again")
     return dataset
 
@@ -183,21 +157,17 @@ def describe_sequence_dataset(path: Path) -> dict[str, Any]:
 
 
 def _problem(dataset: SequenceDataset) -> str | None:
-    """A contradiction between the parts of a dataset, or a value that cannot be."""
+    """A contradiction between the parts of a dataset."""
     offsets, segments = dataset.offsets, dataset.segments
-    if not 1 <= dataset.vocabulary.kmer <= MAX_KMER:
-        return f"kmer is {dataset.vocabulary.kmer}, 1 to {MAX_KMER} are defined"
     if offsets.shape != (len(dataset.ids) + 1,) or offsets[0] != 0 or (np.diff(offsets) < 1).any():
         return "/records/offset does not rise from 0, once for each record"
     if offsets[-1] != len(dataset.codes):
         return f"the records have {offsets[-1]:,} letters, /letters/codes has {len(dataset.codes):,}"
-    sizes = {len(getattr(segments, name)) for name in Segments.__slots__}
-    if len(sizes) != 1 or sizes == {0}:
+    if len({len(getattr(segments, name)) for name in Segments.__slots__}) != 1 or not len(segments.record):
         return "the arrays of /segments differ in length or are empty"
-    if ((segments.record < 0) | (segments.record >= len(dataset.ids))).any() or segments.split.max() > TEST:
+    if ((segments.record < 0) | (segments.record >= len(dataset.ids)) | (segments.split > TEST)).any():
         return "a segment names a record or a side that is not there"
     length = np.diff(offsets)[segments.record]
     if ((segments.start < 0) | (segments.start >= segments.end) | (segments.end > length)).any():
         return "a segment lies outside its record"
-    # A flipped letter is found by the seal, which was compared; only a forged file holds other codes.
     return None

@@ -164,13 +164,6 @@ def test_dna_given_as_protein_is_told(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "looks like" not in caplog.text
 
 
-def test_many_short_records_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bioattn.sequences.sequence_dataset._WRITTEN_AT_ONCE", 50)
-    records = {f"g{i}": each for i, each in enumerate(random_dna(30, 20))}
-    dataset = open_sequence_dataset(prepared(tmp_path, records))
-    assert decode(np.asarray(dataset.codes)) == "".join(records.values())
-
-
 def test_an_edited_dataset_is_refused(tmp_path: Path):
     path = prepared(tmp_path, {f"g{i}": each for i, each in enumerate(random_dna(30, 40))})
     with h5py.File(path, "r+") as file:
