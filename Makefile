@@ -91,8 +91,8 @@ $(OUT)/check-$(SEED).json: $(OUT)/model-$(SEED)/model.safetensors
 	  --samples 40 --threads 1 -o $@ > $(OUT)/check-$(SEED).txt
 
 $(OUT)/attention-$(SEED).png: $(OUT)/attention-$(SEED).h5 $(DEMO)/truth.tsv.gz
-	$(BIOATTN) plot attention $(OUT)/attention-$(SEED).h5 --gene G3512 -o $@ --annotation $(DEMO)/annotation.gff3.gz \
-	  --motifs $(DEMO)/truth.tsv.gz --dpi 150
+	$(BIOATTN) plot $(OUT)/attention-$(SEED).h5 $(DEMO)/truth.tsv.gz --gene G3512 -o $@ \
+	  --annotation $(DEMO)/annotation.gff3.gz --dpi 150
 
 $(OUT)/report-$(SEED).html: $(OUT)/attention-$(SEED).h5 $(OUT)/check-$(SEED).json
 	$(BIOATTN) report $(OUT)/model-$(SEED) $(OUT)/demo.dataset.h5 $(OUT)/attention-$(SEED).h5 $(OUT)/check-$(SEED).json \

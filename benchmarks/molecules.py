@@ -188,7 +188,7 @@ def planted(encoder, seeds):
             with open_attention(work / "a.h5") as file:
                 for by in [False, True] if encoder == "attention" else [False]:
                     for name in (name for name in names if truth[name]):
-                        values = read_coloured_molecule(file, name, None, by_attention=by).values
+                        values = read_coloured_molecule(file, sample=name, by_attention=by).values
                         labels = np.zeros(len(values))
                         labels[np.array(truth[name].split(","), int) - 1] = 1
                         kind = "attention" if by else "contributions"

@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bioattn.figures.plot import plot as plot
     from bioattn.python.listening import capture as capture
     from bioattn.python.loading import load_model as load_model
     from bioattn.python.loading import train as train
@@ -26,6 +27,7 @@ _HOMES = {
     "capture": "bioattn.python.listening",
     "load_model": "bioattn.python.loading",
     "open": "bioattn.python.opened",
+    "plot": "bioattn.figures.plot",
     "train": "bioattn.python.loading",
 }
 __all__ = ["__version__", *_HOMES]

@@ -358,7 +358,7 @@ STEPS = (
         {"check": ".designs.json"},
         options="--samples 0",
     ),
-    Step("plot attention", {"attention": ATTENTION}, {"figure": ".svg"}, options="--gene G01"),
+    Step("plot", {"files": ATTENTION}, {"figure": ".svg"}, options="--gene G01"),
     Step(
         "report",
         {

@@ -30,13 +30,21 @@ class Alignment(NamedTuple):
     """What queries and keys are, for the axes."""
 
 
+class AlignmentPicture(NamedTuple):
+    """The maps of one sample."""
+
+    name: str
+    panels: list[Alignment]
+
+
 def read_alignments(
     attention: AttentionFile,
-    sample: str | None,
-    sites: Sequence[str] | None,
-    heads: Sequence[int] | None,
-) -> tuple[str, list[Alignment]]:
-    """The name of the sample and its maps; sites: None = those whose queries and keys are not of one kind.
+    *,
+    sample: str | None = None,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+) -> AlignmentPicture:
+    """Read the maps of a sample (None = the first); sites: None = those whose queries and keys differ in kind.
 
     Raises: BioattnError for a sample, site or head that the file does not hold, or a site without queries.
     """
@@ -60,15 +68,16 @@ def read_alignments(
             queries, keys = (attention.names(info.name, dim, chosen) for dim in ("query", "key"))
             kinds = _title(info.kind("query")), _title(info.kind("key"))
             found.append(Alignment(info.name, np.mean(maps, axis=0), queries, keys, kinds))
-    return chosen, found
+    return AlignmentPicture(chosen, found)
 
 
 @style.styled
-def draw_alignments(title: str, alignments: Sequence[Alignment], width: float) -> Figure:
+def draw_alignments(picture: AlignmentPicture, width: float) -> Figure:
     """A panel for each site: keys from left to right, queries from top to bottom (Bahdanau et al. 2014).
 
     width: millimetres.
     """
+    alignments = picture.panels
     columns = min(MOST_COLUMNS, len(alignments))
     rows = -(-len(alignments) // columns)
     queries, keys = alignments[0].values_QK.shape
@@ -89,7 +98,7 @@ def draw_alignments(title: str, alignments: Sequence[Alignment], width: float) -
     style.colour_bar(
         figure, image, axes, "attention weight", np.concatenate([a.values_QK.ravel() for a in alignments])
     )
-    style.set_title(figure, title)
+    style.set_title(figure, picture.name)
     return figure
 
 

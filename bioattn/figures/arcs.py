@@ -40,14 +40,14 @@ class ArcPicture:
 
 def read_arcs(
     attention: AttentionFile,
-    sample: str | None = None,
     *,
+    sample: str | None = None,
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
-    top_k: int,
-    min_separation: int,
+    top: int = 50,
+    min_separation: int = 6,
 ) -> ArcPicture:
-    """The `top_k` pairs of places at least `min_separation` apart with most attention, both directions averaged.
+    """The `top` pairs of places at least `min_separation` apart with most attention, both directions averaged.
 
     sites: shell patterns; None = row attention, or all sites without it. heads: a panel for each; None = one panel
     for each site, the mean over its heads.
@@ -70,7 +70,7 @@ def read_arcs(
         for group in groups:
             map_RR = np.mean([head_map(attention, info, sample, head) for head in group], axis=0)
             title = info.name if heads is None or group == [None] else f"{info.name}, head {group[0]}"
-            panels.append(ArcPanel(title, strongest_pairs(map_RR, top_k, min_separation)))
+            panels.append(ArcPanel(title, strongest_pairs(map_RR, top, min_separation)))
     if not any(panel.pairs for panel in panels):
         raise BioattnError(
             f"--min-separation {min_separation}: no two places of {sample} so far apart have attention; give less"

@@ -1,13 +1,14 @@
 """pLDDT along chains, and maps of the predicted aligned error."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from bioattn.figures import style
-from bioattn.views.confidence import MAX_ALIGNED_ERROR, Confidence
+from bioattn.structures.confidence import MAX_ALIGNED_ERROR, AlignedError, Confidence, read_plddt
 
 BANDS = (
     (90, 100, "#0053D6", "very high"),
@@ -18,9 +19,25 @@ BANDS = (
 """AlphaFold DB's colours and words for pLDDT."""
 
 
+class PlddtChains(NamedTuple):
+    """pLDDT of one chain or several."""
+
+    chains: Sequence[Confidence]
+
+    def record(self) -> dict[str, Any]:
+        """The figures of the run record."""
+        return {"mean_plddt": {chain.name: round(float(chain.plddt.mean()), 3) for chain in self.chains}}
+
+
+def read_plddt_chains(paths: Sequence[Path], *, chain: str | None = None) -> PlddtChains:
+    """Read pLDDT of predictions, by `read_plddt`. chain: of structures."""
+    return PlddtChains([read_plddt(path, chain) for path in paths])
+
+
 @style.styled
-def draw_aligned_error(name: str, errors_RR: NDArray[np.float64], width: float) -> Figure:
+def draw_aligned_error(error: AlignedError, width: float) -> Figure:
     """Draw the map, `width` millimetres wide: aligned residue down, scored residue across."""
+    name, errors_RR = error
     figure = style.new_figure(width, width * 0.88 + 5)
     axis = figure.add_subplot(label="pae")
     size = len(errors_RR)
@@ -38,8 +55,9 @@ def draw_aligned_error(name: str, errors_RR: NDArray[np.float64], width: float) 
 
 
 @style.styled
-def draw_plddt(chains: Sequence[Confidence], width: float) -> Figure:
+def draw_plddt(predicted: PlddtChains, width: float) -> Figure:
     """Draw pLDDT by residue number, `width` millimetres wide: a line for each chain over AlphaFold DB's bands."""
+    (chains,) = predicted
     figure = style.new_figure(width, 55 + 4 * len(chains))
     axis = figure.add_subplot(label="plddt")
     for low, high, colour, word in BANDS:

@@ -1,6 +1,9 @@
 """Contact maps (predicted pairs above the diagonal, true ones below it) and distograms with their entropy."""
 
+import logging
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,12 +12,20 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import style
-from bioattn.figures.contact_prediction import ContactPrediction, ContactTruth, ranked_judged_pairs
+from bioattn.figures.contact_prediction import (
+    ContactPrediction,
+    ContactTruth,
+    ranked_judged_pairs,
+    read_contact_prediction,
+    read_contact_truth,
+)
 from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
 from bioattn.structures.contacts import distances as distances_between
-from bioattn.structures.distogram_file import Distances
+from bioattn.structures.distogram_file import Distances, read_distances
 
+LOGGER = logging.getLogger("bioattn")
 MISSED = "#A0A0A0"
 
 
@@ -53,11 +64,61 @@ def compare_contacts(prediction: ContactPrediction, truth: ContactTruth) -> Cont
     )
 
 
+class ContactPicture(NamedTuple):
+    """A prediction and, where it is known, the truth."""
+
+    prediction: ContactPrediction
+    truth: ContactTruth | None = None
+
+    @property
+    def compared(self) -> ContactComparison | None:
+        """The best pairs against the truth."""
+        return None if self.truth is None else compare_contacts(self.prediction, self.truth)
+
+    def record(self) -> dict[str, Any]:
+        """The figures of the run record; null where no pair can be scored."""
+        compared = self.compared
+        if compared is None:
+            return {}
+        figures = {"P@L": compared.precision_l, "P@L/5": compared.precision_l5}
+        judged = len(compared.right) + len(compared.wrong) > 0
+        return {"L": compared.length} | {
+            name: round(value, 6) if judged else None for name, value in figures.items()
+        }
+
+
+def read_contact_picture(
+    path: Path,
+    *,
+    truth: Path | None = None,
+    chain: str | None = None,
+    alignment: Path | None = None,
+    sample: str | None = None,
+) -> ContactPicture:
+    """Read a prediction by `read_contact_prediction`, and its truth by `read_contact_truth`."""
+    _require_truth(truth, chain, alignment)
+    predicted = read_contact_prediction(path, sample)
+    if truth is None:
+        return ContactPicture(predicted)
+    known = read_contact_truth(truth, predicted, chain=chain, alignment=alignment, sample=sample)
+    compared = compare_contacts(predicted, known)
+    LOGGER.info(
+        f"of the {len(compared.right) + len(compared.wrong)} best pairs {len(compared.right)} are contacts"
+    )
+    return ContactPicture(predicted, known)
+
+
+def _require_truth(truth: Path | None, chain: str | None, alignment: Path | None) -> None:
+    if truth is None and (chain is not None or alignment is not None):
+        raise SettingsError("--chain and an alignment say how to read a structure; give that too")
+
+
 @style.styled
-def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, width: float) -> Figure:
+def draw_contact_map(picture: ContactPicture, width: float) -> Figure:
     """Draw the map, `width` millimetres wide; without a truth both halves show the prediction."""
+    prediction, truth = picture
     size = len(prediction.letters)
-    comparison = None if truth is None else compare_contacts(prediction, truth)
+    comparison = picture.compared
     figure = style.new_figure(width, width * 0.92 + (5 if comparison is None else 10))
     axis: Axes = figure.add_subplot(label="contacts")
     style.column_axes(axis)
@@ -156,9 +217,35 @@ def expected_and_true(distances: Distances, cb: NDArray[np.float32] | None) -> N
     return np.where(np.tri(size, k=-1, dtype=bool), known, expected)
 
 
+class DistogramPicture(NamedTuple):
+    """Predicted distances with their entropy, and where it is known the structure."""
+
+    distances: Distances
+    cb: NDArray[np.float32] | None = None
+    """(R, 3) ångström, NaN where a column has no residue in the structure."""
+
+
+def read_distogram(
+    path: Path, *, truth: Path | None = None, chain: str | None = None, alignment: Path | None = None
+) -> DistogramPicture:
+    """Read `distogram.h5` or the folder of it, and true distances by `read_contact_truth`.
+
+    Raises: BioattnError for a truth that is a table.
+    """
+    _require_truth(truth, chain, alignment)
+    distances = read_distances(path, with_entropy=True)
+    if truth is None:
+        return DistogramPicture(distances)
+    known = read_contact_truth(truth, read_contact_prediction(path), chain=chain, alignment=alignment)
+    if known.cb is None:
+        raise BioattnError(f"{truth}: a table of contacts has no distances; give a structure")
+    return DistogramPicture(distances, known.cb)
+
+
 @style.styled
-def draw_distogram(distances: Distances, width: float, cb: NDArray[np.float32] | None = None) -> Figure:
+def draw_distogram(picture: DistogramPicture, width: float) -> Figure:
     """Draw the figure, `width` millimetres wide: distances, and the entropy beside or below them."""
+    distances, cb = picture
     beside = width >= _BESIDE
     panel = width / 2 if beside else width
     figure = style.new_figure(width, panel * 0.8 + 8 if beside else 2 * panel * 0.8 + 12)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.alignments.contact_dataset import CONTACT_DATASET, open_contact_dataset
@@ -19,15 +20,17 @@ from bioattn.formats.rr import RR_START, read_rr
 from bioattn.formats.tables import open_table
 from bioattn.interpret.structure_painting import map_to_target
 from bioattn.io.hdf5_input import is_hdf5, open_hdf5, text_attribute
+from bioattn.store.kinds import read_table
 from bioattn.structures.chain import read_chain
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
 from bioattn.structures.distogram_file import read_distances
-from bioattn.text import quoted
+from bioattn.text import listed, quoted
 
 LOGGER = logging.getLogger("bioattn")
 
-_UNKNOWN = "X"
+UNKNOWN = "X"
+MOST_COLUMNS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +90,11 @@ def read_contact_prediction(path: Path, sample: str | None = None) -> ContactPre
         )
     with path.open("rb") as file:
         begins_as_rr = file.read(len(RR_START)) == RR_START
-    return _read_rr(path) if begins_as_rr or path.suffix == ".rr" else _read_table(path, sample)
+    return (
+        _read_rr(path)
+        if begins_as_rr or path.suffix == ".rr"
+        else contacts_of_table(read_table(path), path, sample)
+    )
 
 
 def _read_rr(path: Path) -> ContactPrediction:
@@ -98,73 +105,60 @@ def _read_rr(path: Path) -> ContactPrediction:
         scores[pair.i - 1, pair.j - 1] = scores[pair.j - 1, pair.i - 1] = pair.probability
     return ContactPrediction(
         name=found.target,
-        letters=found.sequence or _UNKNOWN * size,
+        letters=found.sequence or UNKNOWN * size,
         scores=scores,
         quantity="probability",
         whole=bool(found.sequence),
     )
 
 
-def _read_table(path: Path, sample: str | None) -> ContactPrediction:
-    try:
-        table = open_table(path)
-    except FormatError as error:
+def contacts_of_table(table: pd.DataFrame, source: object, sample: str | None) -> ContactPrediction:
+    """The prediction in a table as `export contacts` writes it.
+
+    source: for messages. sample: the alignment, where the table holds several.
+
+    Raises: FormatError for another table; BioattnError when it holds several alignments and none is chosen.
+    """
+    quantity = next((name for name in ("probability", "score") if name in table), None)
+    if quantity is None or not {"column_i", "column_j"} <= set(table):
         raise FormatError(
-            f"{path}: holds no predicted contacts; give a folder of `bioattn run evoformer`, its distogram.h5, "
-            f"contacts.rr or contacts.tsv, or a file of `bioattn export contacts` (as a table: {error})"
-        ) from error
-    quantity = next((name for name in ("probability", "score") if name in table.header), None)
-    if quantity is None or not {"column_i", "column_j"} <= set(table.header):
-        raise FormatError(
-            f"{path}: holds no predicted contacts: the columns column_i, column_j and probability (or score) are "
-            f"needed, it has {quoted(table.header)}"
+            f"{source}: holds no predicted contacts; give a prediction of `run evoformer`, or a table with the "
+            f"columns column_i, column_j and probability (or score); it has {listed(list(map(str, table)))}"
         )
-    samples: dict[str, list[tuple[int, int, float]]] = {}
-    letters: dict[str, dict[int, str]] = {}
-    for line, cells in table.rows():
-        row = dict(zip(table.header, cells, strict=True))
-        name = row.get("sample", "")
-        i, j = _pair(row, f"{path}:{line}")
-        try:
-            score = float(row[quantity])
-        except ValueError:
-            raise FormatError(f"{path}:{line}: {quantity} {row[quantity]!r} is not a number") from None
-        samples.setdefault(name, []).append((i, j, score))
-        known = letters.setdefault(name, {})
-        known[i], known[j] = row.get("letter_i") or _UNKNOWN, row.get("letter_j") or _UNKNOWN
-    if not samples:
-        raise FormatError(f"{path}: holds no pair")
-    if sample is None and len(samples) > 1:
-        raise BioattnError(
-            f"{path}: holds {len(samples):,} alignments; choose with --sample ({quoted(list(samples))})"
-        )
-    name = next(iter(samples))
-    if sample is not None and "sample" in table.header:
-        require_names("--sample", [name := sample], samples, path, "alignment")
-    size = 1 + max(j for _, j, _ in samples[name])
-    scores = np.full((size, size), np.nan)
-    for i, j, score in samples[name]:
-        scores[i, j] = scores[j, i] = score
+    name = ""
+    if "sample" in table:
+        names = list(dict.fromkeys(table["sample"].astype(str)))
+        if sample is None and len(names) > 1:
+            raise BioattnError(
+                f"{source}: holds {len(names):,} alignments; choose with --sample ({quoted(names)})"
+            )
+        require_names("--sample", [sample] if sample else [], names, source, "alignment")
+        name = sample or "".join(names)
+        table = table[table["sample"].astype(str) == name]
+    i, j = _pairs(table, source)
+    if table[quantity].dtype.kind not in "fi":
+        raise FormatError(f"{source}: {quantity} is not a number throughout")
+    size = 1 + int(j.max(initial=0))
+    scores, letters = np.full((size, size), np.nan), np.full(size, UNKNOWN)
+    scores[i, j] = scores[j, i] = table[quantity]
+    for columns, side in ((i, "letter_i"), (j, "letter_j")):
+        if side in table:
+            letters[columns] = table[side].fillna(UNKNOWN).astype(str)
     return ContactPrediction(
-        name=name,
-        letters="".join(letters[name].get(column, _UNKNOWN) for column in range(size)),
-        scores=scores,
-        quantity=quantity,
-        whole=False,
+        name=name, letters="".join(letters), scores=scores, quantity=quantity, whole=False
     )
 
 
-def _pair(row: dict[str, str], where: str) -> tuple[int, int]:
-    """The two columns, from 0."""
-    try:
-        i, j = int(row["column_i"]) - 1, int(row["column_j"]) - 1
-    except ValueError:
+def _pairs(table: pd.DataFrame, source: object) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The two columns of each pair, from 0. Raises: FormatError for a pair that is none, with its line."""
+    ends = [pd.to_numeric(table[name], errors="coerce").to_numpy() for name in ("column_i", "column_j")]
+    right = (ends[0] >= 1) & (ends[1] > ends[0]) & (ends[1] <= MOST_COLUMNS) & (ends[0] % 1 == 0)
+    if not right.all() or not len(table):
+        line = 2 + int(right.argmin()) if len(table) else 1
         raise FormatError(
-            f"{where}: column_i {row['column_i']!r} and column_j {row['column_j']!r} must be whole numbers"
-        ) from None
-    if not 0 <= i < j < 100_000:
-        raise FormatError(f"{where}: columns {i + 1} and {j + 1} are no pair with i < j, counted from 1")
-    return i, j
+            f"{source}:{line}: column_i and column_j must be whole numbers from 1, the first below the second"
+        )
+    return ends[0].astype(np.intp) - 1, ends[1].astype(np.intp) - 1
 
 
 def read_contact_truth(
@@ -209,7 +203,7 @@ def read_contact_truth(
         rows = read_alignment(alignment)
         _require_columns(prediction, rows.num_columns, f"{alignment}:")
         letters = np.frombuffer(prediction.letters.encode("ascii"), np.uint8)
-        known = np.flatnonzero(letters != ord(_UNKNOWN))
+        known = np.flatnonzero(letters != ord(UNKNOWN))
         if not (rows.residues[:, known] == letters[known]).all(axis=1).any():
             raise BioattnError(
                 f"{alignment}: has no row with the residues of {prediction.name or 'the target'!r}; give the "
@@ -218,7 +212,7 @@ def read_contact_truth(
         mapping = map_columns(found, rows, source=str(path))
         return truth_from_coordinates(mapping.column_cb(found, rows.num_columns)[:size])
     target = Alignment.plain([prediction.name or "the target"], prediction.letters)
-    if (target.residues == GAP).all() or set(prediction.letters) == {_UNKNOWN}:
+    if (target.residues == GAP).all() or set(prediction.letters) == {UNKNOWN}:
         raise BioattnError(
             f"{path}: cannot be aligned, as the prediction does not say its residues; give distogram.h5 "
             "or contacts.rr"
@@ -251,18 +245,17 @@ def _is_contact_table(path: Path) -> bool:
 
 
 def _truth_from_table(path: Path, prediction: ContactPrediction) -> ContactTruth:
-    table = open_table(path)
+    i, j = _pairs(read_table(path), path)
     size = len(prediction.letters)
+    if prediction.whole and (j >= size).any():
+        line = 2 + int((j >= size).argmax())
+        raise BioattnError(
+            f"{path}:{line}: column {j[line - 2] + 1} does not exist, the prediction has {size:,}; both must come "
+            "from the same alignment"
+        )
+    kept = (j < size) & (j - i >= MIN_SEPARATION)
     pairs = np.zeros((size, size), dtype=np.bool_)
-    for line, cells in table.rows():
-        i, j = _pair(dict(zip(table.header, cells, strict=True)), f"{path}:{line}")
-        if j >= size and prediction.whole:
-            raise BioattnError(
-                f"{path}:{line}: column {j + 1} does not exist, the prediction has {size:,}; both must come from "
-                "the same alignment"
-            )
-        if j < size and j - i >= MIN_SEPARATION:
-            pairs[i, j] = pairs[j, i] = True
+    pairs[i[kept], j[kept]] = pairs[j[kept], i[kept]] = True
     column = np.arange(size)
     return ContactTruth(contacts=pairs, known=np.abs(column[:, None] - column) >= MIN_SEPARATION, length=size)
 

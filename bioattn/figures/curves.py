@@ -4,7 +4,8 @@ import logging
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,8 +14,8 @@ from matplotlib.ticker import MaxNLocator
 
 from bioattn.errors import BioattnError
 from bioattn.figures import style
+from bioattn.models.training_history import TrainingHistory, read_history
 from bioattn.views.check import CheckMeasure, CheckResult
-from bioattn.views.training_history import TrainingHistory
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -109,35 +110,42 @@ _DEFAULT = ("validation_mean_pearson", "validation_specific_pearson")
 _STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 
 
-def shown_metrics(histories: Sequence[TrainingHistory], metrics: Sequence[str] | None) -> list[str]:
-    """The metrics that are drawn besides the losses.
+class TrainingPicture(NamedTuple):
+    """Runs, which all count epochs or all count steps, and the metrics that are drawn beside the losses."""
 
-    metrics: None = the two that matter most where the runs have them. Raises: BioattnError for one no run has.
+    histories: Sequence[TrainingHistory]
+    metrics: list[str]
+
+
+def read_training(paths: Sequence[Path], *, show: Sequence[str] = ()) -> TrainingPicture:
+    """Read the histories of model folders, or `history.csv` files.
+
+    show: columns; none = the two that matter most where the runs have them.
+
+    Raises: BioattnError for runs that count epochs and runs that count steps, and for a column no run has.
     """
+    return training_picture([read_history(path) for path in paths], show)
+
+
+def training_picture(histories: Sequence[TrainingHistory], show: Sequence[str] = ()) -> TrainingPicture:
+    """As `read_training`, of histories that were read."""
+    if len({history.time for history in histories}) > 1:
+        raise BioattnError("some of the runs count epochs, others steps; draw them apart")
     known = {name for history in histories for name in history.columns}
-    if metrics:
-        for name in metrics:
-            if name not in known:
-                raise BioattnError(f"--metric {name!r}: no run has it; there are {', '.join(sorted(known))}")
-        return list(metrics)
-    return [name for name in _DEFAULT if name in known]
+    for name in show:
+        if name not in known:
+            raise BioattnError(f"--show {name!r}: no run has it; there are {', '.join(sorted(known))}")
+    return TrainingPicture(histories, list(show) or [name for name in _DEFAULT if name in known])
 
 
 @style.styled
-def draw_training(
-    histories: Sequence[TrainingHistory], width: float, metrics: Sequence[str] | None = None
-) -> Figure:
+def draw_training(picture: TrainingPicture, width: float) -> Figure:
     """Draw the losses, and one panel for each metric, `width` millimetres wide.
 
     Training is drawn faint, validation strong; a dot marks the epoch whose weights were kept.
-
-    Raises: BioattnError for runs that count epochs and runs that count steps, and for an unknown metric.
     """
-    times = {history.time for history in histories}
-    if len(times) > 1:
-        raise BioattnError("some of the runs count epochs, others steps; draw them apart")
-    (time,) = times
-    chosen = shown_metrics(histories, metrics)
+    histories, chosen = picture
+    time = histories[0].time
     flat = [name for name in chosen if all(_is_flat(h.columns[name]) for h in histories if name in h.columns)]
     if flat:
         LOGGER.warning(f"left out, as it stays the same or could not be computed: {', '.join(flat)}")

@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
 from bioattn.figures import style
-from bioattn.views.designs import DesignsCheck
+from bioattn.interpret.designs.record import DesignsCheck
 
 
 @style.styled

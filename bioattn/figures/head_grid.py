@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.figures.treatment_maps import TreatmentMaps
+from bioattn.figures.treatment_maps import TreatmentMaps, read_titled_maps
 from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample
 from bioattn.store.reader import AttentionFile
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import quoted
 
 _KINDS = {
@@ -76,6 +77,38 @@ class HeadGrid:
         return np.concatenate([panel.values.ravel() for panel in self.panels])
 
 
+def read_head_grid(
+    attention: AttentionFile,
+    *,
+    samples: Sequence[str] = (),
+    treatments: Sequence[str] | None = None,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    corrected: bool = False,
+    zero: int | str | None = None,
+    progress: Progress = SILENT,
+) -> HeadGrid:
+    """Read the map of every head: of genes (none = all) by treatment, of an alignment or sequence by site.
+
+    samples: genes, whose mean is taken, or the one alignment or sequence; none = the only one.
+
+    Raises: BioattnError for options of the other kind of file, and as `alignment_head_grid`.
+    """
+    if attention.over_promoters:
+        if corrected:
+            raise BioattnError(f"{attention.path}: holds promoters; corrected maps are those of alignments")
+        maps, title, position = read_titled_maps(
+            attention, samples, zero, treatments=treatments, sites=sites, heads=heads, progress=progress
+        )
+        return promoter_head_grid(maps, title=title, zero=position)
+    if treatments or zero is not None or len(samples) > 1:
+        raise BioattnError(
+            f"{attention.path}: holds {attention.inputs}; choose with one --sample, --sites and --heads"
+        )
+    sample = samples[0] if samples else None
+    return alignment_head_grid(attention, sample, sites=sites, heads=heads, corrected=corrected)
+
+
 def promoter_head_grid(maps: TreatmentMaps, *, title: str, zero: int | None = None) -> HeadGrid:
     """A panel per head: treatments × bins, in multiples of uniform attention per base."""
     scale_K = maps.window_length / np.diff(maps.key_edges)
@@ -122,7 +155,9 @@ def alignment_head_grid(
             effective = effective_keys(values)
             if corrected:
                 if kinds != {"residue"}:
-                    raise BioattnError("--corrected is for maps between residues")
+                    raise BioattnError(
+                        "corrected maps are those between residues; choose others with --sites"
+                    )
                 values, effective = average_product_correction(values + values.T), math.nan
             name = str(info.reduce).replace("-", " over ") if head is None else str(head)
             panels.append(HeadPanel(info.name, name, values, effective))

@@ -1,5 +1,6 @@
 """Molecules with atoms coloured by attention, or by what they contribute to a prediction."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -7,8 +8,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bioattn.choices import not_there
-from bioattn.errors import BioattnError
+from bioattn.choices import not_there, require_names
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import style
 from bioattn.molecules.chemistry import atom_map, require_rdkit
 from bioattn.store.reader import AttentionFile
@@ -29,13 +30,18 @@ class ColouredMolecule(NamedTuple):
 
 
 def read_coloured_molecule(
-    attention: AttentionFile, sample: str | None, task: str | None, *, by_attention: bool
+    attention: AttentionFile,
+    *,
+    sample: str | None = None,
+    show: Sequence[str] = (),
+    by_attention: bool = False,
 ) -> ColouredMolecule:
     """The atoms of one molecule: the mean of attention over heads, or contributions, both by `atom_map`.
 
-    sample: None = the first. task: whose contributions; None = the first.
+    sample: None = the first. show: the task whose contributions are drawn; none = the first.
 
-    Raises: BioattnError when the file holds other samples, no such sample or task, or no attention over atoms.
+    Raises: SettingsError for several tasks, or one with attention; BioattnError when the file holds other samples,
+    no such sample or task, or no attention over atoms.
     """
     names = attention.samples.index.tolist()
     chosen = names[0] if sample is None else sample
@@ -43,10 +49,11 @@ def read_coloured_molecule(
         raise not_there("--sample", chosen, attention.path, "molecule", names)
     tasks, values_TRA = attention.atom_contributions(chosen)
     smiles = str(attention.samples.loc[chosen, "smiles"])
+    if len(show) > (not by_attention):
+        raise SettingsError("--show names one task of contributions; attention is the same for all tasks")
     if not by_attention:
-        if task is not None and task not in tasks:
-            raise not_there("--task", task, attention.path, "task", tasks)
-        place = 0 if task is None else tasks.index(task)
+        require_names("--show", show, tasks, attention.path, "task")
+        place = tasks.index(show[0]) if show else 0
         values = atom_map(values_TRA[place], smiles, centred=True)
         return ColouredMolecule(f"{chosen}: contributions to {tasks[place]}", smiles, values, signed=True)
     infos = attention.sites.values()
@@ -54,7 +61,7 @@ def read_coloured_molecule(
     if not sites:
         raise BioattnError(
             f"{attention.path}: no head attends to atoms, as those of a fingerprint attend to slots; "
-            "leave --attention out"
+            "draw contributions"
         )
     weights_RHA = attention.weights(sites[0], sample=chosen)
     if weights_RHA.ndim != 3:

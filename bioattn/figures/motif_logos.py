@@ -6,6 +6,9 @@ Colours are safe for colour-blind readers: A green, C blue, G amber, T vermilion
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,7 +23,7 @@ from numpy.typing import NDArray
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.formats.motifs import Motif
+from bioattn.formats.motifs import Motif, read_meme
 
 BASES = "ACGT"
 BASE_COLOURS = {"A": style.GREEN, "C": style.BLUE, "G": style.AMBER, "T": style.ORANGE}
@@ -81,49 +84,62 @@ _COLUMN = 55.0
 """Width of a logo in millimetres."""
 
 
-def choose_motifs(motifs: Sequence[Motif], names: Sequence[str] | None) -> list[Motif]:
-    """The motifs with these names or alternative names, in that order; None = all motifs.
+class Logos(NamedTuple):
+    """Motifs to be drawn."""
 
-    Raises: BioattnError for a name that no motif has.
+    motifs: Sequence[Motif]
+    background: NDArray[np.float64] | None = None
+    """Base frequencies that bits are counted against; None = uniform, so that a position has at most 2 bits."""
+
+
+def read_logos(
+    path: Path,
+    *,
+    show: Sequence[str] = (),
+    top: int | None = None,
+    reverse_complement: bool = False,
+    background: bool = False,
+) -> Logos:
+    """Read motifs of a MEME, JASPAR or TRANSFAC file.
+
+    show: names or alternative names; none = all. top: only the first. background: bits are counted against the
+    file's base frequencies.
+
+    Raises: FormatError; BioattnError for a name that no motif has.
     """
-    if not names:
-        return list(motifs)
-    chosen = []
-    for name in names:
-        found = [motif for motif in motifs if name in (motif.name, motif.alternative_name)]
-        if not found:
-            raise not_there("--motif", name, "the file", "motif", [motif.name for motif in motifs])
-        chosen += found
-    return chosen
+    database = read_meme(path)
+    motifs = [motif for name in show for motif in _named(database.motifs, name, path)] or database.motifs
+    if reverse_complement:
+        motifs = [replace(motif, probabilities=motif.probabilities[::-1, ::-1]) for motif in motifs]
+    return Logos(motifs[:top], database.background if background else None)
+
+
+def _named(motifs: Sequence[Motif], name: str, path: Path) -> list[Motif]:
+    found = [motif for motif in motifs if name in (motif.name, motif.alternative_name)]
+    if not found:
+        raise not_there("--show", name, path, "motif", [motif.name for motif in motifs])
+    return found
 
 
 @style.styled
-def draw_logos(
-    motifs: Sequence[Motif],
-    width: float,
-    *,
-    background: NDArray[np.float64] | None = None,
-    reverse_complement: bool = False,
-) -> Figure:
+def draw_logos(logos: Logos, width: float) -> Figure:
     """Draw a logo for each motif, `width` millimetres wide, all on one scale of bases and bits.
-
-    background: None = uniform, so that a position has at most 2 bits.
 
     Raises: BioattnError when there are more than a page has room for.
     """
+    motifs = logos.motifs
     across = min(len(motifs), max(1, int(width / _COLUMN)))
     down = math.ceil(len(motifs) / across)
     room = int((style.PAGE_HEIGHT - 5) / _ROW) * max(1, int(width / _COLUMN))
     if len(motifs) > room:
         raise BioattnError(
-            f"{len(motifs):,} logos do not fit on a page, {room} do; choose with --motif or --first"
+            f"{len(motifs):,} logos do not fit on a page, {room} do; choose with --show or --top"
         )
     figure = style.new_figure(width if across > 1 else min(width, 85.0), down * _ROW + 4)
     axes = style.panels(figure, len(motifs), down, across, sharex=True, sharey=True)
     widest, tallest = max(motif.width for motif in motifs), 2.0
     for axis, motif in zip(axes.flat, motifs, strict=False):
-        matrix = motif.probabilities[::-1, ::-1] if reverse_complement else motif.probabilities
-        heights = information_heights(matrix, background)
+        heights = information_heights(motif.probabilities, logos.background)
         tallest = max(tallest, float(heights.sum(axis=1).max()))
         draw_letters(axis, heights, 0.5)
         name = " ".join(dict.fromkeys(filter(None, (motif.name, motif.alternative_name))))

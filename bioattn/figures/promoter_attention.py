@@ -3,6 +3,7 @@
 Shape suffixes: T treatments, L bases of the window.
 """
 
+import logging
 import textwrap
 
 import numpy as np
@@ -18,6 +19,7 @@ from bioattn.figures.promoter_picture import PromoterPicture
 from bioattn.figures.treatment_maps import described
 from bioattn.figures.window_features import MotifSite, lanes
 
+LOGGER = logging.getLogger("bioattn")
 LETTER_ROOM = 1.3
 """Width in millimetres that a base needs for its letter."""
 _LABEL_LINES = 3
@@ -28,8 +30,8 @@ _TRACK, _CONTRIBUTION, _GENES, _LANE, _LETTERS = 9.5, 8.0, 4.5, 3.4, 3.0
 
 
 @style.styled
-def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Figure, int]:
-    """Draw the figure, `width` millimetres wide. Also returns the number of motif sites without room for a name.
+def draw_promoter_attention(picture: PromoterPicture, width: float) -> Figure:
+    """Draw the figure, `width` millimetres wide. Warns of motif sites without room for a name.
 
     Raises: BioattnError when the treatments do not fit on a page.
     """
@@ -56,7 +58,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
     if height > style.PAGE_HEIGHT:
         raise BioattnError(
             f"{len(picture.treatments)} treatments do not fit on a page; choose some with --treatment, or draw "
-            "all with `bioattn plot heatmap`"
+            "all with --kind heatmap"
         )
     figure = style.new_figure(width, height)
     grid = figure.add_gridspec(len(heights), 1, height_ratios=[each for _, each in heights])
@@ -85,7 +87,11 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
     last.set_xlabel(style.position_label(picture.zero))
     style.whole_ticks(last.xaxis, max(2, int(room / 13)))
     figure.align_ylabels()
-    return figure, sum(1 for _, lane in placed if lane < 0)
+    if hidden := sum(lane < 0 for _, lane in placed):
+        LOGGER.warning(
+            f"{hidden} less certain motif sites have no room for their names; they are shaded only"
+        )
+    return figure
 
 
 def _room(picture: PromoterPicture, width: float) -> float:

@@ -1,4 +1,4 @@
-"""The data of `plot attention` for one promoter, from the attention file and optional further files.
+"""The data of the picture `attention` of one promoter, from the attention file and optional further files.
 
 Shape suffixes: T treatments, L bases of the window.
 """
@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures.style import FLAT, colour_of
-from bioattn.figures.treatment_maps import ALL_TREATMENTS, choose_treatments, read_treatment_maps, window_zero
+from bioattn.figures.treatment_maps import ALL_TREATMENTS, read_treatment_maps, window_zero
 from bioattn.figures.window_features import (
     MotifSite,
     is_site_table,
@@ -29,12 +29,12 @@ from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.contributions import open_contributions
 from bioattn.interpret.maps.promoter_maps import codes_of_genes
 from bioattn.interpret.maps.upsampling import upsample
+from bioattn.interpret.maps.window_genes import WindowGene, window_of
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.store.reader import open_attention
+from bioattn.store.reader import AttentionFile
 from bioattn.text import quoted
-from bioattn.views.window_genes import WindowGene, window_of
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -79,6 +79,10 @@ class PromoterPicture:
     region: Region | None = None
     """None = the whole window."""
 
+    def record(self) -> dict[str, Any]:
+        """The figures of the run record."""
+        return {"treatments": self.treatments, "motif_sites": len(self.sites or [])}
+
     @property
     def shown(self) -> Region:
         return self.region or Region(0, self.attention_TL.shape[1])
@@ -93,140 +97,128 @@ class PromoterPicture:
         return -(self.zero or 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromoterRequest:
-    """The options of the figure."""
-
-    gene: str
-    treatments: Sequence[str] | None = None
-    """None = all, or the six of lowest and highest prediction."""
-    against: str | None = None
-    sites: Sequence[str] | None = None
-    heads: Sequence[int] | None = None
-    upsampling: Upsampling = Upsampling.GAUSSIAN
-    region: str | None = None
-    """First and last position as the axis counts, the last one not included."""
-    annotation: Path | None = None
-    id_attribute: str | None = None
-    anchor: Anchor = Anchor.TSS
-    upstream: int | None = None
-    """Bases of the window before position 0, where no annotation tells; None = as in the file."""
-    motifs: Path | None = None
-    promoters: Path | None = None
-    attribution: Path | None = None
-
-
-def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPicture:
+def read_promoter_picture(
+    attention: AttentionFile,
+    *,
+    gene: str,
+    treatments: Sequence[str] | None = None,
+    against: str | None = None,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    upsampling: Upsampling = Upsampling.GAUSSIAN,
+    region: str | None = None,
+    zero: int | str | None = None,
+    annotation: Path | None = None,
+    id_attribute: str | None = None,
+    motifs: Path | None = None,
+    promoters: Path | None = None,
+    attribution: Path | None = None,
+) -> PromoterPicture:
     """Read the data of the figure.
+
+    treatments: None = all, or the six of lowest and highest prediction. region: the first and the last position as
+    the axis counts, the last one not included. zero: as `window_zero`; with `annotation` an `Anchor`.
+    motifs: a database of motifs to look for in the bases of `promoters` or `attribution`, or a table of sites.
 
     Raises: BioattnError for what a file does not hold; SettingsError for options that contradict each other.
     """
-    if request.annotation is not None and request.upstream is not None:
-        raise SettingsError("--upstream says what --annotation says already; leave one of them out")
-    with open_attention(path) as attention:
-        if not attention.over_alignments:
-            require_names("--gene", [request.gene], attention.samples.index, path, "gene")
-        chosen = request.treatments
-        if not chosen and not attention.over_alignments:
-            chosen = choose_treatments(attention, request.gene, MOST_TREATMENTS)
-            if chosen is not None:
-                LOGGER.info(
-                    f"of {len(attention.treatments)} treatments the {len(chosen)} of lowest and highest "
-                    "prediction are drawn; name others with --treatment"
-                )
-        maps = read_treatment_maps(
-            attention,
-            genes=[request.gene],
-            treatments=chosen,
-            against=request.against,
-            sites=request.sites,
-            heads=request.heads,
+    path, length = attention.path, attention.window_length if attention.over_promoters else 0
+    if attention.over_promoters:
+        require_names("--gene", [gene], attention.samples.index, path, "gene")
+        treatments = treatments or _extreme_treatments(attention, gene)
+    maps = read_treatment_maps(
+        attention, genes=[gene], treatments=treatments, against=against, sites=sites, heads=heads
+    )
+    if upsampling == Upsampling.RECEPTIVE_FIELD and maps.receptive_field is None:
+        raise BioattnError(
+            f"{upsampling}: the sites of {path} have different receptive fields, or do not say; choose with "
+            "--sites, or another method"
         )
-        length = attention.window_length
-        if request.upsampling == "receptive-field" and maps.receptive_field is None:
-            raise BioattnError(
-                f"--upsample receptive-field: the sites of {path} have different ones, or do not say; choose with "
-                "--sites, or another method"
-            )
-        attention_TL = length * upsample(
-            maps.over_heads, maps.key_edges, length, request.upsampling, maps.receptive_field
-        )
-        codes, composition, contributions_TL = None, np.full(4, 0.25), None
-        treatments, drawn = maps.treatments, np.ones(len(maps.treatments), dtype=np.bool_)
-        with open_contributions(
-            attention,
-            request.attribution,
-            sites=request.sites,
-            heads=request.heads,
-            upsampling=request.upsampling,
-        ) as contributions:
-            if contributions is None:
-                drawn = _not_flat(attention_TL, maps.treatments, path, request)
-                treatments = [name for name, kept in zip(maps.treatments, drawn, strict=True) if kept]
-            else:
-                contributions_TL = contributions.of(request.gene, treatments, request.against)
-                if contributions.codes_GL is not None:
-                    codes = contributions.codes_GL[contributions.genes[request.gene]]
-                    composition = base_composition(contributions.codes_GL)
-        genes, zero = None, window_zero(length, attention.downstream, request.upstream)
-        if request.annotation is not None:
-            genes, zero = window_genes(
-                attention,
-                request.gene,
-                request.annotation,
-                anchor=request.anchor,
-                id_attribute=request.id_attribute,
-            )
-        if request.promoters is not None:
-            codes = codes_of_genes(request.promoters, attention, attention.samples.loc[[request.gene]])[0]
-            composition = base_composition(
-                np.concatenate([each.codes for each in read_promoters(request.promoters)])
-            )
-        sites: list[MotifSite] | None = None
-        if request.motifs is not None:
-            if is_site_table(request.motifs):
-                sites = sites_of_table(request.motifs, request.gene, length)
-            elif codes is not None:
-                sites = scanned_sites(request.motifs, codes, composition)
-            else:
-                raise BioattnError(f"--motifs {request.motifs}: to look for motifs, add --promoters")
-        predictions = None
-        if attention.treatments and request.against is None and maps.treatments != [ALL_TREATMENTS]:
-            predicted = attention.predictions().loc[request.gene, treatments]
-            predictions = [float(value) for value in predicted.to_numpy(np.float64)]
-        title, task, window = request.gene, attention.task, window_of(attention, request.gene)
-        if window.strand in STRANDS:
-            strand = window.strand.replace("-", "−")
-            title += f"   {window.chrom}:{window.start + 1:,}–{window.end:,} ({strand})"
+    attention_TL = length * upsample(
+        maps.over_heads, maps.key_edges, length, upsampling, maps.receptive_field
+    )
+    codes, composition, contributions_TL = None, np.full(4, 0.25), None
+    shown, drawn = maps.treatments, np.ones(len(maps.treatments), dtype=np.bool_)
+    with open_contributions(
+        attention, attribution, sites=sites, heads=heads, upsampling=upsampling
+    ) as contributions:
+        if contributions is None:
+            drawn = _not_flat(attention_TL, maps.treatments, f"{path}: attention to {gene}", against)
+            shown = [name for name, kept in zip(maps.treatments, drawn, strict=True) if kept]
+        else:
+            contributions_TL = contributions.of(gene, shown, against)
+            if contributions.codes_GL is not None:
+                codes = contributions.codes_GL[contributions.genes[gene]]
+                composition = base_composition(contributions.codes_GL)
+    genes = None
+    if annotation is None:
+        zero = window_zero(length, attention.downstream, zero)
+    elif zero is not None and zero not in tuple(Anchor):
+        raise SettingsError(f"--zero {zero}: --annotation tells where position 0 is; leave one of them out")
+    else:
+        anchor = Anchor(zero or Anchor.TSS)
+        genes, zero = window_genes(attention, gene, annotation, anchor=anchor, id_attribute=id_attribute)
+    if promoters is not None:
+        codes = codes_of_genes(promoters, attention, attention.samples.loc[[gene]])[0]
+        composition = base_composition(np.concatenate([each.codes for each in read_promoters(promoters)]))
+    motif_sites: list[MotifSite] | None = None
+    if motifs is not None and is_site_table(motifs):
+        motif_sites = sites_of_table(motifs, gene, length)
+    elif motifs is not None:
+        if codes is None:
+            raise BioattnError(f"{motifs}: to look for motifs, add the promoter FASTA")
+        motif_sites = scanned_sites(motifs, codes, composition)
+    predictions = None
+    if attention.treatments and against is None and maps.treatments != [ALL_TREATMENTS]:
+        predictions = np.asarray(attention.predictions()[shown].loc[gene], np.float64).tolist()
+    title, window = gene, window_of(attention, gene)
+    if window.strand in STRANDS:
+        strand = window.strand.replace("-", "−")
+        title += f"   {window.chrom}:{window.start + 1:,}–{window.end:,} ({strand})"
     return PromoterPicture(
         title=title,
-        treatments=treatments,
+        treatments=shown,
         places=np.array(maps.places)[drawn].tolist(),
         attention_TL=attention_TL[drawn],
-        reference=request.against,
+        reference=against,
         predictions=predictions,
-        task=task,
+        task=attention.task,
         zero=zero,
         genes=genes,
-        sites=sites,
+        sites=motif_sites,
         contributions_TL=contributions_TL,
         contribution_method="" if contributions is None else contributions.method,
         contributions_of_bases=contributions is not None and contributions.of_single_bases,
         codes=codes,
-        region=None if request.region is None else parse_region(request.region, zero, length),
+        region=None if region is None else parse_region(region, zero, length),
     )
 
 
+def _extreme_treatments(attention: AttentionFile, gene: str) -> list[str] | None:
+    """At most six treatments in the file's order, half with the lowest and half with the highest prediction.
+
+    None when there are no more treatments than that.
+    """
+    names = attention.treatments
+    if len(names) <= MOST_TREATMENTS:
+        return None
+    half = MOST_TREATMENTS // 2
+    order = np.argsort(attention.predictions().loc[gene, names].to_numpy(), kind="stable")
+    LOGGER.info(
+        f"of {len(names)} treatments the {MOST_TREATMENTS} of lowest and highest prediction are drawn; name "
+        "others with --treatment"
+    )
+    return [names[index] for index in sorted([*order[:half], *order[-half:]])]
+
+
 def _not_flat(
-    attention_TL: NDArray[np.float64], treatments: Sequence[str], path: Path, request: PromoterRequest
+    attention_TL: NDArray[np.float64], treatments: Sequence[str], subject: str, against: str | None
 ) -> NDArray[np.bool_]:
     """(T,) which rows are more than a flat line; warns of the others. Raises: BioattnError when none is."""
     flat: NDArray[np.bool_] = np.ptp(attention_TL, axis=1) < FLAT
     if flat.all():
-        what = "is the same at every position" if request.against is None else "differs nowhere"
-        raise BioattnError(
-            f"{path}: attention to {request.gene} {what}, under {quoted(treatments)}; there is nothing to draw"
-        )
+        what = "is the same at every position" if against is None else "differs nowhere"
+        raise BioattnError(f"{subject} {what}, under {quoted(treatments)}; there is nothing to draw")
     if flat.any():
         names = [name for name, left_out in zip(treatments, flat, strict=True) if left_out]
         LOGGER.warning(f"left out, as attention is the same at every position: {quoted(names)}")

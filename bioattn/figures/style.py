@@ -269,13 +269,13 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def require_figure_name(output: Path) -> None:
+def require_figure_name(output: Path | str) -> None:
     """Raises: SettingsError when the name does not say which format is wanted."""
-    if output.suffix.lower() not in _METADATA:
+    if Path(output).suffix.lower() not in _METADATA:
         raise SettingsError(f"--output {output}: end its name in .png, .svg or .pdf")
 
 
-def write_figure(figure: Figure, output: Path, dpi: int = DPI) -> None:
+def write_figure(figure: Figure, output: Path | str, dpi: int = DPI) -> None:
     """Save `figure` in the format of its file name. dpi: dots per inch of PNG, and of maps within SVG and PDF.
 
     The same figure gives the same bytes with one version of matplotlib.
@@ -283,6 +283,12 @@ def write_figure(figure: Figure, output: Path, dpi: int = DPI) -> None:
     Raises: SettingsError for another name; BioattnError when the file cannot be written.
     """
     require_figure_name(output)
+    output = Path(output)
     suffix = output.suffix.lower()
     with atomic_output(output) as temporary, figure_style():
+        figure.set_dpi(dpi if suffix == ".png" else 72)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        for axis in figure.axes:  # the last digits of a layout differ between processes
+            axis.set_position(np.round(axis.get_position().bounds, 7).tolist())
         figure.savefig(temporary, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])

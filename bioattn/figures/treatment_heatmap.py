@@ -3,6 +3,7 @@
 Shape suffixes: T treatments, K bins.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,9 @@ from scipy.spatial.distance import pdist
 
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.figures.treatment_maps import TreatmentMaps, described
+from bioattn.figures.treatment_maps import TreatmentMaps, described, read_titled_maps
+from bioattn.store.reader import AttentionFile
+from bioattn.system.progress import SILENT, Progress
 
 _ROW = 2.5
 """Least height in millimetres of a row with a name."""
@@ -40,6 +43,41 @@ class TreatmentHeatmap:
     title: str = ""
     """What the maps are of: a gene, or the mean over genes."""
     zero: int | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The figures of the run record."""
+        return {"treatments": self.treatments}
+
+
+def read_treatment_heatmap(
+    attention: AttentionFile,
+    *,
+    genes: Sequence[str] = (),
+    treatments: Sequence[str] | None = None,
+    against: str | None = None,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    contributions: bool = False,
+    cluster: bool = True,
+    zero: int | str | None = None,
+    progress: Progress = SILENT,
+) -> TreatmentHeatmap:
+    """Read the maps of genes (none = all) and order treatments by a tree, or with `cluster=False` as in the file.
+
+    genes: ids, or files with one id per line. The others: as `read_treatment_maps` and `window_zero`.
+    """
+    maps, title, position = read_titled_maps(
+        attention,
+        genes,
+        zero,
+        treatments=treatments,
+        against=against,
+        sites=sites,
+        heads=heads,
+        contributions=contributions,
+        progress=progress,
+    )
+    return cluster_treatments(maps, cluster=cluster, title=title, zero=position)
 
 
 def cluster_treatments(

@@ -6,15 +6,18 @@ Shape suffixes: T treatments, H heads, K bins.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import MEAN, require_names, require_reference
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.interpret.maps.position_maps import position_maps
+from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.system.progress import SILENT, Progress
+from bioattn.text import counted
 
 ALL_TREATMENTS = "all treatments"
 """The name of the one map of a model whose attention does not depend on the treatment."""
@@ -58,19 +61,26 @@ def described(reference: str) -> str:
     return "the mean of treatments" if reference == MEAN else f"that in {reference}"
 
 
-def window_zero(window_length: int, downstream: int | None, upstream: int | None) -> int | None:
-    """The window position of the gene's position 0: `upstream` if given, else the position in the file.
+def window_zero(window_length: int, downstream: int | None, zero: int | str | None) -> int | None:
+    """The window position that the axis labels 0; None where it is not known.
 
-    Raises: BioattnError when the window would end before position 0.
+    zero: the number of bases of the window before it; None = as the file says.
+
+    Raises: SettingsError for another word, BioattnError when the window would end before position 0.
     """
-    if upstream is None:
+    if zero is None:
         return None if downstream is None else window_length - downstream
-    if upstream > window_length:
+    try:
+        bases = int(zero)
+    except ValueError:
+        raise SettingsError(
+            f"--zero {zero}: give the number of bases before position 0, or tss or cds with --annotation"
+        ) from None
+    if not 0 <= bases <= window_length:
         raise BioattnError(
-            f"--upstream {upstream}: the windows have {window_length:,} bases; give what `prepare promoters` "
-            "was told"
+            f"--zero {bases}: the windows have {window_length:,} bases; give what `prepare promoters` was told"
         )
-    return upstream
+    return bases
 
 
 def read_treatment_maps(
@@ -133,20 +143,17 @@ def read_treatment_maps(
     )
 
 
-def choose_treatments(attention: AttentionFile, gene: str, number: int) -> list[str] | None:
-    """At most `number` treatments in the file's order, half with the lowest and half with the highest prediction.
+def read_titled_maps(
+    attention: AttentionFile, genes: Sequence[str], zero: int | str | None, **choices: Any
+) -> tuple[TreatmentMaps, str, int | None]:
+    """The maps, a title, and the window position of position 0.
 
-    None when there are no more treatments than that, or the file holds no predictions.
-
-    Raises: BioattnError when the file does not hold the gene.
+    genes: ids, or files with one id per line; none = all. choices: of `read_treatment_maps`.
     """
-    names = attention.treatments
-    if len(names) <= number:
-        return None
-    require_names("--gene", [gene], attention.samples.index, attention.path, "gene")
-    order = np.argsort(attention.predictions().loc[gene, names].to_numpy(), kind="stable")
-    extreme = {*order[: number // 2].tolist(), *order[len(order) - (number - number // 2) :].tolist()}
-    return [name for index, name in enumerate(names) if index in extreme]
+    chosen = choose_genes(genes, attention.samples.index, attention.path) if genes else None
+    maps = read_treatment_maps(attention, genes=chosen, **choices)
+    title = maps.genes[0] if len(maps.genes) == 1 else f"mean over {counted(len(maps.genes), 'gene')}"
+    return maps, title, window_zero(maps.window_length, maps.downstream, zero)
 
 
 def _heads(info: SiteInfo, wanted: Sequence[int] | None) -> tuple[list[str], list[int] | None]:

@@ -16,12 +16,12 @@ from bioattn.formats.genes import STRANDS
 from bioattn.formats.motifs import read_meme
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS
 from bioattn.formats.tables import open_table
+from bioattn.interpret.maps.window_genes import AnnotatedGenes, Window, WindowGene, window_of
 from bioattn.interpret.motifs.hits import find_motif_hits
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.windows import WindowSettings, find_anchor
 from bioattn.store.reader import AttentionFile
 from bioattn.text import quoted
-from bioattn.views.window_genes import AnnotatedGenes, Window, WindowGene, window_of
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -6,19 +6,20 @@ The pages of `docs/formats` and `docs/heads.md` are the contract; the modules `e
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from bioattn.interpret.contacts.contact_regression import REGRESSION_FORMAT, describe_regression
+from bioattn.interpret.designs.record import DESIGNS_FORMAT, read_designs_check
 from bioattn.interpret.response_curve import FORMAT as CURVE_FORMAT
-from bioattn.interpret.response_curve import read_curves
+from bioattn.interpret.response_curve import ResponseCurves
 from bioattn.io.files import read_json
 from bioattn.io.hdf5_input import damage_named, open_hdf5
 from bioattn.store.kinds import FileKind, ReportInput, ResultTable, hdf5, json_object
 from bioattn.store.recorded_folder import RecordedFolder, without
 from bioattn.text import some
-from bioattn.views.designs import DESIGNS_FORMAT, read_designs_check
 
 STRANDS = {"+": "plus", "-": "minus"}
 """How strands are called in names of tracks."""
@@ -186,8 +187,8 @@ def file_kinds() -> Sequence[FileKind]:
             name="response-curve",
             title="curves of responses over dose or time",
             matches=json_object(CURVE_FORMAT),
-            describe=lambda path: without(read_curves(path), "format", "format_version", "series"),
-            read=read_curves,
+            describe=lambda path: without(asdict(ResponseCurves.read(path)), "series"),
+            read=ResponseCurves.read,
         ),
         FileKind(
             name="designs-check",

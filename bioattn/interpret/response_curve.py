@@ -9,17 +9,16 @@ Shape suffixes: N measured treatments of a series, Q places of its curve, D dime
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import is_missing
-from bioattn.io.files import read_json
+from bioattn.io.files import read_json, write_json
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.promoters.responses import read_responses
 from bioattn.promoters.treatments import UNITS, TreatmentTable, read_treatment_table
@@ -249,10 +248,66 @@ def nearest(series: Series) -> Floats:
     return np.asarray(series.responses_NG[distance_NN.argmin(1)])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One series: responses measured, and their curve of Q positions; gene by gene, None = not known."""
+
+    name: str
+    treatments: list[str]
+    places: list[list[float]]
+    """(N, D) doses or times of the treatments, in the units of the table."""
+    curve_places: list[list[float]]
+    """(Q, D)."""
+    weights: list[list[float]]
+    """(Q, N), rows sum to 1."""
+    measured: list[list[float | None]]
+    measured_curve: list[list[float | None]]
+    predicted: list[list[float | None]] | None = None
+    predicted_curve: list[list[float | None]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseCurves:
+    """Curves over dose or time, and the content of their file (`docs/formats/response-curve.md`)."""
+
+    along: list[str]
+    units: list[str]
+    log: bool
+    offset: float
+    linear: bool
+    width: list[float]
+    genes: list[str]
+    not_measured: list[str]
+    left_out_error: dict[str, float] | None
+    series: list[Curve]
+
+    @classmethod
+    def read(cls, path: Path) -> "ResponseCurves":
+        """Read the JSON of `explain response-curve`. Raises: BioattnError for another or an incomplete file."""
+        content = read_json(path)
+        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+            raise BioattnError(f"{path}: is not a file of `bioattn explain response-curve`")
+        try:
+            content.pop("format_version")
+            return cls(**content | {"series": [Curve(**each) for each in content["series"]]})
+        except (KeyError, TypeError) as error:
+            raise FormatError(
+                f"{path}: is incomplete ({error}); run `explain response-curve` again"
+            ) from error
+
+    def write(self, path: Path) -> None:
+        """Write the JSON file."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        for each in content["series"]:
+            if each["predicted"] is None:
+                del each["predicted"], each["predicted_curve"]
+        write_json(path, content)
+
+
 def response_curves(
     responses: Path, treatment_table: Path, settings: CurveSettings, predictions: Path | None = None
-) -> dict[str, Any]:
-    """The content of a curve file: JSON values (`docs/formats/response-curve.md`).
+) -> ResponseCurves:
+    """Smooth the responses of a table.
 
     predictions: of `run promoter`, smoothed beside what was measured.
 
@@ -263,25 +318,7 @@ def response_curves(
     predicted = None if predictions is None else read_responses([predictions])
     width_D = np.array(settings.width) if settings.width else chosen_width(series, linear=settings.linear)
     judged = [each for each in series if len(each.treatments) > 2]
-    content: dict[str, Any] = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "along": list(settings.along),
-        "units": units,
-        "log": settings.log,
-        "offset": settings.offset,
-        "linear": settings.linear,
-        "width": width_D.tolist(),
-        "genes": chosen or ["mean"],
-        "not_measured": absent,
-        "left_out_error": None
-        if not judged
-        else {
-            "curve": mean_error(judged, partial(left_out, width_D=width_D, linear=settings.linear)),
-            "nearest": mean_error(judged, nearest),
-        },
-        "series": [],
-    }
+    curves = []
     places = [genes.index(gene) for gene in chosen]
     for each in series:
         low_D, high_D = each.places_ND.min(0), each.places_ND.max(0)
@@ -297,18 +334,35 @@ def response_curves(
             values = predicted.values[:, [predicted.treatments.index(name) for name in each.treatments]].T
             own = [predicted.gene_ids.index(gene) for gene in chosen]
             shown["predicted"] = values[:, own] if chosen else _means(values)
-        content["series"].append(
-            {
-                "name": each.name,
-                "treatments": each.treatments,
-                "places": each.raw_ND.tolist(),
-                "curve_places": raw_QD.tolist(),
-                "weights": np.round(weights_QN, 6).tolist(),
+        curves.append(
+            Curve(
+                name=each.name,
+                treatments=each.treatments,
+                places=each.raw_ND.tolist(),
+                curve_places=raw_QD.tolist(),
+                weights=np.round(weights_QN, 6).tolist(),
                 **{kind: _plain(values) for kind, values in shown.items()},
                 **{f"{kind}_curve": _plain(smoothed(weights_QN, values)) for kind, values in shown.items()},
-            }
+            )
         )
-    return content
+    answers: dict[str, Callable[[Series], Floats]] = {
+        "curve": partial(left_out, width_D=width_D, linear=settings.linear),
+        "nearest": nearest,
+    }
+    return ResponseCurves(
+        along=list(settings.along),
+        units=units,
+        log=settings.log,
+        offset=settings.offset,
+        linear=settings.linear,
+        width=width_D.tolist(),
+        genes=chosen or ["mean"],
+        not_measured=absent,
+        left_out_error={name: mean_error(judged, answer) for name, answer in answers.items()}
+        if judged
+        else None,
+        series=curves,
+    )
 
 
 def _means(responses_NG: Floats) -> Floats:
@@ -318,11 +372,3 @@ def _means(responses_NG: Floats) -> Floats:
 def _plain(values: Floats) -> list[list[float | None]]:
     """JSON of a table, by gene; null where nothing is known."""
     return [[None if np.isnan(each) else round(float(each), 6) for each in column] for column in values.T]
-
-
-def read_curves(path: Path) -> dict[str, Any]:
-    """The content of a curve file. Raises: BioattnError for another file."""
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise BioattnError(f"{path}: is not a file of `bioattn explain response-curve`")
-    return content

@@ -6,13 +6,13 @@ from typing import Any
 
 from bioattn.errors import BioattnError, NotFiniteError
 from bioattn.io.files import read_json
+from bioattn.models.evaluation import METRIC_TITLES, read_evaluation
 from bioattn.models.family import CONFIG, WEIGHTS, Family, load_runner
+from bioattn.models.training_history import find_history
 from bioattn.store.kinds import FileKind, Sample, sample_name, shown_as
 from bioattn.store.problems import Problem, error
 from bioattn.store.training_record import read_training_record
 from bioattn.text import some
-from bioattn.views.evaluation import METRIC_TITLES, read_evaluation
-from bioattn.views.training_history import find_history
 
 
 def model_kind(

@@ -28,8 +28,8 @@ from bioattn.store.reader import open_attention
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import MIN_SEPARATION, ContactScores, contact_scores, contacts, known_pairs
+from bioattn.structures.prediction_scores import PredictionScores, read_scores
 from bioattn.system.progress import Progress, watched
-from bioattn.views.predictions import PredictionScores, read_scores
 
 
 @dataclass(slots=True)

@@ -11,7 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.interpret.motifs.motif_folder import MotifResults, read_motif_export
 from bioattn.io.files import read_json, sha256_of
+from bioattn.models.evaluation import HEADLINE, AccuracyTable, Evaluation, read_evaluation
+from bioattn.models.training_history import TrainingHistory, find_history
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import Estimate, estimate, median_auroc, median_pearson
 from bioattn.report import findings
@@ -25,9 +28,6 @@ from bioattn.store.reader import open_attention
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
 from bioattn.views.check import CheckResult, read_check
-from bioattn.views.evaluation import HEADLINE, AccuracyTable, Evaluation, read_evaluation
-from bioattn.views.motif_export import MotifResults, read_motif_export
-from bioattn.views.training_history import TrainingHistory, find_history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bioattn.interpret.motifs.motif_folder import MotifResults
+from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, Evaluation, read_comparison
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
 from bioattn.report.alignment_pages import AlignmentPage
 from bioattn.report.lead import minus
 from bioattn.report.promoter_browser import PromoterBrowser
 from bioattn.text import counted, percentage
 from bioattn.views.check import CheckResult
-from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, Evaluation, read_comparison
-from bioattn.views.motif_export import MotifResults
 
 Tone = Literal["good", "bad", "open", "plain"]
 """`open`: not known, because nobody looked."""
@@ -302,7 +302,7 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
             yield Finding(
                 page.id,
                 f"Not drawn: attention of {kinds}, whose maps are not between residues; those that have queries "
-                "are drawn by `bioattn plot heads --sites`.",
+                "are drawn by `bioattn plot --kind heads --sites`.",
                 "open",
             )
         likely = f"{counted(page.num_likely, 'pair')} of residues with a probability above one half"

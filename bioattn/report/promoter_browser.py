@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from bioattn.choices import require_names
 from bioattn.interpret.maps.contributions import open_contributions
+from bioattn.interpret.maps.window_genes import Window
+from bioattn.interpret.motifs.motif_folder import MotifResults
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.gene_ids import find_genes
 from bioattn.report.attention_summary import SiteSummary, shown_sites
@@ -24,8 +26,6 @@ from bioattn.report.lead import TRACKS_SHOWN, LeadPromoter, LeadTrack
 from bioattn.report.promoter_context import MotifHit, PromoterContext, known_of
 from bioattn.store.reader import AttentionFile
 from bioattn.system.progress import Progress
-from bioattn.views.motif_export import MotifResults
-from bioattn.views.window_genes import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode
 from bioattn.interpret.maps.promoter_maps import codes_of_genes
+from bioattn.interpret.maps.window_genes import AnnotatedGenes, Window
+from bioattn.interpret.motifs.motif_folder import AttendedSite, MotifResults, read_attended
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import SPLIT_NAMES, PromoterDataset
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.reader import AttentionFile
-from bioattn.views.motif_export import AttendedSite, MotifResults, read_attended
-from bioattn.views.window_genes import AnnotatedGenes, Window
 
 MAX_HITS = 80
 """Of one promoter; the likeliest are kept."""

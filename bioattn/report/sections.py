@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from bioattn.interpret.motifs.motif_folder import FoundMotif, MotifResults
+from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
+from bioattn.models.training_history import TrainingHistory
 from bioattn.report.charts import bars, curves, figure, interval_mark, logo, strip
 from bioattn.report.collection import Report
 from bioattn.report.findings import Finding, per_treatment_words
@@ -22,9 +25,6 @@ from bioattn.report.markup import (
 )
 from bioattn.text import counted, listed
 from bioattn.views.check import CheckResult
-from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
-from bioattn.views.motif_export import FoundMotif, MotifResults
-from bioattn.views.training_history import TrainingHistory
 
 LEADING = 3
 """Findings on the first screen."""

@@ -30,7 +30,7 @@ VERBS = {
     "generate": "Generate sequences with a trained model.",
     "export": "Write models and results as files for other tools.",
     "explain": "Explain what a model used, and check whether its attention can be believed.",
-    "plot": "Draw figures of results, as PNG, SVG or PDF.",
+    "plot": None,
     "report": None,
     "inspect": None,
     "validate": None,

@@ -24,6 +24,7 @@ def test_drawing_in_python(tmp_path, monkeypatch):
     scores = np.zeros((58, 58))
     scores[truth["column_i"] - 1, truth["column_j"] - 1] = 0.9
     (tmp_path / "family").mkdir()
+    (tmp_path / "family" / "scores.json").write_text("{}")
     write_rr(tmp_path / "family" / "contacts.rr", "A" * 58, scores + scores.T, target="family", method=[])
     (code,) = snippets("figures")
     run_python(code)

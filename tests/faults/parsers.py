@@ -163,7 +163,7 @@ def treatments_of_a_model(path: Path) -> None:
 
 
 def motif_tables(path: Path) -> None:
-    from bioattn.views.motif_export import read_motif_export
+    from bioattn.interpret.motifs.motif_folder import read_motif_export
 
     folder = path.parent
     for name in ("motifs.tsv", "treatments.tsv"):

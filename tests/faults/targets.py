@@ -23,12 +23,12 @@ from bioattn.formats.rr import read_rr
 from bioattn.interpret.contacts.contact_regression import read_regression
 from bioattn.interpret.known_motifs.expected_motifs import read_expected
 from bioattn.interpret.tracks.layout import read_chromosome_lengths
+from bioattn.models.training_history import read_history
 from bioattn.promoters.chromosomes import read_aliases
 from bioattn.promoters.homology import read_proteins
 from bioattn.promoters.treatments import read_treatment_table
 from bioattn.simulate.truth import read_truth
 from bioattn.views.check import read_check
-from bioattn.views.training_history import read_history
 from tests.faults import parsers
 from tests.formats import test_bfactors
 

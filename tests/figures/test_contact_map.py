@@ -9,7 +9,14 @@ from Bio.Data.IUPACData import protein_letters_1to3
 
 from bioattn.alignments.contact_dataset import write_contact_dataset
 from bioattn.errors import BioattnError, FormatError
-from bioattn.figures.contact_map import compare_contacts, draw_contact_map, draw_distogram, expected_and_true
+from bioattn.figures.contact_map import (
+    ContactPicture,
+    DistogramPicture,
+    compare_contacts,
+    draw_contact_map,
+    draw_distogram,
+    expected_and_true,
+)
 from bioattn.figures.contact_prediction import (
     ContactPrediction,
     ContactTruth,
@@ -75,7 +82,7 @@ def test_the_best_pairs_by_plain_loops():
 
 def test_the_prediction_lies_above_and_the_truth_below():
     values, truth = scores(), truth_from_coordinates(fold())
-    figure = draw_contact_map(prediction(values), truth, 85)
+    figure = draw_contact_map(ContactPicture(prediction(values), truth), 85)
     axis = figure.axes[0]
     shown = np.ma.masked_invalid(axis.images[0].get_array())
     for i in range(SIZE):
@@ -239,13 +246,13 @@ def test_bad_input_is_one_sentence(tmp_path):
     with pytest.raises(FormatError, match="holds no predicted contacts"):
         read_contact_prediction(other)
     other.write_text("column_i\tcolumn_j\tprobability\n9\t2\t0.5\n")
-    with pytest.raises(FormatError, match=r"other\.tsv:2: columns 9 and 2 are no pair with i < j"):
+    with pytest.raises(FormatError, match=r"other\.tsv:2: column_i and column_j must be"):
         read_contact_prediction(other)
     other.write_text("column_i\tcolumn_j\tprobability\n2\t9\tmuch\n")
-    with pytest.raises(FormatError, match=r"other\.tsv:2: probability 'much' is not a number"):
+    with pytest.raises(FormatError, match=r"other\.tsv: probability is not a number"):
         read_contact_prediction(other)
     other.write_text("HEADER    A STRUCTURE\nEND\n")
-    with pytest.raises(FormatError, match=r"other\.tsv: holds no predicted contacts; give a folder of"):
+    with pytest.raises(FormatError, match=r"other\.tsv: holds no predicted contacts; give a prediction of"):
         read_contact_prediction(other)
     with pytest.raises(BioattnError, match=r"holds none of distogram\.h5"):
         read_contact_prediction(tmp_path)
@@ -301,7 +308,7 @@ def test_true_distances_lie_below(distances):
 
 @pytest.mark.parametrize("width", [85, 180])
 def test_what_is_drawn(distances, width):
-    figure = draw_distogram(distances, width)
+    figure = draw_distogram(DistogramPicture(distances), width)
     left, right = (axis for axis in figure.axes if axis.images)
     np.testing.assert_array_equal(left.images[0].get_array(), expected_and_true(distances, None))
     entropy = right.images[0].get_array()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.figures.curves import draw_check, draw_training
+from bioattn.figures.curves import draw_check, draw_training, training_picture
+from bioattn.models.training_history import read_history
 from bioattn.views.check import read_check
-from bioattn.views.training_history import read_history
 
 PROMOTER = (
     "epoch,learning_rate,training_loss,validation_loss,validation_mean_pearson\n"
@@ -31,7 +31,7 @@ def test_curves_of_two_runs(tmp_path):
         read_history(run(tmp_path, "first", PROMOTER, 2)),
         read_history(run(tmp_path, "second", PROMOTER.replace("2.5", "9.5"), 3)),
     ]
-    figure = draw_training(histories, 180)
+    figure = draw_training(training_picture(histories), 180)
     losses, pearson = figure.axes
     lines = {line.get_label(): line for line in losses.lines}
     assert lines["first: training"].get_xydata().tolist() == [[1, 2.5], [2, 1.5], [3, 1.2]]
@@ -49,7 +49,7 @@ def test_curves_of_two_runs(tmp_path):
 def test_steps_without_validation_and_other_columns(tmp_path, caplog):
     text = "step,learning_rate,training_loss,decay,skill\n100,0.1,3,0.5,\n200,0.2,2,0.5,\n"
     path = run(tmp_path, "m", text) / "history.csv"
-    figure = draw_training([read_history(path)], 85, ["learning_rate", "decay", "skill"])
+    figure = draw_training(training_picture([read_history(path)], ["learning_rate", "decay", "skill"]), 85)
     assert [axis.get_xlabel() for axis in figure.axes] == ["step", "step"]
     assert [axis.get_ylabel() for axis in figure.axes] == ["loss", "learning rate"]
     assert figure.axes[1].lines[0].get_ydata().tolist() == [0.1, 0.2]
@@ -63,7 +63,7 @@ def test_legends_lie_within_the_picture(tmp_path, width):
     histories = [
         replace(read_history(run(tmp_path, str(n), PROMOTER)), name=name) for n, name in enumerate(names)
     ]
-    figure = draw_training(histories, width)
+    figure = draw_training(training_picture(histories), width)
     figure.draw_without_rendering()
     for legend in [*figure.legends, *(axis.get_legend() for axis in figure.axes if axis.get_legend())]:
         box = legend.get_window_extent().transformed(figure.transFigure.inverted())
@@ -76,9 +76,9 @@ def test_bad_input_is_one_sentence(tmp_path):
     good = read_history(run(tmp_path, "a", PROMOTER))
     steps = read_history(run(tmp_path, "b", "step,training_loss\n1,2\n"))
     with pytest.raises(BioattnError, match="some of the runs count epochs, others steps"):
-        draw_training([good, steps], 85)
-    with pytest.raises(BioattnError, match="--metric 'r2': no run has it; there are epoch, learning_rate"):
-        draw_training([good], 85, ["r2"])
+        training_picture([good, steps])
+    with pytest.raises(BioattnError, match="--show 'r2': no run has it; there are epoch, learning_rate"):
+        training_picture([good], ["r2"])
     with pytest.raises(FormatError, match=re.escape("history.csv:3: training_loss 'x' is not a number")):
         read_history(run(tmp_path, "c", "step,training_loss\n1,2\n2,x\n"))
     with pytest.raises(FormatError, match=re.escape("history.csv:2: 1 cells where the header has 2")):

@@ -128,7 +128,11 @@ def test_small_panels_say_head_and_block_once():
         ({"sites": ["x*"]}, BioattnError, "holds no such attention site; it holds"),
         ({"heads": [5]}, BioattnError, "holds no such head; it holds 0, 1"),
         ({"sample": "b"}, BioattnError, "holds no such alignment; it holds"),
-        ({"sites": ["*.msa_column"], "corrected": True}, BioattnError, "--corrected is for maps between"),
+        (
+            {"sites": ["*.msa_column"], "corrected": True},
+            BioattnError,
+            "corrected maps are those between residues",
+        ),
     ],
 )
 def test_what_is_not_there(alignments, asked, error, sentence):

@@ -20,13 +20,14 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import require_figure_name, write_figure
 from bioattn.figures.motif_logos import (
     BASE_COLOURS,
-    choose_motifs,
+    Logos,
     draw_letters,
     draw_logos,
     information_heights,
+    read_logos,
 )
 from bioattn.figures.style import FONT_SIZE, SMALL_FONT, new_figure, styled
-from bioattn.formats.motifs import Motif
+from bioattn.formats.motifs import Motif, write_meme
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -34,12 +35,12 @@ import sys
 from pathlib import Path
 import numpy as np
 from bioattn.figures import write_figure
-from bioattn.figures.motif_logos import draw_logos
+from bioattn.figures.motif_logos import Logos, draw_logos
 from bioattn.formats.motifs import Motif
 rows = np.full((3, 4), 0.125) + np.eye(4)[:3] / 2
 motif = Motif(name="m", alternative_name="naïve $x$", probabilities=rows, sites=9)
 for name in ("x.png", "x.svg", "x.pdf"):
-    write_figure(draw_logos([motif], 85), Path(sys.argv[1]) / name)
+    write_figure(draw_logos(Logos([motif]), 85), Path(sys.argv[1]) / name)
 """
 
 
@@ -106,7 +107,7 @@ def test_without_matplotlib_one_sentence_says_what_is_missing(tmp_path):
     script = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from bioattn_cli.main import main\n"
-        "sys.exit(main(['plot', 'logos', sys.argv[1], '-o', sys.argv[2]]))"
+        "sys.exit(main(['plot', sys.argv[1], '-o', sys.argv[2]]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(ROOT / "data" / "demo" / "motifs.meme"), str(tmp_path / "x.png")],
@@ -159,26 +160,31 @@ def test_letters_have_their_heights_and_colours():
         assert colour == BASE_COLOURS[letter].upper()
 
 
-def test_a_logo_for_each_motif():
-    motifs = [motif("m1", ROWS), motif("m2", ROWS[:2], "TF")]
-    figure = draw_logos(motifs, 180)
+@pytest.fixture
+def database(tmp_path):
+    """m1, m2 and m3; the latter two share a factor."""
+    path = tmp_path / "m.meme"
+    write_meme(path, [motif("m1", ROWS), motif("m2", ROWS[:2], "TF"), motif("m3", ROWS, "TF")])
+    return path
+
+
+def test_a_logo_for_each_motif(database):
+    figure = draw_logos(read_logos(database, top=2), 180)
     titles = [axis.get_title(loc="left") for axis in figure.axes]
     assert titles == ["m1 (20 sites)", "m2 TF (20 sites)"]
-    plain, reverse = (draw_logos([motifs[0]], 85, reverse_complement=other) for other in (False, True))
+    pictures = [read_logos(database, show=["m1"], reverse_complement=other) for other in (False, True)]
     boxes = [
-        [path.get_extents() for path in figure.axes[0].findobj(PathCollection)[0].get_paths()]
-        for figure in (plain, reverse)
+        [path.get_extents() for path in draw_logos(one, 85).axes[0].findobj(PathCollection)[0].get_paths()]
+        for one in pictures
     ]
     # G of position 2 is C of position 3 from the other side: 2 bits high in both.
     tall = [[box for box in found if box.y1 - box.y0 > 1.99] for found in boxes]
     assert [round((box.x0 + box.x1) / 2) for (box,) in tall] == [2, 3]
 
 
-def test_choosing():
-    motifs = [motif("m1", ROWS), motif("m2", ROWS, "TF"), motif("m3", ROWS, "TF")]
-    assert [found.name for found in choose_motifs(motifs, ["TF", "m1"])] == ["m2", "m3", "m1"]
-    assert choose_motifs(motifs, None) == motifs
-    with pytest.raises(BioattnError, match="--motif 'x': the file holds no such motif; it holds 'm1'"):
-        choose_motifs(motifs, ["x"])
+def test_choosing(database):
+    assert [found.name for found in read_logos(database, show=["TF", "m1"]).motifs] == ["m2", "m3", "m1"]
+    with pytest.raises(BioattnError, match=r"--show 'x': .* holds no such motif; it holds 'm1'"):
+        read_logos(database, show=["x"])
     with pytest.raises(BioattnError, match=re.escape("46 logos do not fit on a page, 45 do")):
-        draw_logos([motif(f"m{number}", ROWS) for number in range(46)], 180)
+        draw_logos(Logos([motif(f"m{number}", ROWS) for number in range(46)]), 180)

@@ -11,13 +11,13 @@ from matplotlib.text import Text
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.promoter_attention import draw_promoter_attention
-from bioattn.figures.promoter_picture import PromoterRequest, Region, parse_region, read_promoter_picture
+from bioattn.figures.promoter_picture import Region, parse_region, read_promoter_picture
 from bioattn.figures.style import colour_of
 from bioattn.figures.window_features import window_genes
 from bioattn.formats.motifs import Motif, write_meme
 from bioattn.formats.nucleotides import encode
+from bioattn.interpret.maps.window_genes import WindowGene
 from bioattn.store import open_attention
-from bioattn.views.window_genes import WindowGene
 from tests.figures.conftest import EDGES
 
 GFF = """##gff-version 3
@@ -35,6 +35,11 @@ def annotation(tmp_path):
     path = tmp_path / "genes.gff3"
     path.write_text(GFF)
     return path
+
+
+def read(path, gene, **options):
+    with open_attention(path) as attention:
+        return read_promoter_picture(attention, gene=gene, **options)
 
 
 def fasta(path, promoters, motif, place):
@@ -86,10 +91,7 @@ def test_a_gene_that_the_annotation_does_not_know(promoters, annotation, caplog)
 
 
 def test_attention_is_in_multiples_of_uniform(promoters):
-    picture = read_promoter_picture(
-        promoters.path,
-        PromoterRequest(gene="g1", sites=["promoter.cross.0"], heads=[1], upsampling="nearest", upstream=40),
-    )
+    picture = read(promoters.path, "g1", sites=["promoter.cross.0"], heads=[1], upsampling="nearest", zero=40)
     weights = promoters.weights["promoter.cross.0"][1, :, 1].astype(np.float64)
     for treatment in range(3):
         for base in range(60):
@@ -108,14 +110,12 @@ def test_motifs_are_found_and_drawn_where_they_are(promoters, tmp_path):
     """A site at 40..46 of the window of g4, which is padded by ten bases on its left."""
     motifs = motif_of("GTCGAC", tmp_path / "m.meme")
     sequences = fasta(tmp_path / "p.fa", promoters, "GTCGAC", 40)
-    request = PromoterRequest(gene="g4", motifs=motifs, promoters=sequences, upstream=50)
-    picture = read_promoter_picture(promoters.path, request)
+    picture = read(promoters.path, "g4", motifs=motifs, promoters=sequences, zero=50)
     assert picture.codes is not None
     assert picture.codes.tolist() == [4] * 10 + [0] * 30 + [2, 3, 1, 2, 0, 1] + [0] * 14
     assert picture.sites is not None
     assert [(site.motif, site.start, site.end) for site in picture.sites] == [("TF1", 40, 46)]
-    figure, hidden = draw_promoter_attention(picture, 180)
-    assert hidden == 0
+    figure = draw_promoter_attention(picture, 180)
     axes = {axis.get_label(): axis for axis in figure.axes}
     (box,) = axes["sites"].patches
     assert (box.get_x(), box.get_width()) == (-10, 6)
@@ -130,8 +130,7 @@ def test_a_promoter_without_sites_is_said_to_have_none(promoters, tmp_path, capl
     for letters, said in (("GTCGAC", False), ("AAAAAA", True)):
         caplog.clear()
         sequences = fasta(tmp_path / f"{letters}.fa", promoters, letters, 40)
-        request = PromoterRequest(gene="g4", motifs=motifs, promoters=sequences)
-        assert bool(read_promoter_picture(promoters.path, request).sites) is not said
+        assert bool(read(promoters.path, "g4", motifs=motifs, promoters=sequences).sites) is not said
         assert ("no motif of" in caplog.text) is said
 
 
@@ -141,8 +140,8 @@ def test_tracks_and_bands(promoters, tmp_path):
         "gene_id\tmotif\ttreatment\trole\tstart\tend\tstrand\n"
         "g0\tm1\theat\tcausal\t5\t11\t+\ng0\tm2\tother\tcausal\t20\t26\t-\ng1\tm1\theat\tcausal\t0\t6\t+\n"
     )
-    picture = read_promoter_picture(promoters.path, PromoterRequest(gene="g0", motifs=table, region="3:30"))
-    figure, _ = draw_promoter_attention(picture, 180)
+    picture = read(promoters.path, "g0", motifs=table, region="3:30")
+    figure = draw_promoter_attention(picture, 180)
     axes = {axis.get_label(): axis for axis in figure.axes}
     for number in range(3):
         filled, line = [
@@ -161,10 +160,8 @@ def test_a_treatment_has_its_colour_whatever_others_are_drawn(promoters, tmp_pat
     table = tmp_path / "truth.tsv"
     table.write_text("gene_id\tmotif\ttreatment\tstart\tend\tstrand\ng0\tm1\tH2O2\t5\t11\t+\n")
     for chosen in (None, ["H2O2"], ["H2O2", "heat"]):
-        picture = read_promoter_picture(
-            promoters.path, PromoterRequest(gene="g0", motifs=table, treatments=chosen)
-        )
-        axes = {axis.get_label(): axis for axis in draw_promoter_attention(picture, 180)[0].axes}
+        picture = read(promoters.path, "g0", motifs=table, treatments=chosen)
+        axes = {axis.get_label(): axis for axis in draw_promoter_attention(picture, 180).axes}
         track = axes[f"attention {picture.treatments.index('H2O2')}"]
         assert track.yaxis.label.get_color() == axes["sites"].texts[0].get_color() == colour_of(2)
     assert len({colour_of(number) for number in range(21)}) == 21
@@ -177,20 +174,20 @@ def test_flat_attention_is_left_out_and_said(promoters, tmp_path, caplog):
         for name in ("promoter.cross.0", "promoter.cross.1"):
             file[f"sites/{name}/weights"][0, 1] = np.diff(EDGES) / 60
             file[f"sites/{name}/weights"][1] = np.diff(EDGES) / 60
-    picture = read_promoter_picture(path, PromoterRequest(gene="g0", upsampling="nearest"))
+    picture = read(path, "g0", upsampling="nearest")
     assert picture.treatments == ["heat", "H2O2"]
     assert (picture.places, len(picture.attention_TL)) == ([0, 2], 2)
     assert picture.predictions == pytest.approx(promoters.predictions[0, [0, 2]].tolist())
     assert "left out, as attention is the same at every position: 'cold $5 a_b$'" in caplog.text
     with pytest.raises(BioattnError, match="attention to g1 is the same at every position, under 'heat'"):
-        read_promoter_picture(path, PromoterRequest(gene="g1", upsampling="nearest"))
+        read(path, "g1", upsampling="nearest")
     with pytest.raises(BioattnError, match="attention to g1 differs nowhere"):
-        read_promoter_picture(path, PromoterRequest(gene="g1", against="heat"))
+        read(path, "g1", against="heat")
 
 
 def test_every_letter_is_large_enough(promoters, annotation):
-    picture = read_promoter_picture(promoters.path, PromoterRequest(gene="g3", annotation=annotation))
-    figure, _ = draw_promoter_attention(picture, 85)
+    picture = read(promoters.path, "g3", annotation=annotation)
+    figure = draw_promoter_attention(picture, 85)
     sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
     assert min(sizes) >= 6
 
@@ -210,19 +207,19 @@ def test_no_regions(text):
 
 
 def test_bad_input_is_one_sentence(promoters, annotation, tmp_path):
-    def fails(error, sentence, **asked):
+    def fails(error, sentence, gene="g0", **asked):
         with pytest.raises(error, match=re.escape(sentence)):
-            read_promoter_picture(promoters.path, PromoterRequest(**{"gene": "g0", **asked}))
+            read(promoters.path, gene, **asked)
 
     fails(BioattnError, "holds no such gene; it holds 'g0'", gene="nix")
     other = tmp_path / "other.gff3"
     other.write_text(GFF.replace("chrI", "chr1"))
     fails(BioattnError, "has no gene on chromosome 'chrI' of 'g0'; its chromosomes are", annotation=other)
-    fails(SettingsError, "leave one of them out", annotation=annotation, upstream=5)
-    fails(BioattnError, "--upstream 61: the windows have 60 bases", upstream=61)
+    fails(SettingsError, "leave one of them out", annotation=annotation, zero=5)
+    fails(BioattnError, "--zero 61: the windows have 60 bases", zero=61)
     motifs = tmp_path / "m.txt"
     motifs.write_text("MEME version 4\n")
-    fails(BioattnError, "add --promoters", motifs=motifs)
+    fails(BioattnError, "add the promoter FASTA", motifs=motifs)
     sequences = fasta(tmp_path / "p.fa", promoters, "GTCGAC", 40)
     fails(FormatError, "m.txt: holds no motif", motifs=motifs, promoters=sequences)
     moved = tmp_path / "moved.fa"
@@ -238,12 +235,8 @@ def test_bad_input_is_one_sentence(promoters, annotation, tmp_path):
 @pytest.mark.parametrize("method", ["gaussian", "receptive-field"])
 def test_smoothing_keeps_the_whole(promoters, method):
     """A row has the mean 1 however bins become bases, and is as smooth as its method says."""
-    picture = read_promoter_picture(
-        promoters.path, PromoterRequest(gene="g1", sites=["promoter.cross.0"], upsampling=method)
-    )
-    flat = read_promoter_picture(
-        promoters.path, PromoterRequest(gene="g1", sites=["promoter.cross.0"], upsampling="nearest")
-    )
+    picture = read(promoters.path, "g1", sites=["promoter.cross.0"], upsampling=method)
+    flat = read(promoters.path, "g1", sites=["promoter.cross.0"], upsampling="nearest")
     np.testing.assert_allclose(picture.attention_TL.mean(axis=1), 1, rtol=1e-6)
     steps = [np.abs(np.diff(found.attention_TL)).max() for found in (picture, flat)]
     assert steps[0] < steps[1]

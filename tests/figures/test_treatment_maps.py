@@ -9,10 +9,11 @@ from matplotlib.collections import QuadMesh
 
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
-from bioattn.figures import treatment_maps
+from bioattn.figures import promoter_picture, treatment_maps
 from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
-from bioattn.figures.treatment_maps import TreatmentMaps, choose_treatments, read_treatment_maps
+from bioattn.figures.treatment_maps import TreatmentMaps, read_treatment_maps
 from bioattn.store import open_attention
+from tests.figures.conftest import TREATMENTS
 from tests.result_files import promoter_layout, write_promoters
 
 SITES = ["promoter.cross.0", "promoter.cross.1"]
@@ -53,13 +54,12 @@ def test_differences(promoters):
     )
 
 
-def test_treatments_of_extreme_predictions(promoters):
+def test_treatments_of_extreme_predictions(promoters, monkeypatch):
+    monkeypatch.setattr(promoter_picture, "MOST_TREATMENTS", 2)
     with open_attention(promoters.path) as attention:
-        assert choose_treatments(attention, "g2", 3) is None
-        chosen = choose_treatments(attention, "g2", 2)
-    order = np.argsort(promoters.predictions[2])
-    middle = attention.treatments[order[1]]
-    assert chosen == [name for name in attention.treatments if name != middle]
+        picture = promoter_picture.read_promoter_picture(attention, gene="g2")
+    middle = TREATMENTS[np.argsort(promoters.predictions[2])[1]]
+    assert picture.treatments == [name for name in TREATMENTS if name != middle]
 
 
 @pytest.mark.parametrize(

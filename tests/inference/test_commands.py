@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError
-from bioattn.figures.promoter_picture import PromoterRequest, read_promoter_picture
+from bioattn.figures.promoter_picture import read_promoter_picture
 from bioattn.figures.treatment_maps import read_treatment_maps
 from bioattn.inference.runner import (
     CheckableRunner,
@@ -124,9 +124,11 @@ def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoter
         length = attention.window_length
         assert read_treatment_maps(attention).downstream == 10
     asked = {"gene": "G001", "sites": ["promoter.cross.0"]}
-    assert read_promoter_picture(tmp_path / "knowing-0.h5", PromoterRequest(**asked)).zero == length - 10
-    assert read_promoter_picture(tmp_path / "knowing-0.h5", PromoterRequest(**asked, upstream=5)).zero == 5
-    assert read_promoter_picture(tmp_path / "differing-0.h5", PromoterRequest(**asked)).zero is None
+    with open_attention(tmp_path / "knowing-0.h5") as file:
+        assert read_promoter_picture(file, **asked).zero == length - 10
+        assert read_promoter_picture(file, **asked, zero=5).zero == 5
+    with open_attention(tmp_path / "differing-0.h5") as file:
+        assert read_promoter_picture(file, **asked).zero is None
     with h5py.File(tmp_path / "knowing-0.h5", "a") as file:
         file.attrs["downstream"] = length + 1
     capsys.readouterr()

@@ -12,11 +12,11 @@ from bioattn.formats.nucleotides import decode, encode
 from bioattn.interpret.designs.baselines import baseline_designs
 from bioattn.interpret.designs.check import Judge, ModelOracle, check_designs, read_designs
 from bioattn.interpret.designs.oracle import PENALTIES, KmerOracle, kmer_counts, kmer_distance, nearest
+from bioattn.interpret.designs.record import read_designs_check
 from bioattn.io.files import sha256_of, write_json
 from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.promoter_fasta import DesignRequest, describe_request
-from bioattn.views.designs import read_designs_check
 from tests.making import bioattn
 
 MOTIF, LENGTH = "GATTACAG", 60
@@ -210,7 +210,7 @@ def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters
     assert row["on_model"] == {"heat": pytest.approx(row["effect_model"])}
     assert "By the promoter model they gain" in check["verdict"]["sentences"][1]
     write_json(folder / "check.json", check)
-    assert bioattn("plot", "designs", folder / "check.json", "-o", folder / "check.png") == 0
+    assert bioattn("plot", folder / "check.json", "-o", folder / "check.png") == 0
     assert bioattn("report", folder / "check.json", "-o", folder / "check.html") == 0
     page = (folder / "check.html").read_text()
     assert "by the promoter model" in page

@@ -101,8 +101,8 @@ def test_the_command_and_its_figure(tables, capsys):
         atol=1e-4,
     )
     assert first["measured_curve"] == first["predicted_curve"]
-    assert bioattn("plot", "response", output, "-o", tables / "x.svg", "--series", "b") == 0
-    assert bioattn("plot", "response", output, "-o", tables / "x.svg", "--series", "q") == 1
+    assert bioattn("plot", output, "-o", tables / "x.svg", "--show", "b") == 0
+    assert bioattn("plot", output, "-o", tables / "x.svg", "--show", "q") == 1
     assert bioattn("inspect", output) == 0
     assert bioattn(*common, "--along", "dose", "-o", output) == 1
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import FormatError
+from bioattn.models.training_history import find_history, read_history
 from bioattn.store.inspection import is_valid, validate_file
 from bioattn.store.training_record import check_history, read_training_record, write_training_record
-from bioattn.views.training_history import find_history, read_history
 from bioattn_cli.main import main
 
 CONTACTS = Path(__file__).parents[2] / "data" / "models" / "evoformer-contacts"
@@ -80,7 +80,7 @@ def test_commands_refuse_a_model_folder_with_another_digit(name, old, new, tmp_p
         text = path.read_bytes()
         (folder / path.name).write_bytes(text.replace(old.encode(), new.encode()))
     assert (folder / name).read_bytes() != (CONTACTS / name).read_bytes()
-    plot = ["plot", "training", str(folder), "-o", str(tmp_path / "x.png")]
+    plot = ["plot", str(folder), "-o", str(tmp_path / "x.png")]
     for words in (["validate", str(folder)], ["inspect", str(folder)], plot):
         assert main(words) == 1, words
         assert name in "".join(capsys.readouterr()), words

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from bioattn.errors import FormatError
+from bioattn.interpret.motifs.motif_folder import FoundMotif, MotifResults, TreatmentMotif
+from bioattn.models.evaluation import AccuracyTable, Evaluation, PredictorRow
 from bioattn.promoters.response_metrics import Estimate
 from bioattn.report.findings import (
     accuracy_findings,
@@ -15,8 +17,6 @@ from bioattn.report.findings import (
 )
 from bioattn.store.training_record import Comparison
 from bioattn.views.check import read_check
-from bioattn.views.evaluation import AccuracyTable, Evaluation, PredictorRow
-from bioattn.views.motif_export import FoundMotif, MotifResults, TreatmentMotif
 
 
 def accuracy(model, *baselines, low_high=None):

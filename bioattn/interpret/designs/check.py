@@ -25,6 +25,7 @@ from bioattn.formats.nucleotides import encode
 from bioattn.inference.runner import DesignRunner, ResponseRunner
 from bioattn.interpret.designs.baselines import baseline_designs
 from bioattn.interpret.designs.oracle import KmerOracle, kmer_distance, nearest
+from bioattn.interpret.designs.record import DESIGNS_FORMAT
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
@@ -33,7 +34,6 @@ from bioattn.promoters.promoter_fasta import DesignRequest, read_request
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, percentage, table_text
-from bioattn.views.designs import DESIGNS_FORMAT
 
 LOGGER = logging.getLogger("bioattn")
 Codes = NDArray[np.uint8]

@@ -19,12 +19,12 @@ from bioattn.store.inspection import is_valid, validate_members
 from bioattn.store.kinds import FileKind, Sample, folder_with, hdf5, shown_as
 from bioattn.store.problems import Problem
 from bioattn.store.several_results import several_results
+from bioattn.structures.confidence import ALIGNED_ERROR, read_aligned_error
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, read_distances
+from bioattn.structures.prediction_scores import SCORES, read_scores
 from bioattn.structures.template_file import TEMPLATES_FORMAT, read_templates
 from bioattn.system.progress import Progress
 from bioattn.text import some
-from bioattn.views.confidence import ALIGNED_ERROR, read_aligned_error
-from bioattn.views.predictions import SCORES, read_scores
 
 _OF_CONTACTS: tuple[str, ...] = ("contacts.rr", "contacts.tsv", DISTOGRAM)
 _OF_STRUCTURES = ("structure.cif",)
@@ -143,7 +143,7 @@ def file_kinds() -> Sequence[FileKind]:
             name="aligned_error",
             title="predicted aligned error",
             matches=lambda candidate: candidate.head.startswith(b'[{"predicted_aligned_error"'),
-            describe=lambda path: {"residues": len(read_aligned_error(path))},
+            describe=lambda path: {"residues": len(read_aligned_error(path).errors_RR)},
         ),
         FileKind(
             name="distogram",

@@ -124,9 +124,9 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     """Predict all alignments. Raises: as `run_folders`, and for the settings."""
     from bioattn.inference.alignment_inputs import find_alignments
     from bioattn.inference.folder_paths import check_run_paths, holds_result
+    from bioattn.structures.prediction_scores import SCORES
     from bioattn.structures.template_file import read_templates
     from bioattn.system.shard import parse_shard
-    from bioattn.views.predictions import SCORES
 
     if len(settings.model) > 1:
         return _run_models(settings, running)
@@ -210,7 +210,7 @@ def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
 
 def _rank(output: Path, models: Sequence[str], alignments: Sequence[str]) -> list[str]:
     """Rank the models of each alignment, as AlphaFold does for monomers; returns what is to be said of it."""
-    from bioattn.views.predictions import SCORES
+    from bioattn.structures.prediction_scores import SCORES
 
     sentences = []
     with text_output(output / "ranking.tsv") as file:

@@ -144,7 +144,6 @@ def response_curve(
     bioattn explain response-curve responses.tsv treatments.tsv -o curves.json --along minutes --series group
     """
     from bioattn.interpret.response_curve import CurveSettings, response_curves
-    from bioattn.io.files import write_json
     from bioattn.text import quoted
 
     settings = CurveSettings(
@@ -157,15 +156,15 @@ def response_curve(
         offset=offset,
         points=points,
     )
-    content = response_curves(responses, treatment_table, settings, predictions)
-    if content["not_measured"]:
-        reporter.warn(f"{responses}: has no responses to {quoted(content['not_measured'])}")
-    errors = content["left_out_error"]
+    curves = response_curves(responses, treatment_table, settings, predictions)
+    if curves.not_measured:
+        reporter.warn(f"{responses}: has no responses to {quoted(curves.not_measured)}")
+    errors = curves.left_out_error
     if errors is not None:
         typer.echo(f"left out\tRMSE\ncurve\t{errors['curve']:.4f}\nnearest\t{errors['nearest']:.4f}")
-    write_json(output, content)
-    widths = ", ".join(f"{width:.3g}" for width in content["width"])
-    return Record(f"wrote {output}: {len(content['series'])} series, width {widths}", width=content["width"])
+    curves.write(output)
+    widths = ", ".join(f"{width:.3g}" for width in curves.width)
+    return Record(f"wrote {output}: {len(curves.series)} series, width {widths}", width=curves.width)
 
 
 @command("explain heads")

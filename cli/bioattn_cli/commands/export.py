@@ -128,10 +128,10 @@ def motifs(
 
 
 def _draw_logo(motif: "Motif", path: Path) -> None:
-    from bioattn.figures.motif_logos import draw_logos
+    from bioattn.figures.motif_logos import Logos, draw_logos
     from bioattn.figures.style import write_figure
 
-    write_figure(draw_logos([motif], 85.0), path)
+    write_figure(draw_logos(Logos([motif]), 85.0), path)
 
 
 @command("export tracks")

@@ -190,7 +190,7 @@ def test_designs_are_checked_drawn_and_reported(folder, capsys):
     assert [row["guidance"] for row in check["guidance"]] == [0, 0.5, 1, 2, 4, 8]
     (rates,) = check["motifs"]
     assert rates["designs"] > 0.7 > 0.3 > rates["Markov chain of order 3"]
-    assert bioattn("plot", "designs", folder / "check.json", "-o", folder / "check.png") == 0
+    assert bioattn("plot", folder / "check.json", "-o", folder / "check.png") == 0
     assert bioattn("report", folder / "check.json", "-o", folder / "report.html") == 0
     assert "By the held-out oracle" in (folder / "report.html").read_text()
 

@@ -107,13 +107,13 @@ def test_every_hop_reads_its_true_fact(folder):
             told = [f"f{place + 1}" for place in weights_KF.argmax(-1)]
             assert told == [cells[f"hop{hop}"] for hop in (1, 2, 3)]
             hops += sum(a == b for a, b in zip(told, facts.split(","), strict=True))
-        _, (drawn,) = read_alignments(file, rows[3][0], None, None)
+        _, (drawn,) = read_alignments(file, sample=rows[3][0])
     assert right >= 57
     assert hops >= 171
     assert drawn.kinds == ("hop", "fact")
     told = [line.split("\t") for line in (folder / "new" / "facts.tsv").read_text().splitlines()[1:]]
     assert drawn.keys == [text for story, _, text in told if story == rows[3][1]]
-    assert bioattn("plot", "alignment", attention, "-o", folder / "a.png") == 0
+    assert bioattn("plot", attention, "-o", folder / "a.png") == 0
 
 
 def test_one_hop_cannot_answer(folder, capsys):

@@ -66,7 +66,7 @@ def test_the_planted_substructure_is_found(folder, encoder):
     with open_attention(folder / f"{encoder}.h5") as file:
         for name, atoms in truth["atoms"].items():
             for by_attention, areas in found.items() if atoms else ():
-                values = read_coloured_molecule(file, name, None, by_attention=by_attention).values
+                values = read_coloured_molecule(file, sample=name, by_attention=by_attention).values
                 labels = np.zeros(len(values))
                 labels[np.array(atoms.split(","), int) - 1] = 1
                 areas.append(auroc(labels[:, None], values[:, None])[0, 0])
@@ -101,14 +101,14 @@ def test_predictions_are_those_of_the_contributions(folder):
 
 def test_figures_of_contributions_and_attention(folder, capsys):
     pytest.importorskip("matplotlib")
-    common = ("plot", "molecule", folder / "attention.h5", "--sample", "molecule3", "-o", folder / "x.svg")
+    common = ("plot", folder / "attention.h5", "--sample", "molecule3", "-o", folder / "x.svg")
     assert bioattn(*common) == 0
-    assert bioattn(*common, "--attention") == 0
+    assert bioattn(*common, "--as", "attention") == 0
     text = (folder / "x.svg").read_text()
     assert "S" in text
-    assert bioattn("plot", "molecule", folder / "fingerprint.h5", "--attention", "-o", folder / "y.svg") == 1
+    assert bioattn("plot", folder / "fingerprint.h5", "--as", "attention", "-o", folder / "y.svg") == 1
     assert "attend to slots" in capsys.readouterr().err
-    assert bioattn(*common, "--task", "activty") == 1
+    assert bioattn(*common, "--show", "activty") == 1
     assert "near: 'activity'" in capsys.readouterr().err
 
 

@@ -198,13 +198,13 @@ def test_an_alignment_is_drawn_with_its_tokens(folder):
     output = folder / "attention.h5"
     assert bioattn("export", "attention", folder / "model", folder / "new.fa", "-o", output) == 0
     with open_attention(output) as attention:
-        name, (drawn,) = read_alignments(attention, "b", None, None)
+        name, (drawn,) = read_alignments(attention, sample="b")
     assert (name, drawn.site) == ("b", "translation.source")
     assert drawn.queries == [*"GGTACCC", "<eos>"]
     assert drawn.keys == ["<cls>", *"GGGTACC", "<eos>"]
     assert np.allclose(drawn.values_QK.sum(-1), 1, atol=1e-5)
-    assert bioattn("plot", "alignment", output, "--sample", "b", "-o", folder / "b.svg") == 0
-    assert bioattn("plot", "alignment", output, "--sample", "c", "-o", folder / "c.svg") == 1
+    assert bioattn("plot", output, "--sample", "b", "-o", folder / "b.svg") == 0
+    assert bioattn("plot", output, "--sample", "c", "-o", folder / "c.svg") == 1
 
 
 def test_attention_that_is_needed_passes_its_check(folder, capsys):
@@ -396,10 +396,10 @@ def test_a_turing_machine_reads_what_it_wrote(folder, tmp_path):
             assert len(set(slots)) == len(text)
             best = max((head[:-1].argmax(-1) == slots[::-1]).mean() for head in found)
             assert best > 0.95
-        name, panels = read_alignments(attention, "long", None, None)
+        name, panels = read_alignments(attention, sample="long")
     assert {panel.kinds for panel in panels} == {("source token", "slot"), ("decoder step", "slot")}
     drawn = tmp_path / "a.png"
-    assert bioattn("plot", "alignment", output, "--sample", "long", "-o", drawn) == 0
+    assert bioattn("plot", output, "--sample", "long", "-o", drawn) == 0
     assert drawn.stat().st_size > 0
 
 

@@ -12,6 +12,7 @@ import pytest
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import read_toml
 from bioattn.io.files import read_json
+from bioattn.models.evaluation import read_comparison
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.training.baselines import BaselineData, default_baselines
@@ -20,7 +21,6 @@ from bioattn.models.promoter.training.kept_ridge import as_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
 from bioattn.store.training_record import Comparison
-from bioattn.views.evaluation import read_comparison
 from bioattn_cli.main import main
 from tests.training.runs import train
 

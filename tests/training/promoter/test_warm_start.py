@@ -13,9 +13,9 @@ from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.models.promoter.training.warm_start import gated_programmes
+from bioattn.models.training_history import read_history
 from bioattn.promoters.dataset import read_dataset
 from bioattn.system.signals import StopRequest
-from bioattn.views.training_history import read_history
 from tests.training.runs import CPU, Notes, StopAfter, same_folders, train
 
 KMER = {"stem": "kmer", "kmer": 4, "channels": 16, "num_heads": 2, "head_channels": 8, "pool": 2}

@@ -1333,33 +1333,31 @@ process BIOATTN_EXPLAIN_DESIGNS {
     """
 }
 
-// Draw attention by treatment along one promoter
-process BIOATTN_PLOT_ATTENTION {
+// Draw figures of results, as PNG, SVG or PDF
+process BIOATTN_PLOT {
     tag "$meta.id"
     label 'process_single'
 
     input:
-    tuple val(meta), path(attention)
+    val meta
 
     output:
     tuple val(meta), path("${prefix}.svg"), emit: figure
-    tuple val(meta), path("${prefix}.svg.run.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    bioattn plot attention \\
-        ${attention} \\
-        --output ${prefix}.svg \\
-        ${args}
+    bioattn plot \\
+        ${args} \\
+        > ${prefix}.svg
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.svg ${prefix}.svg.run.json
+    touch ${prefix}.svg
     """
 }
 

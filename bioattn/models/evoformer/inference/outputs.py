@@ -25,10 +25,10 @@ from bioattn.models.evoformer.inference.prediction_validation import (
     REPRESENTATIONS_FORMAT,
     contact_rows,
 )
+from bioattn.structures.confidence import ALIGNED_ERROR, MAX_ALIGNED_ERROR
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, FORMAT_VERSION
 from bioattn.structures.ideal_geometry import predicted_residues
-from bioattn.views.confidence import ALIGNED_ERROR, MAX_ALIGNED_ERROR
-from bioattn.views.predictions import SCORES
+from bioattn.structures.prediction_scores import SCORES
 
 _RANGE = re.compile(r"/(\d+)-(\d+)$")
 

@@ -36,12 +36,12 @@ from bioattn.models.evoformer.projection import use_precision
 from bioattn.models.evoformer.sites import TEMPLATE_SITE, template_site
 from bioattn.store.schema import AttentionOptions, FileLayout
 from bioattn.store.shard_record import ShardRecord
+from bioattn.structures.prediction_scores import SCORES
 from bioattn.structures.template_file import Templates
 from bioattn.system.device import Precision
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted
-from bioattn.views.predictions import SCORES
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from bioattn.errors import BioattnError
+from bioattn.models.evaluation import METRIC_TITLES
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.baselines import Baseline, best_simple
@@ -38,7 +39,6 @@ from bioattn.promoters.response_metrics import (
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.training_record import MODEL_ROW, Comparison
 from bioattn.text import counted, markdown_table
-from bioattn.views.evaluation import METRIC_TITLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,13 +29,26 @@ class Confidence(NamedTuple):
     """(L,) 0..100."""
 
 
-def read_aligned_error(path: Path) -> NDArray[np.float64]:
-    """(R, R) Å: the expected error of residue j (column) where the prediction is aligned at residue i (row).
+class AlignedError(NamedTuple):
+    """The predicted aligned error."""
+
+    name: str
+    errors_RR: NDArray[np.float64]
+    """(R, R) Å: the expected error of residue j (column) where the prediction is aligned at residue i (row)."""
+
+    def record(self) -> dict[str, Any]:
+        """The figures of a run record."""
+        return {"mean_pae": round(float(self.errors_RR.mean()), 3)}
+
+
+def read_aligned_error(path: Path) -> AlignedError:
+    """Read the predicted aligned error.
 
     path: a folder of `run evoformer`, AlphaFold DB's or ColabFold's JSON of the PAE, or ColabFold's scores.
 
     Raises: BioattnError for a folder without PAE; FormatError when the file holds none.
     """
+    name = path.stem
     if path.is_dir():
         if not (path / ALIGNED_ERROR).is_file():
             raise BioattnError(
@@ -57,7 +70,7 @@ def read_aligned_error(path: Path) -> NDArray[np.float64]:
         errors = errors.reshape(size, size)
     if errors.ndim != 2 or errors.shape[0] != errors.shape[1] or not np.all(errors >= 0):
         raise FormatError(f"{path}: the predicted aligned errors are no square of numbers from 0")
-    return errors
+    return AlignedError(name, errors)
 
 
 def read_plddt(path: Path, chain: str | None = None) -> Confidence:
