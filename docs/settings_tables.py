@@ -50,6 +50,8 @@ NOT_A_SETTING = {
     *("words", "answers", "places", "most_facts"),
 }
 """The dataset decides it, or published weights."""
+SHARED = ("weight_decay", "warmup_fraction", "average_decay", "gradient_clip", "patience", "precision")
+"""What configurations of training that are no `UpdateConfig` have in common with it."""
 
 
 def field_texts(kind: type) -> dict[str, str]:
@@ -76,7 +78,7 @@ def table(kind: type) -> str:
     shared: list[str] = []
     lines = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for field in dataclasses.fields(kind):
-        if issubclass(kind, UpdateConfig) and field.name in UpdateConfig.__dataclass_fields__:
+        if field.name in (UpdateConfig.__dataclass_fields__ if issubclass(kind, UpdateConfig) else SHARED):
             shared.append(f"`{field.name} = {toml(field.default)[1:-1]}`")
         elif field.name not in NOT_A_SETTING:
             default = "see below" if field.default is dataclasses.MISSING else toml(field.default)

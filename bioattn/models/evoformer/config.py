@@ -92,12 +92,12 @@ class EvoformerConfig:
     num_extra_msa_blocks: int = 4
     """Blocks of the extra-MSA stack; 0 = no such stack."""
     uniform_msa_attention: bool = False
-    """Whether row and column attention are uniform over keys: the control that attention must beat."""
+    """Whether row and column attention are uniform: the control."""
     centred_outer_product: bool = False
-    """Whether the outer product mean gives covariances (see `outer_product_mean`); AlphaFold's does not."""
+    """Whether the outer product mean gives covariances."""
     tied_row_heads: int = 0
-    """Heads of a row attention whose maps all rows share, and which go to the pairs in place of the outer product
-    mean; 0 = every row has its own maps, as in AlphaFold."""
+    """Heads of a row attention with one map for all rows, in place of the outer product mean; 0 = maps for every
+    row."""
     target_features: int = 22
     """Features of a target residue."""
     msa_features: int = 49

@@ -138,9 +138,9 @@ class LanguageModelConfig:
     sentinels: int = 32
     """Tokens that stand for masked spans (encoder-decoder)."""
     ngram: int = 1
-    """Tokens of the n-grams that are embedded beside each token: it and those before it (decoder); 1 for none."""
+    """Tokens of the n-grams that are embedded beside each token (decoder); 1 for none."""
     period: int = 0
-    """Positions of one phase share a learned vector: 3 tells reading frames apart; 0 for none."""
+    """Positions of one phase share a learned vector: 3 for reading frames; 0 for none."""
     form: Form = field(default_factory=Form)
     """What published models have differently; models trained here do without."""
 
@@ -216,14 +216,14 @@ class FineTuningConfig(UpdateConfig):
     learning_rate: float = 3e-4
     """Peak rate of AdamW."""
     pool: PredictedFrom = PredictedFrom.CLS
-    """Of which channels whole sequences are predicted: cls (in a decoder `<eos>`), mean (over the words)
-    or varying (the words at all positions at which training sequences differ, side by side)."""
+    """Channels from which whole sequences are predicted: cls (in a decoder `<eos>`), mean (over the words) or
+    varying (all positions at which training sequences differ)."""
     readout_channels: int = 0
-    """Width of a hidden layer between these channels and the outputs; 0 for none."""
+    """Width of a hidden layer before the outputs; 0 for none."""
     lora: int = 0
-    """Rank of the low-rank adapters that are trained instead of all weights; 0 for all weights."""
+    """Rank of low-rank adapters, trained instead of all weights; 0 for all weights."""
     alpha: float = 16.0
-    """What adapters add is multiplied by alpha / lora."""
+    """Adapters are multiplied by alpha / lora."""
     replaced: float = 0.0
     """Share of the words of training sequences that are shown as random ones."""
 

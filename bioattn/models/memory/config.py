@@ -24,8 +24,8 @@ class MemoryModelConfig:
     channels: int = 64
     """Numbers that stand for a word, a fact or what is known so far."""
     temporal: bool = False
-    """Whether the order of facts matters: a learned vector for a fact's place, counted from the story's end. The
-    memory then holds no more facts than the largest story of the training had."""
+    """Whether the order of facts matters: a learned vector for a fact's position. The memory then holds no more
+    facts than the largest training story."""
 
     def __post_init__(self) -> None:
         require(self, ("hops", "channels", "places", "most_facts"), lambda value: value >= 1, "be at least 1")
@@ -44,8 +44,7 @@ class MemoryTrainingConfig(UpdateConfig):
     weight_decay: float = 0.0
     """On matrices."""
     hop_weight: float = 1.0
-    """Weight of the loss of the hops, where questions name their true facts, beside that of the answers; 0: learn
-    from answers alone."""
+    """Weight of the loss of the hops, where questions name their true facts; 0: learn from answers alone."""
     linear_fraction: float = 0.3
     """Without true facts, share of the steps in which facts are weighted without softmax (linear start)."""
 

@@ -35,8 +35,8 @@ class PhyloformerConfig:
     channels: int = 32
     """Channels of a site of a pair; published models have 64."""
     likelihood: bool = True
-    """Whether distances begin as the likeliest of each pair alone (LG or K80 with Gamma rates), which the network
-    multiplies by a factor; of published models they do not."""
+    """Whether distances begin as the likeliest of each pair (LG or K80 with Gamma rates), which the network
+    multiplies by a factor."""
 
     def __post_init__(self) -> None:
         require(self, ("num_blocks", "num_heads", "channels"), lambda value: value >= 1, "be at least 1")

@@ -124,9 +124,8 @@ class PromoterModelConfig:
     conditioning: Conditioning = Conditioning.CROSS
     """concat, film, cross or cross-all."""
     treatment_encoder: TreatmentEncoding = TreatmentEncoding.ID
-    """id (learned per treatment), features (from the treatment table), molecule (features, and molecules of the
-    column smiles as graphs), or kernel: learned per treatment, and for other treatments of a table the mean of
-    those, weighted by likeness of features and molecules."""
+    """id (learned per treatment), features (from the treatment table), molecule (features and molecules) or kernel
+    (others as weighted means of the training treatments)."""
     unconditional: bool = True
     """Whether a learned token for "treatment unknown" exists."""
     stem: Stem = Stem.CONV
@@ -134,11 +133,11 @@ class PromoterModelConfig:
     stem_layers: int = 2
     """Layers of self-attention of the transformer stem."""
     position: PositionEncoding = PositionEncoding.ROTARY
-    """How the transformer stem's self-attention knows where bins lie: none, sinusoidal, learned or rotary."""
+    """Positions in the transformer stem's self-attention: none, sinusoidal, learned or rotary."""
     encoder: dict[str, Any] | None = None
-    """Family and architecture of the pretrained stem's encoder, which --encoder decides."""
+    """Family and architecture of the pretrained stem's encoder."""
     train_encoder: bool = False
-    """Whether the pretrained stem's encoder learns, too, or keeps its weights."""
+    """Whether the pretrained stem's encoder is trained too."""
     channels: int = 64
     """Channels of the stem and of the layers after it."""
     kernel: int = 15
@@ -146,25 +145,23 @@ class PromoterModelConfig:
     pool: int = 8
     """Width of an attended position (bin) in bases."""
     both_strands: bool = True
-    """Whether a filter also matches as its reverse complement: most factors bind either way round."""
+    """Whether a filter also matches as its reverse complement."""
     activation: Activation = Activation.GELU
     """First-layer activation."""
     kmer: int = 6
     """Length of the k-mers of the kmer stem."""
     kmer_dropout: float = 0.8
-    """Share of the k-mers dropped in each training step; the others are scaled up. On counts this acts as a ridge
-    penalty."""
+    """Share of the k-mers dropped in each training step; on counts this acts as a ridge penalty."""
     stem_dropout: float = 0.0
-    """Share of the stem's channels dropped in each training step, drawn for each promoter (`cross`). With
-    readout = shared, training's default is 0.3 for few promoters without a clear motif, which it would overfit."""
+    """Share of the stem's channels dropped in each training step (`cross`); 0.3 by default for few promoters
+    without a clear motif with readout = shared."""
     value_layers: int = 1
     """Convolutions over bins on the value path (`cross`, readout = own) or in the trunk (`film`, `cross-all`)."""
     value_kernel: int = 5
     """Width of such a convolution in bins; odd."""
     key_layers: int = 0
-    """Convolutions over bins before keys and values (`cross`): a control that makes maps useless. A bin then mixes
-    its neighbours: predictions stay good, but the weights no longer lie on the motifs. With readout = shared they
-    are before keys only."""
+    """Convolutions over bins before keys and values (`cross`; readout = shared: keys only): a control that makes
+    maps useless."""
     treatment_channels: int = 32
     """Channels of a treatment embedding."""
     num_tokens: int = 4
@@ -182,15 +179,14 @@ class PromoterModelConfig:
     attention_query: QuerySource = QuerySource.TREATMENT
     """treatment; shared, gain, position and uniform are controls."""
     position_bias: PositionBias = PositionBias.SHARED
-    """What a head adds for the distance from the anchor (`cross`): none, shared (a learned number for each bin) or
-    treatment (beside it each treatment has a curve of its own), which is training's default with a query of each
-    treatment."""
+    """What a head adds for the distance from the anchor (`cross`): none, shared or treatment (training's default
+    with a query of each treatment)."""
     readout: Readout = Readout.OWN
     """own or shared (`cross`). With shared, training's default is sink = true."""
     reader: Reader = Reader.LINEAR
     """linear or hidden: what `readout` = shared makes of the attended context."""
     sink: bool = False
-    """Adds a learned key that stands for "nowhere" (a null key), for promoters without the motif."""
+    """Adds a learned key that stands for "nowhere" (a null key)."""
     hidden_channels: int = 128
     """Width of the readout's hidden layer."""
     dropout: float = 0.2

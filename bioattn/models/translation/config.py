@@ -73,7 +73,7 @@ class TranslationModelConfig:
     architecture: Architecture = Architecture.RECURRENT_ATTENTION
     """recurrent, recurrent-attention, transformer or turing-machine."""
     cell: Cell | None = None
-    """gru or lstm; left out, recurrent models take gru, and a Turing machine's controller has no recurrence."""
+    """gru or lstm; default gru for recurrent models, none for a Turing machine's controller."""
     encoder: Encoder = Encoder.BIDIRECTIONAL
     """bidirectional or conv (recurrent)."""
     score: AttentionScore = AttentionScore.ADDITIVE
@@ -81,24 +81,23 @@ class TranslationModelConfig:
     input_feeding: bool = False
     """Whether a recurrent decoder reads what it attended to in the step before (Luong et al. 2015); slower."""
     aligned: bool = False
-    """Whether a recurrent decoder also reads the source at the place of the token that it writes: for targets with
-    a token for each of the source, as codons for a protein."""
+    """Whether a recurrent decoder also reads the source at the position of the token that it writes."""
     layers: int = 2
     """Layers of the encoder, and of the decoder."""
     channels: int = 128
     """Channels of a token."""
     num_heads: int = 4
-    """Attention heads; each has channels / num_heads channels. A Turing machine has so many heads that read, and
-    one that writes."""
+    """Attention heads; each has channels / num_heads channels. A Turing machine has so many read heads and one
+    write head."""
     slots: int = 64
-    """Slots of a Turing machine's memory; sources of more than half as many tokens get two for each token."""
+    """Slots of a Turing machine's memory; two for each source token where that is more."""
     slot_channels: int = 20
     """Numbers in a slot."""
     kernel: int = 5
     """Tokens that a convolution of the encoder covers."""
     reach: int = 8
-    """Attention logits have a learned bias for the distance between step and source token, counted from the
-    source's start and from its end, up to so many tokens; farther ones share one. 0: no such bias."""
+    """Distance between step and source token up to which attention logits have a learned bias, from the source's
+    start and end; 0: no bias."""
     dropout: float = 0.0
     """Dropout of embeddings and between layers."""
 
@@ -130,7 +129,7 @@ class TranslationTrainingConfig(UpdateConfig):
     longest: int = 1000
     """Pairs with more tokens on either side are not trained on."""
     grow_every: int = 0
-    """Updates after which sources may be one token longer, from one token on (a curriculum); 0: all at once."""
+    """Updates after which sources may be one token longer, from one token on; 0: all at once."""
     validation_pairs: int = 128
     """Pairs of the validation side that every round predicts, spread evenly."""
 

@@ -65,8 +65,7 @@ class EvoformerTrainingConfig:
     simulated_families: int = 600
     """Different simulated families; each is made when it is first drawn."""
     steps_per_round: int = 100
-    """Updates after which the model is validated, the history gets a row and the state is saved; so it is at the
-    end of each stage."""
+    """Updates after which the model is validated and saved, as at the end of each stage."""
     families_per_step: int = 1
     """Samples whose gradients are summed before an update (gradient accumulation)."""
     max_msa_clusters: int = 32
@@ -96,13 +95,13 @@ class EvoformerTrainingConfig:
     distogram_weight: float = 0.3
     """Weight of the cross-entropy of distance bins, as in AlphaFold 2."""
     contact_weight: float = 5.0
-    """Weight of the cross-entropy of contact or not, from the summed bins below 8 Å, pairs 6 or more apart."""
+    """Weight of the cross-entropy of contact or not (below 8 Å, 6 or more columns apart)."""
     masked_msa_weight: float = 0.1
     """Weight of the cross-entropy of masked cells."""
     activation_checkpointing: bool = False
-    """Keep only what enters each block and compute the rest again in the backward pass: less memory, more time."""
+    """Recompute blocks in the backward pass: less memory, more time."""
     prediction_samples: int = 4
-    """Draws of rows whose predicted distances are averaged when the trained model is judged and run."""
+    """Draws of rows whose predicted distances are averaged."""
     patience: int = 1000
     """Rounds without improvement on the validation families before training stops."""
     precision: Precision = Precision.FP32

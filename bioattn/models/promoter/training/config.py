@@ -47,7 +47,7 @@ class TrainingConfig:
     """Promoters per step, over all processes."""
     micro_batch_size: int | None = None
     """Promoters of one forward and backward pass in a process (gradient accumulation); default its whole share of
-    the batch. Changes memory and time, not what is learned (`concat` apart)."""
+    the batch."""
     learning_rate: float = 2e-3
     """Peak rate of AdamW."""
     weight_decay: float = 0.1
@@ -73,18 +73,16 @@ class TrainingConfig:
     max_shift: int | None = None
     """Largest random shift of the window in bases; default the flank of the dataset."""
     reverse_complement: bool = False
-    """Whether half of the training windows are turned round; promoters are oriented, so off."""
+    """Whether half of the training windows are reverse complements."""
     noise: Noise | None = None
-    """masked or gaussian: training promoters have the noise of diffusion models, from little to much, so that the
-    model can guide one with this noise (`generate promoters --classifier`)."""
+    """masked or gaussian: promoters have the noise of diffusion models (for `generate promoters --classifier`)."""
     attention_entropy: float = 0.0
-    """What the mean entropy of the attention weights (1 = uniform) costs at the end of training, in units of the
-    loss; the price rises from zero in a straight line. 0 leaves attention to itself."""
+    """Price of the mean entropy of the attention weights (1 = uniform) at the end of training, in units of the
+    loss."""
     first_filters: FirstFilters = FirstFilters.KMERS
-    """kmers (half of them start from k-mers that the responses follow; for the conv stem) or random."""
+    """kmers (half of them start from k-mers that the responses follow; conv stem) or random."""
     warm_start: bool = False
-    """Start the kmer stem and the linear readout from a ridge by component on the same training genes
-    (`cross`, regression); attention then learns what the distance from the anchor does not explain."""
+    """Start the kmer stem and the linear readout from a ridge by component (`cross`, regression)."""
     precision: Precision = Precision.FP32
     """fp32 or bf16 (autocast)."""
 
