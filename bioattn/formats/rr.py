@@ -85,16 +85,16 @@ def write_rr(
 
 
 def ranked_pairs(
-    probabilities: NDArray[np.floating], columns: NDArray[np.integer]
+    probabilities: NDArray[np.floating], columns: NDArray[np.integer], least: float = SMALLEST
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows i < j of a symmetric (R, R) map, the likeliest pair first; ties keep the order of i, j.
 
-    columns: (R,) positions, ascending. Pairs closer than `MIN_SEPARATION`, or of a probability that would print as
-    0.00000, are left out.
+    columns: (R,) positions, ascending. Pairs closer than `MIN_SEPARATION`, or of a value below `least` (a probability
+    that would print as 0.00000), are left out.
     """
     first, second = np.triu_indices(len(columns), k=1)
     values = probabilities[first, second]
-    kept = np.flatnonzero((columns[second] - columns[first] >= MIN_SEPARATION) & (values >= SMALLEST))
+    kept = np.flatnonzero((columns[second] - columns[first] >= MIN_SEPARATION) & (values >= least))
     order = kept[np.argsort(-values[kept], kind="stable")]
     return first[order], second[order]
 

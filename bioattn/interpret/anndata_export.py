@@ -3,12 +3,10 @@
 Shapes: G genes, T treatments, K bins, R residues.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -25,7 +23,7 @@ from bioattn.io.hdf5_input import is_hdf5
 from bioattn.io.hdf5_output import hdf5_output
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.reader import AttentionFile, open_attention
-from bioattn.system.progress import SILENT, Progress
+from bioattn.system.progress import SILENT, Progress, watched
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -35,76 +33,65 @@ KEY = "attention"
 """Start of the names of maps: `attention:heat`."""
 
 
-class MapChoice(NamedTuple):
-    """Which maps of an attention file are written."""
-
-    sites: tuple[str, ...] = ()
-    """Shell patterns; none = all over positions, of alignments row attention."""
-    heads: tuple[int, ...] | None = None
-    value_weighted: bool = False
-    sample: str | None = None
-    """Which alignment; None = the only one."""
-
-
-class Written(NamedTuple):
-    """What the file holds."""
-
-    observations: int
-    variables: int
-    maps: int
-
-
 def export_anndata(
     path: Path,
     output: Path,
-    maps: MapChoice | None = None,
     *,
+    sites: Sequence[str] = (),
+    heads: Sequence[int] | None = None,
+    value_weighted: bool = False,
+    sample: str | None = None,
     treatments: Sequence[str] = (),
     genes: Sequence[str] = (),
     progress: Progress = SILENT,
-) -> Written:
+) -> tuple[int, int, int]:
     """Write a table of predictions, or a file of attention, as AnnData.
 
     Predictions: genes × treatments as X. Attention over promoters: the same, as far as the file holds predictions,
     and for each treatment a map (G, K) in `obsm`, the mean over sites and heads. Attention over an alignment:
-    residues × residues; each head is a layer (R, R), X their mean. treatments: names, none = all. genes: ids or
-    files of ids, none = all.
+    residues × residues; each head is a layer (R, R), X their mean. sites: shell patterns, none = all over
+    positions, of alignments row attention. heads: None = all. sample: which alignment; None = the only one.
+    treatments: names, none = all. genes: ids or files of ids, none = all.
+
+    Returns the numbers of observations, variables and maps.
 
     Raises: BioattnError when anndata is not installed, for choices that do not fit the file, or an alignment that
     is not chosen; SettingsError for another name of the output; FormatError for a damaged file.
     """
     if not output.name.endswith(SUFFIX):
         raise SettingsError(f"--output {output}: end its name in {SUFFIX}")
-    require_anndata()
-    maps = maps or MapChoice()
-    if not is_hdf5(path):
-        if maps != MapChoice():
-            raise BioattnError(
-                f"{path}: holds predictions; --sites, --heads, --value-weighted and --sample choose in attention"
-            )
-        return _write_predictions(path, output, treatments, genes)
-    with open_attention(path) as attention:
-        if not attention.over_alignments:
-            return _write_promoters(attention, output, maps, treatments, genes, progress)
-        if treatments or genes or maps.value_weighted:
-            raise BioattnError(
-                f"{path}: holds alignments; choose with --sample, --sites and --heads, without --treatment, "
-                "--genes or --value-weighted"
-            )
-        return _write_alignment(attention, output, maps, progress)
-
-
-def require_anndata() -> None:
-    """Raises: BioattnError when anndata is not installed."""
     try:
-        import anndata  # noqa: F401 - a missing library is reported here, once
+        from anndata.io import write_elem
     except ImportError:
         raise BioattnError(
             "AnnData files need anndata, which is not installed: pip install anndata"
         ) from None
+    if not is_hdf5(path):
+        if sites or heads is not None or value_weighted or sample is not None:
+            raise BioattnError(
+                f"{path}: holds predictions; --sites, --heads, --value-weighted and --sample choose in attention"
+            )
+        data = predictions_anndata(path, treatments, genes)
+    else:
+        with open_attention(path) as attention:
+            if attention.over_alignments and (treatments or genes or value_weighted):
+                raise BioattnError(
+                    f"{path}: holds alignments; choose with --sample, --sites and --heads, without --treatment, "
+                    "--genes or --value-weighted"
+                )
+            data = (
+                alignment_anndata(attention, sites, heads, sample, progress)
+                if attention.over_alignments
+                else promoters_anndata(attention, sites, heads, value_weighted, treatments, genes, progress)
+            )
+    with atomic_output(output) as temporary, hdf5_output(temporary) as (file, _):
+        write_elem(file, "/", data)
+        file.attrs["format"], file.attrs["format_version"] = ANNDATA_FORMAT, "1.0"
+    return data.n_obs, data.n_vars, len(data.obsm) + len(data.layers)
 
 
-def _write_predictions(path: Path, output: Path, treatments: Sequence[str], genes: Sequence[str]) -> Written:
+def predictions_anndata(path: Path, treatments: Sequence[str] = (), genes: Sequence[str] = ()) -> "AnnData":
+    """Genes × treatments of a table of `run promoter`."""
     predictions = read_predictions(path)
     require_names("--treatment", treatments, list(predictions.columns), path)
     chosen = predictions.loc[
@@ -112,9 +99,7 @@ def _write_predictions(path: Path, output: Path, treatments: Sequence[str], gene
         list(treatments) or list(predictions.columns),
     ]
     settings = {"content": "predictions", "predictions_sha256": sha256_of(path)}
-    data = _annotated(chosen.index, chosen.columns, chosen.to_numpy(np.float64), settings)
-    with _maps_of(data, output, 0, SILENT):
-        return Written(*chosen.shape, 0)
+    return _anndata(chosen.index, chosen.columns, settings, X=chosen.to_numpy(np.float64))
 
 
 def read_predictions(path: Path) -> pd.DataFrame:
@@ -140,135 +125,125 @@ def read_predictions(path: Path) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=table.header[1:], dtype=np.float64)
 
 
-def _write_promoters(
+def promoters_anndata(
     attention: AttentionFile,
-    output: Path,
-    choice: MapChoice,
-    treatments: Sequence[str],
-    genes: Sequence[str],
-    progress: Progress,
-) -> Written:
-    found = position_maps(attention, choice.sites, choice.heads, value_weighted=choice.value_weighted)
-    known = attention.treatments or found.treatments or []
+    sites: Sequence[str] = (),
+    heads: Sequence[int] | None = None,
+    value_weighted: bool = False,
+    treatments: Sequence[str] = (),
+    genes: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> "AnnData":
+    """Genes × treatments with a map (G, K) of each treatment in `obsm`; choices as `export_anndata`."""
+    maps = position_maps(attention, sites, heads, value_weighted=value_weighted)
+    known = attention.treatments or maps.treatments or []
     require_names("--treatment", treatments, known, attention.path)
     names = list(treatments) or list(known)
     samples = attention.samples
     ids = choose_genes(genes, samples.index, attention.path) if genes else list(samples.index)
     numbers = np.sort(samples.index.get_indexer(pd.Index(ids)))
-    places = samples.iloc[numbers]
+    located = samples.iloc[numbers]
     values = None
     if attention.treatments:
-        values = attention.predictions().loc[places.index, names].to_numpy(np.float32)
-    settings: dict[str, Any] = {
-        "content": "attention over promoters",
-        "sites": [info.name for info in found.sites],
-        "value_weighted": choice.value_weighted,
-        "window_length": attention.window_length,
-        "bin_start": found.key_edges[:-1],
-        "bin_end": found.key_edges[1:],
-        "input_sha256": attention.input_sha256,
-        "task": attention.task,
-        **({} if attention.downstream is None else {"downstream": attention.downstream}),
-        **({} if found.receptive_field is None else {"receptive_field": found.receptive_field}),
-        **_source(attention, choice),
-    }
-    data = _annotated(places.index, pd.Index(names, dtype=object), values, settings)
-    for column in places.columns:
-        data.obs[column] = places[column].to_numpy()
+        values = attention.predictions().loc[located.index, names].to_numpy(np.float32)
     # A model whose attention does not tell treatments apart has one map for all.
-    asked: dict[str, str | None] = {KEY: None}
-    if found.treatments is not None:
+    keys: dict[str, str | None] = {KEY: None}
+    if maps.treatments is not None:
         # A slash would make a group of a name.
-        asked = {f"{KEY}:{name}".replace("/", "|"): name for name in names}
-        if len(asked) < len(names):
+        keys = {f"{KEY}:{name}".replace("/", "|"): name for name in names}
+        if len(keys) < len(names):
             raise BioattnError(
                 f"{attention.path}: names of treatments differ in / and | alone; choose with --treatment"
             )
-        data.var["attention"] = list(asked)
-    with _maps_of(data, output, len(asked), progress) as file:
-        for key, name in asked.items():
-            _add(file["obsm"], key, found.read(numbers, name).astype(np.float32), progress)
-    return Written(len(places), len(names), len(asked))
+    settings: dict[str, Any] = {
+        "content": "attention over promoters",
+        "sites": [info.name for info in maps.sites],
+        "value_weighted": value_weighted,
+        "window_length": attention.window_length,
+        "bin_start": maps.key_edges[:-1],
+        "bin_end": maps.key_edges[1:],
+        "input_sha256": attention.input_sha256,
+        "task": attention.task,
+        "downstream": attention.downstream,
+        "receptive_field": maps.receptive_field,
+        **_source(attention, heads),
+    }
+    data = _anndata(
+        located.index,
+        pd.Index(names, dtype=object),
+        settings,
+        X=values,
+        obsm={
+            key: maps.read(numbers, keys[key]).astype(np.float32) for key in watched(progress, "maps", keys)
+        },
+    )
+    for column in located.columns:
+        data.obs[column] = located[column].to_numpy()
+    if maps.treatments is not None:
+        data.var["attention"] = list(keys)
+    return data
 
 
-def _write_alignment(
-    attention: AttentionFile, output: Path, choice: MapChoice, progress: Progress
-) -> Written:
-    sample = only_sample(attention, choice.sample)
-    sites = choose_maps(attention, choice.sites, choice.heads)
-    for info, _ in sites:
+def alignment_anndata(
+    attention: AttentionFile,
+    sites: Sequence[str] = (),
+    heads: Sequence[int] | None = None,
+    sample: str | None = None,
+    progress: Progress = SILENT,
+) -> "AnnData":
+    """Residues × residues with a layer (R, R) for each head; choices as `export_anndata`."""
+    sample = only_sample(attention, sample)
+    chosen = choose_maps(attention, sites, heads)
+    for info, _ in chosen:
         if info.kind("key") != "residue":
             raise BioattnError(
                 f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
                 "others with --sites"
             )
-    chosen = [(info, head) for info, own in sites for head in own]
     letters = list(str(attention.samples["query"].loc[sample]))
     columns = attention.columns(sample) + 1
-    names = pd.Index(
-        [f"{letter}{column}" for letter, column in zip(letters, columns, strict=True)], dtype=object
-    )
+    names = pd.Index([f"{a}{column}" for a, column in zip(letters, columns, strict=True)], dtype=object)
     settings: dict[str, Any] = {
         "content": "attention over an alignment",
         "sample": sample,
         "input_sha256": str(attention.samples["input_sha256"].loc[sample]),
-        "sites": [info.name for info, _ in sites],
-        **_source(attention, choice),
+        "sites": [info.name for info, _ in chosen],
+        **_source(attention, heads),
     }
-    data = _annotated(names, names, np.zeros((len(names), len(names)), np.float32), settings)
+    layers = {
+        f"{info.name}:{info.reduce if head is None else head}": head_map(attention, info, sample, head)
+        for info, head in watched(
+            progress, "maps", [(info, head) for info, numbers in chosen for head in numbers]
+        )
+    }
+    mean_RR: NDArray[np.float64] = sum(layers.values(), np.zeros(())) / len(layers)
+    data = _anndata(
+        names,
+        names,
+        settings,
+        X=mean_RR.astype(np.float32),
+        layers={key: map_RR.astype(np.float32) for key, map_RR in layers.items()},
+    )
     for table in (data.obs, data.var):
         table["column"], table["letter"] = columns, letters
-    mean_RR = np.zeros((len(names), len(names)))
-    with _maps_of(data, output, len(chosen), progress) as file:
-        for info, head in chosen:
-            map_RR = head_map(attention, info, sample, head)
-            mean_RR += map_RR / len(chosen)
-            key = f"{info.name}:{info.reduce if head is None else head}"
-            _add(file["layers"], key, map_RR.astype(np.float32), progress)
-        file["X"][...] = mean_RR.astype(np.float32)
-    return Written(len(names), len(names), len(chosen))
+    return data
 
 
-def _source(attention: AttentionFile, choice: MapChoice) -> dict[str, Any]:
-    source: dict[str, Any] = {
+def _source(attention: AttentionFile, heads: Sequence[int] | None) -> dict[str, Any]:
+    return {
         "attention_sha256": sha256_of(attention.path),
         "model_sha256": attention.model_sha256,
+        "heads": None if heads is None else np.array(heads),
     }
-    if choice.heads is not None:
-        source["heads"] = np.array(choice.heads)
-    return source
 
 
-def _annotated(
-    rows: pd.Index, columns: pd.Index, values: NDArray[Any] | None, settings: dict[str, Any]
-) -> "AnnData":
+def _anndata(rows: pd.Index, columns: pd.Index, settings: Mapping[str, Any], **arrays: Any) -> "AnnData":
     from anndata import AnnData
 
+    known = {name: value for name, value in settings.items() if value is not None}
     return AnnData(
-        X=values,
         obs=pd.DataFrame(index=rows.astype(str).rename(None)),
         var=pd.DataFrame(index=columns.astype(str).rename(None)),
-        uns={"bioattn": {"generated_by": f"bioattn {__version__}", **settings}},
+        uns={"bioattn": {"generated_by": f"bioattn {__version__}", **known}},
+        **arrays,
     )
-
-
-@contextmanager
-def _maps_of(data: "AnnData", output: Path, number: int, progress: Progress) -> Iterator[h5py.File]:
-    """Write the file without maps and give it open: maps are added one by one, so that memory stays flat."""
-    from anndata.io import write_elem
-
-    progress.begin("maps", number)
-    try:
-        with atomic_output(output) as temporary, hdf5_output(temporary) as (file, _):
-            write_elem(file, "/", data)
-            file.attrs["format"], file.attrs["format_version"] = ANNDATA_FORMAT, "1.0"
-            yield file
-    finally:
-        progress.end()
-
-
-def _add(group: h5py.Group, key: str, values: NDArray[np.float32], progress: Progress) -> None:
-    from anndata.io import write_elem
-
-    write_elem(group, key, values)
-    progress.advance()

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
@@ -53,9 +54,8 @@ class CurveSettings:
     """Places of a curve."""
 
     def __post_init__(self) -> None:
-        twice = next((name for place, name in enumerate(self.along) if name in self.along[:place]), None)
-        if twice is not None:
-            raise SettingsError(f"--along {twice} is given twice; name each column once")
+        if len(set(self.along)) < len(self.along):
+            raise SettingsError("--along names a column twice; name each column once")
         if self.width and len(self.width) != len(self.along):
             raise SettingsError(f"--bandwidth is given {len(self.width)} times for {len(self.along)} --along")
         if any(width <= 0 for width in self.width):
@@ -113,14 +113,12 @@ def smoothed(weights_QN: Floats, responses_NG: Floats) -> Floats:
 
 
 def left_out(series: Series, width_D: Floats, *, linear: bool) -> Floats:
-    """The response at every measured place as the others of its series tell it, (N, G)."""
+    """The response at every measured position, predicted by the others of its series, (N, G)."""
     rows = []
     for row in range(len(series.treatments)):
-        others = np.arange(len(series.treatments)) != row
-        weights = kernel_weights(
-            series.places_ND[others], series.places_ND[row, None], width_D, linear=linear
-        )
-        rows.append(smoothed(weights, series.responses_NG[others]))
+        known_ND = np.delete(series.places_ND, row, axis=0)
+        weights = kernel_weights(known_ND, series.places_ND[row, None], width_D, linear=linear)
+        rows.append(smoothed(weights, np.delete(series.responses_NG, row, axis=0)))
     return np.concatenate(rows)
 
 
@@ -163,8 +161,8 @@ def chosen_width(series: Sequence[Series], *, linear: bool) -> Floats:
 def read_quantities(table: TreatmentTable, column: str) -> tuple[Floats, str]:
     """The numbers of a column (NaN = missing) and their unit. Times become minutes and concentrations mM.
 
-    Raises: BioattnError for a column that is not there, a number without unit among others that have one, units
-    that cannot be converted into each other, or a text.
+    Raises: BioattnError for a column that is not there, units that cannot be converted into each other (or none
+    among others), or a text.
     """
     if column not in table.columns:
         raise BioattnError(
@@ -173,19 +171,19 @@ def read_quantities(table: TreatmentTable, column: str) -> tuple[Floats, str]:
     if table.is_numeric(column):
         return table.frame[column].to_numpy(np.float64), ""
     values, units = np.full(len(table.names), np.nan), dict[str, str]()
-    for row, (name, cell) in enumerate(table.frame[column].items()):
-        if is_missing(str(cell)):
+    for row, (name, cell) in enumerate(table.frame[column].astype(str).items()):
+        if is_missing(cell):
             continue
-        found = _QUANTITY.fullmatch(str(cell).strip())
-        if found is None:
+        quantity = _QUANTITY.fullmatch(cell.strip())
+        if quantity is None:
             raise BioattnError(
                 f"--along {column!r}: treatment {name!r} has {cell!r}; a number with a unit is needed"
             )
-        unit, factor = UNITS.get(found[2] or "", (found[2] or "", 1.0))
-        values[row] = float(found[1]) * factor
+        unit, factor = UNITS.get(quantity[2] or "", (quantity[2] or "", 1.0))
+        values[row] = float(quantity[1]) * factor
         units.setdefault(unit, f"{name!r} has {cell!r}")
     if len(units) > 1:
-        (_, one), (_, other), *_ = units.items()
+        one, other, *_ = units.values()
         raise BioattnError(
             f"--along {column!r}: {one} and {other}: write all with units that can be converted into each other"
         )
@@ -195,50 +193,53 @@ def read_quantities(table: TreatmentTable, column: str) -> tuple[Floats, str]:
 def read_series(
     responses: Path, treatment_table: Path, settings: CurveSettings
 ) -> tuple[list[Series], list[str], list[str], list[str]]:
-    """The series of two places or more, ids of genes, units of the dimensions, and treatments that are left out.
+    """The series of two positions or more, ids of genes, units of the dimensions, and treatments left out.
 
     Raises: as `read_quantities`; BioattnError for zero or a negative number on a logarithmic axis, or when nothing
     is left.
     """
     table = read_treatment_table(treatment_table)
     measured = read_responses([responses])
-    rows = {name: row for row, name in enumerate(measured.treatments)}
     columns, units = zip(*(read_quantities(table, column) for column in settings.along), strict=True)
-    raw_TD = np.stack(columns, axis=1)
     if settings.series is not None and settings.series not in table.columns:
         raise BioattnError(
             f"--series {settings.series!r}: the treatment table has {', '.join(table.columns)}"
         )
-    labels = (
-        [""] * len(raw_TD) if settings.series is None else table.frame[settings.series].astype(str).tolist()
-    )
-    members: dict[str, list[int]] = {}
-    for row, (name, label) in enumerate(zip(table.names, labels, strict=True)):
-        if name in rows and np.isfinite(raw_TD[row]).all():
-            members.setdefault(label, []).append(row)
-    found, absent = [], [name for name in table.names if name not in rows]
-    for label, own in members.items():
-        if len({tuple(raw_TD[row]) for row in own}) < 2:
+    along = list(settings.along)
+    known = pd.DataFrame(dict(zip(along, columns, strict=True)), index=table.names)
+    known["series"] = "" if settings.series is None else table.frame[settings.series].astype(str).to_numpy()
+    is_measured = known.index.isin(measured.treatments)
+    absent = known.index[~is_measured].tolist()
+    every = []
+    usable = known[is_measured & np.isfinite(known[along]).all(axis=1)]
+    for label, members in usable.groupby("series", sort=False):
+        if len(members[along].drop_duplicates()) < 2:
             continue
-        own = sorted(own, key=lambda row: tuple(raw_TD[row]))
-        raw_ND = raw_TD[own]
+        members = members.sort_values(along, kind="stable")
+        raw_ND = members[along].to_numpy(np.float64)
         shifted_ND = raw_ND + settings.offset
         if settings.log and (shifted_ND <= 0).any():
             row, dimension = np.argwhere(shifted_ND <= 0)[0]
             raise BioattnError(
-                f"{treatment_table}: treatment {table.names[own[row]]!r} has {settings.along[dimension]} = "
+                f"{treatment_table}: treatment {members.index[row]!r} has {along[dimension]} = "
                 f"{raw_ND[row, dimension]:g}, which has no place on a logarithmic axis; give --offset "
                 "(such as 1) or --no-log"
             )
-        values = measured.values[:, [rows[table.names[row]] for row in own]].T
-        places_ND = np.log2(shifted_ND) if settings.log else raw_ND
-        found.append(Series(label, [table.names[row] for row in own], raw_ND, places_ND, values))
-    if not found:
+        every.append(
+            Series(
+                name=str(label),
+                treatments=members.index.tolist(),
+                raw_ND=raw_ND,
+                places_ND=np.log2(shifted_ND) if settings.log else raw_ND,
+                responses_NG=measured.values[:, [measured.treatments.index(n) for n in members.index]].T,
+            )
+        )
+    if not every:
         raise BioattnError(
-            f"{treatment_table}: no series has two treatments with {' and '.join(settings.along)} in {responses}, "
+            f"{treatment_table}: no series has two treatments with {' and '.join(along)} in {responses}, "
             f"which has {quoted(measured.treatments)}"
         )
-    return found, measured.gene_ids, list(units), absent
+    return every, measured.gene_ids, list(units), absent
 
 
 def nearest(series: Series) -> Floats:

@@ -135,7 +135,7 @@ def test_contact_regressions(tmp_path, weights, intercept, proteins):
         model_sha256="a" * 64,
         weights=weights,
         intercept=intercept,
-        proteins=tuple(proteins),
+        proteins=proteins,
         inverse_strength=0.15,
     )
     write_regression(tmp_path / "x.json", written)

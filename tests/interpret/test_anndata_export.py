@@ -1,7 +1,6 @@
 """AnnData files, read back by anndata and compared with what the attention file and the table hold."""
 
 import json
-import sys
 from pathlib import Path
 
 import anndata
@@ -138,9 +137,6 @@ def test_predictions_are_those_of_the_table(tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("attention.h5 -o x.h5ad --treatment hot", "--treatment 'hot': "),
-        ("attention.h5 -o x.h5ad --genes g11", "--genes 'g11': "),
-        ("attention.h5 -o x.h5ad --heads 2", "holds no such head; it holds 0, 1"),
         ("attention.h5 -o x.h5", "end its name in .h5ad"),
         ("alignment.h5 -o x.h5ad", "holds 2 alignments; choose with --sample"),
         ("alignment.h5 -o x.h5ad --sample one --treatment heat", "holds alignments; choose with --sample"),
@@ -159,9 +155,3 @@ def test_bad_input_is_one_sentence(promoters, alignment, tmp_path, monkeypatch, 
     assert sentence in error
     assert "Traceback" not in error
     assert not list(tmp_path.glob("x.*"))
-
-
-def test_without_anndata_one_sentence_says_what_is_missing(promoters, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "anndata", None)
-    assert export(promoters, "-o", tmp_path / "x.h5ad") == 1
-    assert "need anndata, which is not installed: pip install anndata" in capsys.readouterr().err

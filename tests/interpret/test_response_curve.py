@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from bioattn.errors import SettingsError
 from bioattn.interpret.response_curve import (
     CurveSettings,
     chosen_width,
@@ -134,8 +133,3 @@ def test_times_of_different_units_are_converted(tmp_path):
     assert bioattn(*words, "-o", tmp_path / "c.json") == 0
     content = json.loads((tmp_path / "c.json").read_text())
     assert (content["units"], content["series"][0]["places"]) == (["min"], [[0.5], [2.0], [60.0]])
-
-
-def test_a_column_given_twice_is_refused():
-    with pytest.raises(SettingsError, match="--along minutes is given twice"):
-        CurveSettings(along=("minutes", "minutes"))

@@ -160,15 +160,6 @@ def test_residues_that_the_programs_spell_in_their_own_way(tmp_path):
         assert first in text
 
 
-def test_the_command_says_what_the_numbers_mean(attention, structure, tmp_path, capsys):
-    out = tmp_path / "out.pdb"
-    assert bioattn("export", "structure", attention, structure, "-o", out, "--chain", "A") == 0
-    text = capsys.readouterr().err
-    assert re.search(r"a on chain A: attention received from 0\.\d+ \(0\) to \d\.\d+ × uniform", text)
-    assert "16 of 18 residues have a column" in text
-    assert (tmp_path / "out.pdb.run.json").is_file()
-
-
 def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys):
     """The same chain is found in the second row of the alignment, shifted by two columns."""
     other = tmp_path / "x.a3m"
@@ -204,10 +195,6 @@ def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys
         (["--chain", "A", "--query-residue", "49"], 1, "this residue of chain A has no column"),
         (["--chain", "A", "--query-residue", "K5"], 2, "give a residue number such as 52, or 52A"),
         (["--chain", "A", "--sites", "*.msa_column"], 1, "looks from sequence to sequence"),
-        (["--chain", "A", "--heads", "9"], 1, "holds no such head"),
-        (["--chain", "A", "--sample", "b"], 1, "holds no such alignment"),
-        (["--chain", "A", "-o", "x.cif"], 1, "formats are not converted"),
-        (["--chain", "A", "-o", "x.png"], 2, "end its name in .pdb or .cif"),
     ],
 )
 def test_bad_input_is_one_sentence(

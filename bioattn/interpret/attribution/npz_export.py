@@ -20,7 +20,7 @@ from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile, open_attribution
-from bioattn.system.progress import SILENT, Progress
+from bioattn.system.progress import SILENT, Progress, watched
 
 ARRAY = "arr_0"
 BLOCK_BYTES = 1 << 24
@@ -49,34 +49,29 @@ def export_attribution(
         chosen = list(treatments) or file.treatments
         ids = choose_genes(genes, file.samples.index, attribution) if genes else list(file.samples.index)
         files = [f"{stem}.npz" for stem in file_stems(["sequences", *chosen])[1:]]
-        progress.begin("arrays", len(files) + 1)
-        try:
-            with atomic_folder(output, names | {SEQUENCES, TREATMENTS, GENES, *files}) as folder:
-                shape = (len(ids), 4, file.window_length)
-                for name, treatment in zip([SEQUENCES, *files], [None, *chosen], strict=True):
-                    with npz_output(folder / name) as archive:
-                        blocks = _blocks(file, ids, treatment)
-                        archive.write_blocks(ARRAY, shape, np.dtype(np.float32), blocks)
-                    progress.advance()
-                write_table(folder / TREATMENTS, pd.DataFrame({"treatment": chosen, "file": files}))
-                rows = pd.DataFrame({"row": np.arange(len(ids)), "gene_id": ids})
-                write_table(folder / GENES, rows.join(file.samples.loc[ids].reset_index(drop=True)))
-                written = [SEQUENCES, *files, TREATMENTS, GENES]
-                record = {
-                    **ARRAY_FOLDER.header,
-                    "model_sha256": file.model_sha256,
-                    "input_sha256": file.input_sha256,
-                    "attribution_sha256": sha256_of(attribution),
-                    "method": file.method,
-                    "method_settings": file.method_settings,
-                    "window_length": file.window_length,
-                    "genes": len(ids),
-                    "treatments": chosen,
-                    "sha256": {name: sha256_of(folder / name) for name in written},
-                }
-                write_json(folder / ARRAY_FOLDER.record, record)
-        finally:
-            progress.end()
+        with atomic_folder(output, names | {SEQUENCES, TREATMENTS, GENES, *files}) as folder:
+            shape = (len(ids), 4, file.window_length)
+            arrays = list(zip([SEQUENCES, *files], [None, *chosen], strict=True))
+            for name, treatment in watched(progress, "arrays", arrays):
+                with npz_output(folder / name) as archive:
+                    blocks = _blocks(file, ids, treatment)
+                    archive.write_blocks(ARRAY, shape, np.dtype(np.float32), blocks)
+            write_table(folder / TREATMENTS, pd.DataFrame({"treatment": chosen, "file": files}))
+            rows = pd.DataFrame({"row": np.arange(len(ids)), "gene_id": ids})
+            write_table(folder / GENES, rows.join(file.samples.loc[ids].reset_index(drop=True)))
+            record = {
+                **ARRAY_FOLDER.header,
+                "model_sha256": file.model_sha256,
+                "input_sha256": file.input_sha256,
+                "attribution_sha256": sha256_of(attribution),
+                "method": file.method,
+                "method_settings": file.method_settings,
+                "window_length": file.window_length,
+                "genes": len(ids),
+                "treatments": chosen,
+                "sha256": {name: sha256_of(folder / name) for name in (SEQUENCES, *files, TREATMENTS, GENES)},
+            }
+            write_json(folder / ARRAY_FOLDER.record, record)
     return {"genes": len(ids), "treatments": len(chosen)}
 
 

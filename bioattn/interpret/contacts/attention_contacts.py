@@ -25,14 +25,13 @@ from bioattn.alignments.contact_dataset import TRAIN, ContactDataset, ContactPro
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.rr import ranked_pairs, write_rr
+from bioattn.formats.rr import SMALLEST, ranked_pairs, write_rr
 from bioattn.interpret.contacts.contact_regression import ContactRegression, fit_sparse_logistic
 from bioattn.interpret.maps.alignment_maps import head_map
 from bioattn.io.files import text_output
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import AttentionFile, SiteInfo, open_attention
 from bioattn.structures.contacts import (
-    MIN_SEPARATION,
     ContactScores,
     contact_scores,
     contacts,
@@ -136,7 +135,17 @@ def predict_contacts(
 
     Raises: BioattnError when the sample is not in the file, or the regression belongs to another model or heads.
     """
-    _require_same_heads(attention, regression)
+    if regression.model_sha256 != attention.model_sha256:
+        raise BioattnError(
+            f"{attention.path}: its attention is of another model than the regression was fitted on; fit one on "
+            "attention of this model with --fit"
+        )
+    heads = {info.name: len(info.heads) for info in contact_sites(attention)}
+    if heads != {site: len(weights) for site, weights in regression.weights.items()}:
+        raise BioattnError(
+            f"{attention.path}: holds other sites or heads of attention than the regression was fitted on "
+            f"({len(heads)} sites, the regression {len(regression.weights)}); write the same --sites and --heads"
+        )
     length = len(read_protein(attention, sample).letters)
     logits_RR = np.full((length, length), regression.intercept)
     for site, head, map_RR in head_maps(attention, sample):
@@ -196,7 +205,7 @@ def fit_contacts(
                 for (name, heads), start in zip(names, starts, strict=False)
             },
             intercept=intercept,
-            proteins=tuple(protein.id for protein in fitted),
+            proteins=[protein.id for protein in fitted],
             inverse_strength=inverse_strength,
         )
 
@@ -213,33 +222,25 @@ def _proteins_of(
 ) -> tuple[list[ContactProtein], list[ContactProtein]]:
     """Proteins in both files: those to fit on, and the others."""
     known = attention.samples.index
-    fitted: list[ContactProtein] = []
-    held_out: list[ContactProtein] = []
-    for index, name in enumerate(dataset.ids):
-        if name not in known:
-            continue
-        protein = dataset.protein(index)
-        _require_same_alignment(attention, protein, dataset.path)
-        (fitted if protein.split == TRAIN else held_out).append(protein)
+    proteins = [dataset.protein(index) for index, name in enumerate(dataset.ids) if name in known]
+    for protein in proteins:
+        # The columns that the model saw must be columns of the dataset's alignment, with the same residues.
+        written, seen, num_columns, _ = read_protein(attention, protein.id)
+        letters = "".join(letter if letter in RESIDUES else "X" for letter in written)
+        same_width = num_columns == protein.num_columns > seen.max()
+        if not same_width or letters != letters_of(protein.aatype[seen]):
+            raise BioattnError(
+                f"{attention.path}: {protein.id!r} has {num_columns:,} columns there, "
+                f"{protein.num_columns:,} in {dataset.path}, or another target row; both must come from the same "
+                "alignment or sequence"
+            )
+    fitted = [protein for protein in proteins if protein.split == TRAIN]
     if not fitted:
         raise BioattnError(
             f"{attention.path}: holds no protein of the training split of {dataset.path}; it holds "
             f"{', '.join(map(str, known[:5]))}"
         )
-    return fitted, held_out
-
-
-def _require_same_alignment(attention: AttentionFile, protein: ContactProtein, dataset: Path) -> None:
-    """The columns that the model saw must be columns of the dataset's alignment, with the same target residues."""
-    written, seen, num_columns, _ = read_protein(attention, protein.id)
-    letters = "".join(letter if letter in RESIDUES else "X" for letter in written)
-    same_width = num_columns == protein.num_columns > seen.max()
-    if not same_width or letters != letters_of(protein.aatype[seen]):
-        raise BioattnError(
-            f"{attention.path}: {protein.id!r} has {num_columns:,} columns there, "
-            f"{protein.num_columns:,} in {dataset}, or another target row; both must come from the same "
-            "alignment or sequence"
-        )
+    return fitted, [protein for protein in proteins if protein.split != TRAIN]
 
 
 def _examples(
@@ -253,29 +254,8 @@ def _examples(
     return np.stack(features, axis=1), contacts(protein.cb)[np.ix_(seen, seen)][pairs]
 
 
-def _require_same_heads(attention: AttentionFile, regression: ContactRegression) -> None:
-    """A weight means something for the head it was fitted on only."""
-    if regression.model_sha256 != attention.model_sha256:
-        raise BioattnError(
-            f"{attention.path}: its attention is of another model than the regression was fitted on; fit one on "
-            "attention of this model with --fit"
-        )
-    heads = {info.name: len(info.heads) for info in contact_sites(attention)}
-    if heads != {site: len(weights) for site, weights in regression.weights.items()}:
-        raise BioattnError(
-            f"{attention.path}: holds other sites or heads of attention than the regression was fitted on "
-            f"({len(heads)} sites, the regression {len(regression.weights)}); write the same --sites and --heads"
-        )
-
-
 RR_SUFFIX = ".rr"
 TABLE_SUFFIXES = (".tsv", ".tsv.gz")
-
-
-def require_contact_name(output: Path) -> None:
-    """Raises: SettingsError when the name does not say which format is wanted."""
-    if not output.name.endswith((RR_SUFFIX, *TABLE_SUFFIXES)):
-        raise SettingsError(f"--output {output}: end its name in .rr (CASP RR), .tsv or .tsv.gz")
 
 
 def export_contacts(
@@ -296,8 +276,9 @@ def export_contacts(
     Raises: SettingsError for another name or for RR without a regression; BioattnError when RR is asked of several
     proteins, the sample is not there, or the regression belongs to another model; as `contact_sites`.
     """
-    require_contact_name(output)
     as_rr = output.name.endswith(RR_SUFFIX)
+    if not as_rr and not output.name.endswith(TABLE_SUFFIXES):
+        raise SettingsError(f"--output {output}: end its name in .rr (CASP RR), .tsv or .tsv.gz")
     if as_rr and regression is None:
         raise SettingsError(
             f"--output {output}: RR holds probabilities, which need --regression; without one write .tsv"
@@ -314,50 +295,38 @@ def export_contacts(
                 f"--output {output}: RR holds one {noun} and {attention_path} has {len(names):,}; "
                 f"choose one with --sample ({first_names(names)}) or write .tsv"
             )
-        progress.begin("proteins", len(names))
-        try:
-            if as_rr:
-                assert regression is not None
-                residues, columns, num_columns, _ = read_protein(attention, names[0])
-                # The model sees every column in which the target has a residue.
-                letters = np.full(num_columns, "-")
-                letters[columns] = list(residues)
-                write_rr(
-                    output,
-                    "".join(letters),
-                    predict_contacts(attention, names[0], regression),
-                    target=names[0],
-                    method=[
-                        f"bioattn {__version__}",
-                        "logistic regression on attention, symmetrised, average product correction",
-                    ],
-                    columns=columns,
-                )
-                progress.advance()
-                return 1
-            with text_output(output) as file:
-                quantity = "score" if regression is None else "probability"
-                file.write(f"sample\tcolumn_i\tcolumn_j\tletter_i\tletter_j\t{quantity}\n")
-                for name in names:
-                    file.writelines(_lines(attention, name, regression))
-                    progress.advance()
-        finally:
-            progress.end()
+        if as_rr and regression is not None:
+            residues, columns, num_columns, _ = read_protein(attention, names[0])
+            # The model sees every column in which the target has a residue.
+            letters = np.full(num_columns, "-")
+            letters[columns] = list(residues)
+            write_rr(
+                output,
+                "".join(letters),
+                predict_contacts(attention, names[0], regression),
+                target=names[0],
+                method=[
+                    f"bioattn {__version__}",
+                    "logistic regression on attention, symmetrised, average product correction",
+                ],
+                columns=columns,
+            )
+            return 1
+        with text_output(output) as file:
+            quantity = "score" if regression is None else "probability"
+            file.write(f"sample\tcolumn_i\tcolumn_j\tletter_i\tletter_j\t{quantity}\n")
+            for name in watched(progress, "proteins", names):
+                file.writelines(_lines(attention, name, regression))
     return len(names)
 
 
 def _lines(attention: AttentionFile, name: str, regression: ContactRegression | None) -> Iterator[str]:
     letters, columns, _, _ = read_protein(attention, name)
     if regression is None:
-        map_RR = mean_map(attention, name)
-        first, second = np.triu_indices(len(columns), k=1)
-        apart = columns[second] - columns[first] >= MIN_SEPARATION
-        first, second = first[apart], second[apart]
-        order = np.argsort(-map_RR[first, second], kind="stable")
-        first, second = first[order], second[order]
+        map_RR, least = mean_map(attention, name), -np.inf
     else:
-        map_RR = predict_contacts(attention, name, regression)
-        first, second = ranked_pairs(map_RR, columns)
+        map_RR, least = predict_contacts(attention, name, regression), SMALLEST
+    first, second = ranked_pairs(map_RR, columns, least)
     for i, j in zip(first.tolist(), second.tolist(), strict=True):
         places = f"{columns[i] + 1}\t{columns[j] + 1}\t{letters[i]}\t{letters[j]}"
         yield f"{name}\t{places}\t{map_RR[i, j]:.6g}\n"

@@ -5,7 +5,7 @@ Shape suffixes: N examples, F features.
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from bioattn import __version__
-from bioattn.errors import FormatError, SettingsError
+from bioattn.errors import FormatError
 from bioattn.io.files import read_json, write_json
 from bioattn.text import some
+
+LOGGER = logging.getLogger("bioattn")
 
 REGRESSION_FORMAT = "bioattn-contact-regression"
 REGRESSION_VERSION = 1
@@ -25,14 +27,14 @@ REGRESSION_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContactRegression:
-    """How much each head tells of contacts."""
+    """How much each head tells of contacts; a JSON file holds these fields."""
 
     model_sha256: str
+    inverse_strength: float
+    proteins: list[str]
+    intercept: float
     weights: dict[str, list[float]]
     """By site, one weight per head; of the corrected maps as they are."""
-    intercept: float
-    proteins: tuple[str, ...]
-    inverse_strength: float
 
     @property
     def num_heads_used(self) -> int:
@@ -40,49 +42,31 @@ class ContactRegression:
         return sum(weight != 0 for heads in self.weights.values() for weight in heads)
 
 
-def require_regression_name(output: Path) -> None:
-    """Raises: SettingsError when the name promises something else than JSON."""
-    if not output.name.endswith((".json", ".json.gz")):
-        raise SettingsError(f"--output {output}: --fit writes a regression as JSON; end its name in .json")
-
-
 def write_regression(path: Path, regression: ContactRegression) -> None:
     """Write a regression as JSON. Raises: BioattnError when it cannot be written."""
-    write_json(
-        path,
-        {
-            "format": REGRESSION_FORMAT,
-            "format_version": REGRESSION_VERSION,
-            "generated_by": f"bioattn {__version__}",
-            "model_sha256": regression.model_sha256,
-            "inverse_strength": regression.inverse_strength,
-            "proteins": list(regression.proteins),
-            "intercept": regression.intercept,
-            "weights": regression.weights,
-        },
-    )
+    header = {
+        "format": REGRESSION_FORMAT,
+        "format_version": REGRESSION_VERSION,
+        "generated_by": f"bioattn {__version__}",
+    }
+    write_json(path, header | asdict(regression))
 
 
 def read_regression(path: Path) -> ContactRegression:
-    """Read what `write_regression` wrote. Raises: FormatError when it is anything else."""
+    """Read a file of `write_regression`. Raises: FormatError when it is another or damaged."""
     content = read_json(path)
     if not isinstance(content, dict) or content.get("format") != REGRESSION_FORMAT:
         raise FormatError(
             f"{path}: is no contact regression; make one with `bioattn export contacts ATTENTION --fit DATASET`"
         )
-    if content.get("format_version") != REGRESSION_VERSION:
-        raise FormatError(
-            f"{path}: has format version {content.get('format_version')}, this bioattn reads {REGRESSION_VERSION}"
-        )
     try:
-        weights = {
-            str(site): [_finite(weight) for weight in heads] for site, heads in content["weights"].items()
-        }
         return ContactRegression(
             model_sha256=str(content["model_sha256"]),
-            weights=weights,
+            weights={
+                str(site): [_finite(weight) for weight in heads] for site, heads in content["weights"].items()
+            },
             intercept=_finite(content["intercept"]),
-            proteins=tuple(str(name) for name in content["proteins"]),
+            proteins=[str(name) for name in content["proteins"]],
             inverse_strength=_finite(content["inverse_strength"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -94,9 +78,9 @@ def describe_regression(path: Path) -> dict[str, Any]:
     regression = read_regression(path)
     return {
         "model_sha256": regression.model_sha256,
-        "proteins": some(list(regression.proteins)),
+        "proteins": some(regression.proteins),
         "sites": len(regression.weights),
-        "heads": sum(len(heads) for heads in regression.weights.values()),
+        "heads": sum(map(len, regression.weights.values())),
         "heads_in_use": regression.num_heads_used,
     }
 
@@ -107,8 +91,6 @@ def _finite(value: Any) -> float:
         raise ValueError(f"{value} is no number")
     return number
 
-
-LOGGER = logging.getLogger("bioattn")
 
 MAX_STEPS = 5000
 TOLERANCE = 1e-3

@@ -53,12 +53,6 @@ def heads_of(scorer: HeadScorer) -> list[Head]:
     return [(name, head) for name, site in scorer.sites.items() for head in site.heads]
 
 
-def leave_one_out(scorer: SilencingScorer, progress: Progress = SILENT) -> dict[Head, HeadFigures]:
-    """Loss and accuracy without each head, the others as they are."""
-    heads = watched(progress, "one head left out", heads_of(scorer))
-    return {head: scorer.figures({head}) for head in heads}
-
-
 def greedy_pruning(scorer: SilencingScorer, progress: Progress = SILENT) -> list[PruningStep]:
     """Silence the least important head, look again at those left, and so on until each site has one."""
     left = {name: list(site.heads) for name, site in scorer.sites.items()}
@@ -100,8 +94,6 @@ def heads_after_pruning(
 
 
 LOGGER = logging.getLogger("bioattn")
-
-_NUMBERS = "%.6g"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,20 +167,24 @@ def explain_heads(
         least=min(over_all, key=lambda head: over_all[head]),
         named={name: number for name, number in sorted(Counter(named.values()).items()) if name},
     )
-    header = ["site", "head", "importance", "name", *FIGURES]
-    rows: list[tuple[str | int | float, ...]] = [
-        (*head, over_all[head], named[head], *(patterns[head][figure] for figure in FIGURES))
-        for head in heads_of(scorer)
-    ]
+    heads = pd.DataFrame(
+        [
+            {"site": site, "head": head, "importance": over_all[site, head], "name": named[site, head]}
+            | {figure: patterns[site, head][figure] for figure in FIGURES}
+            for site, head in heads_of(scorer)
+        ]
+    )
     steps: list[PruningStep] = []
     if isinstance(scorer, SilencingScorer):
         whole = scorer.figures()
         with finite_results(f"{dataset}, {split} data", model_folder):
             require_finite(np.array(whole.loss), "loss")
-        alone = leave_one_out(scorer, progress)
+        alone = [scorer.figures({head}) for head in watched(progress, "one head left out", heads_of(scorer))]
+        heads = heads.assign(
+            loss_without=[figures.loss for figures in alone],
+            accuracy_without=[figures.accuracy for figures in alone],
+        )
         steps = greedy_pruning(scorer, progress)
-        header += ["loss_without", "accuracy_without"]
-        rows = [(*row, *alone[head]) for head, row in zip(heads_of(scorer), rows, strict=True)]
         record["whole"] = _figures(whole)
         found = replace(found, whole=whole)
         if prune_to is not None and pruned_model is not None and isinstance(runner, PrunableRunner):
@@ -201,24 +197,25 @@ def explain_heads(
             if test is not None:
                 record["pruned"]["test_accuracy"] = {"whole": test[0], "pruned": test[1]}
             found = replace(found, pruned=figures, test=test)
+    of_items = [
+        (*head, item, float(value))
+        for head, values in importance.items()
+        for item, value in zip(scorer.items, values, strict=True)
+    ]
+    tables = {
+        HEADS: heads,
+        f"{scorer.item}s.tsv": pd.DataFrame(of_items, columns=["site", "head", scorer.item, "importance"]),
+    }
+    if steps:
+        tables[PRUNING] = pd.DataFrame(
+            [(step.num_heads, *(step.removed or ("", "")), step.importance, *step.figures) for step in steps],
+            columns=["heads_left", "removed_site", "removed_head", "importance", "loss", "accuracy"],
+        )
     with atomic_folder(output, own_names) as folder:
-        write_table(folder / HEADS, pd.DataFrame(rows, columns=header), _NUMBERS)
-        of_items = [
-            (*head, item, float(values[place]))
-            for head, values in importance.items()
-            for place, item in enumerate(scorer.items)
-        ]
-        columns = ["site", "head", scorer.item, "importance"]
-        write_table(folder / f"{scorer.item}s.tsv", pd.DataFrame(of_items, columns=columns), _NUMBERS)
-        if steps:
-            of_steps = [
-                (step.num_heads, *(step.removed or ("", "")), step.importance, *step.figures)
-                for step in steps
-            ]
-            columns = ["heads_left", "removed_site", "removed_head", "importance", "loss", "accuracy"]
-            write_table(folder / PRUNING, pd.DataFrame(of_steps, columns=columns), _NUMBERS)
-        digests = {path.name: sha256_of(path) for path in sorted(folder.glob("*.tsv"))}
-        write_json(folder / HEAD_FOLDER.record, record | {"sha256": digests})
+        for name, table in tables.items():
+            write_table(folder / name, table, "%.6g")
+        record["sha256"] = {name: sha256_of(folder / name) for name in sorted(tables)}
+        write_json(folder / HEAD_FOLDER.record, record)
     return found
 
 

@@ -16,7 +16,7 @@ from bioattn.errors import BioattnError
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.upsampling import upsample
-from bioattn.store.attribution import AttributionFile, open_attribution
+from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import AttentionFile
 
 
@@ -51,34 +51,6 @@ class Contributions:
         return values_TL
 
 
-def _of_attribution(file: AttributionFile) -> Contributions:
-    return Contributions(
-        path=file.path,
-        genes={str(gene): row for row, gene in enumerate(file.samples.index)},
-        treatments=list(file.treatments),
-        method=file.method.replace("-", " ").replace("ism", "in-silico mutagenesis"),
-        read=lambda gene, names: file.contributions(gene=gene, treatment=list(names)).astype(np.float64),
-        codes_GL=file.sequences(),
-        of_single_bases=True,
-    )
-
-
-def _of_attention(
-    file: AttentionFile, sites: Sequence[str] | None, heads: Sequence[int] | None, upsampling: Upsampling
-) -> Contributions:
-    maps = position_maps(file, sites, heads, contributions=True)
-    genes = {str(gene): row for row, gene in enumerate(file.samples.index)}
-
-    def read(gene: str, names: Sequence[str]) -> NDArray[np.float64]:
-        block_1TK = maps.block(slice(genes[gene], genes[gene] + 1))
-        block_TK = block_1TK[0, [file.treatments.index(name) for name in names]]
-        return upsample(block_TK, maps.key_edges, file.window_length, upsampling, maps.receptive_field)
-
-    return Contributions(
-        path=file.path, genes=genes, treatments=file.treatments, method="attention × value", read=read
-    )
-
-
 @contextmanager
 def open_contributions(
     attention: AttentionFile,
@@ -95,8 +67,26 @@ def open_contributions(
     Raises: BioattnError when the attribution is of another model or of other windows than the attention.
     """
     if attribution is None:
-        contribute = any(info.has_contributions for info in attention.sites.values())
-        yield _of_attention(attention, sites, heads, upsampling) if contribute else None
+        if not any(info.has_contributions for info in attention.sites.values()):
+            yield None
+            return
+        maps = position_maps(attention, sites, heads, contributions=True)
+        rows = {str(gene): row for row, gene in enumerate(attention.samples.index)}
+
+        def read(gene: str, names: Sequence[str]) -> NDArray[np.float64]:
+            block_1TK = maps.block(slice(rows[gene], rows[gene] + 1))
+            block_TK = block_1TK[0, [attention.treatments.index(name) for name in names]]
+            return upsample(
+                block_TK, maps.key_edges, attention.window_length, upsampling, maps.receptive_field
+            )
+
+        yield Contributions(
+            path=attention.path,
+            genes=rows,
+            treatments=attention.treatments,
+            method="attention × value",
+            read=read,
+        )
         return
     with open_attribution(attribution) as file:
         if file.model_sha256 != attention.model_sha256:
@@ -109,4 +99,12 @@ def open_contributions(
                 f"{attribution}: has windows of {file.window_length:,} bases, {attention.path} of "
                 f"{attention.window_length:,}"
             )
-        yield _of_attribution(file)
+        yield Contributions(
+            path=file.path,
+            genes={str(gene): row for row, gene in enumerate(file.samples.index)},
+            treatments=list(file.treatments),
+            method=file.method.replace("-", " ").replace("ism", "in-silico mutagenesis"),
+            read=lambda gene, names: file.contributions(gene=gene, treatment=list(names)).astype(np.float64),
+            codes_GL=file.sequences(),
+            of_single_bases=True,
+        )

@@ -234,22 +234,25 @@ def anndata(
 
     bioattn export anndata attention.h5 -o attention.h5ad --treatment heat
     """
-    from bioattn.interpret.anndata_export import MapChoice, export_anndata
+    from bioattn.interpret.anndata_export import export_anndata
     from bioattn.text import counted
 
-    written = export_anndata(
+    observations, variables, maps = export_anndata(
         file,
         output,
-        MapChoice(sites, parse_heads(heads), value_weighted, sample),
+        sites=sites,
+        heads=parse_heads(heads),
+        value_weighted=value_weighted,
+        sample=sample,
         treatments=treatment,
         genes=genes,
         progress=reporter.progress(),
     )
     return Record(
-        f"wrote {output}: {written.observations:,} × {written.variables:,}, {counted(written.maps, 'map')}",
-        observations=written.observations,
-        variables=written.variables,
-        maps=written.maps,
+        f"wrote {output}: {observations:,} × {variables:,}, {counted(maps, 'map')}",
+        observations=observations,
+        variables=variables,
+        maps=maps,
     )
 
 
@@ -295,10 +298,13 @@ def contacts(
         )
     if fit is not None:
         from bioattn.interpret.contacts.attention_contacts import INVERSE_STRENGTH, fit_contacts
-        from bioattn.interpret.contacts.contact_regression import require_regression_name, write_regression
+        from bioattn.interpret.contacts.contact_regression import write_regression
         from bioattn.text import counted
 
-        require_regression_name(output)
+        if not output.name.endswith((".json", ".json.gz")):
+            raise SettingsError(
+                f"--output {output}: --fit writes a regression as JSON; end its name in .json"
+            )
         fitted, report = fit_contacts(
             attention,
             fit,
@@ -325,10 +331,9 @@ def contacts(
                 for name, figures in precision.items()
             },
         )
-    from bioattn.interpret.contacts.attention_contacts import export_contacts, require_contact_name
+    from bioattn.interpret.contacts.attention_contacts import export_contacts
     from bioattn.interpret.contacts.contact_regression import read_regression
 
-    require_contact_name(output)
     known = None if regression is None else read_regression(regression)
     number = export_contacts(attention, output, regression=known, sample=sample, progress=reporter.progress())
     return Record(f"wrote {output}", alignments=number)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import torch
 
-from bioattn.attention.capture import capture
 from bioattn.attention.cpu import tiles as cpu_tiles
 from bioattn.interpret.attribution.methods import (
     GradientInput,
@@ -18,7 +17,6 @@ from bioattn.interpret.attribution.methods import (
     contributions,
 )
 from bioattn.interpret.choices import AttributionBaseline
-from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.model import PromoterModel
@@ -99,19 +97,6 @@ def test_equals_a_plain_loop_where_attention_comes_in_cache_sized_pieces(
     np.testing.assert_allclose(found.values_BTLA, wanted, atol=1e-5)
 
 
-def test_contribution_is_the_value_of_the_base_that_is_there(make_model, make_codes):
-    model, codes = make_model(), make_codes(2)
-
-    values = Mutagenesis(model.predictor())(codes).values_BTLA
-
-    found = contributions(values, codes)
-    for promoter, position in ((0, 3), (1, 50), (1, codes.shape[1] - 1)):
-        base = codes[promoter, position]
-        wanted = values[promoter, :, position, base] if base < 4 else np.zeros(values.shape[1])
-        np.testing.assert_array_equal(found[promoter, :, position], wanted)
-    assert np.all(found[np.broadcast_to((codes == 4)[:, None], found.shape)] == 0)
-
-
 def test_sharp_attention_loses_nothing(make_model, make_codes):
     """A bin that holds all the weight is mutated: what is left must not be the rounding of what was there."""
     model, codes = make_model(pool=4, position_bias="none"), make_codes(1, 70)
@@ -123,22 +108,6 @@ def test_sharp_attention_loses_nothing(make_model, make_codes):
 
     assert np.abs(wanted).max() > 0.1
     np.testing.assert_allclose(found.values_BTLA, wanted, rtol=2e-5, atol=2e-5)
-
-
-def test_a_listener_gets_what_it_asked_for(make_model, make_codes):
-    """Somebody who listens to the attention hears every mutant, and may put other weights in their place."""
-
-    class Ears:
-        heard = 0
-
-        def receive(self, _site, weights, *_):
-            self.heard += len(weights)
-
-    model, codes = make_model(), make_codes(1)
-    ears = Ears()
-    with capture(["*"], ears):
-        Mutagenesis(model.predictor())(codes)
-    assert ears.heard == 1 + 3 * codes.shape[1]
 
 
 def test_finds_the_planted_motif():
@@ -202,28 +171,6 @@ GRADIENT_KINDS: list[dict[str, Any]] = [
     {"stem": "transformer"},
     {"attention_score": "additive", "treatment_encoder": TreatmentEncoding.FEATURES, "pool": 9},
 ]
-
-
-def test_best_match_passes_gradcheck():
-    torch.manual_seed(0)
-    bases = torch.rand(3, 12, 4, dtype=torch.float64, requires_grad=True)
-    filters = torch.randn(5, 4, 3, dtype=torch.float64, requires_grad=True)
-
-    assert torch.autograd.gradcheck(lambda b, f: best_match(b, f, 4), (bases, filters))
-    assert torch.autograd.gradcheck(lambda b: best_match(b, filters.detach(), 4), (bases,))
-
-
-@pytest.mark.parametrize("kind", GRADIENT_KINDS, ids=str)
-def test_bases_are_read_as_the_codes_are(kind, make_model, make_codes):
-    model = make_model(**kind)
-    codes = torch.from_numpy(make_codes(3))
-    treatments = model.encode_treatments(model.treatments)
-
-    with torch.no_grad():
-        wanted = model.model(codes, treatments)
-        found = model.model(codes, treatments, one_hot(codes).transpose(1, 2))
-
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", GRADIENT_KINDS, ids=str)

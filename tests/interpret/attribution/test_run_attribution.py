@@ -1,6 +1,5 @@
 """Attribution files by the front door: what is written, resumed, refused and found."""
 
-import hashlib
 import json
 import os
 import subprocess
@@ -20,7 +19,7 @@ from bioattn.io.output_names import partial_folder
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store import open_attribution
-from bioattn.store.inspection import inspect_file, validate_file
+from bioattn.store.inspection import validate_file
 from bioattn.store.windows import promoter_samples
 from tests.conftest import REPOSITORY
 from tests.making import bioattn
@@ -193,20 +192,6 @@ def test_what_cannot_be_is_one_sentence(model, promoters, tmp_path, options, cod
     assert not partial_folder(tmp_path / "x.h5").exists()
 
 
-def test_the_size_is_refused_beyond_the_free_disk(model, promoters, tmp_path, monkeypatch, capfd):
-    from bioattn.store import parts
-
-    class Usage:
-        free = 1000
-
-    monkeypatch.setattr(parts.shutil, "disk_usage", lambda _: Usage)
-    assert explain(model, promoters, tmp_path / "x.h5") == 1
-    said = capfd.readouterr().err
-    assert "attribution of 7 promoters × 4 treatments takes" in said
-    assert "only 1,000 are free" in said
-    assert not (tmp_path / "x.h5").exists()
-
-
 def test_arrays_for_other_programs(model, promoters, tmp_path):
     assert explain(model, promoters, tmp_path / "x.h5") == 0
     command = ["export", "attribution", tmp_path / "x.h5", "-o", tmp_path / "arrays"]
@@ -233,64 +218,6 @@ def test_arrays_for_other_programs(model, promoters, tmp_path):
     assert np.load(tmp_path / "arrays" / "sequences.npz")["arr_0"].shape == (2, 4, 70)
     assert not (tmp_path / "arrays" / "run.json").exists()
     assert len(list((tmp_path / "arrays").glob("*.npz"))) == 5
-
-
-def test_arrays_are_inspected_and_validated(model, promoters, tmp_path, capsys):
-    arrays = tmp_path / "arrays"
-    assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1", "--genes", "G3") == 0
-    assert bioattn("export", "attribution", tmp_path / "x.h5", "-o", arrays, "--treatment", "heat-5") == 0
-
-    figures = inspect_file(arrays).figures
-    assert (figures["genes"], figures["treatments"], figures["method"]) == (2, ["heat-5"], "ism")
-    record = json.loads((arrays / "arrays.json").read_text())
-    for name in ("sequences.npz", "heat-5.npz", "treatments.tsv", "genes.tsv"):
-        assert record["sha256"][name] == hashlib.sha256((arrays / name).read_bytes()).hexdigest()
-    assert bioattn("validate", arrays, "-q") == 0
-
-    other = (arrays / "heat-5.npz").read_bytes()
-    (arrays / "heat-5.npz").write_bytes(other[:-1] + bytes([other[-1] ^ 1]))
-    capsys.readouterr()
-    assert bioattn("validate", arrays, "-q") == 1
-    assert "heat-5.npz: is not the file that arrays.json speaks of" in capsys.readouterr().out
-    (arrays / "heat-5.npz").unlink()
-    assert bioattn("inspect", arrays) == 1
-    assert "heat-5.npz named in arrays.json missing" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "tables",
-    [
-        {"thesis.txt": "years of work"},
-        {"treatments.tsv": "treatment\tnotes\nheat\tthesis.txt\n", "thesis.txt": "years of work"},
-        {"treatments.tsv": "treatment\tfile\nheat\t37.npz\n"},
-        {
-            "treatments.tsv": "treatment\tfile\nheat\tthesis.txt\n",
-            "genes.tsv": "gene_id\n",
-            "sequences.npz": "",
-            "thesis.txt": "years of work",
-        },
-    ],
-)
-def test_a_folder_of_somebody_else_stays(model, promoters, tmp_path, tables, capfd):
-    assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    for name, text in tables.items():
-        (mine / name).write_text(text)
-    assert bioattn("export", "attribution", tmp_path / "x.h5", "-o", mine, "--force") == 1
-    assert "no folder of attribution arrays" in capfd.readouterr().err
-    assert {path.name: path.read_text() for path in mine.iterdir()} == tables
-
-
-def test_force_replaces_the_arrays_of_other_treatments(model, promoters, tmp_path):
-    assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
-    command = ["export", "attribution", tmp_path / "x.h5", "-o", tmp_path / "arrays"]
-    assert bioattn(*command, "--treatment", "heat-5") == 0
-    assert bioattn(*command, "--treatment", "dtt-10", "--force") == 0
-    ours = {"treatments.tsv", "genes.tsv", "sequences.npz", "dtt-10.npz", "arrays.json"}
-    assert {path.name for path in (tmp_path / "arrays").iterdir()} == ours
-    assert bioattn(*command, "--treatment", "dtt-10", "--treatment", "dtt-10", "--force") == 2
-    assert {path.name for path in (tmp_path / "arrays").iterdir()} == ours
 
 
 GENES, LENGTH = 120, 120

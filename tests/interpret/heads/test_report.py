@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 from pathlib import Path
 
 import h5py
@@ -121,46 +120,18 @@ def test_tables_and_a_pruned_model(trained, tmp_path, capsys):
     assert [row["head"] for row in rows(tmp_path / "again" / "heads.tsv")] == [str(head) for head in left]
 
 
-def test_the_page_names_every_column(trained, tmp_path):
-    page = (ROOT / "docs" / "heads.md").read_text(encoding="utf-8")
-    files = {"heads.json", "heads.tsv", "treatments.tsv", "proteins.tsv", "pruning.tsv"}
-    lines = {name: line for line in page.splitlines() for name in files if line.startswith(f"| `{name}`")}
-    assert set(lines) == files
-    assert explain(trained / "model", trained / "x.dataset.h5", "-o", tmp_path / "heads", "-q") == 0
-    for path in (tmp_path / "heads").glob("*.tsv"):
-        named = [
-            name for name in path.read_text().splitlines()[0].split("\t") if f"`{name}`" in lines[path.name]
-        ]
-        assert named == path.read_text().splitlines()[0].split("\t")
-
-
 def test_the_same_again_gives_the_same_bytes(trained, tmp_path):
     for name in ("one", "two"):
         assert explain(trained / "model", trained / "x.dataset.h5", "-o", tmp_path / name, "-q") == 0
     for path in sorted((tmp_path / "one").iterdir()):
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
-
-
-def test_inspect_and_validate_know_the_folder(trained, tmp_path, capsys):
-    folder = tmp_path / "heads"
-    assert explain(trained / "model", trained / "x.dataset.h5", "-o", folder, "-q") == 0
-    capsys.readouterr()
-    assert bioattn("inspect", folder, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["kind"] == "heads"
-    assert bioattn("validate", folder) == 0
-    (folder / "pruning.tsv").write_text((folder / "pruning.tsv").read_text().replace("3", "4", 1))
-    assert bioattn("validate", folder) == 1
-    assert "pruning.tsv" in "".join(capsys.readouterr())
-    assert explain(trained / "model", trained / "x.dataset.h5", "-o", folder, "-q", "--force") == 0
-    assert bioattn("validate", folder) == 0
+    assert bioattn("validate", tmp_path / "one") == 0
+    (tmp_path / "one" / "pruning.tsv").unlink()
+    assert bioattn("validate", tmp_path / "one") == 1
 
 
 def test_refusals(trained, tmp_path, capsys):
     model, dataset = trained / "model", trained / "x.dataset.h5"
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "mine.txt").touch()
-    other = tmp_path / "other.dataset.h5"
-    shutil.copyfile(dataset, other)
     prune = ("--pruned-model", tmp_path / "small")
     concat = tmp_path / "concat"
     settings = tmp_path / "concat.toml"
@@ -169,8 +140,6 @@ def test_refusals(trained, tmp_path, capsys):
     assert bioattn(*train, "--no-baselines", "-t", "1", "-q") == 0
     capsys.readouterr()
     for arguments, code, sentence in (
-        ((model, dataset, "-o", tmp_path / "there"), 1, "exists already"),
-        ((model, dataset, "-o", tmp_path / "there", "--force"), 1, "replaces no other"),
         (
             (model, dataset, "-o", tmp_path / "h", "--prune-to", 2),
             2,

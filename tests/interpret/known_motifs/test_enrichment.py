@@ -228,37 +228,6 @@ def example(number):
     return codes, rng.normal(size=(number, 2, SHORT_LENGTH))
 
 
-def described(codes, row, start):
-    window = codes[row, start : start + WIDTH]
-    if 4 in window:
-        return None
-    distance = SHORT_LENGTH - (start + WIDTH)
-    return distance // POSITION_STEP, sum(base in (1, 2) for base in window.tolist())
-
-
-def test_means_are_those_of_windows_alike_in_place_and_composition():
-    codes, values = example(60)
-    background = MatchedBackground(WIDTH, SHORT_LENGTH, 2)
-    for part in (slice(0, 17), slice(17, 60)):
-        background.add(window_sums(values[part], WIDTH) / WIDTH, background.strata(codes[part]))
-    means, strata = background.means(), background.strata(codes)
-    pools: dict[tuple[int, int], list[np.ndarray]] = {}
-    for row in range(60):
-        for start in range(SHORT_LENGTH - WIDTH + 1):
-            kind = described(codes, row, start)
-            assert (kind is None) == (strata[row, start] < 0)
-            if kind is not None:
-                pools.setdefault(kind, []).append(values[row, :, start : start + WIDTH].mean(axis=1))
-    compared = 0
-    for row in range(0, 60, 7):
-        for start in range(SHORT_LENGTH - WIDTH + 1):
-            kind = described(codes, row, start)
-            if kind is not None and len(pools[kind]) >= LEAST_WINDOWS:
-                np.testing.assert_allclose(means[strata[row, start]], np.mean(pools[kind], axis=0))
-                compared += 1
-    assert compared > 200
-
-
 def test_rare_compositions_borrow_from_their_neighbours():
     codes = np.zeros((30, SHORT_LENGTH), dtype=np.uint8)  # all A: no G or C anywhere
     codes[0, -WIDTH:] = 1

@@ -27,7 +27,6 @@ from bioattn.interpret.motifs.seqlets import (
     cut_codes,
     cut_map,
     find_peaks,
-    usual_map,
     without_copies,
 )
 from bioattn.simulate.motifs import consensus_matrix
@@ -199,11 +198,6 @@ def test_peaks_equal_a_plain_loop(seed, apart, per_promoter):
     np.testing.assert_allclose(found["score"], [peak[2] for peak in expected], rtol=1e-4, atol=1e-6)
 
 
-def test_the_usual_map_is_the_mean_whatever_the_blocks():
-    values = np.random.default_rng(0).random((10, 5))
-    np.testing.assert_allclose(usual_map([values[:3], values[3:4], values[4:]], 5), values.mean(axis=0))
-
-
 def test_best_seqlets_are_the_highest_in_order():
     best = best_seqlets(seqlets([0, 1, 2, 2, 3], [5, 5, 9, 4, 1], [1, 3, 3, 3, 2]), 4)
     assert best[["gene", "centre"]].to_numpy().tolist() == [[1, 5], [2, 4], [2, 9], [3, 1]]
@@ -263,14 +257,6 @@ def test_similarity_is_that_of_the_best_alignment_of_a_plain_loop(seed):
             assert best_alignment(first, second)[0] == pytest.approx(best, abs=1e-9)
 
 
-def test_a_matrix_lies_on_itself_turned_round_and_shifted():
-    matrix = random_matrix(np.random.default_rng(0), 8)
-    whole, part = information_weighted(matrix), information_weighted(matrix[2:7][::-1, ::-1])
-    assert best_alignment(whole, whole) == (pytest.approx(1), 0, False)
-    _, offset, turned = best_alignment(whole, part)
-    assert (offset, turned) == (2, True)
-
-
 def test_what_is_alike_becomes_one_motif_and_the_rest_stays_apart():
     rng = np.random.default_rng(1)
     first, second = (consensus_matrix(encode(word), 0.1) for word in ("TGACTCATTG", "CCGGTAACGA"))
@@ -291,11 +277,3 @@ def test_what_is_alike_becomes_one_motif_and_the_rest_stays_apart():
     by_hand[9] += 10 * np.full(4, 0.25) / 460
     np.testing.assert_allclose(merged[0].probabilities, by_hand)
     np.testing.assert_allclose(merged[1].probabilities[1:], second[1:])
-
-
-def test_few_or_no_matrices():
-    assert merge_motifs([], []) == []
-    matrix = consensus_matrix(encode("ACGTT"), 0.0)
-    (alone,) = merge_motifs([matrix], [7])
-    assert (alone.sites, alone.members) == (7, (0,))
-    np.testing.assert_allclose(alone.probabilities, matrix)

@@ -1,13 +1,10 @@
 """`bioattn export motifs` on maps that point at planted sites, through the front door."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import wilcoxon
 
-from bioattn.errors import BioattnError
 from bioattn.formats.motifs import read_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.maps.upsampling import upsample
@@ -16,7 +13,6 @@ from bioattn.io.files import sha256_of
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import CAUSAL
-from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.windows import promoter_samples
 from tests import result_files
@@ -246,40 +242,6 @@ def test_edges_are_the_planted_sites(planted, exported):
     assert sum(a == b for a, b in zip(read, consensus, strict=True)) >= len(consensus) - 2
 
 
-def test_the_same_input_gives_the_same_bytes_and_force_replaces(planted, exported, capsys):
-    record = json.loads((exported / "motifs.json").read_text())
-    before = {file["file"]: file["sha256"] for file in record["files"]}
-    assert {"motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos/attention_1.svg"} <= set(
-        before
-    )
-    arguments = ["export", "motifs", planted.folder / "attention.h5", planted.folder / "explain.h5"]
-    arguments += ["--promoters", str(planted.fasta), "-o", str(exported), "-q"]
-    assert bioattn(*arguments) == 1
-    assert "--force" in capsys.readouterr().err
-    assert bioattn(*arguments, "--force") == 0
-    again = json.loads((exported / "motifs.json").read_text())
-    assert again == record
-    assert all(sha256_of(exported / name) == digest for name, digest in before.items())
-    (exported / "logos" / "mine.txt").write_text("years")
-    assert bioattn(*arguments, "--force") == 1
-    assert "mine.txt" in capsys.readouterr().err
-    (exported / "logos" / "mine.txt").unlink()
-
-
-def test_inspect_and_validate_know_the_folder(exported):
-    description = inspect_file(exported)
-    assert description.kind == "motifs"
-    assert description.figures["motifs"] == 6
-    assert validate_file(exported) == []
-    edges = (exported / "edges.tsv").read_text()
-    (exported / "edges.tsv").write_text(edges + "x\n")
-    assert [finding.where for finding in validate_file(exported)] == ["edges.tsv"]
-    (exported / "edges.tsv").unlink()
-    with pytest.raises(BioattnError, match=r"edges\.tsv"):
-        inspect_file(exported)
-    (exported / "edges.tsv").write_text(edges)
-
-
 def test_against_a_treatment_seeks_what_gains(planted, tmp_path):
     attention = planted.attention("against.h5")
     output = tmp_path / "motifs"
@@ -309,40 +271,21 @@ def test_some_treatments_and_genes(planted, tmp_path):
     assert set(edges["treatment"]) == {planted.treatments[2]}
 
 
-def test_maps_that_say_nothing_give_no_motifs(planted, tmp_path):
-    attention = planted.attention("nothing.h5", strength=0.0)
-    output = tmp_path / "motifs"
-    arguments = ["--promoters", planted.fasta, "-o", output, "-q"]
-    assert bioattn("export", "motifs", attention, *arguments) == 0
-    for name in ("motifs.tsv", "treatments.tsv", "edges.tsv"):
-        assert len(table(output / name)) == 0
-    assert json.loads((output / "motifs.json").read_text())["motifs"] == 0
-    assert not (output / "logos").exists()
-    assert inspect_file(output).figures["motifs"] == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["{attention}"], 1, "--promoters"),
         ([], 2, "give an attention or attribution file"),
         (["{attention}", "{attention}", "--promoters", "{fasta}"], 1, "two attention files"),
-        (["{attention}", "--promoters", "{fasta}", "--treatment", "heat"], 1, "--treatment 'heat'"),
         (["{attention}", "--promoters", "{fasta}", "--against", "heat"], 1, "--against 'heat'"),
-        (["{attention}", "--promoters", "{fasta}", *2 * ["--treatment", "{first}"]], 2, "is given twice"),
         (
             ["{attention}", "--promoters", "{fasta}", "--treatment", "{first}", "--against", "{first}"],
             1,
             "is the only treatment; name others",
         ),
         (["{attribution}", "--heads", "0"], 1, "--heads chooses in attention"),
-        (["{attribution}", "--sites", "x"], 1, "--sites chooses in attention"),
-        (["{attention}", "--promoters", "{fasta}", "--genes", "YAL001C"], 1, "--genes 'YAL001C'"),
-        (["{attention}", "--promoters", "{fasta}", "--heads", "7"], 1, "no such head"),
         (["{attention}", "--promoters", "{few}"], 1, "lacks 399 of 400 promoters"),
         (["{attention}", "--promoters", "{moved}"], 1, "not the window that the model saw"),
-        (["{fasta}", "--promoters", "{fasta}"], 1, "not an HDF5 file"),
-        (["{attention}", "--promoters", "{fasta}", "--database", "{fasta}"], 1, "promoters.fa"),
         (["--model", "{folder}"], 2, "give sequences with --promoters"),
     ],
 )

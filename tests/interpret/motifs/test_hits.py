@@ -1,19 +1,18 @@
 """Motif hits against a plain loop over sites, p-values against all words there are."""
 
 import itertools
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import SettingsError
 from bioattn.formats.motifs import Motif, MotifDatabase, read_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.false_discovery import benjamini_hochberg
-from bioattn.interpret.motifs.export import match_motifs, require_tomtom
-from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, base_composition, find_motif_hits
+from bioattn.interpret.motifs.export import match_motifs
+from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, find_motif_hits
 from bioattn.interpret.motifs.use import hits_of_motifs
 from bioattn.simulate.motifs import consensus_matrix
 
@@ -86,17 +85,6 @@ def test_matrices_are_log_odds_with_a_pseudo_site():
     )
 
 
-def test_random_sequences_hold_as_many_hits_as_the_p_value_says():
-    rng = np.random.default_rng(2)
-    codes = rng.choice(4, p=BACKGROUND, size=(400, 600)).astype(np.uint8)
-    motifs = [random_motif(rng, 11, f"m{number}", sites=200) for number in range(20)]
-    found = find_motif_hits(codes, motifs, background=BACKGROUND, p_value=1e-3)
-    places = 20 * 400 * 590 * 2
-    expected = places * 1e-3
-    # Overlapping places are not independent: five deviations of a Poisson number, doubled.
-    assert 0.9 * expected - 10 * np.sqrt(expected) < len(found) < expected + 10 * np.sqrt(expected)
-
-
 def test_the_reverse_complement_has_the_same_hits_on_the_other_strand():
     rng = np.random.default_rng(3)
     codes = rng.integers(0, 5, size=(50, 90)).astype(np.uint8)
@@ -144,11 +132,6 @@ def test_impossible_settings_are_refused():
         find_motif_hits(codes, [motif], background=(0.5, 0.5, 0, 0))
 
 
-def test_the_composition_counts_both_strands():
-    codes = np.array([[0, 0, 0, 1, 4]] * 1000, dtype=np.uint8)
-    np.testing.assert_allclose(base_composition(codes), [0.375, 0.125, 0.125, 0.375], atol=1e-3)
-
-
 UNIFORM = np.full(4, 0.25)
 
 
@@ -172,12 +155,6 @@ def test_q_values_by_hand():
     np.testing.assert_allclose(q_values, [0.03, np.nan, 0.04, 0.04])
     assert np.isnan(benjamini_hochberg(np.array([np.nan]))).all()
     assert benjamini_hochberg(np.array([])).size == 0
-
-
-def test_without_memelite_its_installation_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "memelite", None)
-    with pytest.raises(BioattnError, match="pip install memelite"):
-        require_tomtom()
 
 
 @pytest.mark.slow  # the first use of memelite compiles for a minute or two
