@@ -18,7 +18,7 @@ from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.folders import attention_job, attention_writer
+from bioattn.inference.folders import AttentionWriter
 from bioattn.interpret.contacts.attention_contacts import fit_contacts, mean_map, predict_contacts
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
@@ -29,7 +29,7 @@ from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions
-from bioattn.store.shard_record import settings_digest
+from bioattn.store.writer import result_file
 from bioattn.structures.contacts import ContactScores, contact_scores, mean_scores
 
 
@@ -64,23 +64,18 @@ def write_attention(
         )
     options = AttentionOptions(sites=("evoformer.*.msa_row",), reduce=Reduction.MEAN_ROWS)
     sites = [loaded.sites[name] for name in choose_sites(loaded.sites, options.sites)]
-    job = {**attention_job(loaded.sites, options), "dataset": digest}
-    layout = alignment_layout(sites, options, loaded.sha256, settings_sha256=settings_digest(job))
-    lengths = [sample.sizes.lengths for sample in samples]
-    several = len(samples) > 1
-    with attention_writer(
-        path, layout, sites, lengths, job, noun="alignment", several=several, force=True
-    ) as writer:
-        for number, (family, sample) in enumerate(zip(families, samples, strict=True)):
+    layout = alignment_layout(sites, options, loaded.sha256)
+    with result_file(path, layout, len(samples), force=True) as file:
+        writer = AttentionWriter(path, file, layout, loaded.sites)
+        for family, sample in zip(families, samples, strict=True):
             drawn = inputs_of(loaded, family).sample(0, 0)
             with (
-                writer.sample(number, sample.samples) as receiver,
+                writer.sample(sample.samples) as receiver,
                 capture(writer.site_names, receiver),
                 torch.no_grad(),
             ):
                 loaded.model(drawn)
             print(f"{sample.id}: {len(sample.query)} columns, {sample.rows} rows", file=sys.stderr)
-        writer.assemble()
 
 
 def row(name: str, scores: list[ContactScores]) -> str:

@@ -10,7 +10,7 @@ from bioattn.store.attribution import GAP, SEQUENCE, VALUES, attribution_file_la
 from bioattn.store.choices import Method, Reduction
 from bioattn.store.schema import AttentionOptions, Block, FileLayout, predictions_layout, site_layout
 from bioattn.store.windows import PROMOTER_COLUMNS, window_attributes
-from bioattn.store.writer import result_writer
+from bioattn.store.writer import result_file
 
 PLAIN = AttentionOptions()
 MEAN_ROWS = AttentionOptions(reduce=Reduction.MEAN_ROWS)
@@ -64,7 +64,7 @@ def write_promoters(path, layout, samples, arrays, predictions=None, *, blocks=1
         for name, found in arrays.items()
     }
     whole = Block(samples, {**by_path, "predictions": {"values": values}})
-    with result_writer(path, layout, len(samples), **writer_options) as writer:
+    with result_file(path, layout, len(samples), **writer_options) as writer:
         for rows in np.array_split(np.arange(len(samples)), blocks):
             writer.append(whole.part(slice(int(rows[0]), int(rows[-1]) + 1)))
 
@@ -82,7 +82,7 @@ def write_attribution(path, samples, codes, values, predictions, treatments, *, 
     )
     arrays = {SEQUENCE: codes, VALUES: values} | ({} if gap is None else {GAP: gap})
     whole = Block(samples, {"attribution": arrays, "predictions": {"values": predictions}})
-    with result_writer(path, layout, len(samples)) as writer:
+    with result_file(path, layout, len(samples)) as writer:
         for rows in np.array_split(np.arange(len(samples)), blocks):
             writer.append(whole.part(slice(int(rows[0]), int(rows[-1]) + 1)))
 
@@ -90,10 +90,10 @@ def write_attribution(path, samples, codes, values, predictions, treatments, *, 
 def write_alignments(path, sites, samples, make, options=MEAN_ROWS, model_sha256="a" * 64):
     """A file over alignments; make: site, shape of its weights, number of the sample → arrays by name."""
     layout = alignment_layout(sites, options, model_sha256)
-    with result_writer(path, layout, len(samples)) as writer:
+    with result_file(path, layout, len(samples)) as writer:
         for number, sample in enumerate(samples):
-            writer.append(Block(sample.samples, {}))
-            for group in layout.groups:
-                site = next(site for site in sites if group.path == f"sites/{site.name}")
-                shape = group.shape(group.arrays[-1], sample.sizes.lengths)
-                writer.arrays_of(group.path).write(make(site, shape, number))
+            with writer.sample(sample.samples) as arrays:
+                for group in layout.groups:
+                    site = next(site for site in sites if group.path == f"sites/{site.name}")
+                    shape = group.shape(group.arrays[-1], sample.sizes.lengths)
+                    arrays[group.path].write(make(site, shape, number))

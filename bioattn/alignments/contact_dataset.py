@@ -1,8 +1,7 @@
 """The contact dataset: alignments and the structures of their columns in one HDF5 file, enough to train from.
 
-The schema is written down in `docs/formats/contact-dataset.md`. The file is sealed (`bioattn.io.seal`): a flipped
-bit or a later edit is found when it is opened. Proteins are written and read one at a time, so a dataset may be
-larger than memory.
+The schema is written down in `docs/formats/contact-dataset.md`. Proteins are written and read one at a time, so a
+dataset may be larger than memory.
 """
 
 from collections.abc import Iterable
@@ -18,9 +17,9 @@ from scipy.sparse import csr_array
 from bioattn.alignments.alphabet import GAP, UNKNOWN
 from bioattn.alignments.input_features import EncodedAlignment, column_profile
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_array, put_metadata, put_text
+from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_metadata
 from bioattn.io.hdf5_input import damage_named
-from bioattn.io.seal import stream_sealed
+from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
 from bioattn.text import quoted
 
 CONTACT_DATASET = DatasetKind(
@@ -144,7 +143,7 @@ class ContactDataset:
 
 
 def open_contact_dataset(path: Path) -> ContactDataset:
-    """Open a dataset: its seal is compared, the table of its proteins read.
+    """Open a dataset and read the table of its proteins.
 
     Raises: FormatError naming what is wrong: not a contact dataset, another version, truncated, edited, or the
     array that changed after it was written.
@@ -176,7 +175,7 @@ def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metada
     """
     texts: dict[str, tuple[str, str]] = {}
     numbers: list[tuple[int, int, int, int]] = []
-    with stream_sealed(path) as file:
+    with hdf5_file(path) as file:
         for protein in proteins:
             problem = _protein_problem(protein)
             if problem is None and protein.id in texts:

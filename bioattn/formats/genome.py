@@ -160,7 +160,7 @@ def build_index(fasta: Path, index: Path, source: list[str | int], progress: Pro
 
     Several runs may make it at once, all the same.
     """
-    with atomic_output(index, lock=False) as temporary:
+    with atomic_output(index) as temporary:
         chromosomes: list[Chromosome] = []
         progress.begin(f"indexing {fasta.name}", None)
         with temporary.open("wb") as file:

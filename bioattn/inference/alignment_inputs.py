@@ -10,7 +10,6 @@ from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.inference.folder_paths import InputFile
 from bioattn.io.files import read_lines, sha256_of, unreadable
-from bioattn.io.input_watch import unchanged
 
 SUFFIXES = frozenset(
     {
@@ -42,26 +41,17 @@ _LIST_HEAD = 16_384
 """Bytes in which a list has to name a file that is there."""
 
 
-class AlignmentReader:
-    """Reads alignments with the digests of their files; standard input is read once."""
+def read_with_digest(path: Path) -> tuple[Alignment, str]:
+    """An alignment, and the SHA-256 of its file (of standard input: of residues and names).
 
-    def __init__(self) -> None:
-        self._stdin: tuple[Alignment, str] | None = None
-
-    def read(self, path: Path) -> tuple[Alignment, str]:
-        """An alignment, and the SHA-256 of its file (of standard input: of residues and names).
-
-        Raises: BioattnError when it cannot be read, or memory cannot hold it; FormatError when it is none.
-        """
-        if path == STANDARD_INPUT:
-            if self._stdin is None:
-                alignment = read_alignment(path)
-                digest = hashlib.sha256(alignment.residues.tobytes())
-                digest.update("\0".join(alignment.names).encode())
-                self._stdin = (alignment, digest.hexdigest())
-            return self._stdin
-        with unchanged(path):
-            return read_alignment(path), sha256_of(path)
+    Raises: BioattnError when it cannot be read, or memory cannot hold it; FormatError when it is none.
+    """
+    if path == STANDARD_INPUT:
+        alignment = read_alignment(path)
+        digest = hashlib.sha256(alignment.residues.tobytes())
+        digest.update("\0".join(alignment.names).encode())
+        return alignment, digest.hexdigest()
+    return read_alignment(path), sha256_of(path)
 
 
 def find_alignments(given: Path) -> tuple[list[InputFile], bool]:

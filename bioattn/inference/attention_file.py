@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.inference.runner import Runner
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.running import Running, RunReport
@@ -29,14 +29,14 @@ def write_attention_file(
     layout: FileLayout,
     *,
     sites: Sequence[str],
-    job: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     about: str = "attention",
     of_each: str = "",
     smaller: str,
 ) -> RunSummary:
     """Write the file that `settings` ask for.
 
-    sites: names of the attention sites in it. job: what else decides its bytes, the inputs above all. about,
+    sites: names of the attention sites in it. inputs: what else decides its content, the inputs above all. about,
     of_each, smaller: as in `ResultFile`.
 
     Raises: as `run_work`.
@@ -44,15 +44,7 @@ def write_attention_file(
     file = ResultFile(
         output=settings.output,
         layout=layout,
-        job={
-            "format": "bioattn-attention-parts",
-            "model": loaded.sha256,
-            **job,
-            **settings.options().job(sites),
-            "batch_size": work.batch_size,
-            "device": loaded.device.type,
-        },
-        part_samples=whole_batches(layout.groups, work.batch_size, None, MAX_PART_SAMPLES),
+        settings={"model": loaded.sha256, **inputs, **settings.options().as_json(sites)},
         about=about,
         of_each=of_each,
         smaller=smaller,

@@ -19,7 +19,7 @@ from bioattn.errors import BioattnError
 from bioattn.inference.finite import require_finite
 from bioattn.store import schema
 from bioattn.store.choices import Reduction
-from bioattn.store.writer import ResultWriter
+from bioattn.store.writer import SampleArrays
 
 Arrays = dict[str, NDArray[Any]]
 """By name: `weights`, `value_weighted`, `contributions`, `key_index`."""
@@ -69,26 +69,27 @@ class BatchReceiver:
 
 
 class SampleReceiver:
-    """An `AttentionReceiver` that writes the weights of the sample that was appended last to `writer`.
+    """An `AttentionReceiver` that writes the weights of one sample.
 
     Tiles of one head's queries come in the order of `map_tiles`.
     """
 
     def __init__(
         self,
-        writer: ResultWriter,
+        arrays: Mapping[str, SampleArrays],
         sites: Sequence[AttentionSite],
         layouts: Sequence[schema.GroupLayout],
         masks: Masks | None = None,
     ) -> None:
-        """layouts: of the sites. masks: reductions over rows leave out what is padding."""
+        """arrays: of the sample, by path of the group. layouts: of the sites. masks: reductions over rows leave
+        out what is padding."""
         masks = masks or {}
         self._open = {}
         for site, layout in zip(sites, layouts, strict=True):
             row = _row_axis(site)
             mask = None if row is None else masks.get(site.axes[row].kind)
             state = _SiteState(site, layout, mask if mask is not None and mask.any() else None, whole=False)
-            self._open[site.name] = state, writer.arrays_of(layout.path)
+            self._open[site.name] = state, arrays[layout.path]
 
     def receive(
         self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None

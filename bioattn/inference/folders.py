@@ -5,14 +5,14 @@ A folder appears complete or not at all. With several inputs one that fails does
 """
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from bioattn import __version__
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
 from bioattn.inference.attention_receiver import Masks, SampleReceiver, choose_sites
@@ -24,116 +24,69 @@ from bioattn.inference.folder_paths import (
     holds_result,
     result_folders,
 )
-from bioattn.inference.run import opened_parts
-from bioattn.io.files import read_json, remove_leftover, unwritable
-from bioattn.io.hdf5_input import open_hdf5
-from bioattn.io.output_lock import reserve_output
-from bioattn.io.output_names import partial_folder
+from bioattn.io.files import read_json, remove_leftover, sha256_of, unwritable
+from bioattn.io.hdf5_input import open_hdf5, strings, text_attribute
+from bioattn.io.output_names import partial_path
 from bioattn.models.running import RunReport
-from bioattn.store.parts import Parts
-from bioattn.store.recorded_folder import FOLDER_JOB, SHARD_FILE, read_shard_file, write_shard_file
-from bioattn.store.schema import AttentionOptions, Block, FileLayout, Samples
-from bioattn.store.shard_record import ShardRecord, is_attention_of, read_shard, settings_digest
-from bioattn.system.progress import SILENT, Progress
+from bioattn.store.schema import AttentionOptions, FileLayout, Samples
+from bioattn.store.shards import (
+    SETTINGS,
+    SHARD_FILE,
+    ShardRecord,
+    read_shard_file,
+    shard_of_hdf5,
+    write_shard_file,
+)
+from bioattn.store.writer import ResultWriter, require_free_space, result_file
 from bioattn.system.shard import Shard, parse_shard
 from bioattn.system.signals import StopRequest, stop_on_signals
-from bioattn.text import counted, listed
+from bioattn.text import counted, human_bytes, listed
 
 LOGGER = logging.getLogger("bioattn")
 
 
 class AttentionWriter:
-    """Writes the attention over some inputs into one file, a part for each; made by `attention_writer`."""
+    """Writes the attention over some inputs into one file, one after the other."""
 
-    def __init__(self, parts: Parts, sites: Sequence[AttentionSite]) -> None:
-        self._parts = parts
-        self._sites = {f"sites/{site.name}": site for site in sites}
+    def __init__(
+        self, output: Path, writer: ResultWriter, layout: FileLayout, sites: Mapping[str, AttentionSite]
+    ) -> None:
+        self._output = output
+        self._writer = writer
+        self._layout = layout
+        self._sites = [sites[group.path.removeprefix("sites/")] for group in layout.groups]
 
     @property
     def site_names(self) -> list[str]:
         """What to listen to with `bioattn.attention.capture.capture`."""
-        return [site.name for site in self._sites.values()]
+        return [site.name for site in self._sites]
 
-    def is_whole(self, number: int) -> bool:
-        """Whether an interrupted run left the attention of the input with this number (0-based)."""
-        return self._parts.is_whole(number)
+    @property
+    def ids(self) -> list[str]:
+        """The inputs whose attention is there."""
+        return self._writer.ids
 
     @contextmanager
-    def sample(self, number: int, sample: Samples, masks: Masks | None = None) -> Iterator[SampleReceiver]:
+    def sample(self, sample: Samples, masks: Masks | None = None) -> Iterator[SampleReceiver]:
         """The receiver of one input, given its line of the sample table. When the body raises, nothing is kept.
 
         masks: by kind of axis; `mean-rows` and `max-rows` leave out rows and residues that are padding.
 
         Raises: BioattnError when the disk is full; RuntimeError when a site was not heard to its end.
         """
-        with self._parts.part_writer(number) as file:
-            file.append(Block(sample, {}))
-            groups = self._parts.layout.groups
-            receiver = SampleReceiver(file, [self._sites[group.path] for group in groups], groups, masks)
+        size = self._layout.stored_bytes(1, [sample.lengths(0)])
+        LOGGER.info(
+            f"{sample.ids[0]}: attention at {counted(len(self._sites), 'site')} takes {human_bytes(size)}"
+        )
+        require_free_space(
+            self._output,
+            size,
+            "choose fewer --sites, fewer heads or another reduce ([attention] of --config)",
+        )
+        with self._writer.sample(sample) as arrays:
+            receiver = SampleReceiver(arrays, self._sites, self._layout.groups, masks)
             yield receiver
             receiver.require_complete()
-
-    def assemble(self, progress: Progress = SILENT) -> list[str]:
-        """Put the inputs together into the file; returns their ids. Those that failed are left out.
-
-        Raises: BioattnError when the disk is full or no input is there; FormatError for a damaged part.
-        """
-        return self._parts.assemble(progress=progress)
-
-
-@contextmanager
-def attention_writer(
-    output: Path,
-    layout: FileLayout,
-    sites: Sequence[AttentionSite],
-    lengths: Sequence[Mapping[str, int]],
-    job: Mapping[str, Any],
-    *,
-    noun: str,
-    several: bool,
-    resume: bool = False,
-    force: bool = False,
-) -> Iterator[AttentionWriter]:
-    """Prepare to write the attention of `sites` over some inputs to `output`.
-
-    lengths: of each input's axes, at most, by column; the size of the file is said (logged) before anything runs.
-    job: JSON values of all that decides the weights: parts of an interrupted run are used again with `resume` only
-    when all of it is equal, and dropped with `force`. The folder of parts stays when the body raises. several:
-    whether the file is one of several inputs, be there but one.
-
-    Raises: BioattnError when the file does not fit on the disk, or for parts of another run.
-    """
-    number = len(lengths)
-    parts = Parts(output, layout, number, 1, may_fail=True, several=several)
-    with opened_parts(
-        parts,
-        {
-            **job,
-            "model": layout.model_sha256,
-            f"num_{noun}s": number,
-            **({} if layout.shard is None else layout.shard.place_as_json()),
-        },
-        layout.stored_bytes(number, lengths),
-        f"attention of {counted(number, noun)} at {counted(len(sites), 'site')} takes up to",
-        "choose fewer --sites, fewer heads or another reduce ([attention] of --config)",
-        copies=2 if several else 1,
-        resume=resume,
-        force=force,
-    ):
-        yield AttentionWriter(parts, sites)
-
-
-def attention_job(sites: Mapping[str, AttentionSite], options: AttentionOptions) -> dict[str, Any]:
-    """JSON values of all that the options decide of the file.
-
-    Raises: BioattnError for sites that the model lacks.
-    """
-    return {
-        "format": "bioattn-attention-parts",
-        "generated_by": f"bioattn {__version__}",
-        **options.job(choose_sites(sites, options.sites)),
-        "may_fail": True,
-    }
 
 
 class FolderRunner(Protocol):
@@ -142,7 +95,7 @@ class FolderRunner(Protocol):
     noun: str
     """What an input is, for messages."""
     record_file: str
-    """The JSON file of a folder of results with `settings` (the job) and the `sha256` of the `input`."""
+    """The JSON file of a folder of results with `settings` and the `sha256` of the `input`."""
 
     @property
     def model_path(self) -> Path:
@@ -152,50 +105,35 @@ class FolderRunner(Protocol):
     def sites(self) -> Mapping[str, AttentionSite]:
         """Attention sites by name."""
 
-    def job(self) -> dict[str, Any]:
+    def settings_json(self) -> dict[str, Any]:
         """JSON values of all that decides the results, but the input."""
 
     def check(self, attention: AttentionOptions | None) -> None:
         """Raises: BioattnError for settings, sites or heads that the model does not have."""
 
-    def digest(self, source: InputFile) -> str:
-        """SHA-256 of an input. Raises: BioattnError when it cannot be read."""
-
-    def lengths(self, source: InputFile) -> Mapping[str, int]:
-        """Lengths of an input's axes, by column of the sample table.
-
-        Raises: BioattnError when the input cannot be read.
-        """
-
-    def layout(
-        self, options: AttentionOptions, *, settings_sha256: str, shard: ShardRecord | None
-    ) -> FileLayout:
-        """The layout of the attention file."""
+    def layout(self, options: AttentionOptions) -> FileLayout:
+        """The layout of the attention file, in which each sample has arrays of its own."""
 
     def run(
-        self,
-        source: InputFile,
-        folder: Path,
-        request: StopRequest,
-        attention: AttentionWriter | None,
-        number: int,
+        self, source: InputFile, folder: Path, request: StopRequest, attention: AttentionWriter | None
     ) -> list[str]:
-        """Run one input and write its folder; returns the names of the files.
-
-        number: of the input in the attention file, if there is one.
-        """
+        """Read and run one input and write its folder; returns the names of the files."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FolderSummary:
     """What a run did, by names of inputs."""
 
-    finished: dict[str, list[str]]
+    finished: dict[str, list[str]] = field(default_factory=dict)
     """Files written."""
-    resumed: list[str]
+    resumed: list[str] = field(default_factory=list)
     """Finished by an earlier run."""
-    failed: dict[str, str]
+    failed: dict[str, str] = field(default_factory=dict)
     """Why."""
+
+
+class _NoAttentionError(Exception):
+    """No input gave results, so there is no attention to write."""
 
 
 def run_folders(
@@ -208,101 +146,93 @@ def run_folders(
     shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
-    progress: Progress = SILENT,
 ) -> FolderSummary:
     """Run every input: into `output` itself or, with `several`, into `output`/NAME each.
 
     resume: folders that an earlier run with the same settings finished are kept; force: folders of earlier results
     are replaced. shard: of several inputs only these; the folder and the attention file say so, and
-    `bioattn.store.merging` makes the whole of all shards, byte for byte.
+    `bioattn.store.merging` makes the whole of all shards.
 
-    Raises: as `check_run_paths`; BioattnError for settings the model cannot take, and when results
-    exist and neither `resume` nor `force` is given, when another run (another shard, too) is writing to `output`,
-    and what is wrong with the input when it is the only one; Interrupted.
+    Raises: as `check_run_paths`; BioattnError for settings the model cannot take, when results exist and neither
+    `resume` nor `force` is given, and what is wrong with the input when it is the only one; Interrupted.
     """
     path = None if attention is None else attention.path
     check_run_paths(sources, output, several=several, attention=path, model=runner.model_path)
     runner.check(None if attention is None else attention.options)
-    part = None
+    settings = {**runner.settings_json(), "inputs": _inputs_digest(sources)}
+    record = None
     if shard is not None:
-        part = _FolderShard(shard, runner, sources, None if attention is None else attention.options)
-        part.check(output, several=several, force=force)
-        sources = part.sources
-    summary = FolderSummary(finished={}, resumed=[], failed={})
+        _check_shard(shard, runner.noun, sources, output, several=several, force=force)
+        record = ShardRecord.of(shard, len(sources), settings)
+        sources = sources[shard.slice(len(sources))]
+        LOGGER.info(f"shard {shard}: {counted(len(sources), runner.noun)} of {record.total:,}")
+    summary = FolderSummary()
     folders = result_folders(sources, output, several=several)
     with ExitStack() as stack:
         if several:
-            stack.enter_context(reserve_output(output))
             stack.enter_context(folder_of_results(output))
         pending = []
         for source in sources:
-            # What is in the way of a shard must not make an earlier one of its kind a part with failures.
-            with _noting_failure(source, summary, several and part is None):
+            with _noting_failure(source, summary, several and record is None):
                 if _is_finished(runner, source, folders[source.name], resume=resume, force=force):
                     summary.resumed.append(source.name)
                 pending.append(source)
         if several:
             remove_leftover(output / SHARD_FILE)  # no longer true of the folder
-        # One that stands there while results are replaced, or parts wait, may be of the earlier results.
-        attention_is_there = (
-            attention is not None
-            and not force
-            and not partial_folder(attention.path).exists()
-            and len(summary.resumed) == len(sources)
-            and (
-                is_attention_of(
-                    attention.path,
-                    {**attention_job(runner.sites, attention.options), **runner.job()},
-                    {source.name: runner.digest(source) for source in sources},
-                )
-                if part is None
-                else part.is_attention(attention.path)
-            )
-        )
-        if attention is not None and attention_is_there:
-            LOGGER.info(f"{attention.path}: is there already, and so are all results")
-            attention = None
         request = stack.enter_context(_stop_with_hint(summary, len(sources), runner.noun))
-        writer = None
-        numbers: dict[str, int] = {}
-        if attention is not None:
-            lengths = {}
-            for source in pending:
-                with _noting_failure(source, summary, several):
-                    request.check()
-                    lengths[source.name] = runner.lengths(source)
-            pending = [source for source in pending if source.name in lengths]
-            numbers = {name: number for number, name in enumerate(lengths)}
-            if lengths or part is not None:
-                writer = stack.enter_context(
-                    open_attention(
-                        runner,
-                        attention,
-                        pending,
-                        list(lengths.values()),
-                        several=several,
-                        shard=None if part is None else part.attention,
-                        resume=resume,
-                        force=force,
-                    )
-                )
-        for source in pending:
-            kept = source.name in summary.resumed
-            if kept and (writer is None or writer.is_whole(numbers[source.name])):
-                continue
-            if kept:
-                summary.resumed.remove(source.name)
-            with _noting_failure(source, summary, several):
-                request.check()
-                with finite_results(str(source.path), runner.model_path):
-                    summary.finished[source.name] = runner.run(
-                        source, folders[source.name], request, writer, numbers.get(source.name, 0)
-                    )
-        if writer is not None and (part is not None or len(summary.failed) < len(sources)):
-            writer.assemble(progress)
-        if part is not None:
-            part.finish(output, folders, summary.failed)
+        if attention is None:
+            _run_pending(runner, pending, folders, None, summary, request, several=several)
+        else:
+            names = choose_sites(runner.sites, attention.options.sites)
+            of_file = {**settings, **attention.options.as_json(names)}
+            layout = runner.layout(attention.options)
+            if record is not None:
+                layout = replace(layout, shard=replace(record, settings=of_file))
+            if (
+                not force
+                and len(summary.resumed) == len(sources)
+                and _is_attention_of(attention.path, of_file, sources, shard)
+            ):
+                LOGGER.info(f"{attention.path}: is there already, and so are all results")
+            else:
+                with (
+                    suppress(_NoAttentionError),
+                    result_file(
+                        attention.path, layout, len(sources), settings=of_file, resume=resume, force=force
+                    ) as writer,
+                ):
+                    written = AttentionWriter(attention.path, writer, layout, runner.sites)
+                    _run_pending(runner, pending, folders, written, summary, request, several=several)
+                    if not written.ids and record is None:
+                        raise _NoAttentionError
+        if record is not None:
+            finished = [source.name for source in sources if source.name not in summary.failed]
+            write_shard_file(output, record, finished, summary.failed)
     return summary
+
+
+def _run_pending(
+    runner: FolderRunner,
+    pending: Sequence[InputFile],
+    folders: Mapping[str, Path],
+    attention: AttentionWriter | None,
+    summary: FolderSummary,
+    request: StopRequest,
+    *,
+    several: bool,
+) -> None:
+    """Run the inputs whose folder, or attention, is not there yet."""
+    there = None if attention is None else set(attention.ids)
+    for source in pending:
+        if source.name in summary.resumed:
+            if there is None or source.name in there:
+                continue
+            summary.resumed.remove(source.name)
+        with _noting_failure(source, summary, several):
+            request.check()
+            with finite_results(str(source.path), runner.model_path):
+                files = runner.run(source, folders[source.name], request, attention)
+                summary.finished[source.name] = files
 
 
 def report_folders(
@@ -312,7 +242,6 @@ def report_folders(
     *,
     several: bool,
     attention: AttentionOutput | None,
-    progress: Progress,
     figures: Mapping[str, Any],
 ) -> RunReport:
     """`run_folders` as a command's `settings` ask for it; what it did, to be said and recorded. figures: of the
@@ -328,7 +257,6 @@ def report_folders(
         shard=shard,
         resume=settings.resume,
         force=settings.force,
-        progress=progress,
     )
     taken = sources if shard is None else sources[shard.slice(len(sources))]
     sentences = [
@@ -363,43 +291,17 @@ def report_folders(
     )
 
 
-def open_attention(
-    runner: FolderRunner,
-    attention: AttentionOutput,
-    sources: Sequence[InputFile],
-    lengths: Sequence[Mapping[str, int]],
-    *,
-    several: bool,
-    shard: ShardRecord | None,
-    resume: bool,
-    force: bool,
-) -> AbstractContextManager[AttentionWriter]:
-    """The writer of the attention file of a run; lengths: of each of `sources`."""
-    digests = {source.name: runner.digest(source) for source in sources}
-    settings = {**attention_job(runner.sites, attention.options), **runner.job()}
-    return attention_writer(
-        attention.path,
-        runner.layout(attention.options, settings_sha256=settings_digest(settings), shard=shard),
-        [runner.sites[name] for name in choose_sites(runner.sites, attention.options.sites)],
-        lengths,
-        {**settings, f"{runner.noun}s": digests},
-        noun=runner.noun,
-        several=several,
-        resume=resume,
-        force=force,
-    )
-
-
 def _is_finished(runner: FolderRunner, source: InputFile, folder: Path, *, resume: bool, force: bool) -> bool:
     """Whether an earlier run left the result that this one would make.
 
-    Raises: BioattnError as `holds_result`, and when the result is of another job.
+    Raises: BioattnError as `holds_result`, and when the result is of another model, input or settings.
     """
     if not holds_result(folder, runner.record_file, resume=resume, force=force):
         return False
     earlier = read_json(folder / runner.record_file)
-    same = isinstance(earlier, dict) and earlier.get("settings") == runner.job()
-    if not same or earlier.get("input", {}).get("sha256") != runner.digest(source):
+    same = isinstance(earlier, dict) and earlier.get("settings") == runner.settings_json()
+    digest = None if str(source.path) == "-" else sha256_of(source.path)
+    if not same or digest not in (None, earlier.get("input", {}).get("sha256")):
         if force:  # with --resume: a run that replaces earlier results was interrupted
             return False
         raise BioattnError(
@@ -408,85 +310,54 @@ def _is_finished(runner: FolderRunner, source: InputFile, folder: Path, *, resum
     return True
 
 
-class _FolderShard:
-    """A shard of `sources`, in their order: which of them it takes, and what its results say of it."""
-
-    def __init__(
-        self,
-        shard: Shard,
-        runner: FolderRunner,
-        sources: Sequence[InputFile],
-        options: AttentionOptions | None,
-    ) -> None:
-        """options: of the attention that is written too. Raises: BioattnError for sites that the model lacks."""
-        self._noun = runner.noun
-        self.sources = list(sources[shard.slice(len(sources))])
-        """The inputs of this shard."""
-        kept = None if options is None else attention_job(runner.sites, options)
-        common = {
-            **runner.job(),
-            f"num_{runner.noun}s": len(sources),
-            # Not of their content: no machine need read what others run. Each is in the results of its own.
-            f"{runner.noun}s": _digest_of_names(sources),
-        }
-        of_folder = {
-            "format": FOLDER_JOB,
-            "generated_by": f"bioattn {__version__}",
-            # Attention that is kept is computed in another order, which can change the last digit.
-            "sites": None if kept is None else kept["sites"],
-            **common,
-        }
-        self.results = ShardRecord.of(shard, len(sources), 1, of_folder)
-        """What the folder of results says."""
-        self.attention = None if kept is None else ShardRecord.of(shard, len(sources), 1, {**kept, **common})
-        """What the attention file says."""
-        LOGGER.info(f"shard {shard}: {counted(len(self.sources), runner.noun)} of {len(sources):,}")
-
-    def check(self, output: Path, *, several: bool, force: bool) -> None:
-        """Raises: BioattnError where there is nothing to share, and when `output` is another shard's."""
-        shard, noun = self.results.shard, self._noun
-        one = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
-        if not several:
-            raise BioattnError(
-                f"--shard {shard}: shards are of a folder or list of {noun}s, and this is one {noun}; leave it out"
+def _is_attention_of(
+    path: Path, settings: Mapping[str, Any], sources: Sequence[InputFile], shard: Shard | None
+) -> bool:
+    """Whether a finished file holds the attention over `sources`, in these settings."""
+    if not path.is_file() or partial_path(path).exists():
+        return False
+    try:
+        with open_hdf5(path) as file:
+            record = shard_of_hdf5(path, file)
+            stored = json.loads(text_attribute(file, SETTINGS) or "{}")
+            digests = dict(
+                zip(strings(file["samples/id"]), strings(file["samples/input_sha256"]), strict=True)
             )
-        if any(source.name == SHARD_FILE for source in self.sources):
-            raise BioattnError(f"{one} called {SHARD_FILE} cannot be run with --shard; rename it")
-        if (output / SHARD_FILE).is_file() and not force:
-            there = read_shard_file(output).record
-            if there.shard != shard:
-                raise BioattnError(
-                    f"{output}: holds {there.part} of a sharded run; give each shard an --output of its own"
-                )
-
-    def is_attention(self, path: Path) -> bool:
-        """Whether a file is the attention of this very shard."""
-        if not path.is_file():
-            return False
-        try:
-            with open_hdf5(path) as file:
-                return read_shard(path, file) == self.attention
-        except FormatError:
-            return False  # it will be replaced
-
-    def finish(self, output: Path, folders: Mapping[str, Path], failed: Mapping[str, str]) -> None:
-        """Write down, beside the folders of results, that they are all of this shard."""
-        finished = {name: folder for name, folder in folders.items() if name not in failed}
-        write_shard_file(output, self.results, finished, failed)
+    except FormatError:
+        return False  # damaged, or something else
+    return (
+        (None if record is None else record.shard) == shard
+        and stored == json.loads(json.dumps(settings))
+        and digests == {source.name: sha256_of(source.path) for source in sources}
+    )
 
 
-def _digest_of_names(sources: Sequence[InputFile]) -> str:
+def _inputs_digest(sources: Sequence[InputFile]) -> str:
+    """A digest of names and sizes, not of content: no machine need read what others run."""
     digest = hashlib.sha256()
     for source in sources:
-        digest.update(f"{source.name}\t{_size(source.path)}\n".encode())
+        with suppress(OSError):  # reading it will say what is wrong
+            digest.update(f"{source.name}\t{source.path.stat().st_size}\n".encode())
     return digest.hexdigest()
 
 
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None  # reading it will say what is wrong
+def _check_shard(
+    shard: Shard, noun: str, sources: Sequence[InputFile], output: Path, *, several: bool, force: bool
+) -> None:
+    """Raises: BioattnError where there is nothing to share, and when `output` is another shard's."""
+    one = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    if not several:
+        raise BioattnError(
+            f"--shard {shard}: shards are of a folder or list of {noun}s, and this is one {noun}; leave it out"
+        )
+    if any(source.name == SHARD_FILE for source in sources):
+        raise BioattnError(f"{one} called {SHARD_FILE} cannot be run with --shard; rename it")
+    if (output / SHARD_FILE).is_file() and not force:
+        there = read_shard_file(output)[0]
+        if there.shard != shard:
+            raise BioattnError(
+                f"{output}: holds {there.part} of a sharded run; give each shard an --output of its own"
+            )
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""Files and folders written whole or not at all, locks, seals, the watch over inputs, unpacking."""
+"""Files and folders written whole or not at all, HDF5, unpacking."""

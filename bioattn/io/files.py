@@ -10,13 +10,11 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.io.input_watch import require_unchanged_inputs
-from bioattn.io.output_lock import lock_output
 from bioattn.io.output_names import OUTPUT_SUFFIXES, final_name, temporary_path
 from bioattn.io.unpacking import unpacked
 
@@ -199,30 +197,23 @@ def check_apart(output: Path, inputs: Iterable[Path], option: str = "--output") 
 
 
 @contextmanager
-def atomic_output(path: Path, *, lock: bool = True, of_inputs: bool = True) -> Iterator[Path]:
+def atomic_output(path: Path) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it to `path` on success, remove it on any failure.
 
-    The temporary name keeps the suffixes, so writers that look at them (gzip, pandas) behave. lock: keep other
-    runs from writing `path` meanwhile; not for caches, which several runs may make at once, all the same.
-    of_inputs: whether what is written follows from the command's inputs, which then must be what they were.
+    The temporary name keeps the suffixes, so writers that look at them (gzip, pandas) behave.
 
-    Raises: BioattnError when the folder is missing, read-only or full, another run is writing `path`, or an input
-    of the command has changed.
+    Raises: BioattnError when the folder is missing, read-only or full.
     """
     temporary = temporary_path(path)
-    with lock_output(path) if lock else nullcontext():
-        try:
-            if path.is_dir():
-                raise BioattnError(f"{path}: is a folder, a file name is needed")
-            try:
-                yield temporary
-                if of_inputs:
-                    require_unchanged_inputs(path)
-                temporary.replace(path)
-            except OSError as error:
-                raise unwritable(path, error) from error
-        finally:
-            remove_leftover(temporary)
+    if path.is_dir():
+        raise BioattnError(f"{path}: is a folder, a file name is needed")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        remove_leftover(temporary)
 
 
 def remove_leftover(path: Path) -> None:
@@ -232,12 +223,12 @@ def remove_leftover(path: Path) -> None:
 
 
 @contextmanager
-def text_output(path: Path, level: int = 9, *, of_inputs: bool = True) -> Iterator[io.TextIOBase]:
+def text_output(path: Path, level: int = 9) -> Iterator[io.TextIOBase]:
     """Open `path` for atomic text writing; a `.gz` name gives gzip without clock or name, so bytes repeat.
 
-    level: gzip's, 1 (fast) to 9 (small). of_inputs: as of `atomic_output`.
+    level: gzip's, 1 (fast) to 9 (small).
     """
-    with atomic_output(path, of_inputs=of_inputs) as temporary:
+    with atomic_output(path) as temporary:
         if path.suffix == ".gz":
             with (
                 temporary.open("wb") as raw,
@@ -259,9 +250,9 @@ def sha256_of(path: Path) -> str:
         raise unreadable(path, error) from error
 
 
-def write_json(path: Path, content: Any, *, of_inputs: bool = True) -> None:
-    """Write `content` as indented JSON, keys in the order given, atomically; of_inputs: as of `atomic_output`."""
-    with text_output(path, of_inputs=of_inputs) as file:
+def write_json(path: Path, content: Any) -> None:
+    """Write `content` as indented JSON, keys in the order given, atomically."""
+    with text_output(path) as file:
         json.dump(content, file, indent=2, allow_nan=False)
         file.write("\n")
 

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import check_apart, check_parent, remove_leftover, unwritable
-from bioattn.io.input_watch import require_unchanged_inputs
-from bioattn.io.output_lock import lock_output
-from bioattn.io.output_names import aside_path, final_name, is_temporary, partial_folder
+from bioattn.io.output_names import aside_path, final_name, is_temporary, partial_path
 from bioattn.text import listed
 
 _SHOWN = 3
@@ -80,32 +78,30 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
     Raises: BioattnError as `require_own_files`, when the folder around it is missing, read-only or full, when
     another run is writing `path`, or an input of the command has changed.
     """
-    partial = partial_folder(path)
-    with lock_output(path):
-        restore_folder(path, names)
-        leftovers = [partial] if partial.exists() else []
-        for folder in [*leftovers, *([path] if path.exists() else [])]:
-            require_own_files(folder, names)
+    partial = partial_path(path)
+    restore_folder(path, names)
+    leftovers = [partial] if partial.exists() else []
+    for folder in [*leftovers, *([path] if path.exists() else [])]:
+        require_own_files(folder, names)
+    try:
+        for folder in leftovers:
+            shutil.rmtree(folder)
+        partial.mkdir()
+    except OSError as error:
+        raise unwritable(path, error) from error
+    try:
         try:
-            for folder in leftovers:
-                shutil.rmtree(folder)
-            partial.mkdir()
+            yield partial
+            replace_folder(partial, path)
         except OSError as error:
             raise unwritable(path, error) from error
-        try:
-            try:
-                yield partial
-                require_unchanged_inputs(path)
-                replace_folder(partial, path)
-            except OSError as error:
-                raise unwritable(path, error) from error
-            except BioattnError as error:
-                # The name that was asked for, not the one it had meanwhile.
-                if type(error) is BioattnError and str(partial) in str(error):
-                    raise BioattnError(str(error).replace(str(partial), str(path))) from error
-                raise
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        except BioattnError as error:
+            # The name that was asked for, not the one it had meanwhile.
+            if type(error) is BioattnError and str(partial) in str(error):
+                raise BioattnError(str(error).replace(str(partial), str(path))) from error
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def replace_folder(new: Path, path: Path) -> None:

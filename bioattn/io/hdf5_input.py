@@ -1,5 +1,4 @@
-"""Opening HDF5 of unknown origin: a seal is compared before the library sees the file, only what lies in the file
-itself is read, and damage becomes one sentence."""
+"""Opening HDF5: sizes are held against the file before memory is taken, and damage becomes one sentence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ import h5py
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import unreadable
-from bioattn.io.seal import check_seal
 from bioattn.text import human_bytes
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -26,23 +24,16 @@ def is_hdf5(path: Path) -> bool:
 
 
 @contextmanager
-def open_hdf5(path: Path, *, sealed: bool = False) -> Iterator[h5py.File]:
+def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """Open for reading; what HDF5 raises on damaged content, here or in the body, becomes a FormatError.
 
-    A file without a seal, which another program has changed or copied, is read, and `validate` warns of it.
-    sealed: refuse it, as it is a part of a run, whose whole must have the bytes of the run.
-
-    Raises: BioattnError when the file cannot be opened; FormatError when it is not HDF5, is damaged, differs from
-    its seal, or is not self-contained (`require_self_contained`).
+    Raises: BioattnError when the file cannot be opened; FormatError when it is not HDF5, is damaged, or has an
+    array that claims far more than is stored.
     """
     if not is_hdf5(path):
         raise FormatError(f"{path}: not an HDF5 file")
-    if not check_seal(path) and sealed:
-        raise FormatError(
-            f"{path}: has no seal, so it was changed after it was written; copy it or make it again"
-        )
     with damage_named(path), h5py.File(path, "r") as file:
-        require_self_contained(path, file)
+        _check_sizes(path, file)
         yield file
 
 
@@ -68,7 +59,7 @@ def damage_named(path: Path) -> Iterator[None]:
         reason = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")
         if "truncated file" in reason or "bad object header version" in reason:
             advice = "it is cut short or damaged; copy it or make it again"
-        elif "checksum" in reason or "Fletcher32" in reason:
+        elif any(word in reason for word in ("checksum", "Fletcher32", "filter returned failure")):
             advice = "a checksum does not match, so the file is damaged; copy it or make it again"
         else:
             advice = "it is damaged or not of the expected form; copy it or make it again"
@@ -104,64 +95,22 @@ def other_format(path: Path, kind: str, stored: object, needed: str, advice: str
     )
 
 
-KNOWN_FILTERS = {
-    h5py.h5z.FILTER_FLETCHER32: "fletcher32",
-    h5py.h5z.FILTER_SHUFFLE: "shuffle",
-    h5py.h5z.FILTER_DEFLATE: "gzip",
-}
-"""Filters every HDF5 build has; any other would make the library look for a plug-in to load."""
 MOST_PACKED = 64
 """How many times its stored bytes an array may claim, beyond `ALWAYS_ALLOWED`."""
 ALWAYS_ALLOWED = 1 << 30
 
 
-def require_self_contained(path: Path, file: h5py.File) -> None:
-    """Refuse soft and external links, virtual and external storage, unknown filters and impossible sizes.
-
-    The first three would let a file make its reader open other files or load plug-ins; an array that claims many
-    times what is stored would take all memory.
-
-    Raises: FormatError naming the first such object.
-    """
-    pending: list[h5py.Group] = [file]
-    seen: set[Any] = set()
-    while pending:
-        group = pending.pop()
-        for name in group:
-            where = f"{group.name.rstrip('/')}/{name}"
-            link = group.get(name, getlink=True)
-            if not isinstance(link, h5py.HardLink):
+def _check_sizes(path: Path, group: h5py.Group) -> None:
+    """Raises: FormatError for an array that claims many times what is stored, which would take all memory."""
+    for name in group:
+        item = group[name]
+        if isinstance(item, h5py.Group):
+            _check_sizes(path, item)
+        elif isinstance(item, h5py.Dataset):
+            claimed = int(item.size or 0) * item.dtype.itemsize
+            stored = item.id.get_storage_size()
+            if claimed > MOST_PACKED * stored + ALWAYS_ALLOWED:
                 raise FormatError(
-                    f"{path}: {where} is a link to elsewhere; only data in the file itself is read"
+                    f"{path}: {item.name} claims an impossible shape {item.shape} ({human_bytes(claimed)}, of "
+                    f"which {human_bytes(stored)} are stored); make the file again"
                 )
-            item = group[name]
-            if isinstance(item, h5py.Group):
-                # Hard links can make cycles; the object's address tells groups apart.
-                address = h5py.h5o.get_info(item.id).addr
-                if address not in seen:
-                    seen.add(address)
-                    pending.append(item)
-            elif isinstance(item, h5py.Dataset):
-                _require_plain_storage(path, where, item)
-            else:
-                raise FormatError(f"{path}: {where} is neither a group nor a dataset")
-
-
-def _require_plain_storage(path: Path, where: str, dataset: h5py.Dataset) -> None:
-    if dataset.is_virtual or dataset.external:
-        raise FormatError(
-            f"{path}: {where} keeps its data in another file; only data in the file itself is read"
-        )
-    filters = dataset.id.get_create_plist()
-    for index in range(filters.get_nfilters()):
-        code = filters.get_filter(index)[0]
-        if code not in KNOWN_FILTERS:
-            known = ", ".join(KNOWN_FILTERS.values())
-            raise FormatError(f"{path}: {where} uses HDF5 filter {code}; only {known} are read")
-    claimed = int(dataset.size or 0) * dataset.dtype.itemsize
-    stored = dataset.id.get_storage_size()
-    if claimed > MOST_PACKED * stored + ALWAYS_ALLOWED:
-        raise FormatError(
-            f"{path}: {where} claims an impossible shape {dataset.shape} ({human_bytes(claimed)}, of which "
-            f"{human_bytes(stored)} are stored); make the file again"
-        )

@@ -1,4 +1,7 @@
-"""Writing HDF5 so that a full disk is an ordinary error.
+"""Writing HDF5 so that damage is noticed when it is read, and a full disk is an ordinary error.
+
+Structures are those of HDF5 1.10, whose headers and indexes carry checksums; every array lies in chunks with
+Fletcher32; text has a fixed length, as text of variable length lies in heaps without checksums.
 
 When a write fails inside the HDF5 library, closing the file fails too and the library brings the whole process
 down as it exits (seen with HDF5 2.0: SIGSEGV, exit code 139). Here the library writes through a file object that,
@@ -8,15 +11,20 @@ failure is raised by us.
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
+from numpy.typing import NDArray
 
-LIBRARY_VERSIONS = ("v108", "v108")
-"""HDF5 1.8's structures: every HDF5, netCDF-4 and rhdf5 in use reads them, and their headers carry checksums."""
+from bioattn.io.files import atomic_output
+
+LIBRARY_VERSIONS = ("v110", "v110")
+"""HDF5 1.10's structures: netCDF-4, rhdf5 and MATLAB read them; those of `latest` older readers do not."""
+CHUNK_BYTES = 1 << 22
 
 _ROOM_BYTES = 4 << 20
 """Memory that must be free when a file is created: without it the library may crash and not raise an error."""
@@ -29,11 +37,11 @@ was never used before costs as much processor time as the content."""
 class ShieldedFile(io.RawIOBase):
     """A binary file for the HDF5 library: never raises on writing, remembers the first failure in `error`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, new: bool = True) -> None:
         super().__init__()
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._descriptor = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if new else 0), 0o666)
         self._position = 0
-        self._end = 0
+        self._end = os.fstat(self._descriptor).st_size
         self._forgotten = 0
         self.error: OSError | None = None
 
@@ -127,22 +135,35 @@ def limit_metadata_cache(file: h5py.File) -> None:
 
 
 @contextmanager
+def hdf5_file(path: Path) -> Iterator[h5py.File]:
+    """Write an HDF5 file, which gets its name when the body has ended well.
+
+    Raises: BioattnError when it cannot be written; then nothing is left.
+    """
+    with atomic_output(path) as temporary, hdf5_output(temporary) as (file, raw):
+        yield file
+        raw.check()
+
+
+@contextmanager
 def hdf5_output(
-    path: Path, *, chunk_cache_bytes: int | None = None
+    path: Path, *, new: bool = True, chunk_cache_bytes: int | None = None
 ) -> Iterator[tuple[h5py.File, ShieldedFile]]:
     """Create `path` as HDF5; its bytes are on the disk when the body has ended well.
 
-    chunk_cache_bytes: None = h5py's; 0 = whole chunks go to the file as they are written, in that order.
+    new: False goes on with a file that is there. chunk_cache_bytes: None = h5py's; 0 = whole chunks go to the file
+    as they are written, in that order.
 
     Call the second object's `check` now and then, so that a full disk ends long work early.
 
     Raises: OSError (as of any file) when it cannot be written, also when the body raised because of that;
     MemoryError when a few MB are not free.
     """
-    with ShieldedFile(path) as raw:
+    with ShieldedFile(path, new=new) as raw:
         bytearray(_ROOM_BYTES)
+        mode = "w" if new else "r+"
         try:
-            with h5py.File(raw, "w", libver=LIBRARY_VERSIONS, rdcc_nbytes=chunk_cache_bytes) as file:
+            with h5py.File(raw, mode, libver=LIBRARY_VERSIONS, rdcc_nbytes=chunk_cache_bytes) as file:
                 limit_metadata_cache(file)
                 yield file, raw
         except Exception:
@@ -150,3 +171,78 @@ def hdf5_output(
             raise
         raw.sync()
         raw.check()
+
+
+def create_array(
+    group: h5py.Group,
+    name: str,
+    shape: Sequence[int],
+    dtype: Any,
+    *,
+    chunks: Sequence[int] | None = None,
+    packed: bool = False,
+) -> h5py.Dataset:
+    """Create an array in chunks with checksums.
+
+    shape: of one axis or more. chunks: None = the whole array, or rows of it. packed: compressed by gzip, which
+    every HDF5 reader has.
+    """
+    dtype = np.dtype(dtype)
+    if chunks is None:
+        row = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        chunks = (max(1, min(shape[0], CHUNK_BYTES // max(1, row))), *(max(1, size) for size in shape[1:]))
+    options: dict[str, Any] = (
+        {"compression": "gzip", "compression_opts": 4, "shuffle": True} if packed else {}
+    )
+    # A chunk may not be larger than the array, which may have no rows, unless the array can grow.
+    limit = tuple(max(size, part) for size, part in zip(shape, chunks, strict=True))
+    return group.create_dataset(
+        name,
+        tuple(shape),
+        dtype,
+        chunks=tuple(chunks),
+        maxshape=limit,
+        fletcher32=True,
+        track_times=False,
+        **options,
+    )
+
+
+def put_values(group: h5py.Group, name: str, values: NDArray[Any] | Sequence[Any]) -> h5py.Dataset:
+    """Store an array, or (nested) lists of strings."""
+    if isinstance(values, np.ndarray):
+        return put_array(group, name, values)
+    return put_text(group, name, values)
+
+
+def put_array(group: h5py.Group, name: str, values: NDArray[Any], *, packed: bool = False) -> h5py.Dataset:
+    """Store an array of one axis or more in chunks with checksums. packed: as `create_array`."""
+    dataset = create_array(group, name, values.shape, values.dtype, packed=packed)
+    if values.size:
+        dataset[...] = values
+    return dataset
+
+
+def put_text(group: h5py.Group, name: str, texts: Sequence[Any]) -> h5py.Dataset:
+    """Store strings as UTF-8 of a fixed length."""
+    dataset = put_array(group, name, fixed_text(texts))
+    set_attribute(dataset, "_Encoding", "utf-8")  # so that xarray and netCDF4 give text, not bytes
+    return dataset
+
+
+def fixed_text(texts: Sequence[Any]) -> NDArray[np.bytes_]:
+    """(Nested) strings as an array of UTF-8 bytes, all of the length of the longest."""
+    encoded = np.char.encode(np.array(texts, dtype=np.str_), "utf-8")
+    return encoded.astype(h5py.string_dtype("utf-8", max(1, encoded.dtype.itemsize)))
+
+
+def set_attribute(holder: h5py.HLObject, name: str, value: Any) -> None:
+    """Set an attribute; strings and sequences of strings as UTF-8 of a fixed length."""
+    if isinstance(value, str):
+        encoded = value.encode("utf-8")
+        holder.attrs.create(name, encoded, dtype=h5py.string_dtype("utf-8", max(1, len(encoded))))
+    elif isinstance(value, Sequence) and all(isinstance(text, str) for text in value):
+        texts = fixed_text(value)
+        holder.attrs.create(name, texts, shape=texts.shape, dtype=texts.dtype)
+    else:
+        holder.attrs[name] = value

@@ -28,7 +28,8 @@ def final_name(name: str) -> str:
     return _TEMPORARY.sub("", name)
 
 
-def partial_folder(output: Path) -> Path:
+def partial_path(output: Path) -> Path:
+    """The name of what is kept of an output whose making was interrupted, a file or a folder."""
     return output.with_name(f"{output.name}.partial")
 
 

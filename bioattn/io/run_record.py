@@ -1,6 +1,5 @@
 """The record of a run, beside its first output: command, versions, inputs and outputs with their digests, time."""
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,10 +8,7 @@ from typing import Any
 from bioattn import __version__
 from bioattn.errors import BioattnError
 from bioattn.io.files import read_json, remove_leftover, sha256_of, write_json
-from bioattn.io.input_watch import has_changed
 from bioattn.io.output_names import run_record_path
-
-LOGGER = logging.getLogger("bioattn")
 
 
 def write_run_record(
@@ -25,29 +21,18 @@ def write_run_record(
     """Write `<first output>.run.json`: command, version, inputs and outputs with digests, seconds and `figures`.
 
     It stands beside the outputs so that they can be free of clocks and repeat byte for byte. Records of earlier
-    runs beside the other outputs go: they are of files that are no more. An input that has changed since the
-    outputs were finished is marked, and warned of: its digest is of what it is now.
+    runs beside the other outputs go: they are of files that are no more.
     """
     first, *others = outputs
-    for path in inputs.values():
-        if has_changed(path):
-            LOGGER.warning(f"{path}: changed after it was read; {first} was made of what it was before")
     record = {
         "command": list(command),
         "bioattn_version": __version__,
-        "inputs": {
-            name: {
-                "file": path.name,
-                "sha256": _digest(path),
-                **({"changed_after_reading": True} if has_changed(path) else {}),
-            }
-            for name, path in inputs.items()
-        },
+        "inputs": {name: {"file": path.name, "sha256": _digest(path)} for name, path in inputs.items()},
         "outputs": {os.path.relpath(path, first.parent): _digest(path) for path in outputs},
         "seconds": round(seconds, 3),
         **figures,
     }
-    write_json(run_record_path(first), record, of_inputs=False)
+    write_json(run_record_path(first), record)
     for path in others:
         remove_leftover(run_record_path(path))
 
@@ -60,8 +45,7 @@ def _digest(path: Path) -> str | None:
 def recorded_digest(path: Path) -> tuple[Path, str | None] | None:
     """The run record that tells of a file, and the digest that it tells; None when no record beside it does.
 
-    A record of the file's own name counts before those of other outputs of a command. Records of earlier versions
-    told of one output.
+    A record of the file's own name counts before those of other outputs of a command.
 
     Raises: BioattnError when the record of its own name cannot be read.
     """
@@ -84,8 +68,6 @@ def recorded_digest(path: Path) -> tuple[Path, str | None] | None:
 def _digests(record: Path) -> dict[str, str | None]:
     content = read_json(record)
     try:
-        if "outputs" in content:
-            return dict(content["outputs"])
-        return {content["output"]["file"]: content["output"]["sha256"]}
+        return dict(content["outputs"])
     except (KeyError, TypeError, ValueError) as error:
         raise BioattnError(f"{record}: is no run record") from error

@@ -24,7 +24,6 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.io.config_file import build
 from bioattn.io.files import atomic_output, is_file_name, read_json, sha256_of, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.io.input_watch import unchanged
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.family import CONFIG, WEIGHTS, families
 from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record
@@ -120,16 +119,15 @@ def load_model(
     Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
     there is none, or a file changes meanwhile.
     """
-    with unchanged(folder / CONFIG, folder / WEIGHTS):
-        content = read_model_config(folder, model_type)
-        try:
-            config: Any = build(kind, content["architecture"], str(folder / CONFIG))
-        except KeyError as error:
-            raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
-        check_sizes(lambda: make(config), asdict(config), folder / WEIGHTS)
-        model = make(config)
-        load_weights(model, folder / WEIGHTS)
-        return model.to(device).eval(), sha256_of(folder / WEIGHTS)
+    content = read_model_config(folder, model_type)
+    try:
+        config: Any = build(kind, content["architecture"], str(folder / CONFIG))
+    except KeyError as error:
+        raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
+    check_sizes(lambda: make(config), asdict(config), folder / WEIGHTS)
+    model = make(config)
+    load_weights(model, folder / WEIGHTS)
+    return model.to(device).eval(), sha256_of(folder / WEIGHTS)
 
 
 class Sites(dict[str, AttentionSite]):

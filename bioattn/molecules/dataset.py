@@ -1,4 +1,4 @@
-"""The dataset of molecules with measured values that `prepare molecules` makes: a sealed HDF5 file.
+"""The dataset of molecules with measured values that `prepare molecules` makes, an HDF5 file.
 
 It holds graphs and fingerprints, so that training needs neither the sources nor RDKit. The schema is
 written down in `docs/formats/molecule-dataset.md`.
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
-from bioattn.io.seal import stream_sealed
+from bioattn.io.dataset_file import DatasetKind, put_metadata
+from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
 from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, FINGERPRINT_BITS, Molecules
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
 
@@ -49,7 +49,7 @@ class MoleculeDataset:
 def write_molecule_dataset(path: Path, dataset: MoleculeDataset) -> None:
     """Write a dataset; the same molecules give the same bytes. Raises: BioattnError when it cannot be written."""
     molecules = dataset.molecules
-    with stream_sealed(path) as file:
+    with hdf5_file(path) as file:
         put_text(file, "molecules/id", molecules.ids)
         put_text(file, "molecules/smiles", molecules.smiles)
         put_array(file, "molecules/split", dataset.split)
@@ -65,7 +65,7 @@ def write_molecule_dataset(path: Path, dataset: MoleculeDataset) -> None:
 
 
 def open_molecule_dataset(path: Path) -> MoleculeDataset:
-    """Read a dataset, its seal compared.
+    """Read a dataset.
 
     Raises: FormatError naming what is wrong: not such a dataset, another version, truncated, edited, or values
     that cannot be.
@@ -95,7 +95,7 @@ def open_molecule_dataset(path: Path) -> MoleculeDataset:
         if not fits:
             raise FormatError(f"{path}: the arrays of molecules do not fit together; make the dataset again")
         try:
-            task = Task(str(arrays.file.attrs["task"]))
+            task = Task(arrays.attributes["task"])
         except (KeyError, ValueError) as error:
             raise FormatError(f"{path}: {error}; make the file again") from error
         return MoleculeDataset(path, molecules, split, task, tasks, targets_NT, arrays.metadata())

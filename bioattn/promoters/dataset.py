@@ -1,7 +1,6 @@
 """The promoter dataset: sequences, responses, treatments and splits in one HDF5 file, enough to train from.
 
-The schema is written down in `docs/formats/dataset.md`. The file is sealed (`bioattn.io.seal`): a flipped bit or a
-later edit is found when the file is read.
+The schema is written down in `docs/formats/dataset.md`.
 """
 
 from collections.abc import Iterator
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_array, put_metadata, put_text
-from bioattn.io.seal import stream_sealed
+from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_metadata
+from bioattn.io.hdf5_input import text_attribute
+from bioattn.io.hdf5_output import hdf5_file, put_array, put_text, set_attribute
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import counted
 
@@ -102,7 +102,7 @@ def write_dataset(path: Path, dataset: PromoterDataset) -> None:
 
     Raises: BioattnError when the file cannot be written or the metadata are not JSON.
     """
-    with stream_sealed(path) as file:
+    with hdf5_file(path) as file:
         _fill(file, dataset)
 
 
@@ -126,7 +126,7 @@ def _fill(file: h5py.File, dataset: PromoterDataset) -> None:
             node = put_array(features, f"{index:06d}", values.to_numpy().astype("<f8"))
         else:
             node = put_text(features, f"{index:06d}", [str(value) for value in values])
-        node.attrs["name"] = column
+        set_attribute(node, "name", column)
     put_array(file, "targets/values", dataset.targets.astype("<f4"))
     if dataset.standard_error is not None:
         put_array(file, "targets/standard_error", dataset.standard_error.astype("<f4"))
@@ -141,7 +141,7 @@ def _fill(file: h5py.File, dataset: PromoterDataset) -> None:
 
 
 def read_dataset(path: Path) -> PromoterDataset:
-    """Read a promoter dataset, checking its seal, version, shapes and values.
+    """Read a promoter dataset, checking its version, shapes and values.
 
     Raises: FormatError naming what is wrong: not a dataset, another version, truncated, edited, or the array that
     changed after it was written.
@@ -176,12 +176,12 @@ def validate_dataset(path: Path) -> list[str]:
 
 
 def _read(arrays: DatasetArrays) -> PromoterDataset:
-    file, attributes = arrays.file, arrays.file.attrs
+    file, attributes = arrays.file, arrays.attributes
     features = file["treatments/features"]
     frame: dict[str, pd.Series] = {}
     names = arrays.text("treatments/name")
     for key in sorted(features):
-        column = str(features[key].attrs["name"])
+        column = text_attribute(features[key], "name") or ""
         text = features[key].dtype.kind == "S"
         values = (
             arrays.text(f"treatments/features/{key}")

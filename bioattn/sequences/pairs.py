@@ -1,6 +1,6 @@
 """Pairs of sequences, such as proteins and their coding sequences: their tokens, and the dataset file.
 
-The schema is written down in `docs/formats/pair-dataset.md`. The file is sealed (`bioattn.io.seal`).
+The schema is written down in `docs/formats/pair-dataset.md`.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
-from bioattn.io.seal import stream_sealed
+from bioattn.io.dataset_file import DatasetKind, put_metadata
+from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
 from bioattn.sequences.choices import Alphabet, PairAlphabet
 from bioattn.sequences.vocabulary import CODON_LENGTH, SPECIAL, UNKNOWN, Vocabulary
@@ -104,7 +104,7 @@ class PairDataset:
 
 def write_pair_dataset(path: Path, dataset: PairDataset) -> None:
     """Write a dataset; the same pairs give the same bytes."""
-    with stream_sealed(path) as file:
+    with hdf5_file(path) as file:
         put_text(file, "pairs/id", dataset.ids)
         put_array(file, "pairs/split", dataset.split)
         for place, name in enumerate(SIDES):
@@ -121,7 +121,7 @@ def write_pair_dataset(path: Path, dataset: PairDataset) -> None:
 
 
 def open_pair_dataset(path: Path) -> PairDataset:
-    """Read a dataset, its seal compared.
+    """Read a dataset.
 
     Raises: FormatError naming what is wrong: not such a dataset, another version, truncated, edited, or values
     that cannot be.
@@ -132,8 +132,8 @@ def open_pair_dataset(path: Path) -> PairDataset:
         vocabularies: list[PairVocabulary] = []
         for name in SIDES:
             try:
-                alphabet = PairAlphabet(arrays.file.attrs[f"{name}_alphabet"])
-                vocabulary = PairVocabulary(alphabet, str(arrays.file.attrs[f"{name}_characters"]))
+                alphabet = PairAlphabet(arrays.attributes[f"{name}_alphabet"])
+                vocabulary = PairVocabulary(alphabet, arrays.attributes[f"{name}_characters"])
             except (KeyError, ValueError) as error:
                 raise FormatError(f"{path}: {error}; make the file again") from error
             offsets = arrays.get(f"{name}/offset", "i8")

@@ -1,6 +1,6 @@
 """The sequence dataset: letters of all records and the segments of each side of the split, in one HDF5 file.
 
-The schema is written down in `docs/formats/sequence-dataset.md`. The file is sealed (`bioattn.io.seal`). Letters
+The schema is written down in `docs/formats/sequence-dataset.md`. Letters
 are one array that is mapped into memory, so that a dataset may be larger than memory.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
-from bioattn.io.seal import stream_sealed
+from bioattn.io.dataset_file import DatasetKind, put_metadata
+from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import Vocabulary
@@ -82,7 +82,7 @@ def write_sequence_dataset(
     Raises: BioattnError when the file cannot be written.
     """
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in codes], dtype=np.int64)]).astype("<i8")
-    with stream_sealed(path) as file:
+    with hdf5_file(path) as file:
         put_text(file, "records/id", list(ids))
         put_array(file, "records/offset", offsets)
         # Neither chunks nor compression: the bytes are mapped into memory as they lie.
@@ -95,7 +95,7 @@ def write_sequence_dataset(
 
 
 def open_sequence_dataset(path: Path) -> SequenceDataset:
-    """Open a dataset: its seal is compared, all but the letters read.
+    """Open a dataset and read all but the letters.
 
     Raises: FormatError naming what is wrong: not a sequence dataset, another version, truncated, edited, or values
     that cannot be.
@@ -104,7 +104,7 @@ def open_sequence_dataset(path: Path) -> SequenceDataset:
         node = arrays.file["letters/codes"]
         if node.dtype != np.uint8 or node.ndim != 1 or node.chunks is not None:
             raise FormatError(f"{path}: /letters/codes is not one plain array of bytes; make the file again")
-        attributes = arrays.file.attrs
+        attributes = arrays.attributes
         try:
             vocabulary = Vocabulary(Alphabet(attributes["alphabet"]), int(attributes["kmer"]))
         except ValueError as error:

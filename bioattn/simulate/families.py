@@ -18,7 +18,7 @@ from bioattn.formats.alignment_file import write_a3m
 from bioattn.formats.structure_output import CHAIN, StructureResidue, write_pdb
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.io.output_names import final_name, partial_folder
+from bioattn.io.output_names import final_name, partial_path
 from bioattn.simulate.description import FAMILIES_FORMAT, INDEX
 from bioattn.simulate.potts import (
     LETTERS,
@@ -154,7 +154,7 @@ def own_names(folder: Path, folders: Mapping[str, str]) -> set[str]:
     folders: by name how the names of the files in them end.
     """
     sample = re.compile("|".join(rf"{name}/simulated\d{{6,}}\.{end}" for name, end in folders.items()))
-    alike = (folder, partial_folder(folder))
+    alike = (folder, partial_path(folder))
     written = {
         name
         for each in alike

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     import xarray
 
-ATTRIBUTION_PARTS_FORMAT = "bioattn-attribution-parts"
 ATTRIBUTION, VALUES, SEQUENCE, GAP = "attribution", "values", "sequence", "completeness_gap"
 BASES = ("A", "C", "G", "T")
 

@@ -1,6 +1,7 @@
 """Where results are: in an HDF5 file that is read when it is asked for, or in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,10 @@ class Held:
         return read_selection(self._array(group, array, number), selection)
 
     def save(self, path: Path) -> None:
-        """Write the results as HDF5. Raises: OSError when it cannot be written."""
-        from bioattn.store.writer import result_writer
+        """Write the results as HDF5. Raises: BioattnError when it cannot be written."""
+        from bioattn.store.writer import result_file
 
-        with result_writer(path, self.layout, len(self.samples)) as writer:
+        with result_file(path, self.layout, len(self.samples), force=True) as writer:
             writer.append(schema.Block(self.samples, self._arrays))  # type: ignore[arg-type]
 
     def _array(self, group: str, array: str, number: int | None) -> NDArray[Any]:
@@ -107,7 +108,7 @@ class Collector:
         }
 
     def append(self, block: schema.Block) -> None:
-        """Keep the next samples. Arrays of each sample's own may be left out, and follow with `arrays_of`."""
+        """Keep the next samples."""
         self._samples.append(block.samples)
         for path, arrays in block.arrays.items():
             group, kept = self._groups[path], self._arrays[path]
@@ -121,16 +122,21 @@ class Collector:
                     values[place][group.within(array, lengths[place])] for place in range(len(values))
                 ]
 
-    def arrays_of(self, path: str) -> "SampleArrays":
-        """Begin the arrays of one group of the sample that was appended last."""
-        group, last = self._groups[path], self._samples[-1]
-        lengths = last.lengths(len(last) - 1)
+    @contextmanager
+    def sample(self, sample: schema.Samples) -> Iterator[Mapping[str, "SampleArrays"]]:
+        """Keep one sample whose arrays are all its own, by path of the group."""
         arrays = {
-            array.name: np.zeros(group.shape(array, lengths), dtype=array.dtype) for array in group.arrays
+            path: {
+                array.name: np.zeros(group.shape(array, sample.lengths(0)), dtype=array.dtype)
+                for array in group.arrays
+            }
+            for path, group in self._groups.items()
         }
-        for name, values in arrays.items():
-            self._arrays[path][name].append(values)
-        return SampleArrays(arrays)
+        yield {path: SampleArrays(of_group) for path, of_group in arrays.items()}
+        self._samples.append(sample)
+        for path, of_group in arrays.items():
+            for name, values in of_group.items():
+                self._arrays[path][name].append(values)
 
     def contents(self) -> Held:
         """All that was kept."""

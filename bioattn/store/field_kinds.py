@@ -46,7 +46,7 @@ from bioattn.store.kinds import (
     shown_as,
     starts_with,
 )
-from bioattn.store.problems import Problem, error, seal_warnings
+from bioattn.store.problems import Problem, error
 from bioattn.structures.chain import read_chains
 from bioattn.system.progress import Progress
 from bioattn.text import some
@@ -129,11 +129,10 @@ def _is_bed(candidate: Candidate) -> bool:
 
 
 def dataset_problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress], list[Problem]]:
-    """The sentences of a validator of datasets, which begin with the path, as problems, and a missing seal."""
+    """The sentences of a validator of datasets, which begin with the path, as problems."""
 
     def problems(path: Path, _: Progress) -> list[Problem]:
-        found = [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
-        return found or seal_warnings(path)
+        return [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
 
     return problems
 

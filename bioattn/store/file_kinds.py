@@ -1,7 +1,6 @@
 """The kinds of files that this room owns: attention, attribution, tables, JSON, and parts of sharded runs."""
 
 import csv
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,32 +12,23 @@ import h5py
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json, read_lines
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
-from bioattn.store.attribution import ATTRIBUTION_PARTS_FORMAT, Attribution
+from bioattn.store.attribution import Attribution
 from bioattn.store.contents import Stored
 from bioattn.store.field_kinds import audit_sample, field_kinds
 from bioattn.store.kinds import (
     Candidate,
     FileKind,
-    MergeKind,
-    Part,
     ReportInput,
     ResultTable,
     hdf5,
-    json_object,
     read_table,
     starts_with,
 )
-from bioattn.store.merging import merge_result_files, merge_tables
-from bioattn.store.prediction_table import PART_START, open_part
-from bioattn.store.problems import Problem, error
 from bioattn.store.reader import Attention, Results
-from bioattn.store.recorded_folder import SHARD_FORMAT, shard_figures
 from bioattn.store.result_validation import validate_attention, validate_attribution
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
-from bioattn.store.shard_record import SHARD_INPUTS, inputs_of, read_shard, shard_problems
-from bioattn.store.stored import stored_inputs
+from bioattn.store.shards import PART_START, SHARD, SHARD_INPUTS, parse_record, shard_of_hdf5, shard_of_table
 from bioattn.store.windows import PROMOTERS
-from bioattn.system.progress import Progress
 from bioattn.text import counted, some
 
 _RANGES = {"length": "residues", "rows": "msa_rows", "extra_rows": "extra_msa_rows"}
@@ -118,7 +108,7 @@ def _sites_by_layer(attention: Attention) -> dict[str, dict[str, Any]]:
 
 def _origin(path: Path, result: Results, file: h5py.File) -> dict[str, Any]:
     """Which part of which whole the file is, if it is one, and where it comes from."""
-    record = read_shard(path, file)
+    record = shard_of_hdf5(path, file)
     return {
         **({} if record is None else record.figures()),
         "format_version": text_attribute(file, "format_version"),
@@ -144,58 +134,8 @@ def _windows(path: Path, result: Results, file: h5py.File, **more: str) -> dict[
     }
 
 
-_TABLE = MergeKind(title="predictions", merge=merge_tables, is_text=True)
-
-
 _DRAWN = {"promoters": "attention", "alignments": "alignment_attention"}
 """Slots of a report by what attention is over."""
-
-
-def _result_part(path: Path) -> Part | None:
-    with open_hdf5(path) as file:
-        record = read_shard(path, file)
-        if record is None:
-            return None
-        name = (text_attribute(file, "format") or "").removeprefix("bioattn-")
-        return Part(
-            path, MergeKind(title=f"{name} of {stored_inputs(file)}", merge=merge_result_files), record
-        )
-
-
-def _table_part(path: Path) -> Part:
-    with open_part(path) as table:
-        return Part(path, _TABLE, table.record)
-
-
-def _validate_attention(path: Path, progress: Progress) -> list[Problem]:
-    return [*validate_attention(path, progress), *_shard_problems(path)]
-
-
-def _validate_attribution(path: Path, progress: Progress) -> list[Problem]:
-    return [*validate_attribution(path, progress), *_shard_problems(path)]
-
-
-def _shard_problems(path: Path) -> list[Problem]:
-    with open_hdf5(path) as file:
-        return list(shard_problems(path, file))
-
-
-def _unfinished(path: Path, progress: Progress) -> list[Problem]:
-    return [error("", "is unfinished: repeat the command that made it with --resume")]
-
-
-def _describe_parts(path: Path) -> dict[str, Any]:
-    """How much of an unfinished file there is."""
-    job = read_json(path / "job.json")
-    samples = job.get("num_promoters", job.get("num_alignments", 0))
-    if "num_promoters" in job and SHARD_INPUTS in job:
-        samples = inputs_of(job)
-    parts = math.ceil(samples / max(1, job.get("part_samples", 1)))
-    return {"complete_parts": len(list(path.glob("part-*.h5"))), "all_parts": parts, **job}
-
-
-def _is_of_attribution(candidate: Candidate) -> bool:
-    return candidate.index("job.json").get("format") == ATTRIBUTION_PARTS_FORMAT
 
 
 def _is_run_record(candidate: Candidate) -> bool:
@@ -232,11 +172,12 @@ def _describe_json(path: Path) -> dict[str, Any]:
 
 
 def _describe_part(path: Path) -> dict[str, Any]:
-    """A part of a table of predictions. Raises: FormatError when it is not what was written."""
-    with open_part(path) as part:
-        names = part.header.split("\t")
-        rows = sum(1 for _ in part.rows())
-        return {**part.record.figures(), "rows": rows, "columns": len(names), "names": some(names)}
+    """A part of a table of predictions."""
+    record = shard_of_table(path)
+    lines = [line for number, line in read_lines(path) if number > 1]
+    names = lines[0].split("\t") if lines else []
+    figures = {} if record is None else record.figures()
+    return {**figures, "rows": max(0, len(lines) - 1), "columns": len(names), "names": some(names)}
 
 
 def _describe_audit(path: Path) -> dict[str, Any]:
@@ -305,8 +246,7 @@ def file_kinds() -> Sequence[FileKind]:
             title="attention HDF5",
             matches=hdf5(FORMAT),
             describe=describe_attention,
-            validate=_validate_attention,
-            part=_result_part,
+            validate=validate_attention,
             report=_report_attention,
         ),
         FileKind(
@@ -314,36 +254,22 @@ def file_kinds() -> Sequence[FileKind]:
             title="attribution HDF5",
             matches=hdf5(ATTRIBUTION_FORMAT),
             describe=describe_attribution,
-            validate=_validate_attribution,
-            part=_result_part,
+            validate=validate_attribution,
             report=lambda path: ReportInput("attribution"),
-        ),
-        FileKind(
-            name="attribution-parts",
-            title="parts of an unfinished attribution",
-            matches=_is_of_attribution,
-            describe=_describe_parts,
-            validate=_unfinished,
-        ),
-        FileKind(
-            name="attention-parts",
-            title="parts of an unfinished attention export",
-            matches=lambda candidate: candidate.holds("job.json") and not _is_of_attribution(candidate),
-            describe=_describe_parts,
-            validate=_unfinished,
         ),
         FileKind(
             name="predictions-part",
             title="part of a table of predictions",
             matches=starts_with(PART_START.encode()),
             describe=_describe_part,
-            part=_table_part,
         ),
         FileKind(
             name="shard",
             title="record of a part of a sharded run",
-            matches=json_object(SHARD_FORMAT),
-            describe=lambda path: shard_figures(path.parent),
+            matches=lambda candidate: (
+                isinstance(candidate.json, dict) and {SHARD, SHARD_INPUTS} <= set(candidate.json)
+            ),
+            describe=lambda path: parse_record(read_json(path), str(path)).figures(),
             read=read_json,
         ),
         FileKind(

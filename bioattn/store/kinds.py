@@ -1,9 +1,9 @@
 """The kinds of files and folders that bioattn knows, and how a path is recognised as one of them by its content.
 
-A `FileKind` says how a file is recognised, described (`bioattn inspect`), checked (`bioattn validate`) and put
-together of parts (`bioattn merge`), and what a report and MultiQC show of it. Kinds are registered by the room or
-the model family that owns them: the function `file_kinds` of a module of this name gives those of a room, and the
-method `file_kinds` of a family its own. These modules do not import torch.
+A `FileKind` says how a file is recognised, described (`bioattn inspect`) and checked (`bioattn validate`), and
+what a report and MultiQC show of it. Kinds are registered by the room or the model family that owns them: the
+function `file_kinds` of a module of this name gives those of a room, and the method `file_kinds` of a family its
+own. These modules do not import torch.
 """
 
 import csv
@@ -13,67 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any
 
 import bioattn
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
 from bioattn.io.hdf5_input import HDF5_MAGIC, open_hdf5, text_attribute
 from bioattn.store.problems import Problem
-from bioattn.store.shard_record import ShardRecord
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part, opened and looked at."""
-
-    path: Path
-    kind: "MergeKind"
-    record: ShardRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeTask:
-    """Parts, all there and in order, and what is to be made of them."""
-
-    parts: Sequence[Part]
-    output: Path | TextIO
-    """An open text file for kinds that are text alone."""
-    progress: Progress
-    check: Callable[[], None]
-    """To be called now and then; raises Interrupted when the user has asked to stop."""
-
-    @property
-    def path(self) -> Path:
-        """The output of kinds that are not text."""
-        assert isinstance(self.output, Path)
-        return self.output
-
-
-class Merged(NamedTuple):
-    """What is in the whole."""
-
-    inputs: int
-    """Promoters or alignments in it."""
-    failed: dict[str, str] = {}  # noqa: RUF012 - never written to
-    """Inputs without a result by name, and why, where the parts say so."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeKind:
-    """What can be in parts."""
-
-    title: str
-    """What a part holds, in words."""
-    merge: Callable[[MergeTask], Merged] = field(compare=False)
-    """Write the whole. Raises: FormatError naming a part that is damaged; BioattnError when the disk is full."""
-    is_folder: bool = False
-    is_text: bool = False
-    """Whether the whole may go to standard output."""
 
 
 _MODULE = "file_kinds"
@@ -209,8 +159,6 @@ class FileKind:
     """All problems of a file. None: a file that can be described is valid."""
     remains: Callable[[Path], str | None] | None = None
     """Of a folder that is of no kind: what is missing from it, if it looks like the rest of one of this kind."""
-    part: Callable[[Path], Part | None] | None = None
-    """Which part of a sharded run a file is; None for a whole one."""
     members: Callable[[Path], list[Path]] | None = None
     """The results in a folder that holds several of them."""
     report: Callable[[Path], ReportInput | None] | None = None

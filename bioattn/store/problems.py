@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
-from bioattn.io.seal import check_seal
 from bioattn.text import shortened
 
 
@@ -31,12 +29,6 @@ class Problem:
 def error(where: str, message: str) -> Problem:
     """A problem that makes the file invalid."""
     return Problem(Severity.ERROR, shortened(where), shortened(message))
-
-
-def seal_warnings(path: Path) -> list[Problem]:
-    """A warning of an HDF5 file without a seal. Raises: FormatError when it is damaged."""
-    what = "has no seal, so another program changed or copied it; damage to it cannot be seen"
-    return [] if check_seal(path) else [warning("", what)]
 
 
 def warning(where: str, message: str) -> Problem:

@@ -12,12 +12,11 @@ from typing import Any
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.files import read_json, sha256_of, write_json
+from bioattn.io.files import read_json, sha256_of
 from bioattn.io.folders import check_output_folder
-from bioattn.io.output_names import aside_path, final_name, partial_folder
+from bioattn.io.output_names import aside_path, final_name, partial_path
 from bioattn.store.kinds import FileKind, folder_with
 from bioattn.store.problems import Problem, error
-from bioattn.store.shard_record import ShardRecord, parse_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,7 @@ class RecordedFolder:
             raise BioattnError(
                 f"{output}: is no folder of {self.what}, and --force replaces no other; choose another --output"
             )
-        alike = (output, partial_folder(output), aside_path(output))
+        alike = (output, partial_path(output), aside_path(output))
         found = {
             final_name(path.relative_to(folder).as_posix())
             for folder in alike
@@ -138,81 +137,3 @@ def changed_files(folder: Path, digests: Iterable[tuple[str, str]], record: str)
 def without(content: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """The entries of a record but those of these names."""
     return {name: value for name, value in content.items() if name not in names}
-
-
-SHARD_FILE = "shard.json"
-FOLDER_JOB = "bioattn-predictions-folders"
-"""The format that the job of a part gives."""
-SHARD_FORMAT, _VERSION = "bioattn-shard", 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardFolder:
-    """What `shard.json` says."""
-
-    record: ShardRecord
-    files: Mapping[str, Mapping[str, str]]
-    """SHA-256 by file by folder, both in the order of the run."""
-    failed: Mapping[str, str]
-    """Inputs without a result, and why."""
-
-
-def write_shard_file(
-    output: Path, record: ShardRecord, folders: Mapping[str, Path], failed: Mapping[str, str]
-) -> None:
-    """Write it for the folders of results in `output`, by name."""
-    files = {
-        name: {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
-        for name, folder in folders.items()
-    }
-    content = {"format": SHARD_FORMAT, "format_version": _VERSION, **record.as_json()}
-    write_json(output / SHARD_FILE, {**content, "files": files, "failed": dict(failed)})
-
-
-def read_shard_file(folder: Path) -> ShardFolder:
-    """What the file in a folder says.
-
-    Raises: BioattnError when there is none; FormatError when it is damaged, newer, or names files elsewhere.
-    """
-    path = folder / SHARD_FILE
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != SHARD_FORMAT:
-        raise FormatError(f"{path}: does not say which shard the folder is; make it again")
-    if content.get("format_version") != _VERSION:
-        raise FormatError(
-            f"{path}: version {content.get('format_version')} is not the {_VERSION} that this bioattn reads"
-        )
-    files, failed = content.get("files"), content.get("failed")
-    if not (isinstance(files, dict) and isinstance(failed, dict) and all(map(_is_text, failed.items()))):
-        raise FormatError(f"{path}: is incomplete (files, failed); make it again")
-    for name, digests in files.items():
-        if not (isinstance(digests, dict) and digests and all(map(_is_text, digests.items()))):
-            raise FormatError(f"{path}: does not name the files of {name!r}; make it again")
-        for plain in (name, *digests):
-            if plain in ("", ".", "..") or "/" in plain or "\\" in plain or "\0" in plain:
-                raise FormatError(f"{path}: {plain!r} is no name of a file or folder in it; make it again")
-    return ShardFolder(record=parse_record(content, str(path)), files=files, failed=failed)
-
-
-def shard_figures(folder: Path) -> dict[str, Any]:
-    """For `inspect`; nothing where the folder is no part."""
-    if not (folder / SHARD_FILE).is_file():
-        return {}
-    found = read_shard_file(folder)
-    return {**found.record.figures(), **({"failed": dict(found.failed)} if found.failed else {})}
-
-
-def validate_shard_file(folder: Path) -> list[Problem]:
-    """Which files are missing, or not those that `shard.json` speaks of."""
-    try:
-        found = read_shard_file(folder)
-    except FormatError as problem:
-        return [error(SHARD_FILE, str(problem).removeprefix(f"{folder / SHARD_FILE}: "))]
-    digests = [
-        (f"{name}/{file}", value) for name, files in found.files.items() for file, value in files.items()
-    ]
-    return changed_files(folder, digests, SHARD_FILE)
-
-
-def _is_text(entry: tuple[Any, Any]) -> bool:
-    return isinstance(entry[1], str)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.attribution import ATTRIBUTION, BASES, GAP, SEQUENCE, VALUES
 from bioattn.store.choices import Method, Reduction, WeightType
-from bioattn.store.problems import Problem, error, seal_warnings
+from bioattn.store.problems import Problem, error
 from bioattn.store.schema import (
     ATTRIBUTION_FORMAT,
     CONTRIBUTIONS,
@@ -38,6 +39,7 @@ from bioattn.store.schema import (
     sample_group,
     slabs,
 )
+from bioattn.store.shards import shard_of_hdf5
 from bioattn.store.stored import (
     group_paths,
     read_list,
@@ -46,11 +48,12 @@ from bioattn.store.stored import (
     stored_columns,
     stored_group,
     stored_inputs,
+    text_list,
 )
 from bioattn.store.windows import PROMOTERS, window_problems
 from bioattn.system.progress import SILENT, Progress
 
-_ROOT_TEXT = ("format", "format_version", "generated_by", "model_sha256")
+_ROOT_TEXT = ("format", "format_version", "generated_by", "model_sha256", "inputs")
 _PROMOTER_ROOT_TEXT = ("input_sha256", "task")
 _CENTRED = 1e-5
 """How far the values of a position may sum from 0, as a share of the largest of them."""
@@ -105,7 +108,12 @@ def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]
             for group in groups:
                 with damage_named(path):
                     problems += _Group(file, group, layout, samples, progress).problems()
-        problems += seal_warnings(path)
+            with suppress(FormatError):
+                record = shard_of_hdf5(path, file)
+                if record is not None and len(samples) > record.stop - record.first:
+                    problems.append(error("/samples", f"has more samples than inputs of {record.part}"))
+        if path.name.endswith(".partial"):
+            problems.append(error("", "is unfinished: repeat the command that made it with --resume"))
     except BioattnError as problem:
         problems.append(error("", str(problem).removeprefix(f"{path}: ")))
     finally:
@@ -114,7 +122,7 @@ def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]
 
 
 def _root(file: h5py.File, format_name: str) -> Iterator[Problem]:
-    needed = [*_ROOT_TEXT, "inputs"]
+    needed = list(_ROOT_TEXT)
     if stored_inputs(file) == PROMOTERS:
         needed += _PROMOTER_ROOT_TEXT
         if "window_length" not in file.attrs:
@@ -136,7 +144,7 @@ def _table(file: h5py.File) -> Iterator[Problem]:
         if name not in group.attrs:
             yield error("/samples", f"the attribute {name!r} is missing")
             return
-    columns, lists = ([str(name) for name in group.attrs[kind]] for kind in ("columns", "lists"))
+    columns, lists = text_list(group, "columns"), text_list(group, "lists")
     lengths = {}
     for name in (ID.name, *columns):
         dataset = group.get(name)
@@ -239,7 +247,7 @@ class _Group:
                 if not isinstance(holder.get(name), h5py.Dataset):
                     yield error(f"{holder.name}/{name}", "the dataset is missing")
                     return
-                for dim in [str(each.label) for each in holder[name].dims]:
+                for dim in text_list(holder[name], "dims"):
                     if not isinstance(holder.get(dim), h5py.Dataset):
                         yield error(f"{holder.name}/{dim}", "the dimension scale is missing")
                         return
@@ -260,7 +268,7 @@ class _Group:
                 yield error(self._where, f"the attribute {name!r} is missing")
                 return
         columns = {*self._samples.columns, ""}
-        for name in map(str, group.attrs["axis_lengths"]):
+        for name in text_list(group, "axis_lengths"):
             if name not in columns:
                 yield error(self._where, f"lengths of an axis are in /samples/{name}, which is not there")
             elif name and (shortest := min(self._samples.columns[name], default=1)) < 1:
@@ -278,7 +286,7 @@ class _Group:
                 yield error(self._where, f"the attribute {name!r} is missing")
 
     def _has_sample_axis(self, group: h5py.Group) -> bool:
-        return str(group.attrs["axes"][0]) == SAMPLE
+        return text_list(group, "axes")[0] == SAMPLE
 
     def _needed(self, group: h5py.Group) -> tuple[str, ...]:
         if self._path == ATTRIBUTION:
@@ -316,7 +324,7 @@ class _Group:
         lengths = None if number is None else self._samples.lengths(number)
         ids = self._samples.ids
         if number is not None and text_attribute(holder, SAMPLE) != ids[number]:
-            said = holder.attrs.get(SAMPLE)
+            said = text_attribute(holder, SAMPLE)
             yield error(holder.name, f"says that it is of {said!r}, /samples says {ids[number]!r}")
         if number is None and (
             not isinstance(holder.get(SAMPLE), h5py.Dataset) or strings(holder[SAMPLE]) != ids

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.store.choices import Reduction, WeightType
-from bioattn.store.shard_record import ShardRecord
+from bioattn.store.shards import ShardRecord
 
 FORMAT = "bioattn-attention"
 ATTRIBUTION_FORMAT = "bioattn-attribution"
@@ -47,7 +47,7 @@ MAP_AXES = (QUERY, KEY, RANK, POSITION, "base")
 
 FIXED_BYTES = 1 << 15
 """Headers and indexes of a small file."""
-BYTES_PER_CHUNK = 90
+BYTES_PER_CHUNK = 20
 BYTES_PER_ARRAY_GROUP = 7000
 """One sample's group at one site: headers, dimension scales and their references."""
 BYTES_PER_NAME = 100
@@ -97,8 +97,8 @@ class AttentionOptions:
         if self.top_k < 1:
             raise SettingsError(f"top-k needs at least one key, {self.top_k} were asked for")
 
-    def job(self, sites: Sequence[str]) -> dict[str, Any]:
-        """All that they decide of a file with these sites, as JSON values: parts of a file must agree on it."""
+    def as_json(self, sites: Sequence[str]) -> dict[str, Any]:
+        """All that they decide of a file with these sites, as JSON values."""
         return {**asdict(self), "sites": list(sites)}
 
 
@@ -177,17 +177,6 @@ class Block(NamedTuple):
             for path, of_group in self.arrays.items()
         }
         return Block(self.samples.part(rows), arrays)
-
-
-class Slab(NamedTuple):
-    """Some megabytes of one array of the sample that was appended last."""
-
-    path: str
-    """Of the group's layout."""
-    name: str
-    place: tuple[int | slice, ...]
-    """Index of the values in the array."""
-    values: NDArray[Any]
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:

@@ -4,14 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.store.inspection import validate_members
-from bioattn.store.kinds import FileKind, MergeKind, Part
-from bioattn.store.merging import merge_folders
-from bioattn.store.problems import Problem
-from bioattn.store.recorded_folder import SHARD_FILE, read_shard_file, shard_figures, validate_shard_file
+from bioattn.store.kinds import FileKind
+from bioattn.store.problems import Problem, error
+from bioattn.store.shards import SHARD_FILE, read_shard_file
 from bioattn.system.progress import Progress
 from bioattn.text import some
-
-_FOLDERS = MergeKind(title="results of alignments", merge=merge_folders, is_folder=True)
 
 
 def several_results(
@@ -28,21 +25,23 @@ def several_results(
 
     def describe(folder: Path) -> dict[str, Any]:
         found = results(folder)
-        return {**shard_figures(folder), name: len(found), "alignments": some([each.name for each in found])}
+        figures: dict[str, Any] = {}
+        if (folder / SHARD_FILE).is_file():
+            record, _, failed = read_shard_file(folder)
+            figures = {**record.figures(), **({"failed": failed} if failed else {})}
+        return {**figures, name: len(found), "alignments": some([each.name for each in found])}
 
     def validate(folder: Path, progress: Progress) -> list[Problem]:
-        """Every result in a folder, and whether it is the part of a run that it says it is."""
+        """Every result in a folder, and whether all that a part of a run names are there."""
         describe(folder)
         members = (
             each for each in folder.iterdir() if any((each / file).is_file() for file in (record, *others))
         )
         problems = validate_members(members, progress)
-        return problems + (validate_shard_file(folder) if (folder / SHARD_FILE).is_file() else [])
-
-    def part(folder: Path) -> Part | None:
-        if not (folder / SHARD_FILE).is_file():
-            return None
-        return Part(folder, _FOLDERS, read_shard_file(folder).record)
+        if (folder / SHARD_FILE).is_file():
+            names = read_shard_file(folder)[1]
+            problems += [error(name, "is missing") for name in names if not (folder / name).is_dir()]
+        return problems
 
     return FileKind(
         name=name,
@@ -54,6 +53,5 @@ def several_results(
         describe=describe,
         validate=validate,
         members=results,
-        part=part,
         order=order,
     )

@@ -1,6 +1,6 @@
-"""What an open file of results says of itself: its layout, its samples, and all its arrays block by block."""
+"""What an open file of results says of itself: its layout, its samples, and its arrays block by block."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,14 @@ from bioattn.attention.site import Axis
 from bioattn.errors import FormatError
 from bioattn.io.hdf5_input import other_format, strings, text_attribute
 from bioattn.store import schema
-from bioattn.store.shard_record import SHARD, SHARD_INPUTS, SHARD_JOB, read_shard
+from bioattn.store.shards import SETTINGS, SHARD, SHARD_INPUTS, shard_of_hdf5
 
-_ROOT = ("format", "format_version", "generated_by", "model_sha256", "inputs", SHARD, SHARD_INPUTS, SHARD_JOB)
+_ROOT = ("format", "format_version", "generated_by", "model_sha256", "inputs", SHARD, SHARD_INPUTS, SETTINGS)
 _OF_AXES = ("axes", "axis_kinds", "axis_lengths")
 
 
 def require_format(path: Path, file: h5py.File, format_name: str = schema.FORMAT) -> None:
-    """Refuse a file of another format, or of another major version than that which this reader knows.
+    """Refuse a file of another format, or of another major version.
 
     Raises: FormatError.
     """
@@ -31,10 +31,10 @@ def require_format(path: Path, file: h5py.File, format_name: str = schema.FORMAT
     major, _, minor = version.partition(".")
     if not (major.isdecimal() and minor.isdecimal()):
         raise FormatError(f"{path}: format_version {version!r} is not of the form {schema.FORMAT_VERSION!r}")
-    if int(major) != int(schema.FORMAT_VERSION.partition(".")[0]):
+    if major != schema.FORMAT_VERSION.partition(".")[0]:
         raise FormatError(
-            f"{path}: is of {what.removesuffix(' file')} format {version}, this bioattn reads "
-            f"{schema.FORMAT_VERSION}; make the file again, or use the bioattn that wrote it"
+            f"{path}: {what.removesuffix(' file')} format {version} is not {schema.FORMAT_VERSION}, which this "
+            "bioattn reads; make the file again, or use the bioattn that wrote it"
         )
 
 
@@ -50,14 +50,14 @@ def stored_columns(file: h5py.File) -> tuple[tuple[schema.Column, ...], tuple[sc
         schema.Column(
             name, _type_of(group[name]), *(_text(group[name], each) for each in ("long_name", "lengths"))
         )
-        for name in _names(group, "columns")
+        for name in text_list(group, "columns")
     ]
     lists = [
         schema.ListColumn(
             name,
             *(_text(group[name], each) for each in ("dtype", "kind", "lengths", "choice_of", "long_name")),
         )
-        for name in _names(group, "lists")
+        for name in text_list(group, "lists")
     ]
     return tuple(columns), tuple(lists)
 
@@ -65,7 +65,7 @@ def stored_columns(file: h5py.File) -> tuple[tuple[schema.Column, ...], tuple[sc
 def stored_group(file: h5py.File, path: str) -> schema.GroupLayout:
     """The layout of one group. Raises: KeyError, ValueError (in `damage_named` FormatError) when it is damaged."""
     group = file[path]
-    names, kinds, columns = (_names(group, name) for name in _OF_AXES)
+    names, kinds, columns = (text_list(group, name) for name in _OF_AXES)
     per_sample = names[0] != schema.SAMPLE
     holder = group.get(schema.sample_group(0), {}) if per_sample else group
     limit = int(group.attrs.get("top_k", 0)) or None
@@ -75,9 +75,8 @@ def stored_group(file: h5py.File, path: str) -> schema.GroupLayout:
     ]
     arrays = []
     for name, item in holder.items():
-        dims = tuple(str(dim.label) for dim in item.dims)
-        if any(dims):
-            dims = dims if per_sample else dims[1:]
+        if "dims" in item.attrs:
+            dims = tuple(text_list(item, "dims"))[0 if per_sample else 1 :]
             arrays.append(schema.Array(name, str(item.dtype), dims, _text(item, "long_name")))
     attributes = {name: _attribute(value) for name, value in group.attrs.items() if name not in _OF_AXES}
     return schema.GroupLayout(
@@ -101,7 +100,7 @@ def stored_layout(path: Path, file: h5py.File) -> schema.FileLayout:
         columns=columns,
         lists=lists,
         groups=tuple(stored_group(file, group) for group in group_paths(file)),
-        shard=read_shard(path, file),
+        shard=shard_of_hdf5(path, file),
     )
 
 
@@ -143,15 +142,6 @@ def read_block(file: h5py.File, layout: schema.FileLayout, rows: slice) -> schem
     return schema.Block(read_samples(file, layout.columns, layout.lists, rows), arrays)
 
 
-def sample_slabs(file: h5py.File, layout: schema.FileLayout, number: int) -> Iterator[schema.Slab]:
-    """All arrays of one sample's own, in C order, a few megabytes at a time."""
-    for group in layout.groups:
-        for array in group.arrays if group.per_sample else ():
-            dataset = file[f"{group.path}/{schema.sample_group(number)}/{array.name}"]
-            for index in schema.slabs(dataset.shape, array.itemsize):
-                yield schema.Slab(group.path, array.name, index, dataset[index])
-
-
 def main_array(layout: schema.GroupLayout) -> schema.Array | None:
     """The weights of a site, the values of another group; None where a file has no sample to tell."""
     named = {array.name: array for array in layout.arrays}
@@ -179,8 +169,8 @@ def _stored_axis(
     return Axis(name, kind, size=len(values), coordinates=None if counted else tuple(values.tolist()))
 
 
-def _names(holder: h5py.HLObject, name: str) -> list[str]:
-    """A list of text in an attribute."""
+def text_list(holder: h5py.HLObject, name: str) -> list[str]:
+    """A list of text in an attribute. Raises: KeyError when it is missing."""
     return [
         text.decode() if isinstance(text, bytes) else str(text) for text in np.atleast_1d(holder.attrs[name])
     ]
@@ -199,4 +189,6 @@ def _attribute(value: Any) -> schema.Attribute:
         return tuple(value.tolist())
     if isinstance(value, np.int8):
         return bool(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
     return int(value) if isinstance(value, np.integer) else str(value)

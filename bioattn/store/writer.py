@@ -1,10 +1,12 @@
-"""Writing a file of results: blocks of samples, and slices of one sample's own arrays, as they come.
+"""Writing a file of results once: blocks of samples, and slices of one sample's own arrays, as they come.
 
-The bytes follow from the samples alone, not from how they were cut into blocks: arrays of all samples are written
-some megabytes at a time, in steps that end with whole chunks.
+The file is written under a temporary name and renamed when it is whole (`result_file`). Ctrl-C and SIGTERM
+close it behind the last whole sample as `NAME.partial`, with which `resume` goes on.
 """
 
+import json
 import math
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +18,25 @@ from numpy.typing import NDArray
 
 from bioattn import __version__
 from bioattn.attention.site import Axis
-from bioattn.io.seal import structure_sealed
+from bioattn.errors import BioattnError, Interrupted
+from bioattn.io.files import parse_json, remove_leftover, unwritable
+from bioattn.io.hdf5_input import open_hdf5, text_attribute
+from bioattn.io.hdf5_output import (
+    create_array,
+    hdf5_output,
+    put_array,
+    put_text,
+    put_values,
+    set_attribute,
+)
+from bioattn.io.output_names import partial_path, temporary_path
 from bioattn.store import schema
+from bioattn.store.shards import SETTINGS
+from bioattn.store.stored import read_samples
+from bioattn.text import human_bytes
 
 STEP_BYTES = 1 << 21
 """Bytes of the largest array that are written at a time, unless whole chunks take more."""
-TABLE_STEP = 256
-"""Samples whose lines of the sample table are written at a time where no array holds all samples."""
 POSITION_UNITS = "bases from the first base of the window, 5'->3'"
 
 
@@ -40,40 +54,29 @@ class SampleArrays:
         """lengths: of the sample, by column; coordinates: of its ragged axes, by their kind."""
         self._check = check
         self._next = 0
-        self._rows: dict[str, _Rows] = {}
         scales = {
             axis.name: _write_axis(group, axis, schema.axis_length(axis, lengths), coordinates.get(axis.kind))
             for axis in layout.axes
         }
-        self._datasets = {}
+        self.datasets: dict[str, h5py.Dataset] = {}
         for array in layout.arrays:
             shape = layout.shape(array, lengths)
-            dataset = group.create_dataset(
-                array.name,
-                shape=shape,
-                dtype=array.dtype,
-                chunks=layout.chunk(array, None, lengths),
-                fletcher32=True,
+            dataset = create_array(
+                group, array.name, shape, array.dtype, chunks=layout.chunk(array, None, lengths)
             )
             _label(dataset, array, scales, ())
-            self._datasets[array.name] = dataset
-            self._rows[array.name] = _Rows(dataset)
-            self._length = shape[0]
+            self.datasets[array.name] = dataset
+        self._length = shape[0]
+        self._rows = {name: _Rows(dataset) for name, dataset in self.datasets.items()}
 
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Write the next slices along the first axis, all arrays alike. Raises: RuntimeError for other shapes."""
-        number = len(next(iter(arrays.values())))
-        for name, dataset in self._datasets.items():
-            if arrays[name].shape[1:] != dataset.shape[1:] or self._next + number > self._length:
+        stop = self._next + len(next(iter(arrays.values())))
+        for name, dataset in self.datasets.items():
+            if arrays[name].shape[1:] != dataset.shape[1:] or stop > self._length:
                 raise RuntimeError(f"{dataset.name} got {arrays[name].shape}, {dataset.shape} was expected")
-        # Where chunks lie in the file follows from the order of writing: several arrays take turns slice by
-        # slice, so that it does not follow from the size of tiles.
-        step = number if len(arrays) == 1 else 1
-        for first in range(0, number, step):
-            for name, dataset in self._datasets.items():
-                part = arrays[name][first : first + step]
-                dataset[self._next : self._next + len(part)] = part
-            self._next += min(step, number - first)
+            dataset[self._next : stop] = arrays[name]
+        self._next = stop
         self._check()
 
     def write_rows(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -89,11 +92,6 @@ class SampleArrays:
     def complete(self) -> bool:
         """Whether all slices or rows were written."""
         return self._next == self._length or all(rows.complete for rows in self._rows.values())
-
-    def put(self, name: str, index: tuple[int | slice, ...], values: NDArray[Any]) -> None:
-        """Write the values at the next index (in C order) of one array."""
-        self._datasets[name][index] = values
-        self._check()
 
 
 class _Rows:
@@ -150,7 +148,7 @@ class _Rows:
 
 
 class ResultWriter:
-    """A new file of results; made by `result_writer`, which checks that it was filled."""
+    """An open file of results that is being written; made by `result_file`."""
 
     def __init__(
         self,
@@ -158,48 +156,61 @@ class ResultWriter:
         layout: schema.FileLayout,
         num_samples: int,
         *,
-        chunked: bool,
-        check: Callable[[], None],
+        settings: str = "{}",
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """chunked: False stores arrays of all samples in one piece, without checksums. check: raises when a write
-        has failed."""
+        """num_samples: at most. settings: JSON. check: raises when a write has failed.
+
+        A `file` that holds samples is gone on with."""
         self._file = file
         self._layout = layout
         self._num_samples = num_samples
-        self._chunked = chunked and num_samples > 0
         self._check = check
         self._pending: list[schema.Block] = []
+        self._table: list[schema.Samples] = []
         self._written = self._appended = 0
-        self._last: schema.Samples | None = None
-        self._open: tuple[str, SampleArrays] | None = None
         self._step = _step(layout, num_samples)
-        file.attrs["format"] = layout.format
-        file.attrs["format_version"] = schema.FORMAT_VERSION
-        file.attrs["generated_by"] = f"bioattn {__version__}"
-        file.attrs["model_sha256"] = layout.model_sha256
-        file.attrs["inputs"] = layout.inputs
-        _set_attributes(file, layout.attributes)
-        if layout.shard is not None:
-            layout.shard.write(file)
-        self._create_samples()
-        file.create_group("sites")
-        for group in layout.groups:
-            self._create_group(group)
+        if "samples" in file:
+            self._go_on()
+            return
+        attributes = {
+            "format": layout.format,
+            "format_version": schema.FORMAT_VERSION,
+            "generated_by": f"bioattn {__version__}",
+            "model_sha256": layout.model_sha256,
+            "inputs": layout.inputs,
+            SETTINGS: settings,
+            **layout.attributes,
+            **({} if layout.shard is None else layout.shard.attributes()),
+        }
+        for name, value in attributes.items():
+            _set(file, name, value)
+        group = file.create_group("samples")
+        for listed in layout.lists:
+            lists = group.create_group(listed.name)
+            for name in ("dtype", "kind", "lengths", "choice_of", "long_name"):
+                if getattr(listed, name):
+                    set_attribute(lists, name, getattr(listed, name))
+        file.create_group(schema.SITES)
+        for each in layout.groups:
+            self._create_group(each)
+
+    @property
+    def ids(self) -> list[str]:
+        """The samples that were written."""
+        return [name for samples in self._table for name in samples.ids]
 
     def append(self, block: schema.Block) -> None:
         """Write the next samples, their lists and their arrays.
 
         Arrays of ragged axes may be as long as the longest of the block: what lies behind a sample's end becomes
-        0. A group with arrays of each sample's own may be left out, and follow with `arrays_of` or `put`.
+        0.
         """
         samples = block.samples
+        dense = {path: arrays for path, arrays in block.arrays.items() if not self._group(path).per_sample}
         for place in range(len(samples)):
             self._write_lists(samples, place)
-        self._last = samples.part(slice(len(samples) - 1, None)) if len(samples) else self._last
         first, self._appended = self._appended, self._appended + len(samples)
-        dense = {path: arrays for path, arrays in block.arrays.items() if not self._group(path).per_sample}
-        self._pending.append(schema.Block(samples, dense))
-        self._write_pending(last=False)
         for path in sorted(block.arrays.keys() - dense.keys()):
             layout, of_group = self._group(path), block.arrays[path]
             for place in range(len(samples)):
@@ -211,78 +222,139 @@ class ResultWriter:
                         for array in layout.arrays
                     }
                 )
+        self._table.append(samples)
+        self._pending.append(schema.Block(samples, dense))
+        self._write_pending(last=False)
         self._check()
 
-    def arrays_of(self, path: str) -> SampleArrays:
-        """Begin the arrays of one group of the sample that was appended last."""
-        if self._last is None:
-            raise RuntimeError(f"{path}: no sample was appended")
-        return self._create_sample(self._group(path), self._appended - 1, self._last)
+    @contextmanager
+    def sample(self, sample: schema.Samples) -> Iterator[Mapping[str, SampleArrays]]:
+        """Write one sample whose arrays are all its own, by path of the group; nothing of it stays when the body
+        raises."""
+        number = self._appended
+        try:
+            self._write_lists(sample, 0)
+            yield {group.path: self._create_sample(group, number, sample) for group in self._layout.groups}
+        except BaseException:
+            for holder in (*(f"samples/{listed.name}" for listed in self._layout.lists), *self._paths()):
+                if (name := f"{holder}/{schema.sample_group(number)}") in self._file:
+                    del self._file[name]
+            raise
+        self._appended = self._written = number + 1
+        self._table.append(sample)
+        self._check()
 
-    def put(self, slab: schema.Slab) -> None:
-        """Write some values of the sample that was appended last, group by group, each in C order."""
-        where = f"{slab.path}/{schema.sample_group(self._appended - 1)}"
-        if self._open is None or self._open[0] != where:
-            self._open = where, self.arrays_of(slab.path)
-        self._open[1].put(slab.name, slab.place, slab.values)
+    def written(self) -> Iterator[schema.Block]:
+        """What an interrupted run has left, some samples at a time, without arrays of samples' own."""
+        for samples in self._table:
+            for first in range(0, len(samples), self._step):
+                rows = slice(first, min(first + self._step, len(samples)))
+                arrays = {
+                    group.path: {
+                        array.name: self._file[f"{group.path}/{array.name}"][rows] for array in group.arrays
+                    }
+                    for group in self._layout.groups
+                    if not group.per_sample
+                }
+                yield schema.Block(samples.part(rows), arrays)
 
-    def finish(self) -> None:
-        """Write what waits for a whole step. Raises: RuntimeError when samples are missing (a bug of the
-        caller)."""
-        if self._appended != self._num_samples:
-            raise RuntimeError(f"{self._appended} of {self._num_samples} samples were written")
+    def copy(self, file: h5py.File, samples: schema.Samples) -> None:
+        """Write the samples of another file of the same layout; whole chunks are copied as they are stored."""
+        for place in range(len(samples)):
+            self._write_lists(samples, place)
+        number = len(samples)
+        for layout in self._layout.groups:
+            if layout.per_sample:
+                for place in range(number):
+                    arrays = self._create_sample(
+                        layout, self._appended + place, samples.part(slice(place, place + 1))
+                    )
+                    for name, target in arrays.datasets.items():
+                        _copy_array(file[f"{layout.path}/{schema.sample_group(place)}/{name}"], target, 0)
+                continue
+            for array in layout.arrays:
+                target = self._file[f"{layout.path}/{array.name}"]
+                _copy_array(file[f"{layout.path}/{array.name}"], target, self._appended)
+        self._table.append(samples)
+        self._appended = self._written = self._appended + number
+        self._check()
+
+    def close(self) -> None:
+        """Write what waits, and the table of the samples."""
         self._write_pending(last=True)
+        table = _joined_table(self._table, self._layout)
+        group = self._file["samples"]
+        columns = (schema.ID, *self._layout.columns)
+        for column in columns:
+            values = table.columns[column.name]
+            dataset = put_values(group, column.name, values)
+            for name in ("long_name", "lengths"):
+                if getattr(column, name):
+                    set_attribute(dataset, name, getattr(column, name))
+        set_attribute(group, "columns", [column.name for column in self._layout.columns])
+        set_attribute(group, "lists", [listed.name for listed in self._layout.lists])
+        group[schema.ID.name].make_scale(schema.ID.name)
+        for column in self._layout.columns:
+            _attach(group[column.name], 0, schema.ID.name, group[schema.ID.name])
+        for layout in self._layout.groups:
+            if layout.per_sample:
+                continue
+            of_group = self._file[layout.path]
+            scale = put_text(of_group, schema.SAMPLE, table.ids)
+            scale.make_scale(schema.SAMPLE)
+            for array in layout.arrays:
+                dataset = of_group[array.name]
+                if len(dataset) != self._appended:
+                    dataset.resize(self._appended, axis=0)
+                _attach(dataset, 0, schema.SAMPLE, scale)
         self._check()
+
+    def _go_on(self) -> None:
+        """Take the samples of an interrupted file up again."""
+        group = self._file["samples"]
+        table = read_samples(self._file, self._layout.columns, self._layout.lists)
+        self._table = [table]
+        self._appended = self._written = len(table)
+        for column in (schema.ID, *self._layout.columns):
+            del group[column.name]
+        for layout in self._layout.groups:
+            if not layout.per_sample:
+                of_group = self._file[layout.path]
+                for array in layout.arrays:
+                    dataset = of_group[array.name]
+                    dataset.dims[0].detach_scale(of_group[schema.SAMPLE])
+                    dataset.resize(self._num_samples, axis=0)
+                del of_group[schema.SAMPLE]
+
+    def _paths(self) -> list[str]:
+        return [group.path for group in self._layout.groups]
 
     def _group(self, path: str) -> schema.GroupLayout:
         return next(group for group in self._layout.groups if group.path == path)
 
-    def _create_samples(self) -> None:
-        group = self._file.create_group("samples")
-        _write_names(group, "columns", [column.name for column in self._layout.columns])
-        _write_names(group, "lists", [listed.name for listed in self._layout.lists])
-        scale = self._column(group, schema.ID)
-        scale.make_scale(schema.ID.name)
-        for column in self._layout.columns:
-            _attach(self._column(group, column), 0, schema.ID.name, scale)
-        for listed in self._layout.lists:
-            lists = group.create_group(listed.name)
-            for name in ("dtype", "kind", "lengths", "choice_of", "long_name"):
-                if getattr(listed, name):
-                    lists.attrs[name] = getattr(listed, name)
-
-    def _column(self, group: h5py.Group, column: schema.Column) -> h5py.Dataset:
-        kind = h5py.string_dtype() if column.dtype == schema.TEXT else column.dtype
-        dataset = group.create_dataset(column.name, shape=(self._num_samples,), dtype=kind)
-        for name in ("long_name", "lengths"):
-            if getattr(column, name):
-                dataset.attrs[name] = getattr(column, name)
-        return dataset
-
     def _create_group(self, layout: schema.GroupLayout) -> None:
         group = self._file.create_group(layout.path)
         dims = [axis.name for axis in layout.axes]
-        _write_names(group, "axes", dims if layout.per_sample else [schema.SAMPLE, *dims])
-        _write_names(group, "axis_kinds", [axis.kind for axis in layout.axes])
-        _write_names(group, "axis_lengths", [axis.lengths or "" for axis in layout.axes])
-        _set_attributes(group, layout.attributes)
+        set_attribute(group, "axes", dims if layout.per_sample else [schema.SAMPLE, *dims])
+        set_attribute(group, "axis_kinds", [axis.kind for axis in layout.axes])
+        set_attribute(group, "axis_lengths", [axis.lengths or "" for axis in layout.axes])
+        for name, value in sorted(layout.attributes.items()):
+            _set(group, name, value)
         if layout.per_sample:
             return
-        scales = {schema.SAMPLE: self._column(group, schema.Column(schema.SAMPLE, schema.TEXT, "sample id"))}
-        scales[schema.SAMPLE].make_scale(schema.SAMPLE)
-        for axis in layout.axes:
-            scales[axis.name] = _write_axis(group, axis, schema.axis_length(axis))
+        scales = {axis.name: _write_axis(group, axis, schema.axis_length(axis)) for axis in layout.axes}
+        whole = self._num_samples if self._layout.shard is None else self._layout.shard.total
         for array in layout.arrays:
             shape = (self._num_samples, *layout.shape(array))
-            chunks = layout.chunk(array, self._num_samples) if array.chunked and self._chunked else None
-            options = {} if chunks is None else {"chunks": chunks, "fletcher32": True}
-            dataset = group.create_dataset(array.name, shape=shape, dtype=array.dtype, **options)
+            dataset = create_array(
+                group, array.name, shape, array.dtype, chunks=layout.chunk(array, max(1, whole))
+            )
             _label(dataset, array, scales, (schema.SAMPLE,))
 
     def _create_sample(self, layout: schema.GroupLayout, number: int, sample: schema.Samples) -> SampleArrays:
         """Begin one sample's own arrays; sample: that one alone."""
         group = self._file[layout.path].create_group(schema.sample_group(number))
-        group.attrs[schema.SAMPLE] = sample.ids[0]
+        set_attribute(group, schema.SAMPLE, sample.ids[0])
         coordinates = {
             listed.kind: np.asarray(sample.lists[listed.name][0])
             for listed in self._layout.lists
@@ -295,56 +367,149 @@ class ResultWriter:
             values = samples.lists[listed.name][place]
             if values is not None:
                 group = self._file[f"samples/{listed.name}"]
-                kind = h5py.string_dtype() if listed.dtype == schema.TEXT else listed.dtype
-                group.create_dataset(
-                    schema.sample_group(self._appended + place), data=_plain(values), dtype=kind
-                )
+                name = schema.sample_group(self._appended + place)
+                if listed.dtype == schema.TEXT:
+                    put_text(group, name, [str(text) for text in values])
+                else:
+                    put_array(group, name, np.asarray(values, dtype=listed.dtype))
 
     def _write_pending(self, *, last: bool) -> None:
+        """Write the dense arrays of whole steps, so that no chunk is written twice."""
         waiting = self._appended - self._written
-        number = waiting if last or not self._chunked else waiting - waiting % self._step
+        number = waiting if last else waiting - waiting % self._step
         if number == 0:
             return
         block = schema.join_blocks(self._pending)
-        step = self._step if self._chunked else number
-        for first in range(0, number, step):
-            self._write(block.part(slice(first, min(first + step, number))))
+        for first in range(0, number, self._step):
+            self._write(block.part(slice(first, min(first + self._step, number))))
         self._pending = [block.part(slice(number, None))] if number < waiting else []
 
     def _write(self, block: schema.Block) -> None:
-        """Write the next samples of the table and of the arrays of all samples."""
+        """Write the next samples of the arrays of all samples."""
         rows = slice(self._written, self._written + len(block.samples))
-        for name, values in block.samples.columns.items():
-            self._file[f"samples/{name}"][rows] = _plain(values)
         for layout in self._layout.groups:
-            if layout.per_sample:
-                continue
-            group = self._file[layout.path]
-            group[schema.SAMPLE][rows] = _plain(block.samples.ids)
-            for array in layout.arrays:
-                values = block.arrays[layout.path][array.name]
-                group[array.name][rows] = _padded(layout, array, values, block.samples)
+            if not layout.per_sample:
+                for array in layout.arrays:
+                    values = block.arrays[layout.path][array.name]
+                    dataset = self._file[f"{layout.path}/{array.name}"]
+                    dataset[rows] = layout.padded(array, values, block.samples)
         self._written = rows.stop
         self._check()
 
 
 @contextmanager
-def result_writer(
-    path: Path, layout: schema.FileLayout, num_samples: int, *, chunked: bool = True
+def result_file(
+    output: Path,
+    layout: schema.FileLayout,
+    num_samples: int,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    force: bool = False,
 ) -> Iterator[ResultWriter]:
-    """Create `path` and give its writer; the file is complete only when the body ends without an exception.
+    """Write the file `output`, which gets its name when the body has ended well.
 
-    chunked: False stores arrays of all samples in one piece, without checksums: quicker to write, for parts that
-    are read back once.
+    num_samples: at most. settings: JSON values of all that decides the content; a shard has them in its record.
+    When the body raises Interrupted or KeyboardInterrupt, the samples that are there stay as `NAME.partial`.
+    resume: go on with that. force: start again.
 
-    Raises: OSError when it cannot be written.
+    Raises: BioattnError when the file cannot be written, for a `NAME.partial` of other settings, and for any where
+    neither `resume` nor `force` is given.
     """
-    # Without a cache whole chunks go to the file as they are written, in that order.
-    cache = 0 if any(group.per_sample for group in layout.groups) else None
-    with structure_sealed(path, chunk_cache_bytes=cache) as (file, raw):
-        writer = ResultWriter(file, layout, num_samples, chunked=chunked, check=raw.check)
-        yield writer
-        writer.finish()
+    if layout.shard is not None:
+        settings = layout.shard.settings
+    text = json.dumps(settings or {}, sort_keys=True, ensure_ascii=False)
+    partial, temporary = partial_path(output), temporary_path(output)
+    if output.is_dir():
+        raise BioattnError(f"{output}: is a folder, a file name is needed")
+    try:
+        going_on = partial.is_file() and not force
+        if going_on:
+            if not resume:
+                raise BioattnError(
+                    f"{partial}: is of an interrupted run; give --resume to go on with it, or --force to start "
+                    "again"
+                )
+            _require_same_settings(partial, text)
+            partial.replace(temporary)
+        stopped: BaseException | None = None
+        with hdf5_output(temporary, new=not going_on) as (file, raw):
+            writer = ResultWriter(file, layout, num_samples, settings=text, check=raw.check)
+            try:
+                yield writer
+            except (Interrupted, KeyboardInterrupt) as stop:
+                stopped = stop
+            writer.close()
+        if stopped is not None:
+            if writer.ids:
+                temporary.replace(partial)
+            raise stopped
+        temporary.replace(output)
+        remove_leftover(partial)
+    except OSError as error:
+        raise unwritable(output, error) from error
+    finally:
+        remove_leftover(temporary)
+
+
+def _require_same_settings(partial: Path, settings: str) -> None:
+    with open_hdf5(partial) as file:
+        earlier = parse_json(text_attribute(file, SETTINGS) or "{}", str(partial))
+        version = text_attribute(file, "generated_by")
+    now = json.loads(settings)
+    different = sorted(name for name in {*now, *earlier} if now.get(name) != earlier.get(name))
+    if version != f"bioattn {__version__}":
+        different.append("version of bioattn")
+    if different:
+        raise BioattnError(
+            f"{partial}: is of another run (different: {', '.join(different)}); repeat that run's command, or "
+            "give --force to start again"
+        )
+
+
+def require_free_space(output: Path, wanted: int, advice: str) -> None:
+    """Raises: BioattnError when the disk of `output` has less than `wanted` bytes free."""
+    folder = output.absolute().parent
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise unwritable(output, error) from error
+    if wanted > free:
+        raise BioattnError(
+            f"{output}: takes {human_bytes(wanted)}, but only {human_bytes(free)} are free in {folder}; {advice}"
+        )
+
+
+def _copy_array(source: h5py.Dataset, target: h5py.Dataset, row: int) -> None:
+    """Copy all of `source` to the rows of `target` from `row` on: stored chunks where they fall together, else
+    values."""
+    if source.chunks == target.chunks and row % target.chunks[0] == 0:
+        whole = len(source) % target.chunks[0] == 0 or row + len(source) == len(target)
+    else:
+        whole = False
+    if not whole:
+        for index in schema.slabs(source.shape, source.dtype.itemsize):
+            first, *others = index
+            place = slice(first.start + row, first.stop + row) if isinstance(first, slice) else first + row
+            target[(place, *others)] = source[index]
+        return
+
+    def copy(chunk: Any) -> None:
+        mask, content = source.id.read_direct_chunk(chunk.chunk_offset)
+        first, *others = chunk.chunk_offset
+        target.id.write_direct_chunk((first + row, *others), content, mask)
+
+    source.id.chunk_iter(copy)
+
+
+def _joined_table(table: Sequence[schema.Samples], layout: schema.FileLayout) -> schema.Samples:
+    if table:
+        return schema.join_blocks([schema.Block(samples, {}) for samples in table]).samples
+    columns: dict[str, schema.Values] = {
+        column.name: [] if column.dtype == schema.TEXT else np.zeros(0, column.dtype)
+        for column in (schema.ID, *layout.columns)
+    }
+    return schema.Samples(columns, {listed.name: [] for listed in layout.lists})
 
 
 def _step(layout: schema.FileLayout, num_samples: int) -> int:
@@ -358,7 +523,7 @@ def _step(layout: schema.FileLayout, num_samples: int) -> int:
         if array.chunked
     ]
     if not arrays:
-        return TABLE_STEP
+        return 1
     group, array = max(arrays, key=lambda pair: _bytes(*pair))
     chunk = group.chunk(array, num_samples)[0]
     return chunk * max(1, STEP_BYTES // max(1, chunk * _bytes(group, array)))
@@ -367,19 +532,6 @@ def _step(layout: schema.FileLayout, num_samples: int) -> int:
 def _bytes(group: schema.GroupLayout, array: schema.Array) -> int:
     """Bytes of one sample's values."""
     return int(np.prod(group.shape(array), dtype=np.int64)) * array.itemsize
-
-
-def _padded(
-    layout: schema.GroupLayout, array: schema.Array, values: NDArray[Any], samples: schema.Samples
-) -> NDArray[Any]:
-    """Values of some samples as the file holds them: as long as the longest of all, 0 behind each sample's end."""
-    if all(layout.axis(dim).lengths is None for dim in array.dims):
-        return values
-    whole = np.zeros((len(values), *layout.shape(array)), dtype=array.dtype)
-    for place in range(len(values)):
-        own = layout.within(array, samples.lengths(place))
-        whole[place][own] = values[place][own]
-    return whole
 
 
 def _write_axis(
@@ -391,32 +543,36 @@ def _write_axis(
         values = coordinates
     elif axis.edges is not None:
         values = schema.bin_centres(axis.edges)
-        edges = group.create_dataset(f"{axis.name}_edges", data=np.asarray(axis.edges, dtype=np.int32))
+        edges = put_array(group, f"{axis.name}_edges", np.asarray(axis.edges, dtype=np.int32))
         edges.make_scale(f"{axis.name}_edges")
-        edges.attrs["units"] = POSITION_UNITS
+        set_attribute(edges, "units", POSITION_UNITS)
     elif axis.coordinates is not None and (not axis.coordinates or isinstance(axis.coordinates[0], str)):
         values = [str(name) for name in axis.coordinates]
     elif axis.coordinates is not None:
         values = np.asarray(axis.coordinates, dtype=np.int32)
     else:
         values = np.arange(length, dtype=np.int32)
-    kind = h5py.string_dtype() if isinstance(values, list) else values.dtype
-    scale = group.create_dataset(axis.name, data=_plain(values), dtype=kind)
+    scale = put_values(group, axis.name, values)
     scale.make_scale(axis.name)
     if axis.kind == schema.POSITION:
-        scale.attrs["units"] = POSITION_UNITS
-    if axis.lengths is not None and schema.SAMPLE in group:
-        scale.attrs["lengths"] = axis.lengths
+        set_attribute(scale, "units", POSITION_UNITS)
+    if axis.lengths is not None and schema.SAMPLE not in group.attrs:
+        set_attribute(scale, "lengths", axis.lengths)
     return scale
 
 
 def _label(
     dataset: h5py.Dataset, array: schema.Array, scales: Mapping[str, h5py.Dataset], before: Sequence[str]
 ) -> None:
-    for place, dim in enumerate((*before, *array.dims)):
-        _attach(dataset, place, dim, scales[dim])
+    """Name the axes of an array, and attach the scales that there are."""
+    dims = (*before, *array.dims)
+    # HDF5's own labels lie in a heap without checksums, so we read these.
+    set_attribute(dataset, "dims", dims)
+    for place, dim in enumerate(dims):
+        if dim in scales:
+            _attach(dataset, place, dim, scales[dim])
     if array.long_name:
-        dataset.attrs["long_name"] = array.long_name
+        set_attribute(dataset, "long_name", array.long_name)
 
 
 def _attach(dataset: h5py.Dataset, place: int, label: str, scale: h5py.Dataset) -> None:
@@ -424,24 +580,14 @@ def _attach(dataset: h5py.Dataset, place: int, label: str, scale: h5py.Dataset) 
     dataset.dims[place].attach_scale(scale)
 
 
-def _plain(values: schema.Values) -> NDArray[Any]:
-    """Text as an object array of exactly one axis, whatever the texts look like."""
-    return np.array(values, dtype=object) if isinstance(values, list) else values
-
-
-def _write_names(holder: h5py.HLObject, name: str, texts: Sequence[str]) -> None:
-    """A list of text as an attribute, empty ones too."""
-    holder.attrs.create(name, _plain(list(texts)), shape=(len(texts),), dtype=h5py.string_dtype())
-
-
-def _set_attributes(holder: h5py.HLObject, attributes: Mapping[str, schema.Attribute]) -> None:
-    for name, value in sorted(attributes.items()):
-        if isinstance(value, bool):
-            holder.attrs[name] = np.int8(value)
-        elif isinstance(value, int):
-            holder.attrs[name] = np.int64(value)
-        elif isinstance(value, tuple):
-            real = any(isinstance(number, float) for number in value)
-            holder.attrs[name] = np.asarray(value, dtype=np.float64 if real else np.int32)
-        else:
-            holder.attrs[name] = value
+def _set(holder: h5py.HLObject, name: str, value: schema.Attribute) -> None:
+    """Set an attribute of a layout."""
+    if isinstance(value, bool):
+        holder.attrs[name] = np.int8(value)
+    elif isinstance(value, int):
+        holder.attrs[name] = np.int64(value)
+    elif isinstance(value, tuple):
+        real = any(isinstance(number, float) for number in value)
+        holder.attrs[name] = np.asarray(value, dtype=np.float64 if real else np.int32)
+    else:
+        set_attribute(holder, name, value)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +10,7 @@ from bioattn import __version__
 from bioattn.errors import FormatError
 from bioattn.io.files import sha256_of
 from bioattn.io.hdf5_input import open_hdf5, other_format, strings, text_attribute
-from bioattn.io.seal import stream_sealed
+from bioattn.io.hdf5_output import hdf5_file, put_values, set_attribute
 from bioattn.structures.ideal_geometry import ATOM37
 
 TEMPLATES_FORMAT = "bioattn-templates"
@@ -47,22 +46,25 @@ class Templates:
 
 def write_templates(path: Path, templates: Templates) -> None:
     """Write the file whole or not at all. Raises: BioattnError when it cannot be written."""
-    with stream_sealed(path) as file:
-        file.attrs["format"] = TEMPLATES_FORMAT
-        file.attrs["format_version"] = FORMAT_VERSION
-        file.attrs["generated_by"] = f"bioattn {__version__}"
-        file.attrs["query"], file.attrs["sequence"] = templates.query, templates.letters
-        text = h5py.string_dtype()
-        for name, values, dtype, words in (
-            ("name", templates.names, text, "structure and chain"),
-            ("coverage", templates.coverage, None, "part of the query's residues that are aligned"),
-            ("identity", templates.identity, None, "part of the aligned residues that are equal"),
-            ("residue_number", templates.residue_numbers, text, "aligned residue of the template"),
-            ("aatype", templates.aatype, None, "residue of the template, ARNDCQEGHILKMFPSTWYVX, 21 = none"),
-            ("atom_position", templates.atom37, None, "Å"),
-            ("atom_mask", templates.atom37_mask, None, "1 where the atom is there"),
+    with hdf5_file(path) as file:
+        for name, value in (
+            ("format", TEMPLATES_FORMAT),
+            ("format_version", FORMAT_VERSION),
+            ("generated_by", f"bioattn {__version__}"),
+            ("query", templates.query),
+            ("sequence", templates.letters),
         ):
-            file.create_dataset(name, data=values, dtype=dtype, track_times=False).attrs["long_name"] = words
+            set_attribute(file, name, value)
+        for name, values, words in (
+            ("name", templates.names, "structure and chain"),
+            ("coverage", templates.coverage, "part of the query's residues that are aligned"),
+            ("identity", templates.identity, "part of the aligned residues that are equal"),
+            ("residue_number", templates.residue_numbers, "aligned residue of the template"),
+            ("aatype", templates.aatype, "residue of the template, ARNDCQEGHILKMFPSTWYVX, 21 = none"),
+            ("atom_position", templates.atom37, "Å"),
+            ("atom_mask", templates.atom37_mask, "1 where the atom is there"),
+        ):
+            set_attribute(put_values(file, name, values), "long_name", words)
 
 
 def read_templates(path: Path) -> Templates:

@@ -14,9 +14,7 @@ from bioattn.io.folders import (
     require_own_files,
     restore_folder,
 )
-from bioattn.io.input_watch import require_unchanged_inputs
-from bioattn.io.output_lock import lock_output
-from bioattn.io.output_names import partial_folder, run_record_path
+from bioattn.io.output_names import partial_path, run_record_path
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import MODEL_CARD, model_files
 from bioattn.store.training_record import TRAINING_RECORD
@@ -28,12 +26,11 @@ def is_finished(output: Path) -> bool:
 
     A folder that lacked nothing but its name when its run was killed gets it.
     """
-    partial = partial_folder(output)
+    partial = partial_path(output)
     # The model card is written last, and then the trainer's state goes.
     if (partial / MODEL_CARD).is_file() and not (partial / STATE_FILE).exists() and not output.exists():
-        with lock_output(output):
-            remove_unfinished(partial)
-            publish(partial, output)
+        remove_unfinished(partial)
+        publish(partial, output)
     files = (output / WEIGHTS, output / TRAINING_RECORD)
     return all(file.is_file() for file in files) and not partial.exists()
 
@@ -44,15 +41,14 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
 
     Raises: also BioattnError when another run is writing `output`.
     """
-    with lock_output(output):
-        restore_folder(output, _own_files())
-        partial = prepare_output(output, resume=resume, force=force)
-        remove_unfinished(partial)
-        try:
-            yield partial
-        finally:
-            if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
-                shutil.rmtree(partial, ignore_errors=True)
+    restore_folder(output, _own_files())
+    partial = prepare_output(output, resume=resume, force=force)
+    remove_unfinished(partial)
+    try:
+        yield partial
+    finally:
+        if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
@@ -63,7 +59,7 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
     """
     if output.name in ("", "-", ".."):
         raise SettingsError(f"--output {output}: give the name of a folder to make")
-    partial = partial_folder(output)
+    partial = partial_path(output)
     if output.exists() and not force:
         raise already_there(output)
     if (
@@ -111,7 +107,6 @@ def publish(partial: Path, output: Path) -> None:
 
     Raises: BioattnError when the folder cannot get its name, or an input of the command has changed.
     """
-    require_unchanged_inputs(output)
     (partial / STATE_FILE).unlink(missing_ok=True)
     remove_leftover(run_record_path(output))
     try:

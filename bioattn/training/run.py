@@ -12,7 +12,6 @@ import torch
 from bioattn import __version__
 from bioattn.errors import FormatError
 from bioattn.io.files import check_apart, text_output
-from bioattn.io.input_watch import inputs_were_read
 from bioattn.models.model_folder import MODEL_CARD, read_model_config
 from bioattn.store.training_record import (
     COMPARISON,
@@ -82,7 +81,6 @@ def train(
         job = _job(task)
         processes.require_same_job(job)
         task.prepare(progress)
-        inputs_were_read()
         processes.warn_of_idle(*task.work_per_step)
         LOGGER.info(f"training {task.summary}")
         trainer = Trainer(

@@ -1,14 +1,13 @@
 """The decorator `command`: what every command does beside its own work.
 
-It adds --quiet, --verbose and --log-format, checks the paths that were given, keeps other runs from writing the
-same output, watches the inputs, and writes the run record, with its time, of what the command returns.
+It adds --quiet, --verbose and --log-format, checks the paths that were given, and writes the run record, with its
+time, of what the command returns.
 """
 
 import functools
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import MISSING, Field, dataclass
 from enum import Enum
 from pathlib import Path
@@ -17,13 +16,11 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 import typer
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.input_watch import watched_inputs
-from bioattn.io.output_lock import reserve_output
 from bioattn.models.family import is_parameter_file
 from bioattn.models.running import RunReport
 from bioattn.models.settings import Option, Writes, option_of
 from bioattn.system.device import launch
-from bioattn_cli.reporting import LogFormat, Reporter, is_reporting_process, take_bar_away
+from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
 
 Result: TypeAlias = "Record | RunReport | None"
 """What a command returns: what is to be said and recorded."""
@@ -169,19 +166,14 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
                 arguments[each.name] = tuple(arguments[each.name] or ())
         words = context.obj or ()
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
-        output = arguments.get("output") if is_reporting_process(words) else None
-        with (
-            reserve_output(output) if isinstance(output, Path) else nullcontext(),
-            watched_inputs(path for parameter in own for path in parameter.paths(arguments)),
-        ):
-            if launch().count == 1:  # of several processes one says it, once they have met
-                _check(own, arguments)
-            try:
-                record = function(reporter, **arguments)
-                if record is not None:
-                    _write(record, reporter, own, arguments, began)
-            finally:
-                take_bar_away()
+        if launch().count == 1:  # of several processes one says it, once they have met
+            _check(own, arguments)
+        try:
+            record = function(reporter, **arguments)
+            if record is not None:
+                _write(record, reporter, own, arguments, began)
+        finally:
+            take_bar_away()
 
     parameters = [*(each.for_typer() for each in own), *_SHARED]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -18,7 +18,6 @@ from bioattn.alignments.contact_dataset import (
     write_contact_dataset,
 )
 from bioattn.errors import BioattnError, FormatError
-from bioattn.store.inspection import validate_file
 
 
 def protein(name, rows, columns, *, group="", split=TRAIN):
@@ -75,21 +74,10 @@ def test_what_was_written_is_read(dataset_file):
     assert validate_contact_dataset(dataset_file) == []
 
 
-def test_bytes_repeat_and_are_sealed(dataset_file, tmp_path):
+def test_bytes_repeat(dataset_file, tmp_path):
     again = tmp_path / "again.h5"
     write_contact_dataset(again, PROTEINS, {"max_depth": 12})
-    content = again.read_bytes()
-    assert content == dataset_file.read_bytes()
-    assert content.endswith(b"bioattn-seal\n")
-
-
-def test_edits_with_other_programs_are_warned_of(dataset_file):
-    with h5py.File(dataset_file, "r+") as file:
-        file["alignments/000001/cb"][3] = 0
-    assert validate_contact_dataset(dataset_file) == []
-    (finding,) = validate_file(dataset_file)
-    assert finding.severity == "warning"
-    assert "has no seal" in finding.message
+    assert again.read_bytes() == dataset_file.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bioattn.io.output_lock import lock_output
+
 from bioattn.store.inspection import validate_file
 from tests.faults.commands import COMMANDS, Command, contents, others
 from tests.faults.forked import HANGS, Forks, Outcome, Run

@@ -14,7 +14,7 @@ from bioattn.formats.structure_output import StructureResidue, write_mmcif, writ
 from bioattn.interpret.contacts.contact_regression import ContactRegression, read_regression, write_regression
 from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
 from bioattn.io.files import parse_json, read_json, write_json
-from bioattn.io.seal import stream_sealed
+from bioattn.io.hdf5_output import hdf5_file
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, read_mapping, write_mapping
 
@@ -154,7 +154,7 @@ ARRAYS = hnp.arrays(
 )
 def test_arrays_of_datasets(tmp_path, array, texts, note):
     kind = DatasetKind(name="test", format="test", version=1, command="test")
-    with stream_sealed(tmp_path / "x.h5") as file:
+    with hdf5_file(tmp_path / "x.h5") as file:
         put_array(file, "group/numbers", array)
         put_text(file, "texts", texts)
         put_metadata(file, {"note": note})

@@ -7,12 +7,12 @@ import torch
 
 from bioattn.attention.site import Tile
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.folders import attention_job, attention_writer
+from bioattn.inference.folders import AttentionWriter
 from bioattn.models.evoformer.inference.attention import AlignmentSample, AlignmentSizes, alignment_layout
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
-from bioattn.store.shard_record import settings_digest
+from bioattn.store.writer import result_file
 
 SIZES = [AlignmentSizes(5, 3, 9), AlignmentSizes(7, 1, 4), AlignmentSizes(1, 2, 12)]
 SITES = {
@@ -30,27 +30,11 @@ ALL = AttentionOptions(reduce=Reduction.NONE)
 
 
 @contextmanager
-def alignment_attention(
-    output, *, sites, options, model_sha256, sizes, job, several=None, shard=None, resume=False, force=False
-):
-    """Write the attention of `sites` over some alignments, as `run evoformer` does; sizes: of each, at most."""
-    chosen = [sites[name] for name in choose_sites(sites, options.sites)]
-    settings = {**attention_job(sites, options), **job}
-    layout = alignment_layout(
-        chosen, options, model_sha256, settings_sha256=settings_digest(settings), shard=shard
-    )
-    with attention_writer(
-        output,
-        layout,
-        chosen,
-        [each.lengths for each in sizes],
-        settings,
-        noun="alignment",
-        several=len(sizes) > 1 if several is None else several,
-        resume=resume,
-        force=force,
-    ) as writer:
-        yield writer
+def alignment_attention(output, *, sites=SITES, options=ALL, number=1, **choices):
+    """Write the attention of `sites` over `number` alignments, as `run evoformer` does."""
+    layout = alignment_layout([sites[name] for name in choose_sites(sites, options.sites)], options, "a" * 64)
+    with result_file(output, layout, number, **choices) as writer:
+        yield AttentionWriter(output, writer, layout, sites)
 
 
 def sample(number):
@@ -89,28 +73,12 @@ def send(receiver, sizes, tile):
 
 
 def write(
-    output,
-    options=ALL,
-    *,
-    numbers=(0, 1, 2),
-    tile=2,
-    masks=None,
-    job=None,
-    before=lambda number: None,
-    **choices,
+    output, options=ALL, *, numbers=(0, 1, 2), tile=2, masks=None, before=lambda number: None, **choices
 ):
-    with alignment_attention(
-        output,
-        sites=SITES,
-        options=options,
-        model_sha256="a" * 64,
-        sizes=[SIZES[number] for number in numbers],
-        job=job or {},
-        **choices,
-    ) as writer:
+    with alignment_attention(output, options=options, number=len(numbers), **choices) as attention:
         for place, number in enumerate(numbers):
-            if not writer.is_whole(place):
+            if sample(number).id not in attention.ids:
                 before(place)
-                with writer.sample(place, sample(number).samples, masks) as receiver:
+                with attention.sample(sample(number).samples, masks) as receiver:
                     send(receiver, SIZES[number], tile)
-        return writer.assemble()
+        return attention.ids

@@ -93,12 +93,12 @@ def make_promoters(tmp_path):
 
 @pytest.fixture
 def export(make_model, make_promoters, load, tmp_path):
-    """`run_promoters` on 23 promoters in parts of eight, with attention to a file of the name given."""
+    """`run_promoters` on 23 promoters, with attention to a file of the name given."""
     loaded, promoters = load(make_model()), make_promoters()
 
     def run(name="attention.h5", model=loaded, file=promoters, **options):
         attention = tmp_path / name
-        given = {"treatments": TABLE, "attention": attention, "batch_size": 4, "part_samples": 8, **options}
+        given = {"treatments": TABLE, "attention": attention, "batch_size": 4, **options}
         run_promoters(model, file, **given)
         return attention
 

@@ -61,7 +61,7 @@ def test_it_is_the_mean_over_shifted_windows(make_model, make_promoters, load, e
     width = pool // phases
     shifts = [width * place for place in range(-(phases // 2), phases - phases // 2)]
     options = AttentionOptions(phases=phases, value_weighted=True)
-    path = export(model=loaded, file=promoters, options=options, batch_size=3, part_samples=6)
+    path = export(model=loaded, file=promoters, options=options, batch_size=3)
     assert validate_attention(path) == []
     with open_attention(path) as attention:
         for row, promoter in enumerate(read_promoters(promoters)):

@@ -21,6 +21,7 @@ from bioattn.store.choices import Reduction
 from bioattn.store.inspection import validate_file
 from bioattn.store.schema import AttentionOptions
 from bioattn.system.progress import NoProgress
+from tests.contents import assert_same_content
 from tests.inference.evoformer_runs import CPU, FILES, ROWS, run, write_fasta
 
 
@@ -143,7 +144,7 @@ def test_a_signal_leaves_nothing_half_written(trunk, folder, tmp_path):
     impatient = Impatient()
     runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
     with pytest.raises(Interrupted) as caught:
-        run_folders(runner, sources, tmp_path / "out", several=several, progress=impatient)
+        run_folders(runner, sources, tmp_path / "out", several=several)
     assert caught.value.exit_code == 143
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
     assert run(folder, "--model", trunk, "-o", tmp_path / "out", "--resume") == 0
@@ -169,9 +170,7 @@ def test_attention_goes_on_after_a_signal(trunk, folder, tmp_path):
     impatient = Impatient()
     runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
     with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
-        run_folders(
-            runner, sources, tmp_path / "out", several=several, attention=attention, progress=impatient
-        )
+        run_folders(runner, sources, tmp_path / "out", several=several, attention=attention)
     assert caught.value.exit_code == 130
     assert not attention.path.exists()
     options = ("--model", trunk, "--attention", attention.path)
@@ -180,9 +179,10 @@ def test_attention_goes_on_after_a_signal(trunk, folder, tmp_path):
     made = attention.path.stat().st_mtime_ns
     assert run(folder, *options, "-o", tmp_path / "out", "--resume") == 0
     assert attention.path.stat().st_mtime_ns == made
-    resumed = attention.path.read_bytes()
+    resumed = tmp_path / "resumed.h5"
+    attention.path.rename(resumed)
     assert run(folder, *options, "-o", tmp_path / "calm") == 0
-    assert attention.path.read_bytes() == resumed
+    assert_same_content(attention.path, resumed)
 
 
 def test_resuming_tells_attention_of_other_settings_from_its_own(trunk, folder, tmp_path):

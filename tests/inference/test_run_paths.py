@@ -109,7 +109,7 @@ def test_attention_of_several_may_stand_beside_their_folders(trunk, tmp_path):
 def test_refused_for_lack_of_space_no_folder_stays(trunk, tmp_path, monkeypatch):
     (tmp_path / "in").mkdir()
     write_fasta(tmp_path / "in/a.fasta")
-    monkeypatch.setattr("bioattn.store.parts.shutil.disk_usage", lambda _: type("Usage", (), {"free": 9}))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 9}))
     for attention in ("att.h5", "out/att.h5"):
         options = ("-o", tmp_path / "out", "--attention", tmp_path / attention)
         assert run(tmp_path / "in", *run_options(trunk), *options) == 1

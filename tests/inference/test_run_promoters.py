@@ -76,7 +76,6 @@ def test_streamed_is_what_a_plain_pass_gives(
         attention=tmp_path / "attention.h5",
         options=AttentionOptions(value_weighted=True),
         batch_size=batch_size,
-        part_samples=8,
     )
     assert summary.num_samples == 23
     expected, ears = plain_pass(loaded, promoters, loaded.treatments)
@@ -231,7 +230,7 @@ def test_the_printed_size_is_the_size(
     foreseen: list[int] = []
     monkeypatch.setattr(
         "bioattn.inference.run.require_free_space",
-        lambda _, wanted, *__: foreseen.append(wanted // 2),  # the parts stand beside the file
+        lambda _, wanted, *__: foreseen.append(wanted),
     )
     summary = run_promoters(
         loaded,

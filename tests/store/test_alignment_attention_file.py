@@ -223,7 +223,7 @@ def drop_scale(file):
         (NONE, values("samples/extra_rows", 0, 0), "has 0, at least 1 is needed"),
         (NONE, values("samples/id", 1, "1ubq"), "'1ubq' occurs more than once"),
         (NONE, delete("samples/query"), "/samples/query: the dataset is missing"),
-        (NONE, attribute("/", "format_version", "3.0"), "attention format 3.0, this bioattn reads 2.0"),
+        (NONE, attribute("/", "format_version", "3.0"), "attention format 3.0 is not 2.0"),
         (NONE, attribute("/", "inputs", "promoters"), "'window_length' is missing"),
     ],
 )

@@ -1,6 +1,5 @@
 """The validator: silent on good files, one finding for each thing that was broken, never a traceback."""
 
-import re
 from contextlib import suppress
 
 import h5py
@@ -10,7 +9,6 @@ import pytest
 from bioattn.errors import BioattnError
 from bioattn.store.choices import WeightType
 from bioattn.store.inspection import is_valid
-from bioattn.store.problems import Severity
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
 from tests.store.conftest import attribute, delete, values
@@ -19,9 +17,8 @@ SITE = "sites/promoter.cross.0"
 
 
 @pytest.mark.parametrize("dtype", list(WeightType))
-@pytest.mark.parametrize("chunked", [True, False])
-def test_good_files_are_valid(write_example, dtype, chunked):
-    assert validate_attention(write_example(dtype=dtype, chunked=chunked).path) == []
+def test_good_files_are_valid(write_example, dtype):
+    assert validate_attention(write_example(dtype=dtype).path) == []
 
 
 def delete_attribute(holder, name):
@@ -58,7 +55,7 @@ def drop_scale(file):
         (delete(f"{SITE}/key"), f"/{SITE}/key: the dimension scale is missing"),
         (drop_scale, "axis 3 is not labelled 'key' with the scale"),
         (attribute(SITE, "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
-        (attribute("/", "format_version", "3.1"), "attention format 3.1, this bioattn reads 2.0"),
+        (attribute("/", "format_version", "3.1"), "attention format 3.1 is not 2.0"),
     ],
 )
 def test_each_break_is_named(write_example, change, words):
@@ -71,15 +68,6 @@ def test_each_break_is_named(write_example, change, words):
     assert not is_valid(findings)
 
 
-def test_a_changed_file_has_no_seal(write_example):
-    path = write_example().path
-    with h5py.File(path, "a") as file:
-        file["samples/chrom"][0] = "chrX"
-    (finding,) = validate_attention(path)
-    assert finding.severity is Severity.WARNING
-    assert "has no seal, so another program changed or copied it" in finding.message
-
-
 @pytest.mark.parametrize("keep", [0, 3, 8, 100, 900, 0.2, 0.5, 0.9, 0.999])
 def test_cut_files_are_refused_in_one_sentence(write_example, keep):
     path = write_example().path
@@ -88,7 +76,7 @@ def test_cut_files_are_refused_in_one_sentence(write_example, keep):
     findings = validate_attention(path)
     assert len(findings) == 1
     assert "\n" not in str(findings[0])
-    assert re.search("HDF5|seal", findings[0].message)
+    assert "HDF5" in findings[0].message
     with pytest.raises(BioattnError), open_attention(path):
         pass
 

@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from bioattn import __version__
 from bioattn.errors import BioattnError
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.kinds import file_kinds, recognise
@@ -81,8 +80,6 @@ class CountingFamily:
         from bioattn.models.model_kind import model_kind
         from bioattn.store.problems import error
         from bioattn.store.kinds import FileKind, ReportInput, ResultTable, Sample, json_object
-        from bioattn.store.kinds import Merged, MergeKind, Part
-        from bioattn.store.shard_record import parse_record
 
         def report(path):
             counts = read_json(path)["counts"]
@@ -92,19 +89,6 @@ class CountingFamily:
             )
             return ReportInput("results", {}, table)
 
-        def part(path):
-            content = read_json(path)
-            record = parse_record(content["part"], str(path)) if "part" in content else None
-            return None if record is None else Part(path, COUNTS, record)
-
-        def merge(task):
-            counts = {}
-            for part in task.parts:
-                counts |= read_json(part.path)["counts"]
-            write_json(task.path, {"format": "counting", "counts": counts})
-            return Merged(task.parts[0].record.total)
-
-        COUNTS = MergeKind(title="counts", merge=merge)
         counts = FileKind(
             name="counts",
             title="counts of letters",
@@ -113,7 +97,6 @@ class CountingFamily:
             validate=lambda path, _: [
                 error(letter, "is negative") for letter, n in read_json(path)["counts"].items() if n < 0
             ],
-            part=part,
             report=report,
             multiqc=lambda path: Sample("x", {"general": {"promoters": len(read_json(path)["counts"])}}),
         )
@@ -125,7 +108,7 @@ FAMILY = CountingFamily()
 
 
 def test_a_family_elsewhere_brings_its_kinds(tmp_path, monkeypatch, capsys):
-    """Its model and its result are inspected, validated, merged, reported and shown to MultiQC by name alone."""
+    """Its model and its result are inspected, validated, reported and shown to MultiQC by name alone."""
     family = tmp_path / "families" / "counting"
     family.mkdir(parents=True)
     (family / "family.py").write_text(FAMILY)
@@ -136,15 +119,8 @@ def test_a_family_elsewhere_brings_its_kinds(tmp_path, monkeypatch, capsys):
     (model / "model.safetensors").write_text("")
     assert main(["inspect", str(model), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"kind": "counting-model", "weights": 3}
-    job = {"generated_by": f"bioattn {__version__}"}
-    for number, counts in ((1, {"A": 1}), (2, {"<b>": 2})):
-        record = {"shard": f"{number}/2", "shard_inputs": f"{number - 1}-{number}/2", "shard_job": job}
-        path = tmp_path / f"part{number}.json"
-        path.write_text(json.dumps({"format": "counting", "counts": counts, "part": record}))
     whole = tmp_path / "whole.json"
-    parts = [str(tmp_path / f"part{number}.json") for number in (2, 1)]
-    assert main(["merge", *parts, "-o", str(whole), "-q"]) == 0
-    assert json.loads(whole.read_text())["counts"] == {"A": 1, "<b>": 2}
+    whole.write_text(json.dumps({"format": "counting", "counts": {"A": 1, "<b>": 2}}))
     assert main(["validate", str(whole)]) == 0
     assert main(["report", str(whole), "-o", str(tmp_path / "x.html"), "-q"]) == 0
     page = (tmp_path / "x.html").read_text()

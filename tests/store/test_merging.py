@@ -1,9 +1,9 @@
-"""Merging files over promoters cut anywhere: the bytes are those of the whole, whatever the parts and blocks."""
+"""Merging parts cut anywhere, and going on with an interrupted file, give the content of the whole."""
 
 import functools
 import itertools
+import json
 import tempfile
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,18 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bioattn import __version__
-from bioattn.errors import FormatError
-from bioattn.store.merging import merge_parts
-from bioattn.store.parts import PartFile, write_whole
-from bioattn.store.prediction_table import PartSeal, open_part, part_line
+from bioattn.errors import BioattnError, FormatError, Interrupted
+from bioattn.io.output_names import partial_path
+from bioattn.store.inspection import inspect_file, validate_file
+from bioattn.store.merging import merge_shards
 from bioattn.store.schema import AttentionOptions, Block
-from bioattn.store.shard_record import ShardRecord, parse_record
-from bioattn.store.writer import result_writer
+from bioattn.store.shards import ShardRecord, parse_record, shard_of_table, table_line
+from bioattn.store.writer import result_file
 from bioattn.system.shard import Shard
+from tests.contents import assert_same_content
 from tests.store.conftest import TREATMENTS, make_arrays, make_layout, make_samples
 
 LAYOUT = make_layout(AttentionOptions(value_weighted=True))
+SETTINGS = {"model": "ab", "treatments": ["heat", "cold"]}
 
 
 @functools.cache
@@ -34,50 +35,106 @@ def all_rows(number):
     return Block(make_samples(number), {**arrays, "predictions": {"values": values}})
 
 
-@settings(max_examples=25)  # each writes a dozen files
+def write(path, number, rows, *, shard=None, size=7, stop_at=None, resume=False, **more):
+    """Write some rows, in blocks of `size`; stop_at: press Ctrl-C before this row."""
+    layout = LAYOUT if shard is None else replace(LAYOUT, shard=shard)
+    known = {"settings": SETTINGS, "resume": resume} | more
+    with result_file(path, layout, rows.stop - rows.start, **known) as writer:
+        for first in range(rows.start + len(writer.ids), rows.stop, size):
+            if stop_at is not None and first >= stop_at:
+                raise Interrupted("stopped", 130)
+            writer.append(all_rows(number).part(slice(first, min(first + size, rows.stop))))
+    return path
+
+
+def record(number, count, first, stop, total, given=SETTINGS):
+    return ShardRecord(shard=Shard(number, count), first=first, stop=stop, total=total, settings=given)
+
+
+@settings(max_examples=20)  # each writes a dozen files
 @given(
     number=st.integers(1, 40),
-    part_samples=st.integers(1, 45),
     cuts=st.lists(st.integers(0, 40), max_size=5),
+    size=st.integers(1, 45),
     slab=st.integers(1, 9),
 )
-def test_cuts_anywhere(number, part_samples, cuts, slab):
-    """Parts of any sizes, empty ones too, over blocks of any sizes."""
+def test_cuts_anywhere(number, cuts, size, slab):
+    """Parts of any sizes, empty ones too, over blocks and chunks of any sizes."""
     bounds = [0, *sorted(min(cut, number) for cut in cuts), number]
-    job = {"generated_by": f"bioattn {__version__}", "part_samples": part_samples}
     widest = max(group.bytes_of_sample() for group in LAYOUT.groups)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("bioattn.store.writer.STEP_BYTES", slab * widest)
-        patch.setattr("bioattn.store.parts.READ_BYTES", slab * widest // 2)
         patch.setattr("bioattn.store.schema.BAND_BYTES", slab * widest // 2)
-
-        def write(name, first, stop, record):
-            path = Path(folder) / name
-            with result_writer(
-                path, replace(LAYOUT, shard=record), stop - first, chunked=record is not None
-            ) as writer:
-                if stop > first:
-                    writer.append(all_rows(number).part(slice(first, stop)))
-            return path
-
-        starts = range(0, number, part_samples)
-        pieces = [write(f"part{s}", s, min(s + part_samples, number), None) for s in starts]
-        sizes = [min(part_samples, number - s) for s in starts]
-        whole = Path(folder) / "whole.h5"
-        write_whole(whole, LAYOUT, list(map(PartFile, pieces, sizes)), lambda _: nullcontext())
+        whole = write(Path(folder) / "whole.h5", number, slice(0, number), size=size)
         parts = [
             write(
-                f"{place}.h5",
-                first,
-                stop,
-                ShardRecord(
-                    shard=Shard(place, len(bounds) - 1), first=first, stop=stop, total=number, job=job
-                ),
+                Path(folder) / f"{place}.h5",
+                number,
+                slice(first, stop),
+                shard=record(place, len(bounds) - 1, first, stop, number),
+                size=size,
             )
             for place, (first, stop) in enumerate(itertools.pairwise(bounds), start=1)
         ]
-        merge_parts(parts[::-1], Path(folder) / "merged.h5")
-        assert (Path(folder) / "merged.h5").read_bytes() == whole.read_bytes()
+        for part in parts:
+            assert validate_file(part) == []
+        merge_shards(parts[::-1], Path(folder) / "merged.h5")
+        assert_same_content(Path(folder) / "merged.h5", whole)
+
+
+@pytest.mark.parametrize("stop_at", [1, 7, 20])
+@pytest.mark.parametrize("size", [1, 7])
+def test_interrupted_and_gone_on_with(tmp_path, stop_at, size):
+    whole = write(tmp_path / "whole.h5", 23, slice(0, 23))
+    path = tmp_path / "stopped.h5"
+    with pytest.raises(Interrupted):
+        write(path, 23, slice(0, 23), size=size, stop_at=stop_at)
+    partial = partial_path(path)
+    assert [each.name for each in tmp_path.iterdir() if each != whole] == [partial.name]
+    done = -(-stop_at // size) * size
+    assert inspect_file(partial).figures["genes"] == done
+    assert "is unfinished: repeat the command" in str(validate_file(partial)[-1])
+    with pytest.raises(BioattnError, match=r"of an interrupted run; give --resume .* or --force"):
+        write(path, 23, slice(0, 23))
+    with pytest.raises(BioattnError, match=r"another run \(different: model\)"):
+        write(path, 23, slice(0, 23), settings=SETTINGS | {"model": "cd"}, resume=True)
+    write(path, 23, slice(0, 23), size=4, resume=True)
+    assert validate_file(path) == []
+    assert not partial.exists()
+    assert_same_content(path, whole)
+
+
+def test_an_error_leaves_what_was_there(tmp_path):
+    path = write(tmp_path / "a.h5", 9, slice(0, 9))
+    before = path.read_bytes()
+    with pytest.raises(ZeroDivisionError), result_file(path, LAYOUT, 9) as writer:  # noqa: PT012
+        writer.append(all_rows(9).part(slice(0, 3)))
+        raise ZeroDivisionError
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_refusals(tmp_path):
+    def part(name, number, count, first, stop, total=20, given=SETTINGS):
+        shard = record(number, count, first, stop, total, given)
+        return write(tmp_path / name, 20, slice(first, stop), shard=shard)
+
+    one, two = part("1.h5", 1, 2, 0, 9), part("2.h5", 2, 2, 9, 20)
+    other = part("other.h5", 2, 2, 9, 20, given=SETTINGS | {"model": "cd"})
+    gap = part("gap.h5", 2, 2, 10, 20)
+    third = part("third.h5", 3, 3, 9, 20)
+    whole = write(tmp_path / "whole.h5", 20, slice(0, 20))
+    for parts, words in (
+        ([one], r"part 1 of 2, but of these 2 is missing"),
+        ([one, two, two], r"is given twice"),
+        ([one, other], r"another run .*\(different: model\)"),
+        ([one, third], r"another run .*\(different: shards\)"),
+        ([one, gap], r"overlap or leave gaps"),
+        ([one, whole], r"no part of a sharded run"),
+    ):
+        with pytest.raises(BioattnError, match=words):
+            merge_shards(parts, tmp_path / "merged.h5")
+    assert not (tmp_path / "merged.h5").exists()
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t\x00"), min_size=1).filter(
@@ -85,32 +142,20 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t\x00"), mi
 )
 
 
-@given(header=TEXT, rows=st.lists(TEXT, max_size=5), value=TEXT)
-def test_a_part_of_a_table_is_read_as_it_was_written(header, rows, value):
-    record = ShardRecord(shard=Shard(2, 3), first=4, stop=4 + len(rows), total=99, job={"model": value})
-    seal = PartSeal()
-    text = "".join([part_line(record), *(line + "\n" for line in [header, *rows])])
-    seal.add(text)
+@given(header=TEXT, value=TEXT)
+def test_the_first_line_of_a_part_of_a_table(header, value):
+    shard = record(2, 3, 4, 9, 99, {"model": value})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.tsv"
-        path.write_text(text + seal.line(), encoding="utf-8", newline="")
-        with open_part(path) as part:
-            assert (part.record, part.header, list(part.rows())) == (record, header, rows)
-        path.write_text(text, encoding="utf-8", newline="")
-        with pytest.raises(FormatError, match=r"cut short"), open_part(path) as part:
-            list(part.rows())
+        path.write_text(table_line(shard) + header + "\n", encoding="utf-8", newline="")
+        assert shard_of_table(path) == shard
+        path.write_text(header + "\n", encoding="utf-8", newline="")
+        assert shard_of_table(path) is None or header.startswith("#bioattn-shard")
 
 
-@given(
-    content=st.fixed_dictionaries(
-        {},
-        optional={
-            "shard": st.one_of(st.text(st.characters(exclude_characters="/"), max_size=6), st.none()),
-            "shard_inputs": st.one_of(st.from_regex(r"\A-?[0-9]{1,3}-[0-9]{1,3}/[0-9]{1,3}\Z"), st.none()),
-            "shard_job": st.one_of(st.dictionaries(st.text(max_size=3), st.integers()), st.lists(st.none())),
-        },
-    )
-)
-def test_what_is_no_record_is_one_sentence(content):
-    with pytest.raises(FormatError, match=r"^part\.h5: says that it is a part of a sharded run"):
-        parse_record(content, "part.h5")
+@pytest.mark.parametrize("name", ["shard", "shard_inputs", "settings"])
+@pytest.mark.parametrize("value", [None, "9/3", "", [1]])
+def test_what_is_no_record_is_one_sentence(name, value):
+    content = json.loads(json.dumps(record(2, 3, 4, 9, 99).as_json()))
+    with pytest.raises(FormatError, match=r"^part\.h5: does not say readably which shard it is"):
+        parse_record(content | {name: value}, "part.h5")

@@ -1,7 +1,6 @@
 """Axes whose length differs by sample: padded or apart, read, checked and merged alike."""
 
 import itertools
-from contextlib import nullcontext
 from dataclasses import replace
 
 import h5py
@@ -9,17 +8,16 @@ import numpy as np
 import pytest
 import xarray
 
-from bioattn import __version__
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import inspect_file, is_valid, validate_file
-from bioattn.store.merging import merge_parts
-from bioattn.store.parts import PartFile, write_whole
+from bioattn.store.merging import merge_shards
 from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, Samples, site_layout
-from bioattn.store.shard_record import ShardRecord
-from bioattn.store.writer import result_writer
+from bioattn.store.shards import ShardRecord
+from bioattn.store.writer import result_file
 from bioattn.system.shard import Shard
+from tests.contents import assert_same_content
 
 LENGTHS = [7, 12, 3, 12, 9]
 HEADS = 2
@@ -78,7 +76,7 @@ def block_of(options, lengths, first=0):
 
 def write(path, layout, options, cuts=()):
     block, own = block_of(options, LENGTHS)
-    with result_writer(path, layout, len(LENGTHS)) as writer:
+    with result_file(path, layout, len(LENGTHS)) as writer:
         for first, stop in itertools.pairwise((0, *cuts, len(LENGTHS))):
             writer.append(block.part(slice(first, stop)))
     return own
@@ -125,19 +123,17 @@ def test_xarray_reads_padded_axes_and_the_column_of_their_lengths(tmp_path):
 @pytest.mark.parametrize("per_sample", [True, False])
 def test_shards_make_the_whole(tmp_path, per_sample):
     layout = layout_of(TOP_K, LENGTHS, per_sample)
-    write(tmp_path / "part.h5", layout, TOP_K)
-    write_whole(tmp_path / "whole.h5", layout, [PartFile(tmp_path / "part.h5", 5)], lambda _: nullcontext())
-    job = {"generated_by": f"bioattn {__version__}"}
+    write(tmp_path / "whole.h5", layout, TOP_K)
     parts = []
     for place, (first, stop) in enumerate(((0, 2), (2, 2), (2, 5)), start=1):
-        record = ShardRecord(shard=Shard(place, 3), first=first, stop=stop, total=5, job=job)
+        record = ShardRecord(shard=Shard(place, 3), first=first, stop=stop, total=5, settings={})
         parts.append(tmp_path / f"{place}.h5")
-        with result_writer(parts[-1], replace(layout, shard=record), stop - first) as writer:
+        with result_file(parts[-1], replace(layout, shard=record), stop - first) as writer:
             if stop > first:
                 writer.append(block_of(TOP_K, LENGTHS[first:stop], first)[0])
         assert validate_file(parts[-1]) == []
-    merge_parts(parts[::-1], tmp_path / "merged.h5")
-    assert (tmp_path / "merged.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+    merge_shards(parts[::-1], tmp_path / "merged.h5")
+    assert_same_content(tmp_path / "merged.h5", tmp_path / "whole.h5")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +156,7 @@ def test_many_short_sequences_do_not_pay_for_groups(tmp_path):
     lengths = random.integers(4, 9, 2000).tolist()
     layout = layout_of(ALL, lengths)
     block, _ = block_of(ALL, lengths)
-    with result_writer(tmp_path / "a.h5", layout, len(lengths)) as writer:
+    with result_file(tmp_path / "a.h5", layout, len(lengths)) as writer:
         writer.append(block)
     size = (tmp_path / "a.h5").stat().st_size
     assert size < 2000 * 3000

@@ -1,4 +1,4 @@
-"""Attribution of the promoters of a FASTA file into one HDF5 file: streamed in parts, resumable, memory flat."""
+"""Attribution of the promoters of a FASTA file into one HDF5 file: streamed, resumable, memory flat."""
 
 import hashlib
 import logging
@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from bioattn.errors import BioattnError
-from bioattn.inference.run import ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.inference.runner import Predictor, ResponseRunner, WindowBatch, WindowSource
 from bioattn.interpret.attribution.methods import Attributor, MethodSettings, make_attributor
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import (
     ATTRIBUTION,
-    ATTRIBUTION_PARTS_FORMAT,
     GAP,
     SEQUENCE,
     VALUES,
@@ -32,9 +31,6 @@ from bioattn.system.shard import Shard
 from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
-
-MAX_PART_SAMPLES = 256
-"""A part is what a killed run loses at most: some hundred promoters, which take minutes."""
 
 
 @dataclass(slots=True)
@@ -55,9 +51,6 @@ class Completeness:
         self.largest_gap = max(self.largest_gap or 0.0, float(np.abs(arrays[GAP]).max()))
         self.largest_difference = max(self.largest_difference or 0.0, float(np.abs(sums).max()))
 
-    def finish(self) -> None:
-        """All blocks were seen."""
-
 
 def run_attribution(
     runner: ResponseRunner,
@@ -67,7 +60,6 @@ def run_attribution(
     settings: MethodSettings,
     treatments: TreatmentTable,
     genes: Sequence[str] = (),
-    part_samples: int | None = None,
     shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
@@ -76,8 +68,7 @@ def run_attribution(
     """Attribute the predictions of promoters of a FASTA to their bases, for each of `treatments`.
 
     output: HDF5 file by `docs/formats/attribution.md`. genes: ids or files of ids as `choose_genes` takes them,
-    empty = all; file order is kept. part_samples: promoters per part, None = about 64 MB. shard, resume, force: as
-    in `run_work`.
+    empty = all; file order is kept. shard, resume, force: as in `run_work`.
 
     Raises: BioattnError for promoters, genes or treatments that the model cannot take, and as `run_work`.
     """
@@ -88,8 +79,6 @@ def run_attribution(
             f"{runner.length:,} bases and were padded with N upstream, which gets no values"
         )
     work, layout = attribution_work(runner, source, treatments, settings)
-    values = [group for group in layout.groups if group.path == ATTRIBUTION]
-    samples = whole_batches(values, work.batch_size, part_samples, MAX_PART_SAMPLES)
     completeness = Completeness()
     summary = run_work(
         work,
@@ -97,8 +86,7 @@ def run_attribution(
         ResultFile(
             output=output,
             layout=layout,
-            job=_job(runner.predictor(treatments), source, settings, samples),
-            part_samples=samples,
+            settings=_settings(runner.predictor(treatments), source, settings),
             about="attribution",
             of_each=f" × {counted(len(treatments.names), 'treatment')}",
             smaller="choose fewer --treatment or --genes",
@@ -151,20 +139,14 @@ def _attribute(attributor: Attributor, runner: ResponseRunner, batch: WindowBatc
     return Block(batch.samples, {ATTRIBUTION: arrays, PREDICTIONS: {"values": predictions}})
 
 
-def _job(
-    predictor: Predictor, source: WindowSource, settings: MethodSettings, part_samples: int
-) -> dict[str, Any]:
-    """All that decides the bytes of the result."""
+def _settings(predictor: Predictor, source: WindowSource, settings: MethodSettings) -> dict[str, Any]:
+    """All that decides the result."""
     genes = None if source.genes is None else "\0".join(sorted(source.genes))
     return {
-        "format": ATTRIBUTION_PARTS_FORMAT,
         "method": str(settings.method),
         "settings": settings.text(),
         "model": predictor.runner.sha256,
         "promoters": source.sha256,
-        "num_promoters": source.num_samples,
         "genes": None if genes is None else hashlib.sha256(genes.encode()).hexdigest(),
         "treatments": predictor.digest(),
-        "part_samples": part_samples,
-        "device": predictor.runner.device.type,
     }

@@ -69,9 +69,6 @@ class DesignWriter:
                 for number, codes_L in enumerate(steps_SL, start=1):
                     self.trajectory.write(format_record(f"{name}/{number}", "", decode(codes_L)))
 
-    def finish(self) -> None:
-        """All are written."""
-
 
 def write_designs(
     settings: PromoterGeneration,
@@ -111,30 +108,30 @@ def write_designs(
         codes_BSL = np.stack(walk[-shown:], 1)
         return Block(batch.samples, {DESIGNS: {"values": codes_BSL}, **receiver.take()})
 
-    result = attention or output.with_name(f"{output.name}.designs.h5")
-    job = {
-        "format": "bioattn-designs-parts",
+    settings_json = {
         "model": loaded.sha256,
         "description": description,
         "kept": decode(wanted.kept),
         "number": number,
         "sites": names,
         "shown": shown,
-        "device": loaded.device.type,
     }
-    kept = ResultFile(
-        output=result,
-        layout=FileLayout(
-            inputs=DESIGNS,
-            model_sha256=loaded.sha256,
-            attributes={"designs": description},
-            groups=(*layouts, held),
-        ),
-        job=job,
-        part_samples=PART,
-        about="a copy" if attention is None else "attention",
-        of_each="",
-        smaller="ask for fewer designs or --steps",
+    kept = (
+        None
+        if attention is None
+        else ResultFile(
+            output=attention,
+            layout=FileLayout(
+                inputs=DESIGNS,
+                model_sha256=loaded.sha256,
+                attributes={"designs": description},
+                groups=(*layouts, held),
+            ),
+            settings=settings_json,
+            about="attention",
+            of_each="",
+            smaller="ask for fewer designs or --steps",
+        )
     )
     work = Work(
         source=DesignNumbers(range(number), output),
@@ -144,7 +141,7 @@ def write_designs(
         model=loaded.path,
     )
     writer = DesignWriter(file, description, trajectory)
-    summary = run_work(
+    return run_work(
         work,
         writer,
         kept,
@@ -153,9 +150,6 @@ def write_designs(
         force=settings.force,
         progress=running.progress,
     )
-    if attention is None:
-        result.unlink()
-    return summary
 
 
 def read_kept(fasta: Path, parts: Path, length: int) -> NDArray[np.uint8]:

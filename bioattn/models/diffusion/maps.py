@@ -178,7 +178,7 @@ def write_maps(settings: ExportAttention, running: Running, loaded: LoadedDenois
         work,
         layout,
         sites=names,
-        job={"promoters": source.sha256, "treatments": treatments},
+        inputs={"promoters": source.sha256, "treatments": treatments},
         about="attention and effects",
         of_each=f" × {counted(len(treatments), 'treatment')}",
         smaller="choose fewer --sites, --heads or --treatment, --reduce, or fewer promoters",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, open_contact_dataset
 from bioattn.errors import BioattnError
-from bioattn.inference.alignment_inputs import AlignmentReader, find_alignments
+from bioattn.inference.alignment_inputs import find_alignments, read_with_digest
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, prepare_inputs
@@ -126,9 +126,9 @@ def make_probe(model: "LoadedEvoformerModel", path: Path, number: int, seed: int
     """
     aligned: list[Aligned] = []
     if not path.is_file() or not h5py.is_hdf5(path):
-        sources, digests, reader = find_alignments(path)[0], [], AlignmentReader()
+        sources, digests = find_alignments(path)[0], []
         for row in _draw(np.arange(len(sources)), number, seed):
-            alignment, digest = reader.read(sources[row].path)
+            alignment, digest = read_with_digest(sources[row].path)
             inputs = prepare_inputs(alignment, model.config, model.inputs, source=str(sources[row].path))
             aligned.append(Aligned(sources[row].name, inputs, None))
             digests.append(digest)

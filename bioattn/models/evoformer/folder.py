@@ -15,7 +15,6 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
-from bioattn.io.input_watch import unchanged
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.loading import allocate_model, load_parameters
@@ -130,8 +129,7 @@ def load_evoformer_model(
     Raises: FormatError naming the file or array that is missing, of another version, damaged or at odds with the
     rest; BioattnError when layers are given for a folder, and when a file changes meanwhile.
     """
-    with unchanged(*((path / CONFIG, path / WEIGHTS) if path.is_dir() else (path,))):
-        return _load(path, device, num_structure_layers)
+    return _load(path, device, num_structure_layers)
 
 
 def _load(path: Path, device: torch.device, num_structure_layers: int | None) -> LoadedEvoformerModel:

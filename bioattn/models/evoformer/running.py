@@ -176,7 +176,6 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         sources,
         several=several,
         attention=wanted,
-        progress=running.progress,
         figures={"model": {"file": loaded.name, "sha256": loaded.sha256}, "device": str(device)},
     )
 

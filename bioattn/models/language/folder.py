@@ -10,7 +10,6 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
-from bioattn.io.input_watch import unchanged
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.adapters import base_digest
 from bioattn.models.language.config import FineTuned, LanguageModelConfig, Output
@@ -123,27 +122,26 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
             return LoadedLanguageModel(
                 model=model.to(device).eval(), device=device, sha256=sha256, path=folder
             )
-    with unchanged(folder / CONFIG, folder / WEIGHTS):
-        content = read_model_config(folder, MODEL_TYPE)
-        try:
-            config = build(LanguageModelConfig, content["architecture"], str(folder / CONFIG))
-        except KeyError as error:
-            raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
-        vocabulary = _vocabulary(folder, config)
-        fine_tuned = None
-        if "fine_tuned" in content:
-            fine_tuned = build(FineTuned, content["fine_tuned"], str(folder / CONFIG))
-        check_sizes(lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS)
-        model = LanguageModel(config, vocabulary, fine_tuned)
-        load_weights(model, folder / WEIGHTS)
-        if fine_tuned is not None and fine_tuned.lora and base_digest(model) != fine_tuned.base_sha256:
-            raise FormatError(
-                f"{folder / WEIGHTS}: the low-rank adapters were trained on other weights than those beside them "
-                f"(base_sha256 in {CONFIG}); use the folder as `bioattn train language --lora` wrote it"
-            )
-        return LoadedLanguageModel(
-            model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
+    content = read_model_config(folder, MODEL_TYPE)
+    try:
+        config = build(LanguageModelConfig, content["architecture"], str(folder / CONFIG))
+    except KeyError as error:
+        raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
+    vocabulary = _vocabulary(folder, config)
+    fine_tuned = None
+    if "fine_tuned" in content:
+        fine_tuned = build(FineTuned, content["fine_tuned"], str(folder / CONFIG))
+    check_sizes(lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS)
+    model = LanguageModel(config, vocabulary, fine_tuned)
+    load_weights(model, folder / WEIGHTS)
+    if fine_tuned is not None and fine_tuned.lora and base_digest(model) != fine_tuned.base_sha256:
+        raise FormatError(
+            f"{folder / WEIGHTS}: the low-rank adapters were trained on other weights than those beside them "
+            f"(base_sha256 in {CONFIG}); use the folder as `bioattn train language --lora` wrote it"
         )
+    return LoadedLanguageModel(
+        model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
+    )
 
 
 def _vocabulary(folder: Path, config: LanguageModelConfig) -> Vocabulary | None:

@@ -8,7 +8,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver
-from bioattn.io.files import atomic_output, text_output
+from bioattn.io.files import text_output
 from bioattn.models.memory.facts import Book, Question, Reader, read_book
 from bioattn.models.memory.family import MemoryRun
 from bioattn.models.memory.model import FACTS, SITE, load_memory
@@ -25,7 +25,7 @@ from bioattn.store.schema import (
     Samples,
     site_layout,
 )
-from bioattn.store.writer import result_writer
+from bioattn.store.writer import result_file
 from bioattn.text import counted, percentage
 
 BATCH = 64
@@ -56,8 +56,7 @@ def run_memory(settings: MemoryRun, running: Running) -> RunReport:
         table.write("\t".join(["question", "story", "answer", "probability", *hops, "right"]) + "\n")
         writer = None
         if settings.attention is not None:
-            temporary = outputs.enter_context(atomic_output(settings.attention))
-            writer = outputs.enter_context(result_writer(temporary, layout, number))
+            writer = outputs.enter_context(result_file(settings.attention, layout, number, force=True))
         running.progress.begin("questions", number)
         for first in range(0, number, BATCH):
             asked = book.asked[first : first + BATCH]

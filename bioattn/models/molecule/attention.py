@@ -133,7 +133,7 @@ def write_attention(
             groups=layouts,
         ),
         sites=names,
-        job={"molecules": source.sha256},
+        inputs={"molecules": source.sha256},
         smaller="choose fewer --sites or --heads, --reduce, or fewer molecules",
     )
     return attention_report(settings, summary, "molecule")

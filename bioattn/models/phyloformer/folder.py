@@ -8,7 +8,6 @@ import torch
 
 from bioattn.attention.site import AttentionSite
 from bioattn.io.files import sha256_of
-from bioattn.io.input_watch import unchanged
 from bioattn.models.model_folder import load_model
 from bioattn.models.phyloformer.config import PhyloformerConfig
 from bioattn.models.phyloformer.model import Phyloformer
@@ -41,8 +40,7 @@ def load_phyloformer(path: Path, device: torch.device) -> LoadedPhyloformer:
     Raises: as `load_model` or `read_parameters`; BioattnError when a file changes meanwhile.
     """
     if path.is_file():
-        with unchanged(path):
-            model, sha256 = read_parameters(path).to(device), sha256_of(path)
+        model, sha256 = read_parameters(path).to(device), sha256_of(path)
     else:
         model, sha256 = load_model(path, MODEL_TYPE, PhyloformerConfig, Phyloformer, device)
     return LoadedPhyloformer(model=model, device=device, sha256=sha256, path=path)

@@ -140,46 +140,43 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
         sources,
         several=several,
         attention=None if attention is None else AttentionOutput(path=attention, options=wanted),
-        progress=running.progress,
         figures={"model": {"file": loaded.path.name, "sha256": loaded.sha256}, "device": str(device)},
     )
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    """Write the attention over alignments alone. Raises: as `attention_writer`."""
+    """Write the attention over alignments alone. Raises: as `result_file`."""
     from bioattn.inference.alignment_inputs import find_alignments
-    from bioattn.inference.folder_paths import AttentionOutput
-    from bioattn.inference.folders import open_attention
+    from bioattn.inference.attention_receiver import choose_sites
+    from bioattn.inference.folders import AttentionWriter
     from bioattn.models.phyloformer.folder import load_phyloformer
     from bioattn.models.phyloformer.inference.runner import PhylogenyRunner
+    from bioattn.store.writer import result_file
     from bioattn.system.signals import stop_on_signals
 
     settings.refuse(
         (*ONLY_PROMOTERS, "window", "targets", "batch_size", "value_weighted", "shard"), "Phyloformer models"
     )
-    sources, several = find_alignments(settings.sequences)
+    sources, _ = find_alignments(settings.sequences)
     runner = PhylogenyRunner(loaded_model(settings, running, load_phyloformer))
-    prepared = [runner.prepare(source) for source in sources]
-    attention = AttentionOutput(path=settings.output, options=settings.options())
-    lengths = [each.lengths for each in prepared]
+    options = settings.options()
+    layout = runner.layout(options)
+    of_file = {**options.as_json(choose_sites(runner.sites, options.sites)), **runner.settings_json()}
     with (
         stop_on_signals() as stop,
-        open_attention(
-            runner,
-            attention,
-            sources,
-            lengths,
-            several=several,
-            shard=None,
+        result_file(
+            settings.output,
+            layout,
+            len(sources),
+            settings=of_file,
             resume=settings.resume,
             force=settings.force,
         ) as writer,
     ):
-        for number, source in enumerate(sources):
-            if not writer.is_whole(number):
-                stop.check()
-                runner.distances(prepared[number], source, writer, number)
-        writer.assemble(running.progress)
+        attention = AttentionWriter(settings.output, writer, layout, runner.sites)
+        for source in [source for source in sources if source.name not in attention.ids]:
+            stop.check()
+            runner.distances(runner.prepare(source), source, attention)
     return RunReport(
         sentences=[f"wrote {settings.output}: attention of {counted(len(sources), 'alignment')}"],
         outputs=[settings.output],

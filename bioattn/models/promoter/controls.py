@@ -21,7 +21,7 @@ from bioattn.errors import BioattnError, FormatError, Interrupted
 from bioattn.inference.runner import HeldOut
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
-from bioattn.io.output_names import partial_folder
+from bioattn.io.output_names import partial_path
 from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, QuerySource
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
@@ -215,7 +215,7 @@ class PromoterTraining:
             reference=self.model.reference,
             baselines=False,
             encoder=None if config.encoder is None else self.model.path,
-            resume=partial_folder(output).exists(),
+            resume=partial_path(output).exists(),
         )
 
 

@@ -30,7 +30,6 @@ from bioattn.inference.promoter_windows import (
 from bioattn.inference.runner import BinEncoder, WindowBatch
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
-from bioattn.io.input_watch import unchanged
 from bioattn.models.attention_settings import attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
@@ -515,8 +514,7 @@ def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterMod
     Raises: FormatError naming the file that is missing, of another version, damaged or at odds with the rest;
     BioattnError when one changes meanwhile.
     """
-    with unchanged(*(folder / name for name in (CONFIG, TREATMENTS, WEIGHTS))):
-        return _load(folder, device)
+    return _load(folder, device)
 
 
 def _load(folder: Path, device: torch.device) -> LoadedPromoterModel:

@@ -153,7 +153,7 @@ def merge(
     output: Path = options.RESULT,
     force: bool = options.FORCE,
 ) -> Record:
-    """Join the parts of a job with --shard into the bytes of one process.
+    """Join the parts of a job with --shard into one result.
 
     Takes attention and attribution HDF5, tables of predictions (`-o -` writes to standard output; a .gz name gives
     gzip), and folders of `run evoformer` and `run phyloformer`. Refuses missing, repeated or damaged parts, and
@@ -162,20 +162,20 @@ def merge(
 
     bioattn merge part-*.h5 -o attention.h5
     """
-    from bioattn.store.merging import merge_parts
+    from bioattn.store.merging import merge_shards
     from bioattn.text import counted, listed
 
     to_stdout = str(output) == "-"
-    summary = merge_parts(
+    summary = merge_shards(
         parts, sys.stdout if to_stdout else output, force=force, progress=reporter.progress()
     )
-    if summary.num_missing:
-        names = f": {listed(list(summary.failed))}" if summary.failed else ""
+    if summary.failed:
+        names = f": {listed(list(summary.failed))}"
         reporter.warn(
-            f"{counted(summary.num_missing, 'alignment')} of {summary.num_inputs:,} failed in their parts and are "
+            f"{counted(len(summary.failed), 'alignment')} of {summary.num_inputs:,} failed in their parts and are "
             f"not in the whole{names}"
         )
-    inputs = counted(summary.num_inputs - summary.num_missing, "input")
+    inputs = counted(summary.num_inputs - len(summary.failed), "input")
     wrote = f"wrote {output}: {summary.title} of {inputs}, from {counted(len(summary.parts), 'part')}"
     return Record(
         *([] if to_stdout else [wrote]),

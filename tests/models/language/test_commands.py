@@ -4,7 +4,6 @@ import csv
 import json
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -143,15 +142,6 @@ def test_a_new_letter_that_cannot_be_is_named_with_its_line(
     assert bioattn(*words, "--variants", tmp_path / "v.tsv") == 1
     assert f"{tmp_path / 'v.tsv'}:3: s1 G10E, position 10: 'E' is not a DNA letter" in capsys.readouterr().err
     assert not (tmp_path / "y.tsv").exists()
-
-
-def test_a_dataset_without_its_seal_is_warned_of(folder: Path, tmp_path: Path, capsys):
-    with h5py.File(folder / "x.dataset.h5") as whole, h5py.File(tmp_path / "x.dataset.h5", "w") as copy:
-        copy.attrs.update({name: value for name, value in whole.attrs.items() if "sha256" not in name})
-        for name in whole:
-            whole.copy(name, copy)
-    assert bioattn("validate", tmp_path / "x.dataset.h5") == 0
-    assert "has no seal, so another program changed or copied it" in capsys.readouterr().out
 
 
 def test_every_map_is_exported(model: Path, folder: Path):

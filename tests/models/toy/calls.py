@@ -9,41 +9,29 @@ from bioattn.errors import FormatError
 from bioattn.io.files import read_lines
 from bioattn.models.model_kind import model_kind
 from bioattn.store.kinds import FileKind, ReportInput, ResultTable, starts_with
-from bioattn.store.prediction_table import PartSeal, part_line
 from bioattn.store.problems import Problem, error
 from bioattn.store.schema import Block
-from bioattn.store.shard_record import ShardRecord
+from bioattn.store.shards import ShardRecord, table_line
 from bioattn.system.progress import Progress
 
 FIRST_LINE = "#toy-calls"
 
 
 class CallWriter:
-    """Writes calls as they come; a shard says which it is, and ends with a digest."""
+    """Writes calls as they come; a shard says which it is."""
 
     def __init__(self, file: TextIO, shard: ShardRecord | None) -> None:
         self._file = file
-        self._seal = PartSeal() if shard is not None else None
         if shard is not None:
-            self._write(part_line(shard))
-        self._write(FIRST_LINE + "\n")
+            file.write(table_line(shard))
+        file.write(FIRST_LINE + "\n")
 
     def write(self, block: Block) -> None:
         """The next sequences."""
         for name, length, called in zip(
             block.samples.ids, block.samples.columns["length"], block.arrays["calls"]["values"], strict=True
         ):
-            self._write(f"{name}\t{''.join(str(int(one)) for one in called[:length])}\n")
-
-    def finish(self) -> None:
-        """All are written."""
-        if self._seal is not None:
-            self._file.write(self._seal.line())
-
-    def _write(self, text: str) -> None:
-        self._file.write(text)
-        if self._seal is not None:
-            self._seal.add(text)
+            self._file.write(f"{name}\t{''.join(str(int(one)) for one in called[:length])}\n")
 
 
 def _calls(path: Path) -> dict[str, str]:

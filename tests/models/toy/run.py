@@ -31,6 +31,7 @@ from bioattn.store.schema import (
     Samples,
     site_layout,
 )
+from bioattn.store.shards import ShardRecord
 from bioattn.system.shard import parse_shard
 
 BATCH = 3
@@ -82,7 +83,7 @@ def run_toy(settings: Any, calls: Path | None, attention: Path | None, running: 
 
     lengths = [{"length": len(each)} for each in source.codes.values()]
     work = Work(source=source, noun="sequence", batch_size=BATCH, compute=compute, lengths=lengths)
-    job = {"format": "toy", "model": runner.sha256, "sequences": source.sha256, "sites": sites}
+    chosen = {"model": runner.sha256, "sequences": source.sha256, "sites": sites}
     shard = None if settings.shard is None else parse_shard(settings.shard)
     file = None
     if attention is not None:
@@ -102,8 +103,7 @@ def run_toy(settings: Any, calls: Path | None, attention: Path | None, running: 
         file = ResultFile(
             output=attention,
             layout=layout,
-            job=job,
-            part_samples=2 * BATCH,
+            settings=chosen,
             about="attention",
             of_each="",
             smaller="give fewer sequences",
@@ -112,7 +112,8 @@ def run_toy(settings: Any, calls: Path | None, attention: Path | None, running: 
         writer = None
         if calls is not None:
             text = outputs.enter_context(text_output(calls))
-            writer = CallWriter(text, work.shard_record(shard, job))
+            part = None if shard is None else ShardRecord.of(shard, source.num_samples, chosen, BATCH)
+            writer = CallWriter(text, part)
         summary = run_work(
             work,
             writer,

@@ -15,7 +15,6 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import SettingsError
 from bioattn.models.evoformer.sites import EXTRA_MSA_ROW, LENGTHS, MSA_ROW, RESIDUE
 from bioattn.store.schema import TEXT, AttentionOptions, Column, FileLayout, ListColumn, Samples, site_layout
-from bioattn.store.shard_record import SETTINGS, ShardRecord
 
 ALIGNMENTS = "alignments"
 """What attention files over alignments say of their inputs."""
@@ -110,16 +109,9 @@ class AlignmentSample:
 
 
 def alignment_layout(
-    sites: Sequence[AttentionSite],
-    options: AttentionOptions,
-    model_sha256: str,
-    *,
-    settings_sha256: str | None = None,
-    shard: ShardRecord | None = None,
+    sites: Sequence[AttentionSite], options: AttentionOptions, model_sha256: str
 ) -> FileLayout:
     """The layout of a file over alignments.
-
-    settings_sha256: as `bioattn.store.shard_record` makes it; None where no run makes the file.
 
     Raises: BioattnError when a head is asked for that a site does not have; SettingsError for what is not stored
     of alignments.
@@ -131,9 +123,7 @@ def alignment_layout(
     return FileLayout(
         inputs=ALIGNMENTS,
         model_sha256=model_sha256,
-        attributes={} if settings_sha256 is None else {SETTINGS: settings_sha256},
         columns=ALIGNMENT_COLUMNS,
         lists=ALIGNMENT_LISTS,
         groups=tuple(site_layout(site, options, per_sample=True) for site in sites),
-        shard=shard,
     )

@@ -17,7 +17,7 @@ from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
 from bioattn.io.files import text_output, write_json
-from bioattn.io.seal import stream_sealed
+from bioattn.io.hdf5_output import create_array, hdf5_file, put_array, set_attribute
 from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.prediction_validation import (
@@ -156,10 +156,10 @@ def _write_contacts(folder: Path, subject: PredictionOf, prediction: Prediction)
 def _write_distogram(path: Path, subject: PredictionOf, prediction: Prediction) -> None:
     assert prediction.distogram is not None
     assert prediction.bin_edges is not None
-    with stream_sealed(path) as file:
+    with hdf5_file(path) as file:
         scales = _begin(file, DISTOGRAM_FORMAT, subject)
         edges = _scale(file, "bin_edge", prediction.bin_edges, "Å between two distance bins")
-        edges.attrs["units"] = "angstrom"
+        set_attribute(edges, "units", "angstrom")
         bins = _scale(
             file, "bin", np.arange(len(prediction.bin_edges) + 1, dtype=np.int32), "distance bin, from 0"
         )
@@ -173,13 +173,13 @@ def _write_distogram(path: Path, subject: PredictionOf, prediction: Prediction) 
                 _pairs(file, name, array, scales, words)
         for name in ("expected_distance", "aligned_error"):
             if name in file:
-                file[name].attrs["units"] = "angstrom"
+                set_attribute(file[name], "units", "angstrom")
 
 
 def _write_representations(
     path: Path, subject: PredictionOf, representations: Mapping[Representation, NDArray[np.float32]]
 ) -> None:
-    with stream_sealed(path) as file:
+    with hdf5_file(path) as file:
         first, second = _begin(file, REPRESENTATIONS_FORMAT, subject)
         for name, array in representations.items():
             channel = _scale(
@@ -196,37 +196,40 @@ def _write_representations(
 
 def _begin(file: h5py.File, kind: str, subject: PredictionOf) -> tuple[h5py.Dataset, h5py.Dataset]:
     """Attributes and column scales that both files have."""
-    file.attrs["format"] = kind
-    file.attrs["format_version"] = FORMAT_VERSION
-    file.attrs["generated_by"] = f"bioattn {__version__}"
-    file.attrs["id"] = subject.name
-    file.attrs["target"] = subject.target.name
-    file.attrs["sequence"] = subject.target.letters
-    file.attrs["model_sha256"] = subject.model_sha256
-    file.attrs["input_sha256"] = subject.input_sha256
+    for name, value in (
+        ("format", kind),
+        ("format_version", FORMAT_VERSION),
+        ("generated_by", f"bioattn {__version__}"),
+        ("id", subject.name),
+        ("target", subject.target.name),
+        ("sequence", subject.target.letters),
+        ("model_sha256", subject.model_sha256),
+        ("input_sha256", subject.input_sha256),
+    ):
+        set_attribute(file, name, value)
     columns = (subject.columns + 1).astype(np.int32)
     words = "match column of the alignment, from 1"
     scales = (_scale(file, "column_i", columns, words), _scale(file, "column_j", columns, words))
     numbers = [subject.target.numbers[column] for column in subject.columns]
     residues = np.array([_NO_RESIDUE if number is None else number for number in numbers], dtype=np.int32)
-    dataset = file.create_dataset("residue_number", data=residues, track_times=False)
-    dataset.attrs["long_name"] = "residue number in the target, -1 where it has a gap"
+    dataset = put_array(file, "residue_number", residues)
+    set_attribute(dataset, "long_name", "residue number in the target, -1 where it has a gap")
     dataset.dims[0].attach_scale(scales[0])
     return scales
 
 
 def _scale(file: h5py.File, name: str, values: NDArray[Any], words: str) -> h5py.Dataset:
-    dataset = file.create_dataset(name, data=values, track_times=False)
+    dataset = put_array(file, name, values)
     dataset.make_scale(name)
-    dataset.attrs["long_name"] = words
+    set_attribute(dataset, "long_name", words)
     return dataset
 
 
 def _pairs(file: h5py.File, name: str, array: NDArray[np.float32], scales: Any, words: str) -> None:
-    dataset = file.create_dataset(name, shape=array.shape, dtype=np.float32, track_times=False)
+    dataset = create_array(file, name, array.shape, np.float32)
     for axis, scale in enumerate(scales):
         dataset.dims[axis].attach_scale(scale)
-    dataset.attrs["long_name"] = words
+    set_attribute(dataset, "long_name", words)
     for start in range(0, len(array), _ROWS_AT_ONCE):
         dataset[start : start + _ROWS_AT_ONCE] = array[start : start + _ROWS_AT_ONCE]
 

@@ -17,8 +17,7 @@ from bioattn.formats.rr import ranked_pairs, read_rr
 from bioattn.formats.tables import is_number, open_table
 from bioattn.io.files import read_json
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
-from bioattn.io.seal import check_seal
-from bioattn.store.problems import Problem, error, seal_warnings
+from bioattn.store.problems import Problem, error
 from bioattn.structures.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION
 
 REPRESENTATIONS_FORMAT = "bioattn-representations"
@@ -41,7 +40,6 @@ _TOLERANCE = 1e-3
 
 def describe_arrays(path: Path) -> dict[str, Any]:
     """Main figures of a file of distances or representations. Raises: FormatError when it is damaged."""
-    sealed = check_seal(path)
     with open_hdf5(path) as file:
         arrays = {
             name: " × ".join(map(str, node.shape))
@@ -57,7 +55,6 @@ def describe_arrays(path: Path) -> dict[str, Any]:
             "columns": columns,
             "model_sha256": text_attribute(file, "model_sha256"),
             "input_sha256": text_attribute(file, "input_sha256"),
-            "sealed": sealed,
             "arrays": arrays,
         }
 
@@ -65,11 +62,11 @@ def describe_arrays(path: Path) -> dict[str, Any]:
 def validate_arrays(path: Path) -> list[Problem]:
     """What is wrong with a file of distances or representations.
 
-    Its seal, shapes, NaN and infinite values, probabilities that do not sum to 1, matrices that are not symmetric.
+    Its shapes, NaN and infinite values, probabilities that do not sum to 1, matrices that are not symmetric.
     """
     try:
         with open_hdf5(path) as file:
-            return [*_check(file), *seal_warnings(path)]
+            return list(_check(file))
     except FormatError as problem:
         return [error("", str(problem).removeprefix(f"{path}: "))]
 

@@ -2,7 +2,7 @@
 
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from bioattn import __version__
 from bioattn.alignments.filtering import centre_on_query, find_name
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
-from bioattn.inference.alignment_inputs import AlignmentReader
+from bioattn.inference.alignment_inputs import read_with_digest
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folder_paths import InputFile
 from bioattn.inference.folders import AttentionWriter
@@ -35,7 +35,6 @@ from bioattn.models.evoformer.inputs import AlignmentInputs, TemplateInputs, pre
 from bioattn.models.evoformer.projection import use_precision
 from bioattn.models.evoformer.sites import TEMPLATE_SITE, template_site
 from bioattn.store.schema import AttentionOptions, FileLayout
-from bioattn.store.shard_record import ShardRecord
 from bioattn.structures.prediction_scores import SCORES
 from bioattn.structures.template_file import Templates
 from bioattn.system.device import Precision
@@ -119,7 +118,6 @@ class AlignmentRunner:
         self.model = model
         self.settings = settings
         self.progress = progress
-        self._reader = AlignmentReader()
         if settings.precision is Precision.BF16:
             for stack in (model.model.extra_msa_stack, model.model.evoformer):
                 if stack is not None:
@@ -140,7 +138,7 @@ class AlignmentRunner:
 
     def check(self, attention: AttentionOptions | None = None) -> None:
         if attention is not None:
-            self.layout(attention, settings_sha256=None, shard=None)
+            self.layout(attention)
         config = self.model.config
         if self.settings.inputs.num_recycles and not config.recycling:
             raise BioattnError(
@@ -157,7 +155,7 @@ class AlignmentRunner:
 
     def prepare(self, source: InputFile) -> PreparedAlignment:
         """Read an alignment and encode it. Raises: BioattnError naming what is wrong with it."""
-        alignment, digest = self._reader.read(source.path)
+        alignment, digest = read_with_digest(source.path)
         if self.settings.query is not None:
             row = find_name(alignment.names, self.settings.query, str(source.path))
             alignment = centre_on_query(alignment, row, str(source.path))
@@ -188,14 +186,9 @@ class AlignmentRunner:
         )
 
     def run(
-        self,
-        source: InputFile,
-        folder: Path,
-        request: StopRequest,
-        writer: AttentionWriter | None,
-        number: int,
+        self, source: InputFile, folder: Path, request: StopRequest, attention: AttentionWriter | None
     ) -> list[str]:
-        """Predict one alignment and write its folder; returns the names of the files."""
+        """Read and predict one alignment and write its folder; returns the names of the files."""
         prepared = self.prepare(source)
         _tell(source, prepared, predicts_atoms=self.model.config.structure_module is not None)
         # Attention is that of the last pass.
@@ -217,29 +210,18 @@ class AlignmentRunner:
                 sample.sizes,
                 self.settings.chunk,
                 num_templates=len(prepared.template_names),
-                attention=writer is not None,
+                attention=attention is not None,
                 source=str(source.path),
             ):
-                prediction = self._predict(source, prepared, sample, request, writer, number)
+                prediction = self._predict(source, prepared, sample, request, attention)
             return write_prediction(partial, subject, prediction, self._scores(source, prepared))
 
-    def digest(self, source: InputFile) -> str:
-        return self._reader.read(source.path)[1]
-
-    def lengths(self, source: InputFile) -> Mapping[str, int]:
-        """Rows and residues that the model sees of an alignment, by column of the sample table."""
-        return self.prepare(source).sample(source.name).sizes.lengths
-
-    def layout(
-        self, options: AttentionOptions, *, settings_sha256: str | None, shard: ShardRecord | None
-    ) -> FileLayout:
+    def layout(self, options: AttentionOptions) -> FileLayout:
         """The layout of the attention file. Raises: BioattnError for sites or heads that the model lacks."""
         chosen = [self.sites[name] for name in choose_sites(self.sites, options.sites)]
-        return alignment_layout(
-            chosen, options, self.model.sha256, settings_sha256=settings_sha256, shard=shard
-        )
+        return alignment_layout(chosen, options, self.model.sha256)
 
-    def job(self) -> dict[str, Any]:
+    def settings_json(self) -> dict[str, Any]:
         settings = self.settings
         structure = self.model.config.structure_module
         return {
@@ -261,11 +243,10 @@ class AlignmentRunner:
         prepared: PreparedAlignment,
         sample: AlignmentSample,
         request: StopRequest,
-        writer: AttentionWriter | None,
-        number: int,
+        attention: AttentionWriter | None,
     ) -> Prediction:
         with ExitStack() as stack:
-            receiver = None if writer is None else stack.enter_context(writer.sample(number, sample.samples))
+            receiver = None if attention is None else stack.enter_context(attention.sample(sample.samples))
             return predict(
                 self.model,
                 prepared.inputs,
@@ -275,7 +256,7 @@ class AlignmentRunner:
                 description=source.name,
                 representations=self.settings.representations,
                 receiver=receiver,
-                sites=() if writer is None else writer.site_names,
+                sites=() if attention is None else attention.site_names,
             )
 
     def _scores(self, source: InputFile, prepared: PreparedAlignment) -> dict[str, Any]:
@@ -295,7 +276,7 @@ class AlignmentRunner:
             "templates": prepared.template_names,
             "columns": len(prepared.target.letters),
             "columns_used": len(inputs.columns),
-            "settings": self.job(),
+            "settings": self.settings_json(),
         }
 
 

@@ -93,10 +93,10 @@ def write_attention(settings: ExportAttention, running: Running, loaded: "Loaded
 
     def stream(batch: TokenSource, writer: ResultWriter) -> None:
         """Each tile of a map is written before the next one is computed."""
-        writer.append(Block(batch.samples, {}))
-        receiver = SampleReceiver(writer, [loaded.sites[name] for name in names], layouts)
-        attend(batch, receiver, map_tiles(options))
-        receiver.require_complete()
+        with writer.sample(batch.samples) as arrays:
+            receiver = SampleReceiver(arrays, [loaded.sites[name] for name in names], layouts)
+            attend(batch, receiver, map_tiles(options))
+            receiver.require_complete()
 
     work = Work(
         source=source,
@@ -134,7 +134,7 @@ def write_attention(settings: ExportAttention, running: Running, loaded: "Loaded
         work,
         layout,
         sites=names,
-        job={"sequences": source.sha256, "window": most},
+        inputs={"sequences": source.sha256, "window": most},
         smaller="choose fewer --sites or --heads, --reduce, or shorter sequences",
     )
     return attention_report(settings, summary, "sequence")

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.io.dataset_file import DatasetKind, put_array, put_text
-from bioattn.io.seal import stream_sealed
+from bioattn.io.dataset_file import DatasetKind
+from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
 
 EMBEDDINGS = DatasetKind(
     name="embeddings file",
@@ -20,7 +20,7 @@ def write_embeddings(
     path: Path, ids: list[str], values: NDArray[np.float32], model_sha256: str, pool: str
 ) -> None:
     """Write the embeddings (sequences, channels) of `ids`."""
-    with stream_sealed(path) as file:
+    with hdf5_file(path) as file:
         put_text(file, "id", ids)
         put_array(file, "values", values.astype("<f4"))
         EMBEDDINGS.write_attributes(file, model_sha256=model_sha256, pool=str(pool))

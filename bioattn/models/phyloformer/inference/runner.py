@@ -15,7 +15,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import GAP, Alignment, looks_like_nucleotides, require_proteins
-from bioattn.inference.alignment_inputs import AlignmentReader
+from bioattn.inference.alignment_inputs import read_with_digest
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.finite import require_finite
 from bioattn.inference.folder_paths import InputFile
@@ -36,7 +36,6 @@ from bioattn.store.schema import (
     Samples,
     site_layout,
 )
-from bioattn.store.shard_record import SETTINGS, ShardRecord
 from bioattn.system.memory import free_memory
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted, human_bytes
@@ -78,7 +77,6 @@ class PhylogenyRunner:
 
     def __init__(self, loaded: LoadedPhyloformer) -> None:
         self.loaded = loaded
-        self._reader = AlignmentReader()
 
     @property
     def model_path(self) -> Path:
@@ -88,22 +86,14 @@ class PhylogenyRunner:
     def sites(self) -> Mapping[str, AttentionSite]:
         return self.loaded.sites
 
-    def job(self) -> dict[str, Any]:
+    def settings_json(self) -> dict[str, Any]:
         return {"model_sha256": self.loaded.sha256, "device": self.loaded.device.type}
 
     def check(self, attention: AttentionOptions | None) -> None:
         if attention is not None:
-            self.layout(attention, settings_sha256="", shard=None)
+            self.layout(attention)
 
-    def digest(self, source: InputFile) -> str:
-        return self._reader.read(source.path)[1]
-
-    def lengths(self, source: InputFile) -> Mapping[str, int]:
-        return self.prepare(source).lengths
-
-    def layout(
-        self, options: AttentionOptions, *, settings_sha256: str, shard: ShardRecord | None
-    ) -> FileLayout:
+    def layout(self, options: AttentionOptions) -> FileLayout:
         """The layout of the attention file. Raises: BioattnError for sites or heads that the model lacks."""
         if options.value_weighted or options.phases > 1:
             raise SettingsError("value_weighted and phases are not for alignments; leave them out")
@@ -111,7 +101,6 @@ class PhylogenyRunner:
         return FileLayout(
             inputs=INPUTS,
             model_sha256=self.loaded.sha256,
-            attributes={SETTINGS: settings_sha256},
             columns=(
                 Column(SITES, "int32", "columns of the alignment"),
                 Column(PAIRS, "int32", "pairs of sequences"),
@@ -122,18 +111,12 @@ class PhylogenyRunner:
                 site_layout(sites[name], options, per_sample=True)
                 for name in choose_sites(sites, options.sites)
             ),
-            shard=shard,
         )
 
     def run(
-        self,
-        source: InputFile,
-        folder: Path,
-        request: StopRequest,
-        attention: AttentionWriter | None,
-        number: int,
+        self, source: InputFile, folder: Path, request: StopRequest, attention: AttentionWriter | None
     ) -> list[str]:
-        """Estimate the distances and trees of one alignment; returns the names of the files."""
+        """Read an alignment and estimate its distances and trees; returns the names of the files."""
         prepared = self.prepare(source)
         names = prepared.alignment.names
         gaps = float((prepared.alignment.residues == GAP).mean())
@@ -149,7 +132,7 @@ class PhylogenyRunner:
             )
         files = [DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION]
         with atomic_folder(folder, [*files, PHYLOGENY.record]) as partial:
-            distances_NN = self.distances(prepared, source, attention, number)
+            distances_NN = self.distances(prepared, source, attention)
             request.check()
             _write_matrix(partial / DISTANCES, names, distances_NN)
             (partial / NEIGHBOUR_JOINING).write_text(neighbour_joining(names, distances_NN))
@@ -163,18 +146,18 @@ class PhylogenyRunner:
                 "sites": prepared.alignment.num_columns,
                 "gap_share": round(gaps, 6),
                 "mean_distance": float(f"{distances_NN[np.triu_indices(len(names), 1)].mean():.7g}"),
-                "settings": self.job(),
+                "settings": self.settings_json(),
                 "files": {name: sha256_of(partial / name) for name in files},
             }
             write_json(partial / PHYLOGENY.record, record)
         return [*files, PHYLOGENY.record]
 
     def distances(
-        self, prepared: Prepared, source: InputFile, attention: AttentionWriter | None, number: int
+        self, prepared: Prepared, source: InputFile, attention: AttentionWriter | None
     ) -> NDArray[np.float64]:
         """(N, N), in expected substitutions per site. Raises: BioattnError when it takes too much memory.
 
-        attention: what it is also written to, as sample `number`.
+        attention: what it is also written to.
         """
         self._check_memory(source, prepared)
         codes_NL = alignment_codes(prepared.alignment, self.loaded.model.config.alphabet)
@@ -182,7 +165,7 @@ class PhylogenyRunner:
             stack.enter_context(torch.inference_mode())
             if attention is not None:
                 sample = prepared.samples(source.name)
-                receiver = stack.enter_context(attention.sample(number, sample))
+                receiver = stack.enter_context(attention.sample(sample))
                 stack.enter_context(capture(attention.site_names, receiver))
             distances_P = self.loaded.model(torch.from_numpy(codes_NL).to(self.loaded.device)).double().cpu()
         require_finite(distances_P, "distances")
@@ -193,7 +176,7 @@ class PhylogenyRunner:
 
     def prepare(self, source: InputFile) -> Prepared:
         """Raises: BioattnError naming what is wrong with an alignment."""
-        alignment, digest = self._reader.read(source.path)
+        alignment, digest = read_with_digest(source.path)
         alphabet = self.loaded.model.config.alphabet
         require_alphabet(alignment, alphabet, source.path)
         if alignment.num_rows < 2:

@@ -22,14 +22,13 @@ from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.batch_size import fitting_batch
 from bioattn.inference.promoter_windows import N_CODE, padding
-from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.inference.runner import WindowBatch, WindowSource
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.inference.phases import PhaseAverage, shifted
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.choices import Reduction
-from bioattn.store.prediction_table import PREDICTIONS_JOB, PartSeal, part_line
 from bioattn.store.schema import (
     CONTRIBUTIONS,
     PREDICTIONS,
@@ -41,7 +40,7 @@ from bioattn.store.schema import (
     GroupLayout,
     predictions_layout,
 )
-from bioattn.store.shard_record import ShardRecord
+from bioattn.store.shards import ShardRecord, table_line
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
@@ -52,16 +51,15 @@ class PredictionWriter:
     """Writes rows as they come; seven significant digits, which is what float32 holds."""
 
     def __init__(self, file: TextIO, treatments: Sequence[str], shard: ShardRecord | None = None) -> None:
-        """shard: of a part of a table, which says so in its first line and ends with a digest."""
+        """shard: of a part of a table, which says so in its first line."""
         self._file = file
         self._row = "\t".join(["%s", *["%.7g"] * len(treatments)]) + "\n"
-        self._seal = PartSeal() if shard is not None else None
         if shard is not None:
-            self._write(part_line(shard))
-        self._write("\t".join(["gene_id", *treatments]) + "\n")
+            file.write(table_line(shard))
+        file.write("\t".join(["gene_id", *treatments]) + "\n")
 
     def write(self, block: Block) -> None:
-        self._write(
+        self._file.write(
             "".join(
                 self._row % (gene, *values)
                 for gene, values in zip(
@@ -69,15 +67,6 @@ class PredictionWriter:
                 )
             )
         )
-
-    def finish(self) -> None:
-        if self._seal is not None:
-            self._file.write(self._seal.line())
-
-    def _write(self, text: str) -> None:
-        self._file.write(text)
-        if self._seal is not None:
-            self._seal.add(text)
 
 
 MAX_BATCH = 64
@@ -275,7 +264,6 @@ def run_promoters(
     attention: Path | None = None,
     options: AttentionOptions | None = None,
     batch_size: int | None = None,
-    part_samples: int | None = None,
     shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
@@ -285,7 +273,7 @@ def run_promoters(
 
     predictions: gets a wide TSV: responses, or probabilities of a binary model. attention: HDF5 file by
     `docs/formats/attention.md`. batch_size: promoters per forward pass, None = what keeps memory flat.
-    part_samples: promoters per part of the attention, None = about 64 MB. shard, resume, force: as in `run_work`.
+    shard, resume, force: as in `run_work`.
 
     Raises: BioattnError for promoters or treatments that the model cannot take, and as `run_work`.
     """
@@ -296,23 +284,18 @@ def run_promoters(
         LOGGER.info(padded)
     layouts = runner.layouts
     work = runner.work(source)
-    job = _job(runner, source, layouts)
+    settings = _settings(runner, source, layouts)
     rows = file = None
     if predictions is not None:
-        record = work.shard_record(shard, {"format": PREDICTIONS_JOB, **job})
+        record = None
+        if shard is not None:
+            record = ShardRecord.of(shard, source.num_samples, settings, runner.batch_size)
         rows = PredictionWriter(predictions, treatments.names, record)
     if attention is not None:
-        samples = whole_batches(layouts, runner.batch_size, part_samples, MAX_PART_SAMPLES)
         file = ResultFile(
             output=attention,
             layout=runner.file_layout(source),
-            job={
-                "format": "bioattn-attention-parts",
-                **job,
-                **options.job(job["sites"]),
-                "part_samples": samples,
-            },
-            part_samples=samples,
+            settings={**settings, **options.as_json(settings["sites"])},
             about="attention",
             of_each=f" × {counted(len(treatments.names), 'treatment')} at {counted(len(layouts), 'site')}",
             smaller="choose fewer --treatment, --sites or --heads, --reduce",
@@ -320,15 +303,11 @@ def run_promoters(
     return run_work(work, rows, file, shard=shard, resume=resume, force=force, progress=progress)
 
 
-def _job(runner: PromoterRunner, source: WindowSource, layouts: Sequence[GroupLayout]) -> dict[str, Any]:
+def _settings(runner: PromoterRunner, source: WindowSource, layouts: Sequence[GroupLayout]) -> dict[str, Any]:
     """All that decides the predictions of all promoters."""
     return {
         "model": runner.predictor.runner.sha256,
         "promoters": source.sha256,
-        "num_promoters": source.num_samples,
         "treatments": runner.predictor.digest(),
-        # Attention that is kept is computed in another order, which can change the last digit.
         "sites": [layout.path.removeprefix(f"{SITES}/") for layout in layouts],
-        "batch_size": runner.batch_size,
-        "device": runner.device.type,
     }

@@ -90,7 +90,7 @@ def write_attention(settings: ExportAttention, running: Running, loaded: LoadedT
         work,
         layout,
         sites=names,
-        job={
+        inputs={
             "sources": source.sha256,
             "targets": [[int(token) for token in pair.target] for pair in source.pairs],
         },
