@@ -12,9 +12,9 @@ from bioattn.errors import BioattnError
 from bioattn.formats.rr import read_rr, write_rr
 from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.interpret.contacts.contact_regression import ContactRegression, read_regression, write_regression
-from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
+from bioattn.io.dataset_file import DatasetKind, put_metadata
 from bioattn.io.files import parse_json, read_json, write_json
-from bioattn.io.hdf5_output import hdf5_file
+from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, read_mapping, write_mapping
 

@@ -140,7 +140,7 @@ def edited(path, change):
 def test_other_files_and_versions_are_refused(path, tmp_path):
     with h5py.File(path, "r+") as file:
         file.attrs["format_version"] = PROMOTER_DATASET.version + 1
-    with pytest.raises(FormatError, match="has format version 3, this bioattn reads 1 to 2; update bioattn"):
+    with pytest.raises(FormatError, match="has format version 3, this bioattn reads 2; make"):
         read_dataset(path)
     other = tmp_path / "other.h5"
     with h5py.File(other, "w") as file:
