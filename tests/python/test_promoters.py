@@ -86,7 +86,7 @@ def test_attention_has_the_axes_and_numbers_of_the_exported_file(promoters, mode
         assert command("validate", path) == 0
         with h5py.File(path) as file, bioattn.open(path) as opened:
             site = file["sites/promoter.cross.0"]
-            assert list(site.attrs["axes"]) == list(labelled.dims)
+            assert [name.decode() for name in site.attrs["axes"]] == list(labelled.dims)
             np.testing.assert_allclose(labelled, site["weights"], atol=1e-6)
             for axis in ("head", "key"):
                 np.testing.assert_array_equal(labelled[axis], site[axis])
