@@ -89,8 +89,8 @@ def ranked_pairs(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows i < j of a symmetric (R, R) map, the likeliest pair first; ties keep the order of i, j.
 
-    columns: (R,) positions, ascending. Pairs closer than `MIN_SEPARATION`, or of a value below `least` (a probability
-    that would print as 0.00000), are left out.
+    columns: (R,) positions, ascending. Pairs closer than `MIN_SEPARATION`, or of a value below `least` (a
+    probability that would print as 0.00000), are left out.
     """
     first, second = np.triu_indices(len(columns), k=1)
     values = probabilities[first, second]
