@@ -29,6 +29,9 @@ from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
 from bioattn.views.check import CheckResult, read_check
 
+LEADING = 3
+"""Findings on the first screen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -50,6 +53,12 @@ class Report:
     settings: dict[str, Any]
     tables: list[ResultTable]
     sources: list[Source]
+
+    @property
+    def first_findings(self) -> tuple[list[Finding], list[Finding]]:
+        """The findings of the first screen, those that lead before others, and the rest."""
+        ordered = sorted(self.found, key=lambda finding: not finding.leads)[:LEADING]
+        return ordered, [finding for finding in self.found if finding not in ordered]
 
 
 def collect_report(

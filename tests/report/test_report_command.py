@@ -289,7 +289,9 @@ def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run, tm
     )
     assert bioattn("report", model, "-o", tmp_path / "report.html", "-q") == 0
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    drawings = re.findall(r'<svg[^>]*aria-label="(.*?) while training model"[^>]*>(.*?)</svg>', text)
+    drawings = re.findall(
+        r'<svg[^>]*aria-label="(.*?) while training model"[^>]*>(.*?)</svg>', text, re.DOTALL
+    )
     assert {title: 'class="mark"' in drawing for title, drawing in drawings} == {
         "loss": False,
         "mean r over treatments": True,

@@ -16,6 +16,8 @@ from bioattn.io.files import read_json, read_lines
 MAX_MOTIFS = 60
 """Logos on a page, those with most seqlets first."""
 
+SURE = 0.05
+"""A larger q-value is no finding."""
 BACKGROUND = "background"
 """A reference of the export: the same motif's places in all promoters."""
 MAX_ATTENDED = 200
@@ -77,6 +79,26 @@ class MotifResults:
     @property
     def num_motifs(self) -> int:
         return sum(self.num_by_source.values())
+
+    def gains(self, motif: str) -> list[TreatmentMotif]:
+        """The treatments in which a motif gains attention, unless that is not sure; the largest gain first."""
+        gained = [
+            each
+            for each in self.treatments
+            if each.motif == motif
+            and (each.ratio or 0) > 1
+            and (each.q_value is None or each.q_value <= SURE)
+        ]
+        return sorted(gained, key=lambda each: (-(each.ratio or 0), each.treatment))
+
+    def by_treatment(self) -> dict[str, list[TreatmentMotif]]:
+        """At most six motifs of every treatment, the largest ratios first, of those that are shown."""
+        shown = {motif.name for motif in self.motifs}
+        rows: dict[str, list[TreatmentMotif]] = {each.treatment: [] for each in self.treatments}
+        for each in sorted(self.treatments, key=lambda entry: -(entry.ratio or 0.0)):
+            if each.motif in shown and each.ratio is not None and len(rows[each.treatment]) < 6:
+                rows[each.treatment].append(each)
+        return rows
 
 
 def read_motif_export(folder: Path) -> MotifResults:
