@@ -96,39 +96,9 @@ def test_impossible_proteins_leave_no_file(tmp_path, change, words):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_dataset_is_refused(tmp_path):
-    with pytest.raises(BioattnError, match="no protein"):
-        write_contact_dataset(tmp_path / "x.h5", [], {})
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_group_on_two_sides_is_refused(tmp_path):
     path = tmp_path / "x.h5"
     write_contact_dataset(path, [PROTEINS[2], replace(PROTEINS[3], split=TEST)], {})
     with pytest.raises(FormatError, match="parts groups: 'c'"):
         open_contact_dataset(path)
     assert split_groups(["a", "b", "a"], [0, 1, 0]) == []
-
-
-def test_other_files_are_refused(tmp_path, dataset_file):
-    other = tmp_path / "other.h5"
-    with h5py.File(other, "w") as file:
-        file.attrs["format"] = "bioattn-promoter-dataset"
-    with pytest.raises(FormatError, match="'bioattn-promoter-dataset'"):
-        open_contact_dataset(other)
-    with h5py.File(dataset_file, "r+") as file:
-        file.attrs["format_version"] = 3
-    with pytest.raises(FormatError, match=r"version 3, this bioattn reads"):
-        open_contact_dataset(dataset_file)
-    other.write_text("id\tmsa\n")
-    with pytest.raises(FormatError, match="not an HDF5 file"):
-        open_contact_dataset(other)
-    with pytest.raises(BioattnError, match="no such file"):
-        open_contact_dataset(tmp_path / "none.h5")
-
-
-def test_an_unknown_protein(dataset_file):
-    dataset = open_contact_dataset(dataset_file)
-    assert dataset.index("deep") == 2
-    with pytest.raises(BioattnError, match=r"'other'.*'first'"):
-        dataset.index("other")

@@ -64,21 +64,6 @@ def test_a_decimal_fraction_is_what_it_says():
     assert filtering.rows_within_gaps(wide, 0.28).tolist() == [0]
 
 
-def test_blocks_of_rows_change_nothing(monkeypatch):
-    residues = random_family(50, 40, seed=2)
-
-    def everything():
-        return [
-            filtering.count_residues(residues).tolist(),
-            filtering.identity_to_query(residues).tolist(),
-            filtering.columns_within_gaps(residues, 0.3).tolist(),
-        ]
-
-    expected = everything()
-    monkeypatch.setattr(filtering, "_ROWS_AT_ONCE", 7)
-    assert everything() == expected
-
-
 def test_random_rows_keep_the_query_and_every_other_row_is_as_likely():
     drawn = [filtering.random_rows(10, 4, np.random.default_rng(seed)) for seed in range(2000)]
     assert all(rows[0] == 0 and len(rows) == 4 and np.all(np.diff(rows) > 0) for rows in drawn)

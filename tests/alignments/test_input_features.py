@@ -21,7 +21,7 @@ from bioattn.alignments.input_features import (
     replacement_probabilities,
     sample_input_features,
 )
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment, split_insertions
 
 Golden = dict[str, np.ndarray]
@@ -276,16 +276,3 @@ def test_an_incomplete_query_may_be_allowed():
     encoded = encode_alignment(alignment_of("MK-aGYIA", "MKTGYIA"), allow_incomplete_query=True)
     assert encoded.aatype.tolist() == [12, 11, UNKNOWN, 7, 18, 9, 0]
     assert encoded.msa[0, 2] == GAP
-
-
-@pytest.mark.parametrize("settings", [(0, 1, 0.15), (1, 0, 0.15), (1, 1, 1.5)])
-def test_impossible_settings(settings):
-    clusters, extra, fraction = settings
-    with pytest.raises(SettingsError):
-        sample_input_features(
-            encode_alignment(alignment_of("MK")),
-            max_clusters=clusters,
-            max_extra=extra,
-            masked_fraction=fraction,
-            random=None,
-        )

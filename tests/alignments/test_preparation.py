@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bioattn.alignments.filtering import centre_on_query, find_name
+from bioattn.alignments.filtering import centre_on_query
 from bioattn.alignments.preparation import Preparation, PreparationSettings, prepare_alignment
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import parse_a3m
 from tests.alignments.conftest import random_family
 
@@ -133,23 +133,6 @@ def test_all_filters_together_as_hhfilter(hhfilter, families):
         assert preparation.alignment.residues.tolist() == whole.residues[kept].tolist()
 
 
-def test_names():
-    names = ["A/1-5", "B/1-5", "B/7-9", "sp|P0|NAME_X/2-4", "A/1-5x"]
-    assert find_name(names, "A/1-5", "f") == 0
-    assert find_name(names, "A", "f") == 0
-    assert find_name(names, "P0", "f") == 3
-    assert find_name(names, "NAME_X", "f") == 3
-    assert find_name(["A", "B", "A"], "A", "f") == 0
-    with pytest.raises(BioattnError, match="f: --query 'B': rows 2, 3 are all called so"):
-        find_name(["A", "B", "B"], "B", "f")
-    with pytest.raises(
-        BioattnError, match=r"f: --query 'B' could be B/1-5 \(row 2\), B/7-9 \(row 3\); give the"
-    ):
-        find_name(names, "B", "f")
-    with pytest.raises(BioattnError, match=r"--query 'A/1-6': f holds no such row; near: 'A/1-5'"):
-        find_name(names, "A/1-6", "f")
-
-
 def test_queries_that_cannot_be():
     with pytest.raises(BioattnError, match=r"in\.a3m: the query, nothing, has no residue in the alignment"):
         prepare(query="nothing")
@@ -159,19 +142,3 @@ def test_queries_that_cannot_be():
         prepare(b">q\nA---\n>a\n-CDE\n>b\n-CDE\n", max_gap_column=0.4)
     alignment = parse_a3m("in.a3m", b">q\nAC\n")
     assert centre_on_query(alignment, 0, "in.a3m").row(0) == "AC"
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"max_identity": 90.0}, r"--max-identity is a fraction from 0 to 1, not 90; for 90 % write 0\.9"),
-        ({"max_gap_row": -0.1}, r"--max-gap-row is a fraction from 0 to 1, not -0\.1$"),
-        ({"max_gap_column": float("nan")}, "--max-gap-column is a fraction from 0 to 1, not nan"),
-        ({"weight_identity": 0.0}, "--weight-identity 0 would"),
-        ({"max_identity": 0.0}, "--max-identity 0 would"),
-        ({"max_depth": 0}, "--max-depth must be at least 1, not 0"),
-    ],
-)
-def test_settings_out_of_range(settings, sentence):
-    with pytest.raises(SettingsError, match=sentence):
-        PreparationSettings(**settings)  # type: ignore[arg-type]

@@ -1,7 +1,6 @@
 """`bioattn prepare contacts` through the front door, on shared pairs and on small made-up ones."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -128,36 +127,6 @@ def test_shared_pairs(shared, tmp_path):
         assert written == (data / "mapping" / f"{name}.tsv").read_bytes()
 
 
-def test_the_shared_index_is_a_table_of_pairs(shared, tmp_path):
-    """All 38 pairs with their published mappings; the two homologous ones share a group."""
-    index = shared / "data" / "msa_structure" / "INDEX.tsv"
-    output = tmp_path / "out" / "x.dataset.h5"
-    output.parent.mkdir()
-    assert run(index, "-o", output, "--max-depth", 50) == 0
-    rows = audit(tmp_path)
-    with index.open() as file:
-        pairs = list(csv.DictReader(file, delimiter="\t"))
-    dataset = open_contact_dataset(output)
-    assert dataset.ids == list(rows) == [pair["id"] for pair in pairs]
-    for number, pair in enumerate(pairs):
-        row = rows[pair["id"]]
-        assert (row["status"], row["rows"], row["columns"], row["mapped"]) == (
-            "kept",
-            pair["n_seqs"],
-            pair["msa_columns"],
-            pair["mapped_residues"],
-        )
-        assert float(row["identity"]) == pytest.approx(float(pair["query_identity"]), abs=0.001)
-        assert dataset.num_columns[number] == int(pair["msa_columns"])
-    groups: dict[str, set[str]] = {}
-    for name, group in zip(dataset.ids, dataset.groups, strict=True):
-        groups.setdefault(group, set()).add(name)
-    assert [members for members in groups.values() if len(members) > 1] == [
-        {"PF00249_1GUU_A", "psicov_1guuA"},
-        {"PF00240_2BWF_A", "of_1UBQ"},
-    ]
-
-
 def test_a_missing_cb_is_placed_as_asked(shared, folder):
     """Alanine 122 of 721p has no CB."""
     structure = shared / "data" / "msa_structure" / "structure" / "af3pt_721p.cif"
@@ -231,26 +200,6 @@ def test_bad_pairs_are_left_out_by_name(folder, capsys):
     assert open_contact_dataset(folder / "out" / "x.dataset.h5").ids == ["good"]
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_no_usable_pair_writes_nothing(folder, capsys, number):
-    """One whose structure cannot be used at all, then also one that fails when its alignment is read."""
-    lines = ("bad msa/one.a3m pdb/one.pdb Q", "worse msa/uneven.a3m pdb/one.pdb A")[:number]
-    assert run(write_pairs(folder, *lines), "-o", folder / "out" / "x.dataset.h5") == 1
-    said = capsys.readouterr().err
-    assert said.count("no chain 'Q'") == 1
-    assert said.splitlines()[-1].startswith("bioattn: error: ")
-    assert ("none of 2 pairs" in said) == (number == 2)
-    assert ("pairs.tsv:2: " in said.splitlines()[-1]) == (number == 1)
-    assert list((folder / "out").iterdir()) == []
-
-
-def test_a_name_that_is_no_hdf5_is_refused(folder, capsys):
-    table = write_pairs(folder, "one msa/one.a3m pdb/one.pdb A")
-    assert run(table, "-o", folder / "out" / "x.tsv") == 2
-    assert "x.tsv: the dataset is HDF5; end its name in .h5" in capsys.readouterr().err
-    assert list((folder / "out").iterdir()) == []
-
-
 def test_given_groups_and_splits(folder, capsys):
     header = "id msa structure chain group split"
     table = write_pairs(
@@ -273,14 +222,6 @@ def test_given_groups_and_splits(folder, capsys):
     said = capsys.readouterr().out
     assert "contact dataset HDF5" in said
     assert "proteins per split: train 1, validation 1, test 1" in said
-
-
-def test_too_many_chains_are_not_compared(folder, capsys, monkeypatch):
-    monkeypatch.setattr("bioattn.alignments.contact_pairs.MAX_PAIRS", 0)
-    output = folder / "out" / "x.dataset.h5"
-    assert run(write_pairs(folder, GOOD[0], "again msa/one.a3m pdb/one.pdb A"), "-o", output) == 0
-    assert "2 chains are too many to compare" in capsys.readouterr().err
-    assert open_contact_dataset(output).groups == ["one", "again"]
 
 
 def test_related_chains_on_two_sides_are_refused(folder, capsys):
@@ -346,49 +287,3 @@ def test_wrong_tables(folder, capsys, header, lines, words):
     assert said.startswith(f"bioattn: error: {table}")
     assert words in said
     assert list((folder / "out").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        (["--max-depth", "0"], 2, "--max-depth 0"),
-        (["--min-structure-identity", "1.5"], 2, "--min-structure-identity 1.5"),
-        (["--mappings", "{folder}/none/here"], 1, "does not exist"),
-        (["--mappings", "{folder}/pairs.tsv"], 1, "is a file"),
-        (["-o", "{folder}/pdb/one.pdb"], 2, "is an input"),
-    ],
-)
-def test_wrong_options(folder, capsys, options, code, words):
-    arguments = [option.format(folder=folder) for option in options]
-    assert run(write_pairs(folder, *GOOD), "-o", folder / "out" / "x.dataset.h5", *arguments) == code
-    assert words in capsys.readouterr().err
-    assert list((folder / "out").iterdir()) == []
-
-
-def test_splits_are_counted_and_rows_without_signal_named(folder, capsys):
-    random = np.random.default_rng(0)
-    chance = ["".join(row) for row in random.choice(list(LETTERS), (300, len(FIRST)))]
-    write_msa(folder / "msa" / "chance.a3m", FIRST, *chance)
-    kept = random.random((300, len(FIRST))) < 0.6
-    family = ["".join(np.where(one, list(FIRST), list(row))) for one, row in zip(kept, chance, strict=True)]
-    write_msa(folder / "msa" / "family.a3m", FIRST, *family)
-    write_msa(folder / "msa" / "alone.a3m", FIRST, FIRST)
-    lines = [f"{name} msa/{name}.a3m pdb/one.pdb A g" for name in ("chance", "family", "alone")]
-    output = folder / "out" / "x.h5"
-    table = write_pairs(folder, *lines, header="id msa structure chain group")
-    assert run(table, "-o", output) == 0
-    said = capsys.readouterr().err
-    assert "3 pairs: 3 kept in 1 group (train 3, validation 0, test 0)" in said
-    assert "all proteins are for training" in said
-    warnings = [line for line in said.splitlines() if line.startswith("warning: ")]
-    assert [line.split(":")[1] for line in warnings] == [" 'chance'", " 'alone'"]
-    assert "hardly are a family" in warnings[0]
-    assert "one distinct row" in warnings[1]
-    record = json.loads((folder / "out" / "x.h5.run.json").read_text())
-    assert record["splits"] == {"train": 3, "validation": 0, "test": 0}
-    lines = ["one msa/one.a3m pdb/one.pdb A train", "two msa/two.a3m pdb/two.pdb A test"]
-    table = write_pairs(folder, *lines, header="id msa structure chain split")
-    assert run(table, "-o", output) == 0
-    said = capsys.readouterr().err
-    assert "(train 1, validation 0, test 1)" in said
-    assert "all proteins are for training" not in said

@@ -1,6 +1,5 @@
 """Searching a database in process, against pyhmmer's own jackhmmer and families known beforehand."""
 
-import builtins
 import gzip
 
 import numpy as np
@@ -116,68 +115,12 @@ def test_queries(tmp_path):
     assert read_search_query(one, None).sequence.upper() == "MKV"
 
 
-@pytest.mark.parametrize(
-    ("sequence", "sentence"),
-    [
-        ("MK1V", "query q, position 3: '1' is no residue"),
-        ("", "query q has no sequence"),
-        ("ACGTACGTACGTACGT", "query q: looks like DNA or RNA"),
-        ("MKVL" * 30_000, "query q has 120,000 residues; HMMER takes at most 100,000"),
-    ],
-)
-def test_queries_that_cannot_be_searched_with(hmmer, database, sequence, sentence):
-    with pytest.raises(FormatError, match=sentence):
-        search_database(FastaRecord("q", "", sequence), database[1], SearchSettings())
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("", "is empty"),
-        ("MKVL\n", ":1: not FASTA of unaligned protein sequences"),
-        (">a\nMK-V\n", r":2: not FASTA of unaligned protein sequences \(illegal character -\)"),
-        (">a\nACGTACGTACGT\n>b\nACGTAACC\n", "looks like DNA or RNA"),
-    ],
-)
-def test_databases_that_cannot_be_searched(hmmer, tmp_path, text, sentence):
-    path = tmp_path / "db.fasta"
-    path.write_text(text)
-    with pytest.raises(FormatError, match=f"db.fasta.*{sentence}"):
-        search_database(FastaRecord("q", "", "MKVLAAGGHEE"), path, SearchSettings())
-
-
 def test_a_damaged_database(hmmer, database, tmp_path):
     packed = gzip.compress(database[1].read_bytes())
     path = tmp_path / "cut.fasta.gz"
     path.write_bytes(packed[: len(packed) // 2])
     with pytest.raises(FormatError, match=r"cut\.fasta\.gz: the compressed data end early"):
         search_database(database[0], path, SearchSettings())
-
-
-def test_what_hmmer_cannot_take_is_left_out(hmmer, database, tmp_path, monkeypatch):
-    query, path = database
-    longer = tmp_path / "longer.fasta"
-    longer.write_text(f">empty\n>titan\n{'MKVLAE' * 20_000}\n{path.read_text()}")
-    warnings: list[str] = []
-    monkeypatch.setattr(search.LOGGER, "warning", warnings.append)
-    alignment, rounds = search_database(query, longer, SearchSettings(iterations=2))
-    assert rounds[0].sequences == 212
-    assert alignment.num_rows == 14
-    assert len(warnings) == 1
-    assert "1 sequence of more than 100,000 residues left out" in warnings[0]
-
-
-def test_without_pyhmmer(monkeypatch, tmp_path):
-    real = builtins.__import__
-
-    def without(name, *arguments, **options):
-        if name.startswith("pyhmmer"):
-            raise ImportError(name)
-        return real(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(BioattnError, match=r"--search needs pyhmmer.*pip install pyhmmer"):
-        search_database(FastaRecord("q", "", "MKV"), tmp_path / "db.fasta", SearchSettings())
 
 
 def test_settings_out_of_range():

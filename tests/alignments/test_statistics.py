@@ -158,30 +158,6 @@ def test_rows_of_chance_and_rows_of_a_family():
     assert "carry no common signal" in describe(np.repeat(chance[:40], 5, axis=0)).warnings()[0]
 
 
-def test_few_rows_and_one():
-    family = random_family(12, 40, seed=1)
-    assert "effective sequences; below about 30" in describe(family).warnings()[-1]
-    alone = describe(family[:1])
-    assert alone.pair_identity is None
-    assert len(alone.warnings()) == 1
-    assert "stands alone" in alone.warnings()[0]
-    assert alone.as_json()["median_query_identity"] is None
-
-
 def test_rows_that_never_overlap():
     rows = np.array([list(b"ACDE----"), list(b"----FGHI")], np.uint8)
     assert describe(rows).pair_identity is None
-
-
-@pytest.mark.shared
-def test_only_the_alignment_without_signal_is_warned_of(families):
-    ratios = {}
-    for name, family in families.items():
-        if int(family.row["n_seqs"]) > 7000:  # their figures are in docs/formats/msa.md
-            continue
-        found = describe(family.alignment.residues)
-        ratios[name] = found.pair_identity / found.chance_identity
-        assert len(found.warnings()) == (name == "of_1UBQ"), name
-    assert 1.2 < ratios.pop("of_1UBQ") < 1.3
-    assert len(ratios) == 34
-    assert min(ratios.values()) > 2.8

@@ -11,7 +11,6 @@ import pytest
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import AlignmentFormat, parse_a3m, read_alignment, write_a3m
-from tests.making import bioattn
 
 STOCKHOLM = """# STOCKHOLM 1.0
 #=GF ID   Toy
@@ -110,13 +109,6 @@ def test_a_broken_file_named_a3m_is_not_read_as_fasta(tmp_path, caplog):
 def test_a_doubtful_reading_is_said(tmp_path, text, caplog):
     read(tmp_path, text)
     assert "write them in upper case if they are aligned residues" in caplog.text
-
-
-def test_a_clear_reading_is_not_talked_about(tmp_path, caplog):
-    for text in DETECTED:
-        if "MkV" not in text:
-            read(tmp_path, text)
-    assert caplog.text == ""
 
 
 def test_headers_keep_name_and_description(tmp_path):
@@ -229,23 +221,6 @@ def test_nuls_end_the_blocks_of_mmseqs(tmp_path):
     alignment = read(tmp_path, "#3\t1\n" + blocks.replace("\0", "\n"))
     assert rows(alignment) == rows(read(tmp_path, blocks)) == ["MKV", "M-Va", "MKV", "MqKV"]
     assert alignment.descriptions[1] == "340\t0.97\t1e-9\t0\t2\t3\t5\t7\t20"
-
-
-@pytest.mark.parametrize("words", [["prepare", "msa"], ["run", "evoformer"]])
-def test_a_real_alignment_with_colabfolds_headers(shared, tmp_path, words, capsys):
-    real = shared / "data" / "msa_formats" / "hhblits_uniclust_2017_10_5ahw_1_A.a3m"
-    query, rest = (text := real.read_text()).split("\n>", 1)
-    for header in ("#126\t2\n", "#60,66\t1,1\n"):
-        (tmp_path / "a.a3m").write_text(header + text)
-        model = ["--model", Path("data/models/evoformer-contacts")] if "run" in words else []
-        assert bioattn(*words, tmp_path / "a.a3m", "-o", tmp_path / "out.a3m", *model) == 1
-        said = capsys.readouterr().err
-        assert said.count("error:") == 1
-        assert f"{tmp_path / 'a.a3m'}:1: {header.strip()!r} is ColabFold's header of a multimer" in said
-        assert [path.name for path in tmp_path.iterdir()] == ["a.a3m"]
-    two = tmp_path / "two.a3m"
-    two.write_text(f"{query}\n>{rest}\0{query}\n>{rest}\0")
-    assert read_alignment(two).num_rows == 2 * read_alignment(real).num_rows
 
 
 def test_a_header_that_would_not_come_back_is_not_written(tmp_path):

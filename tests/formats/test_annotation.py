@@ -1,6 +1,5 @@
 """Genes of BED and GTF files, what all three readers of genes have in common, and the corpus against bioframe."""
 
-import contextlib
 import gzip
 import warnings
 from urllib.parse import quote
@@ -11,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.annotation import parse_attributes, read_annotation, read_bed, read_gtf
+from bioattn.formats.annotation import read_annotation, read_bed, read_gtf
 from bioattn.formats.genes import Place
-from bioattn.formats.gff import read_gff3
 
 HEADERS = [
     "",
@@ -153,20 +151,6 @@ def test_id_attribute(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('gene_id "a"; note "x; y"; level 2;', {"gene_id": "a", "note": "x; y", "level": "2"}),
-        (' gene_id "a" ; transcript_id "b"', {"gene_id": "a", "transcript_id": "b"}),
-        ('gene_id "a"; tag "x"; tag "y";', {"gene_id": "a", "tag": "x"}),
-        ("gene_id a;", {"gene_id": "a"}),
-        ("", {}),
-    ],
-)
-def test_attributes(text, expected):
-    assert parse_attributes(text) == expected
-
-
-@pytest.mark.parametrize(
     ("line", "message"),
     [
         (row("exon", 1, 9, attributes='transcript_id "t";'), r"x\.gtf:2: the exon row has no gene_id"),
@@ -239,20 +223,3 @@ def test_genes_written_as_gff3_come_back(tmp_path, genes, random):
     for gene_id, start, extent, strand in genes:
         assert read[gene_id].places == (Place("c", start - 1, start + extent, strand),)
         assert len(read[gene_id].transcripts) == 1
-
-
-CELLS = ["c", "gene", "mRNA", "exon", "CDS", "1", "9", "-", ".", "+", "track", 'gene_id "a";', "gene_id", '"']
-CELLS += ["ID=a", "Parent=a", "ID=b;Parent=a", "##FASTA", ">c", ""]
-
-
-@given(
-    st.sampled_from([read_bed, read_gff3, read_gtf, read_annotation]),
-    st.sampled_from(["", "##gff-version 3\n"]),
-    st.lists(st.lists(st.sampled_from(CELLS), max_size=10), max_size=5) | st.binary(max_size=200),
-)
-def test_garbage_raises_only_our_error(tmp_path, reader, header, rows):
-    path = tmp_path / "x"
-    text = rows if isinstance(rows, bytes) else "\n".join("\t".join(cells) for cells in rows).encode()
-    path.write_bytes(header.encode() + text)
-    with contextlib.suppress(BioattnError):
-        assert reader(path).genes

@@ -118,18 +118,6 @@ def test_what_was_written_is_what_is_read(tmp_path, sizes):
     assert summary["std"] == pytest.approx(every.std(), rel=1e-3)
 
 
-def test_any_part_is_found(tmp_path, sizes):
-    write_bigwig(tmp_path / "track.bw", LENGTHS, random_blocks())
-    reader = pybigtools.open(str(tmp_path / "track.bw"))
-    expected = of_every_base(random_blocks())
-    random = np.random.default_rng(1)
-    for _ in range(50):
-        chrom = str(random.choice(["chrI", "chrII", "chrµ"]))
-        start, end = np.sort(random.choice(LENGTHS[chrom] + 1, 2, replace=False))
-        found = reader.values(chrom, int(start), int(end), fillna=None)
-        np.testing.assert_array_equal(found, expected[chrom][start:end])
-
-
 def test_zoom_levels_say_what_lies_in_each_bin(tmp_path, sizes):
     """pybigtools' own writer fills the gaps between intervals with the value behind them; here gaps stay gaps."""
     write_bigwig(tmp_path / "track.bw", LENGTHS, random_blocks())
@@ -155,24 +143,6 @@ def test_zoom_levels_say_what_lies_in_each_bin(tmp_path, sizes):
         assert [row[:3] for row in found] == [row[:3] for row in expected]
         if expected:
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_a_bin_of_several_blocks_is_one_record(tmp_path):
-    """Two blocks of one chromosome meet within a bin, and an interval spans many."""
-    blocks = [
-        Intervals("c", np.array([10]), np.array([20]), np.ones(1, np.float32)),
-        Intervals("c", np.array([30, 100]), np.array([40, 1000]), np.array([3, 5], np.float32)),
-        *(
-            Intervals("c", np.array([start]), np.array([start + 1]), np.zeros(1, np.float32))
-            for start in range(2000, 2200, 2)
-        ),
-    ]
-    write_bigwig(tmp_path / "track.bw", {"c": 5000}, blocks)
-    records = list(pybigtools.open(str(tmp_path / "track.bw")).zoom_records(64, "c"))
-    assert records[0][:2] == (10, 40)
-    assert records[0][2]["bases_covered"] == 20
-    assert records[0][2]["sum"] == 40
-    assert [record[:2] for record in records[1:4]] == [(100, 128), (128, 192), (192, 256)]
 
 
 def test_many_chromosomes(tmp_path):

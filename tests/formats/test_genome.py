@@ -4,7 +4,6 @@ import gzip
 import io
 import multiprocessing
 import os
-from pathlib import Path
 
 import numpy as np
 import pyfaidx
@@ -159,21 +158,6 @@ def test_a_named_index_is_used_and_foreign_files_are_left_alone(tmp_path, fasta)
         assert other.read_bytes() == content
 
 
-def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("BIOATTN_CACHE", str(tmp_path / "named"))
-    assert cache_folder() == tmp_path / "named"
-    monkeypatch.delenv("BIOATTN_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "bioattn"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / ".cache" / "bioattn"
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("BIOATTN_CACHE", str(tmp_path / "file" / "x"))
-    with pytest.raises(BioattnError, match="BIOATTN_CACHE"):
-        cache_folder()
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -230,18 +214,6 @@ def test_the_corpus_is_indexed_as_biopython_reads_it_or_refused(corpus, tmp_path
             expected = "".join(c if c in "ACGT" else "N" for c in str(record.seq).replace(" ", "").upper())
             assert text(genome, record.id, 0, genome.lengths[record.id]) == expected
     assert indexed >= 40
-
-
-def test_a_read_only_cache_is_named_with_the_way_out(tmp_path, monkeypatch):
-    fasta = tmp_path / "g.fa"
-    fasta.write_text(">c\nACGT\n")
-    monkeypatch.setenv("BIOATTN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "cache")
-    with pytest.raises(
-        BioattnError, match=r"cache: .*read-only; name another one in BIOATTN_CACHE or .*--index"
-    ):
-        open_genome(fasta)
-    assert open_genome(fasta, tmp_path / "g.index").lengths == {"c": 4}
 
 
 def test_fai_sizes_and_fasta_agree(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import FormatError
 from bioattn.formats.npz import NpzArrays, npz_output
 
 ARRAYS = hnp.arrays(
@@ -83,21 +83,3 @@ def test_members_that_are_no_arrays_are_named(name, tmp_path):
         archive.writestr("the one.npy", MEMBERS[name])
     with pytest.raises(FormatError, match=r"x\.npz: the array the one is damaged"):
         NpzArrays(tmp_path / "x.npz")
-
-
-def test_archives_of_other_things(tmp_path):
-    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
-        archive.writestr("readme.txt", "hello")
-    with pytest.raises(FormatError, match=r"holds readme\.txt, which is no NumPy array"):
-        NpzArrays(tmp_path / "x.npz")
-    (tmp_path / "y.npz").write_bytes(b"PK\x03\x04 and then nothing")
-    with pytest.raises(FormatError, match=r"not an \.npz archive"):
-        NpzArrays(tmp_path / "y.npz")
-    with pytest.raises(BioattnError, match="no such file"):
-        NpzArrays(tmp_path / "absent.npz")
-    with zipfile.ZipFile(tmp_path / "z.npz", "w") as archive:
-        archive.writestr("a.npy", header(GOOD) + b"\0" * 8)
-        with pytest.warns(UserWarning, match="Duplicate"):
-            archive.writestr("a.npy", header(GOOD) + b"\0" * 8)
-    with pytest.raises(FormatError, match="stands in it twice"):
-        NpzArrays(tmp_path / "z.npz")

@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
-from bioattn.formats.nucleotides import encode
 from bioattn.promoters.assemble import build_dataset
 from bioattn.promoters.choices import Direction, Split, Standardize
 from bioattn.promoters.dataset import TEST, TRAIN
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.responses import Responses
 from bioattn.promoters.splits import DatasetSettings
-from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from bioattn.promoters.treatments import TreatmentTable
 
 RANDOM = (Split.RANDOM,)
 
@@ -105,40 +104,6 @@ def test_replicates_are_averaged_as_pandas_does(groups, seed):
     assert len(rows(built.audit, "sample", "averaged")) == 4
 
 
-def test_replicates_of_different_studies_are_named(caplog):
-    frame = random_frame(40, 5)
-    table = table_of(frame, condition=["heat", "heat", "salt", "salt", "acid"], study=list("ABCCA"))
-    with caplog.at_level("INFO", "bioattn"):
-        build_dataset(
-            promoters(frame.index),
-            responses(frame),
-            table,
-            DatasetSettings(splits=RANDOM, replicate_column="condition"),
-        )
-    assert (
-        "5 samples averaged into 3 treatments: 'heat' from 't0', 't1', 'salt' from 't2', 't3'" in caplog.text
-    )
-    warning = next(record for record in caplog.records if record.levelname == "WARNING")
-    assert warning.getMessage() == (
-        "--replicate-column condition merges samples that differ in 'study', which is left out: 'heat' of 'A', 'B'"
-    )
-
-
-def test_isoforms_are_averaged_and_said(caplog):
-    frame = random_frame(40)
-    isoforms = pd.DataFrame([[1.0] * 4, [3.0] * 4], ["h.1", "h.2"], frame.columns)
-    with caplog.at_level("WARNING", "bioattn"):
-        built = build_dataset(
-            promoters([*frame.index, "h"]),
-            responses(pd.concat([frame, isoforms])),
-            None,
-            DatasetSettings(splits=RANDOM),
-        )
-    assert built.dataset.targets[-1].tolist() == [2, 2, 2, 2]
-    assert rows(built.audit, "gene", "kept")["h"] == "averaged over rows"
-    assert "1 gene averaged over rows: 'h'" in caplog.text
-
-
 PADJ = np.array([[0.01, 0.5, np.nan, 0.01]])
 
 
@@ -219,18 +184,6 @@ def test_values_too_large_to_train_on_are_refused(scaling):
         build_dataset(promoters(frame.index), responses(frame, error=error), None, asked)
 
 
-def test_what_overflows_when_it_is_scaled_is_refused():
-    """All but one training gene nearly alike: a standard deviation so small that others leave float32."""
-    frame = random_frame(40).fillna(0.0)
-    plain = DatasetSettings(splits=RANDOM, standardize=Standardize.TREATMENT)
-    sides = build_dataset(promoters(frame.index), responses(frame), None, plain).dataset.gene_split
-    train, test = np.flatnonzero(sides == TRAIN), int(np.flatnonzero(sides == TEST)[0])
-    frame.loc[frame.index[train], "t1"] = np.where(np.arange(len(train)) % 2, 1e-150, -1e-150)
-    frame.loc[frame.index[test], "t1"] = 1e11
-    with pytest.raises(BioattnError, match=r"response in standard deviations .* under treatment 't1'"):
-        build_dataset(promoters(frame.index), responses(frame), None, plain)
-
-
 def test_the_bases_downstream_are_known_where_all_promoters_say_the_same():
     frame = random_frame(40)
     made = [promoter._replace(downstream=20) for promoter in promoters(frame.index)]
@@ -238,27 +191,6 @@ def test_the_bases_downstream_are_known_where_all_promoters_say_the_same():
     assert build_dataset(made, responses(frame), None, asked).dataset.metadata["downstream"] == 20
     mixed = [made[0]._replace(downstream=10), *made[1:]]
     assert build_dataset(mixed, responses(frame), None, asked).dataset.metadata["downstream"] is None
-
-
-def test_constant_treatments_are_kept_and_said(caplog):
-    frame = random_frame(40)
-    frame["flat"] = 3.0
-    with caplog.at_level("WARNING", "bioattn"):
-        built = build_dataset(promoters(frame.index), responses(frame), None, DatasetSettings(splits=RANDOM))
-    assert built.dataset.treatments.names[-1] == "flat"
-    assert rows(built.audit, "treatment", "kept")["flat"] == "constant over the training genes"
-    assert "1 treatment with one value (or none) for all training genes" in caplog.text
-
-
-def test_shorter_promoters_are_padded_upstream(caplog):
-    frame = random_frame(40)
-    made = promoters(frame.index, length=6, flank=1)
-    made[2] = made[2]._replace(codes=encode("ACGTA"), start=made[2].start + 3)
-    with caplog.at_level("WARNING", "bioattn"):
-        dataset = build_dataset(made, responses(frame), None, DatasetSettings(splits=RANDOM)).dataset
-    assert dataset.codes[2].tolist() == [4, 4, 4, 0, 1, 2, 3, 0]
-    assert (dataset.length, dataset.flank) == (6, 1)
-    assert "1 of 40 promoters are shorter than 8 bases and padded with N upstream: 'g2'" in caplog.text
 
 
 def test_promoters_of_padding_are_counted_and_refused_when_there_are_many(caplog):
@@ -339,52 +271,3 @@ def test_homology_leaves_no_leakage_and_random_warns(caplog):
         "--split random does not keep test promoters apart from their relatives in training (here "
         in caplog.text
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"threshold": 1.0}, "--threshold belongs to the binary task"),
-        ({"direction": Direction.UP}, "--direction belongs to the binary task"),
-        (
-            {"task": "binary", "standardize": Standardize.TREATMENT},
-            "--standardize belongs to the regression task",
-        ),
-        ({"task": "binary", "threshold": -1.0}, "--threshold must be 0 or more"),
-        ({"max_padj": 5.0}, "--max-padj must be above 0 and at most 1"),
-        ({"max_padj": 0.1, "replicate_column": "x"}, "cannot be averaged"),
-        ({"splits": (Split.RANDOM, Split.HOMOLOGY)}, "--split random --split homology: give one of"),
-        (
-            {"splits": (Split.TREATMENT,), "holdouts": ("test=IV",)},
-            "hold out treatments as test=treatment:NAME",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit(options, sentence):
-    with pytest.raises(BioattnError, match=sentence):
-        DatasetSettings(**options)
-
-
-def test_bad_combinations_of_files():
-    frame = random_frame(40)
-    good = promoters(frame.index)
-    plain = DatasetSettings(splits=RANDOM)
-    gap = table_of(frame, rep=["a", "", "b", "b"])
-    with pytest.raises(
-        BioattnError, match="no gene of the response tables is among the promoters: the tables have 'g0'"
-    ):
-        build_dataset(promoters(["a", "b"]), responses(frame), None, plain)
-    with pytest.raises(BioattnError, match="no row for 1 of 4 treatments of the responses: 't3'"):
-        build_dataset(good, responses(frame), named_treatments(["t0", "t1", "t2"]), plain)
-    with pytest.raises(BioattnError, match=r"--replicate-column rep: .*give --treatment-table"):
-        build_dataset(good, responses(frame), None, DatasetSettings(replicate_column="rep"))
-    with pytest.raises(BioattnError, match="'t1' has no value in the column 'rep'"):
-        build_dataset(good, responses(frame), gap, DatasetSettings(replicate_column="rep"))
-    with pytest.raises(BioattnError, match="--max-padj: no response table has a column of adjusted p"):
-        build_dataset(good, responses(frame), None, DatasetSettings(max_padj=0.1))
-    with pytest.raises(BioattnError, match="promoters have different flanks: 'g0' has 0 bases, 'h' has 5"):
-        build_dataset(good + promoters(["h"], flank=5), responses(frame), None, plain)
-    with pytest.raises(BioattnError, match="every value of the tables that has a promoter is missing"):
-        build_dataset(good, responses(frame * np.nan), None, plain)
-    with pytest.raises(BioattnError, match="--proteins: none of its names is a gene"):
-        build_dataset(good, responses(frame), None, plain, proteins={"zzz": "MKV"})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError
 from bioattn.formats.genes import Annotation, Gene, Place
 from bioattn.formats.genome import Chromosome, open_genome
 from bioattn.promoters.chromosomes import match_chromosomes, read_aliases, suggest_aliases
@@ -32,16 +32,6 @@ def test_an_alias_to_two_chromosomes_is_refused(tmp_path):
     opened, path = genome(tmp_path, "chr1", "chr2")
     with pytest.raises(BioattnError, match="'1' stands for several chromosomes of the genome: chr1, chr2"):
         match_chromosomes(annotation("1"), opened, path, [("1", "chr1"), ("1", "chr2")])
-
-
-def test_no_agreement_shows_both_lists_and_suggests(tmp_path):
-    opened, path = genome(tmp_path, "chr1", "chr2", "chrM")
-    with pytest.raises(
-        BioattnError,
-        match=r"a\.gff3 has 1, 2, MT and .*g\.fa has chr1, chr2, chrM; 1 = chr1, 2 = chr2, MT = chrM seem to "
-        r"be the same; .*--chromosome-aliases",
-    ):
-        match_chromosomes(annotation("1", "2", "MT"), opened, path)
 
 
 @pytest.mark.parametrize(
@@ -73,22 +63,6 @@ def test_suggestions_by_length_need_unique_lengths():
     chromosomes = [Chromosome("x", "", 10), Chromosome("y", "", 20), Chromosome("z", "", 20)]
     lengths = {"a": 10, "b": 20}
     assert suggest_aliases(annotation("a", "b", lengths=lengths), chromosomes) == {"a": "x"}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a\n", ":1: 1 tab-separated columns"),
-        ("a\tb\tc\n", ":1: 3 tab"),
-        ("a\t\n", ":1: "),
-        ("# x\n", "no pair"),
-    ],
-)
-def test_alias_tables_are_checked(tmp_path, text, message):
-    path = tmp_path / "t.tsv"
-    path.write_text(text)
-    with pytest.raises(FormatError, match=message):
-        read_aliases(path)
 
 
 def test_alias_table(tmp_path):

@@ -69,20 +69,6 @@ def test_a_gene_goes_before_a_file_of_its_name(tmp_path, monkeypatch):
     assert choose_genes(["YAL001C"], KNOWN, Path("a.h5")) == ["YAL001C"]
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("YAL001C\nYAL002C\n", ":2: gene 'YAL002C': a.h5 holds no such gene; near: "),
-        ("# nothing\n", "holds no gene id"),
-    ],
-)
-def test_files_that_do_not_fit(tmp_path, text, sentence):
-    listed = tmp_path / "listed.txt"
-    listed.write_text(text)
-    with pytest.raises(BioattnError, match=re.escape(sentence)):
-        choose_genes([str(listed)], KNOWN, Path("a.h5"))
-
-
 def test_what_no_file_can_be_called_is_no_file():
     with pytest.raises(BioattnError, match="holds no such gene, and no file has this name"):
         choose_genes(["x" * 5000], KNOWN, Path("a.h5"))

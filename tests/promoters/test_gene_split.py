@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bioattn.promoters.choices import Split
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
+from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN
 from bioattn.promoters.gene_split import split_genes
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import DatasetSettings
@@ -81,30 +81,6 @@ def test_treatments_alone_leave_all_genes_in_training(caplog):
     assert "all genes are in training" in caplog.text
 
 
-def test_what_is_said_of_each_split(caplog):
-    made = promoters(2)
-    made[1] = made[1]._replace(codes=made[0].codes)
-    with caplog.at_level("INFO", "bioattn"):
-        by_homology = split(made, splits=(Split.HOMOLOGY,))
-    assert by_homology.description == {
-        "genes": "homology", "k": 14, "min_share": 0.1, "groups": 119, "largest_group": 2, "proteins": False
-    }  # fmt: skip
-    assert "119 groups of related promoters, 118 of them single, the largest of 2" in caplog.text
-    with caplog.at_level("INFO", "bioattn"):
-        by_block = split(made[:-2], splits=(Split.BLOCK,), block_size=10_000)
-    assert "block: 24 blocks with promoters, the largest of 5" in caplog.text
-    assert by_block.description == {
-        "genes": "block", "k": 14, "min_share": 0.1, "block_size": 10_000, "blocks": 24, "largest_block": 5
-    }  # fmt: skip
-    sixth = split(promoters(6))
-    held = sixth.description["chromosomes"]
-    assert sorted(name for names in held.values() for name in names) == [
-        f"chr{number}" for number in range(6)
-    ]
-    for promoter, side in zip(promoters(6), sixth.sides, strict=True):
-        assert promoter.chrom in held[SPLIT_NAMES[side]]
-
-
 def family_proteins(pairs):
     """A protein for each of the first 2 · pairs genes; those of a pair are alike but for a tenth."""
     generator = np.random.default_rng(1)
@@ -131,31 +107,3 @@ def test_paralogues_stay_together_and_are_counted(caplog):
     for figure in apart.leakage:
         here = apart.sides == SPLIT_NAMES.index(figure.side)
         assert figure.paralogues == pytest.approx((partner[here] == SPLIT_NAMES.index(figure.against)).mean())
-
-
-def test_genes_without_a_protein_are_counted(caplog):
-    proteins = family_proteins(50) | {"nobody": "MKVLAAGIVGLCAKAYLEHH"}
-    found = split(promoters(3), proteins, splits=(Split.HOMOLOGY,))
-    assert "--proteins: 20 of 120 genes have no protein there" in caplog.text
-    assert found.description["groups"] == 50 + 20
-    # Two names of one gene, as of isoforms, are no paralogues of each other.
-    isoforms = {"g0.1": proteins["g0"], "g0.2": proteins["g0"]}
-    alone = split(promoters(3), isoforms, splits=(Split.HOMOLOGY,))
-    assert alone.description["groups"] == GENES
-    assert "--proteins: 119 of 120 genes have no protein there" in caplog.text
-
-
-def test_a_random_split_says_how_much_it_leaks(caplog):
-    made = promoters(3)
-    for number in range(0, GENES, 2):
-        made[number + 1] = made[number + 1]._replace(codes=made[number].codes)
-    found = split(made, splits=(Split.RANDOM,))
-    partner = found.sides.reshape(-1, 2)[:, ::-1].ravel()
-    share = (partner[found.sides == TEST] == TRAIN).mean()
-    assert f"(here {100 * share:.0f} % of test promoters share sequence with one)" in caplog.text
-    caplog.clear()
-    split(made, splits=(Split.RANDOM,), holdouts=("test=", "validation=0.2"))
-    assert (
-        "--split random does not keep test promoters apart from their relatives in training, so"
-        in caplog.text
-    )

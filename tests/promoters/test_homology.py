@@ -8,8 +8,8 @@ from Bio.Seq import Seq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import FormatError, SettingsError
-from bioattn.formats.nucleotides import decode, encode
+from bioattn.errors import FormatError
+from bioattn.formats.nucleotides import encode
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import (
     Links,
@@ -50,17 +50,6 @@ def test_distinct_kmers(sequences, k):
     for row, sequence in enumerate(sequences):
         expected = sorted(pack(kmer) for kmer in canonical(sequence, k))
         assert kmers[offsets[row] : offsets[row + 1]].tolist() == expected
-
-
-def test_many_promoters_and_short_ones():
-    codes = np.random.default_rng(0).integers(0, 4, (2500, 30)).astype(np.uint8)
-    kmers, offsets = distinct_kmers(codes, 14)
-    for row in (0, 1023, 1024, 2499):
-        expected = sorted(pack(kmer) for kmer in canonical(decode(codes[row]), 14))
-        assert kmers[offsets[row] : offsets[row + 1]].tolist() == expected
-    assert distinct_kmers(codes[:, :10], 14)[0].size == 0
-    with pytest.raises(SettingsError, match="k must be 1 to 15, not 16"):
-        distinct_kmers(codes, 16)
 
 
 @given(st.lists(st.text("ACGT", min_size=14, max_size=14), min_size=1))
@@ -157,20 +146,6 @@ def test_overlap_groups_against_a_plain_loop(intervals):
                 changed = True
     for a, b in itertools.combinations(range(len(intervals)), 2):
         assert (labels[a] == labels[b]) == (parent[a] == parent[b])
-
-
-@given(
-    st.integers(1, 12).flatmap(
-        lambda n: st.tuples(st.just(n), st.lists(st.tuples(*[st.integers(0, n - 1)] * 2)))
-    )
-)
-def test_groups_are_numbered_by_their_first_item(case):
-    size, pairs = case
-    first, second = (np.array([pair[i] for pair in pairs], dtype=np.int64) for i in (0, 1))
-    labels = group_labels(size, [(first, second)])
-    seen = list(dict.fromkeys(labels.tolist()))
-    assert seen == list(range(len(seen)))
-    assert all(labels[a] == labels[b] for a, b in pairs)
 
 
 def mutated(protein, identity, generator):

@@ -55,24 +55,6 @@ def test_fasta_of_other_origin_is_accepted(tmp_path):
     assert third[:6] == ("g3", "chrI", 5, 7, "-", 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (">g chrI:5-9(+)\nACGTA\n", "has 5 bases but its location chrI:5-9.* has 4"),
-        (">g chrI:5-9(+) flank=2\nACGTA\n", "with flank 2 has 8"),
-        (">g chrI:5-9(+) downstream=5\nACGT\n", "has a window of 4 bases and 5 of them downstream"),
-        (">g\n", "record 'g' has no sequence"),
-        (">g\nACGU\n", "record 'g', position 4: .*RNA"),
-        (">g\nA\n>g\nA\n", "'g' was used on line 1"),
-    ],
-)
-def test_refusals_name_the_record(tmp_path, text, message):
-    path = tmp_path / "p.fa"
-    path.write_text(text)
-    with pytest.raises(FormatError, match=rf"p\.fa:\d: .*{message}"):
-        list(read_promoters(path))
-
-
 @given(st.text(">gc:1-5(+) flank=\nACGT", max_size=60))
 def test_garbage_raises_only_our_error(tmp_path, text):
     path = tmp_path / "p.fa"

@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
 
@@ -94,34 +91,11 @@ def test_what_has_no_value_is_nan_and_a_constant_prediction_is_zero():
     assert np.isnan(metrics.average_precision(np.zeros((3, 1)), np.zeros((3, 1))))
 
 
-def test_a_prediction_that_is_missing_is_not_forgiven(tables):
-    truth, prediction = tables
-    measured = int(np.flatnonzero(~np.isnan(truth[:, 3]))[0])
-    unmeasured = int(np.flatnonzero(np.isnan(truth[:, 4]))[0])
-    prediction[measured, 3] = np.nan
-    prediction[unmeasured, 4] = np.nan
-    for values in metrics.per_treatment(truth, prediction).values():
-        assert np.flatnonzero(np.isnan(values)).tolist() == [3]
-
-
 def test_tables_of_different_shape_are_refused():
     with pytest.raises(BioattnError, match=r"\(3, 2\).*\(2, 3\)"):
         metrics.pearson(np.zeros((3, 2)), np.zeros((2, 3)))
     with pytest.raises(BioattnError, match="resamples, 3"):
         metrics.pearson(np.zeros((3, 2)), np.zeros((3, 2)), np.ones((1, 4)))
-
-
-@given(
-    arrays(np.float64, (7, 3), elements=st.floats(-1e3, 1e3)),
-    arrays(np.float64, (7, 3), elements=st.floats(-1e3, 1e3)),
-)
-def test_correlation_stays_within_bounds_and_ignores_scale(truth, prediction):
-    r = metrics.pearson(truth, prediction)
-    assert ((r >= -1) & (r <= 1) | np.isnan(r)).all()
-    moved = metrics.pearson(truth, prediction * 4 + 0.5)
-    close = np.isclose(r, moved, atol=1e-3) | (np.isnan(r) & np.isnan(moved))
-    flat = np.ptp(prediction, axis=0) < 1e-3  # its digits are lost beside the 0.5
-    assert (close | flat).all()
 
 
 class TestSharedAxis:

@@ -175,23 +175,6 @@ def test_bad_tables_are_refused_with_their_place(tmp_path, text, sentence):
     assert sentence in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("said", "sentence"),
-    [
-        (ResponseColumns(gene="id"), "--gene-column: there is no column 'id'; it has 'gene', 'a', 'b'"),
-        (ResponseColumns(values=("x*",)), "--value-column 'x*' fits no column"),
-        (ResponseColumns(values=("gene",)), "there is no column of responses beside the gene ids ('gene')"),
-        (ResponseColumns(layout=Layout.LONG), "names the treatment; say which"),
-        (ResponseColumns(layout=Layout.CONTRAST), "known to hold the response; say which"),
-        (ResponseColumns(layout=Layout.CONTRAST, values=("a", "b")), "has one column of values"),
-    ],
-)
-def test_wrong_column_options_are_refused(tmp_path, said, sentence):
-    with pytest.raises(FormatError) as caught:
-        read_responses([write(tmp_path, "gene\ta\tb\ng\t1\t2\n")], said)
-    assert sentence in str(caught.value)
-
-
 def test_one_treatment_in_two_wide_tables_is_refused(tmp_path):
     paths = [write(tmp_path, "gene\theat\na\t1\n", name) for name in ("one.tsv", "two.tsv")]
     with pytest.raises(BioattnError, match=r"two.tsv: the treatment 'heat' is also in .*one.tsv"):
@@ -209,18 +192,6 @@ def test_rows_without_gene_and_repeated_headers_are_counted(tmp_path, caplog):
         assert read_responses([path]).gene_ids == ["a", "b"]
     assert "left out 1 row without a gene id, first at line 4" in caplog.text
     assert "left out 1 row equal to the header, first at line 3" in caplog.text
-
-
-@given(st.text(alphabet='ab1\t,;."\n#-eNA', max_size=80))
-def test_any_text_gives_responses_or_a_sentence(tmp_path_factory, text):
-    path = tmp_path_factory.mktemp("r") / "r.tsv"
-    path.write_text(text)
-    try:
-        read = read_responses([path])
-    except BioattnError:
-        return
-    assert read.values.shape == (len(read.gene_ids), len(read.treatments))
-    assert not np.isinf(read.values).any()
 
 
 def test_names_of_contrasts(tmp_path):

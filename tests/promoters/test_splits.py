@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.promoters.choices import Split
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
-from bioattn.promoters.gene_split import split_genes
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import (
     DatasetSettings,
@@ -126,29 +125,6 @@ def promoters_at(starts, length=50, flank=0):
     ]
 
 
-@pytest.mark.parametrize("kind", [Split.BLOCK, Split.HOMOLOGY])
-def test_windows_whose_flanks_alone_overlap_stay_together(kind):
-    """Pairs of windows 30 bases apart: with flanks of 20 they share 10 bases, with flanks of 10 none."""
-    starts = [start for pair in range(100) for start in (1000 * pair, 1000 * pair + 80)]
-    asked = DatasetSettings(splits=(kind,), block_size=80 if kind is Split.BLOCK else None)
-    for flank, together in ((20, True), (10, False)):
-        made = promoters_at(starts, flank=flank)
-        split = split_genes(made, np.stack([promoter.codes for promoter in made]), asked)
-        same = (split.sides[::2] == split.sides[1::2]).all()
-        assert same == together
-        assert all(figure.overlapping == 0 for figure in split.leakage)
-
-
-def test_leakage_counts_windows_whose_flanks_overlap():
-    made = promoters_at([start for pair in range(100) for start in (1000 * pair, 1000 * pair + 80)], flank=20)
-    split = split_genes(
-        made, np.stack([promoter.codes for promoter in made]), DatasetSettings(splits=(Split.RANDOM,))
-    )
-    partner = split.sides.reshape(-1, 2)[:, ::-1].ravel()
-    figure = next(f for f in split.leakage if (f.side, f.against) == ("test", "train"))
-    assert figure.overlapping == pytest.approx((partner[split.sides == TEST] == TRAIN).mean())
-
-
 def test_the_block_size_needs_the_block_split():
     with pytest.raises(SettingsError, match="add --split block"):
         DatasetSettings(splits=(Split.HOMOLOGY,), block_size=1000)
@@ -169,22 +145,6 @@ def test_chromosomes_are_added_that_bring_the_count_nearest(seed):
     """Ten chromosomes of 4 genes and ten of 6: whichever is drawn, one of the other size makes a tenth of 100."""
     chrom = [f"chr{i}" for i in range(20) for _ in range(4 + 2 * (i % 2))]
     assert np.bincount(split_by_chromosome(chrom, [], seed)).tolist() == [80, 10, 10]
-
-
-def test_a_chromosome_a_little_larger_than_a_tenth_may_be_drawn():
-    """Of 100 genes; 12.5 is the limit."""
-    chrom = [name for name, size in zip("abcde", (11, 12, 25, 26, 26), strict=True) for _ in range(size)]
-    tests = {
-        "".join(
-            sorted({c for c, s in zip(chrom, split_by_chromosome(chrom, [], seed), strict=True) if s == TEST})
-        )
-        for seed in range(20)
-    }
-    assert tests == {"a", "b"}
-    chrom = [name for name, size in zip("abcde", (11, 13, 25, 25, 26), strict=True) for _ in range(size)]
-    for seed in range(10):
-        sides = split_by_chromosome(chrom, [], seed)
-        assert {c for c, s in zip(chrom, sides, strict=True) if s == TEST} == {"a"}
 
 
 def test_chosen_chromosomes_come_near_a_tenth():
@@ -259,20 +219,6 @@ def test_treatments_at_random_are_warned_about(caplog):
             "no promoter lies on 'VI'; the chromosomes are 'I', 'II', 'III', 'IV', 'V'",
         ),
         (
-            lambda: split_by_chromosome(CHROM, sides_of(["test=group:heat"]), 0),
-            "treatments are held out with --split treatment",
-        ),
-        (
-            lambda: split_by_chromosome(CHROM, sides_of(["test=I", "validation=I"]), 0),
-            "the chromosome 'I' is named for both",
-        ),
-        (lambda: split_by_chromosome(["I", "II"], [], 0), "which leaves none for test; use --split homology"),
-        (
-            lambda: split_by_chromosome(CHROM, sides_of(["test=I,II,III", "validation=IV,V"]), 0),
-            "every chromosome is held out",
-        ),
-        (lambda: split_by_chromosome(["", ""], [], 0), "the promoters have no chromosome"),
-        (
             lambda: split_by_group(np.arange(50), sides_of(["test=IV"]), 0, "homology"),
             "with --split homology a fraction of the genes is needed",
         ),
@@ -287,24 +233,6 @@ def test_treatments_at_random_are_warned_about(caplog):
         (
             lambda: split_treatments(table(), sides_of(["test=group:fire"], True), 0),
             "no value of the column 'group' is 'fire'; there are 'heat', 'cold', 'salt'",
-        ),
-        (
-            lambda: split_treatments(table(), sides_of(["test=kind:fire"], True), 0),
-            "'kind' is neither 'treatment' nor a column of the treatment table ('group', 'minutes')",
-        ),
-        (
-            lambda: split_treatments(
-                table(), sides_of(["test=group:heat", "validation=treatment:h5"], True), 0
-            ),
-            "'h5' is held out for both test and validation",
-        ),
-        (
-            lambda: split_treatments(table(), sides_of(["test=group:heat,cold,salt"], True), 0),
-            "every treatment is held out",
-        ),
-        (
-            lambda: split_treatments(table().select(["h5", "c5"]), [], 0),
-            "2 treatments cannot be parted in three",
         ),
     ],
 )

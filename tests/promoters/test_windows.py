@@ -90,27 +90,6 @@ def test_trimming_equals_walking_upstream_base_by_base(anchor, strand, upstream,
     )
 
 
-@pytest.mark.parametrize(
-    ("strand", "other", "kept"),
-    [
-        # Anchor 100; upstream of it lie 70..99 on +, 101..130 on -.
-        ("+", (90, 100), 0),  # up to the base before the anchor
-        ("+", (90, 99), 1),
-        ("+", (100, 101), 30),  # the anchor alone
-        ("+", (99, 101), 0),
-        ("+", (70, 71), 29),
-        ("-", (101, 111), 0),  # from the base before the anchor on
-        ("-", (102, 111), 1),
-        ("-", (100, 101), 30),
-        ("-", (100, 102), 0),
-        ("-", (130, 131), 29),
-    ],
-)
-def test_a_neighbour_one_base_from_the_anchor(strand, other, kept):
-    start, end = window_around(100, strand, 30, 10)
-    assert trim_upstream(start, end, strand, 100, [other]) == window_around(100, strand, kept, 10)
-
-
 def test_chromosome_ends_only_cut_the_upstream_side():
     assert trim_to_chromosome(-5, 10, "+", 100) == (0, 10)
     assert trim_to_chromosome(90, 105, "-", 100) == (90, 100)
@@ -138,35 +117,6 @@ def test_overlaps_equal_brute_force(seed, data):
             and set(range(span.start, span.end)) & set(range(start, end))
         )
         assert index.overlapping(chrom, start, end, own) == expected
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"upstream": -1}, "--upstream is -1"),
-        ({"downstream": -1}, "--downstream is -1"),
-        ({"flank": -1}, "--flank is -1"),
-        ({"upstream": 0, "downstream": 0}, "both 0"),
-        ({"max_n": 1.5}, "--max-n is 1.5"),
-        ({"max_n": float("nan")}, "--max-n is nan"),
-    ],
-)
-def test_impossible_settings_are_refused(settings, message):
-    with pytest.raises(SettingsError, match=message):
-        WindowSettings(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "length"),
-    [
-        ({"upstream": 1, "downstream": 0}, 1),
-        ({"upstream": 0, "downstream": 1}, 1),
-        ({"upstream": 100, "downstream": 100}, 200),
-        ({"upstream": 10_000_000, "downstream": 10_000_000, "flank": 10_000_000}, 20_000_000),
-    ],
-)
-def test_the_shortest_and_the_longest_window(settings, length):
-    assert WindowSettings(**settings, max_n=1.0).length == length
 
 
 def test_a_window_longer_than_any_promoter_is_a_slip():

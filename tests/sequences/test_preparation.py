@@ -147,23 +147,6 @@ def test_letters_of_another_alphabet_are_named_with_record_and_position(tmp_path
         prepared(tmp_path, {"a": "ACGEL"})
 
 
-def test_dna_given_as_protein_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    dna = {f"g{i}": each for i, each in enumerate(random_dna(20, 30))}
-    prepared(tmp_path, dna, alphabet=Alphabet.PROTEIN, split=SequenceSplit.RECORD)
-    assert (
-        "x.fa: looks like DNA or RNA, and is read as proteins; for nucleotides give --alphabet" in caplog.text
-    )
-    caplog.clear()
-    prepared(
-        tmp_path,
-        {f"p{i}": "MKACDGT" for i in range(20)},
-        alphabet=Alphabet.PROTEIN,
-        split=SequenceSplit.RECORD,
-    )
-    prepared(tmp_path, dna, split=SequenceSplit.RECORD)
-    assert "looks like" not in caplog.text
-
-
 def test_an_edited_dataset_is_refused(tmp_path: Path):
     path = prepared(tmp_path, {f"g{i}": each for i, each in enumerate(random_dna(30, 40))})
     with h5py.File(path, "r+") as file:

@@ -1,6 +1,5 @@
 """Chains of PDB and mmCIF files, and which of them are related."""
 
-import csv
 import gzip
 
 import numpy as np
@@ -9,7 +8,7 @@ from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 
 from bioattn.alignments.contact_pairs import families, related_pairs
 from bioattn.errors import BioattnError, FormatError
-from bioattn.structures.chain import read_chain, virtual_cb
+from bioattn.structures.chain import read_chain
 
 NAMES = "ALA ARG ASN ASP CYS GLN GLU GLY HIS ILE LEU LYS MET PHE PRO SER THR TRP TYR VAL"
 LETTERS = dict(zip(NAMES.split(" "), "ARNDCQEGHILKMFPSTWYV", strict=True))
@@ -126,21 +125,6 @@ def test_missing_cb_stands_at_ca_or_at_its_ideal_place(shared):
     np.testing.assert_array_equal(plain.cb[others], virtual.cb[others])
 
 
-def test_virtual_cb_is_near_the_real_one(shared):
-    """On a crystal structure at 0.9 ångström, N and C taken from the file by columns."""
-    path = shared / "data" / "msa_structure" / "structure" / "PF00582_2Z3V_A.pdb"
-    atoms: dict[str, dict[str, list[float]]] = {}
-    for line in path.read_text().splitlines():
-        if line.startswith("ATOM"):
-            place = [float(line[start : start + 8]) for start in (30, 38, 46)]
-            atoms.setdefault(line[22:27], {})[line[12:16].strip()] = place
-    whole = [found for found in atoms.values() if {"N", "CA", "C", "CB"} <= set(found)]
-    n, ca, c, cb = (np.array([found[name] for found in whole]) for name in ("N", "CA", "C", "CB"))
-    apart = np.linalg.norm(virtual_cb(n, ca, c) - cb, axis=1)
-    assert np.median(apart) < 0.15
-    assert apart.max() < 0.5
-
-
 def test_compressed_structures_are_the_same(shared, tmp_path):
     for name in ("of_1UBQ.pdb", "protenix_102m.cif"):
         path = shared / "data" / "msa_structure" / "structure" / name
@@ -164,17 +148,6 @@ def test_chains_that_are_not_there(tmp_path):
         read_chain(file, "Z")
     with pytest.raises(BioattnError, match="chain 'C' has no amino acids"):
         read_chain(file, "C")
-
-
-def test_a_cut_mmcif_file_says_so(shared, tmp_path):
-    text = (shared / "data" / "msa_structure" / "structure" / "protenix_102m.cif").read_text()
-    file = tmp_path / "cut.cif"
-    file.write_text(text[: text.index("\nATOM   40 ") + 30])
-    with pytest.raises(FormatError, match=r"cannot be read as mmCIF .a line or row of atoms ends early"):
-        read_chain(file)
-    file.write_text(text.replace("_atom_site.Cartn_y", "_atom_site.other"))
-    with pytest.raises(FormatError, match=r"cannot be read as mmCIF .it has no _atom_site\.Cartn_y"):
-        read_chain(file)
 
 
 @pytest.mark.parametrize(
@@ -225,16 +198,3 @@ def test_families_join_through_others():
     found = related_pairs(sequences)
     assert [(pair.first, pair.second) for pair in found] == [(0, 1), (1, 2)]
     assert families(3, found) == [0, 0, 0]
-
-
-def test_the_known_relatives_among_the_shared_structures(shared):
-    """The two homologous pairs that the data's README names, and no others."""
-    folder = shared / "data" / "msa_structure"
-    with (folder / "INDEX.tsv").open() as index:
-        pairs = list(csv.DictReader(index, delimiter="\t"))
-    names = [pair["id"] for pair in pairs]
-    found = related_pairs([read_chain(folder / pair["structure"], pair["chain"]).letters for pair in pairs])
-    assert {frozenset((names[pair.first], names[pair.second])) for pair in found} == {
-        frozenset(("PF00240_2BWF_A", "of_1UBQ")),
-        frozenset(("PF00249_1GUU_A", "psicov_1guuA")),
-    }
