@@ -18,7 +18,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.io.audit import audit_path, write_audit
-from bioattn.io.files import check_output, is_file_name
+from bioattn.io.files import check_apart, check_output, check_parent, is_file_name
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.choices import MissingCb
 from bioattn.structures.column_mapping import (
@@ -149,17 +149,15 @@ def _mapping_files(folder: Path, pairs: Sequence[ContactPair], inputs: Sequence[
     """Where the mapping of each pair goes; refuses what could not be written later."""
     if folder.exists() and not folder.is_dir():
         raise BioattnError(f"--mappings {folder}: is a file, a folder is needed")
-    if not folder.parent.is_dir():
-        raise BioattnError(f"--mappings {folder}: the folder {folder.parent} does not exist; create it first")
-    files = {}
+    check_parent(folder)
     for pair in pairs:
         if not is_file_name(pair.id):
             raise BioattnError(
                 f"--mappings: the id {pair.id!r} cannot be a file name; rename it in the table"
             )
-        files[pair.id] = folder / f"{pair.id}.tsv"
-        if folder.is_dir():
-            check_output(files[pair.id], inputs)
+    files = {pair.id: folder / f"{pair.id}.tsv" for pair in pairs}
+    for file in files.values():
+        check_apart(file, inputs)
     return files
 
 

@@ -35,31 +35,11 @@ def read_fasta(path: Path, *, names_checked: bool = False) -> Iterator[FastaReco
     Raises: FormatError naming the line for text before the first header, a nameless or repeated record, an empty
     file, damaged compression or bytes that are not UTF-8.
     """
-    name, description, line = "", "", 0
-    parts: list[str] = []
-    for piece in read_fasta_pieces(path, names_checked=names_checked):
-        if piece.line != line:
-            if line:
-                yield FastaRecord(name, description, "".join(parts), line)
-            name, description, _, line = piece
-            parts = []
-        parts.append(piece.sequence)
-    yield FastaRecord(name, description, "".join(parts), line)
-
-
-def read_fasta_pieces(
-    path: Path, piece_length: int = 1 << 20, *, names_checked: bool = False
-) -> Iterator[FastaRecord]:
-    """Yield each record in pieces of about `piece_length` letters (one at least), so chromosomes need no room.
-
-    The pieces of one record carry the same name and line and follow each other. Raises as `read_fasta` does.
-    """
     lines_of_name: dict[str, int] = {}
     name: str | None = None
     description = ""
     header_line = 0
     parts: list[str] = []
-    letters = 0
     for number, line in read_lines(path):
         if line.startswith(">"):
             if name is not None:
@@ -73,14 +53,9 @@ def read_fasta_pieces(
             header_line = number
             if not names_checked:
                 lines_of_name[name] = number
-            parts, letters = [], 0
+            parts = []
         elif name is not None:
-            text = line if line.isalnum() else "".join(line.split())
-            parts.append(text)
-            letters += len(text)
-            if letters >= piece_length:
-                yield FastaRecord(name, description, "".join(parts), header_line)
-                parts, letters = [], 0
+            parts.append(line if line.isalnum() else "".join(line.split()))
         elif line.strip() and not line.startswith(";"):
             raise FormatError(
                 f"{path}:{number}: {line[:40]!r} stands where a FASTA header ('>name') is expected"

@@ -23,7 +23,7 @@ import pyfaidx
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.fasta import FastaRecord, read_fasta_pieces, split_header
+from bioattn.formats.fasta import FastaRecord, read_fasta, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
 from bioattn.io.cache_folder import cache_folder
 from bioattn.io.files import atomic_output, is_packed, remove_leftover, unreadable
@@ -219,7 +219,7 @@ def _dna_pieces(fasta: Path, fai: Path) -> Iterator[FastaRecord]:
         with suppress(_UnevenError):
             yield from _even_pieces(fasta, fai)
             return
-    yield from read_fasta_pieces(fasta, PIECE_LENGTH)
+    yield from read_fasta(fasta)
 
 
 def _even_pieces(fasta: Path, fai: Path) -> Iterator[FastaRecord]:

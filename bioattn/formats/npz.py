@@ -45,11 +45,11 @@ class NpzArrays:
         except OSError as error:
             raise unreadable(path, error) from error
         try:
-            members = self._archive.infolist()
-            self.shapes = {member.filename.removesuffix(_SUFFIX): self._shape(member) for member in members}
+            self.shapes = {
+                member.filename.removesuffix(_SUFFIX): self._shape(member)
+                for member in self._archive.infolist()
+            }
             """Shapes by name, in the file's order."""
-            if len(members) != len(self.shapes):
-                raise FormatError(f"{path}: an array stands in it twice; the archive is damaged")
         except BaseException:
             self._archive.close()
             raise
@@ -81,16 +81,10 @@ class NpzArrays:
         with self._damage(name), self._archive.open(member) as file:
             shape, _, dtype = _HEADER_READERS[npy.read_magic(file)](file)
             size = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
-        if dtype.hasobject:
-            raise FormatError(
-                f"{self.path}: the array {name} holds pickled Python objects, which are never unpickled here; "
-                "save it as plain numbers"
-            )
-        if size != member.file_size or min(shape, default=0) < 0:
-            raise FormatError(
-                f"{self.path}: the array {name} is damaged (its header speaks of {size:,} bytes, there are "
-                f"{member.file_size:,})"
-            )
+            if dtype.hasobject:
+                raise ValueError("it holds pickled Python objects, which are never unpickled here")
+            if size != member.file_size or min(shape, default=0) < 0:
+                raise ValueError(f"its header speaks of {size:,} bytes, there are {member.file_size:,}")
         return shape
 
     @contextmanager

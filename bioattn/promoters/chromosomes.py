@@ -1,7 +1,7 @@
 """Which chromosome of a genome each chromosome of an annotation is."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
@@ -89,36 +89,24 @@ def suggest_aliases(annotation: Annotation, chromosomes: list[Chromosome]) -> di
     By stated length when that is unique in both files, else by name without `chr`, version suffix and the like, by
     the chromosome names that FASTA descriptions and region rows give, and by Roman or Arabic numbers.
     """
-    names = annotation.chromosomes
-    labels = {name: annotation.chromosome_labels.get(name, name) for name in names}
-    described = {
-        c.name: match[1] if (match := _IN_DESCRIPTION.search(c.description)) else c.name for c in chromosomes
-    }
-    lengths = {c.name: str(c.length) for c in chromosomes}
-    stated = {name: str(annotation.chromosome_lengths.get(name, "")) for name in names}
-    suggested = _unique_pairs(stated, lengths, str)
+    names, found = annotation.chromosomes, [_IN_DESCRIPTION.search(c.description) for c in chromosomes]
+    ours: list[list[str]] = [names, [annotation.chromosome_labels.get(name, name) for name in names]]
+    theirs = [
+        [c.name for c in chromosomes],
+        [match[1] if match else c.name for c, match in zip(chromosomes, found, strict=True)],
+    ]
+    lengths = [str(annotation.chromosome_lengths.get(name, "")) for name in names]
+    attempts = [(lengths, [str(c.length) for c in chromosomes])]
     for form in (_plain, _numbered):
-        for ours in (dict(zip(names, names, strict=True)), labels):
-            for theirs in ({c.name: c.name for c in chromosomes}, described):
-                for name, partner in _unique_pairs(ours, theirs, form).items():
-                    if partner not in suggested.values():
-                        suggested.setdefault(name, partner)
+        attempts += [([form(x) for x in left], [form(x) for x in right]) for left in ours for right in theirs]
+    suggested: dict[str, str] = {}
+    for left, right in attempts:
+        for name, text in zip(names, left, strict=True):
+            if text and left.count(text) == right.count(text) == 1:
+                partner = chromosomes[right.index(text)].name
+                if partner not in suggested.values():
+                    suggested.setdefault(name, partner)
     return {name: suggested[name] for name in names if name in suggested}
-
-
-def _unique_pairs(
-    ours: Mapping[str, str], theirs: Mapping[str, str], form: Callable[[str], str]
-) -> dict[str, str]:
-    """Names whose form is the same, not empty, and had by one name only on each side."""
-
-    def by_form(names: Mapping[str, str]) -> dict[str, str]:
-        names_of_form: dict[str, list[str]] = {}
-        for name, text in names.items():
-            names_of_form.setdefault(form(text), []).append(name)
-        return {key: same[0] for key, same in names_of_form.items() if key and len(same) == 1}
-
-    left, right = by_form(ours), by_form(theirs)
-    return {left[key]: right[key] for key in left if key in right}
 
 
 def _plain(name: str) -> str:

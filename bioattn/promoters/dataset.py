@@ -3,6 +3,7 @@
 The schema is written down in `docs/formats/dataset.md`.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.annotation import read_bed
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_metadata
 from bioattn.io.hdf5_input import text_attribute
 from bioattn.io.hdf5_output import hdf5_file, put_array, put_text, set_attribute
+from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.text import counted
+from bioattn.text import counted, some
 
 PROMOTER_DATASET = DatasetKind(
     name="promoter dataset", format="bioattn-promoter-dataset", version=2, command="bioattn prepare dataset"
@@ -253,3 +256,55 @@ def _problems(dataset: PromoterDataset) -> Iterator[str]:
         yield f"targets reach {np.nanmax(np.abs(dataset.targets)):g}, up to {LARGEST_VALUE:g} are defined"
     if dataset.task == "binary" and not np.isin(dataset.targets[~np.isnan(dataset.targets)], (0, 1)).all():
         yield "the task is binary but some targets are neither 0 nor 1"
+
+
+def describe_promoters(path: Path) -> dict[str, Any]:
+    """The main figures of a promoter FASTA. Raises: FormatError naming a record that is no promoter."""
+    number = located = unknown = bases = 0
+    shortest, longest = math.inf, 0
+    flanks: set[int] = set()
+    chromosomes: set[str] = set()
+    for promoter in read_promoters(path):
+        number += 1
+        located += promoter.strand in ("+", "-")
+        window = promoter.codes.size - 2 * promoter.flank
+        shortest, longest = min(shortest, window), max(longest, window)
+        bases += promoter.codes.size
+        unknown += int((promoter.codes > 3).sum())
+        flanks.add(promoter.flank)
+        if promoter.chrom:
+            chromosomes.add(promoter.chrom)
+    return {
+        "promoters": number,
+        "with_location": located,
+        "shortest": int(shortest),
+        "longest": longest,
+        "flanks": sorted(flanks),
+        "chromosomes": some(sorted(chromosomes)),
+        "unknown_bases": f"{100 * unknown / bases:.3g} %",
+    }
+
+
+def describe_dataset(path: Path) -> dict[str, Any]:
+    """The main figures of a promoter dataset. Raises: FormatError when it is damaged."""
+    dataset = read_dataset(path)
+    return {
+        "task": dataset.task,
+        "genes": dataset.num_genes,
+        "treatments": some(dataset.treatments.names),
+        "length": dataset.length,
+        "flank": dataset.flank,
+        "missing_targets": int(np.isnan(dataset.targets).sum()),
+        "genes_per_split": {name: len(dataset.genes_in(code)) for code, name in enumerate(SPLIT_NAMES)},
+        "treatments_per_split": {
+            name: len(dataset.treatments_in(code)) for code, name in enumerate(SPLIT_NAMES)
+        },
+        "treatment_features": list(dataset.treatments.columns),
+    }
+
+
+def describe_bed(path: Path) -> dict[str, Any]:
+    """The genes of a BED file. Raises: FormatError naming the line that is no gene."""
+    genes = read_bed(path).genes
+    chromosomes = {place.chrom for gene in genes for place in gene.places}
+    return {"genes": len(genes), "chromosomes": some(sorted(chromosomes))}

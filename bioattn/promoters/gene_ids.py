@@ -28,32 +28,28 @@ def choose_genes(values: Sequence[str], known: Collection[str], source: Path) ->
     held = known if isinstance(known, set | frozenset | dict) else set(known)
     chosen: dict[str, None] = {}
     for value in values:
-        if value in held:
-            chosen[value] = None
-        elif os.path.isfile(value):  # noqa: PTH113 - a name that is longer than names can be is no file
-            chosen |= dict.fromkeys(_of_file(Path(value), held, source))
+        if value in held or not _is_file(value):
+            named = [("--genes", "gene, and no file has this name", value)]
         else:
-            raise not_there("--genes", value, source, "gene, and no file has this name", known)
+            named = [(f"{value}:{number}: gene", "gene", name) for number, name in _ids_of(Path(value))]
+        for option, what, name in named:
+            if name not in held:
+                raise not_there(option, name, source, what, known)
+            chosen[name] = None
     return list(chosen)
 
 
 def find_genes(values: Sequence[str], known: Collection[str]) -> tuple[list[str], list[str]]:
     """The ids that `values` name as in `choose_genes`, each once: those that are known, and the others."""
-    found: dict[str, None] = {}
-    absent: dict[str, None] = {}
+    named: dict[str, None] = {}
     for value in values:
-        is_file = value not in known and os.path.isfile(value)  # noqa: PTH113 - as above
-        for name in [name for _, name in _ids_of(Path(value))] if is_file else [value]:
-            (found if name in known else absent)[name] = None
-    return list(found), list(absent)
+        is_file = value not in known and _is_file(value)
+        named |= dict.fromkeys([name for _, name in _ids_of(Path(value))] if is_file else [value])
+    return [name for name in named if name in known], [name for name in named if name not in known]
 
 
-def _of_file(path: Path, known: Collection[str], source: Path) -> list[str]:
-    ids = _ids_of(path)
-    for number, name in ids:
-        if name not in known:
-            raise not_there(f"{path}:{number}: gene", name, source, "gene", sorted(known))
-    return [name for _, name in ids]
+def _is_file(value: str) -> bool:
+    return os.path.isfile(value)  # noqa: PTH113 - a name that is longer than names can be is no file
 
 
 def _ids_of(path: Path) -> list[tuple[int, str]]:

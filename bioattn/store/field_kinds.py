@@ -7,12 +7,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bioattn.alignments.contact_dataset import CONTACT_DATASET, open_contact_dataset, validate_contact_dataset
-from bioattn.alignments.description import (
+from bioattn.alignments.contact_dataset import (
+    CONTACT_DATASET,
     describe_alignment,
     describe_contact_dataset,
     describe_statistics,
     looks_like_alignment,
+    open_contact_dataset,
+    validate_contact_dataset,
 )
 from bioattn.alignments.statistics import FORMAT as STATISTICS_FORMAT
 from bioattn.errors import BioattnError, FormatError
@@ -23,8 +25,14 @@ from bioattn.formats.motifs import read_meme
 from bioattn.formats.nucleotides import decode
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.io.files import read_json, read_lines
-from bioattn.promoters.dataset import PROMOTER_DATASET, read_dataset, validate_dataset
-from bioattn.promoters.description import describe_bed, describe_dataset, describe_promoters
+from bioattn.promoters.dataset import (
+    PROMOTER_DATASET,
+    describe_bed,
+    describe_dataset,
+    describe_promoters,
+    read_dataset,
+    validate_dataset,
+)
 from bioattn.promoters.preparation import PromoterFiles
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.simulate.description import (

@@ -10,7 +10,7 @@ import numpy as np
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import AlignmentFormat, read_alignment
 from bioattn.formats.fasta import read_fasta
-from bioattn.formats.genome import Genome, open_genome
+from bioattn.formats.genome import open_genome
 from bioattn.formats.npz import NpzArrays
 from bioattn.formats.nucleotides import encode
 from bioattn.formats.tables import open_table, parse_numbers
@@ -31,12 +31,6 @@ def genome(path: Path) -> None:
     for number, codes in enumerate(streamed.values()):
         window = genome.windows(np.array([number]), np.array([-1]), len(codes) + 2)[0]
         np.testing.assert_array_equal(window[1:-1], codes)
-
-
-def genome_index(path: Path) -> None:
-    genome = Genome(path)
-    some = np.arange(min(10, len(genome.names)))
-    genome.windows(some, np.full(len(some), -3), 23)
 
 
 def table(path: Path) -> None:

@@ -143,14 +143,6 @@ TARGETS: dict[str, Target] = {
     "genome": Target(
         parsers.genome, ("shared:parsers/fasta/*", "data:tiny/genome.fa"), (b">a b\nACGT\nAC\n>b\nAA\n",)
     ),
-    "genome-index": Target(
-        parsers.genome_index,
-        (),
-        (
-            b'bioattn-genome 1\n{"source": {}, "chromosomes": [["a", "", 5]]}\n'.ljust(4096, b"\0")
-            + b"\0\1\2\3\4",
-        ),
-    ),
     "gff3": Target(read_gff3, ("shared:parsers/gff/*",), (_GFF,)),
     "gtf": Target(read_gtf, ("shared:parsers/gtf/*",), (b'I\tx\tgene\t1\t9\t.\t+\t.\tgene_id "a"; n 1;\n',)),
     "history": Target(

@@ -69,15 +69,6 @@ FINDS: dict[str, tuple[str, bytes]] = {
     "a zip of version 12.8": ("parameters", archive()),
     "the same as .npz": ("npz", archive()),
     "a name in a zip that is no UTF-8": ("tensors", foreign_name()),
-    "an index of a genome whose chromosome has five fields": (
-        "genome-index",
-        b'bioattn-genome 1\n{"source": {}, "chromosomes": [["a", "", 5, 6]]}\n'.ljust(4096, b"\0")
-        + b"\0" * 5,
-    ),
-    "one whose length is text": (
-        "genome-index",
-        b'bioattn-genome 1\n{"source": {}, "chromosomes": [["a", "", "5"]]}\n'.ljust(4096, b"\0") + b"\0" * 5,
-    ),
     "zero bytes between even lines": (
         "genome",
         b">a b\nACGT\n" + b"\0" * 14 + b"*\0\0\0\0\0\x1a\0\0AC\n>b\nAA\n",

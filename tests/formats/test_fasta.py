@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import FormatError
-from bioattn.formats.fasta import FastaRecord, read_fasta, read_fasta_pieces, write_fasta
+from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 
 IUPAC = "ACGTRYSWKMBDHVNacgtryswkmbdhvnXx"
@@ -73,14 +73,6 @@ def test_compression_and_line_ends_do_not_matter(tmp_path, pack, newline):
     path = tmp_path / "any.name"
     path.write_bytes(pack(("\ufeff" + text).encode()))
     assert list(read_fasta(path)) == [FastaRecord("a", "one two", "ACGTN", 3), FastaRecord("b", "", "TT", 7)]
-
-
-def test_pieces_of_a_long_record_join_to_it(tmp_path):
-    path = tmp_path / "x.fa"
-    path.write_text(">a\n" + "ACGTACGTAC\n" * 10 + ">b\nA\n>c\n" + "TT\n" * 4)
-    pieces = list(read_fasta_pieces(path, piece_length=20))
-    assert [piece.name for piece in pieces] == ["a"] * 6 + ["b", "c"]
-    assert "".join(piece.sequence for piece in pieces) == "ACGTACGTAC" * 10 + "A" + "TT" * 4
 
 
 @pytest.mark.parametrize(
