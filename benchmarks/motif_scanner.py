@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.motifs import Motif
+from bioattn.formats.meme import Motif
 from bioattn.interpret.maps.upsampling import bin_sums
 
 PSEUDO_PROBABILITY = 1e-6

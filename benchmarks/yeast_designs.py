@@ -24,7 +24,7 @@ from scipy import stats
 from yeast_data import build_dataset
 
 from bioattn.formats.fasta import read_fasta
-from bioattn.formats.motifs import read_meme
+from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
 from bioattn.interpret.designs.oracle import KmerOracle, kmer_distance, nearest
 from bioattn.interpret.known_motifs.expected_motifs import parse_consensus

@@ -25,7 +25,7 @@ import pandas as pd
 from scipy import stats
 from yeast_data import build_dataset, run_command
 
-from bioattn.formats.motifs import read_meme
+from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.promoter_windows import scan_promoters
 from bioattn.interpret.choices import MatchBy

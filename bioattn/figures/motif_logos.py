@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.formats.motifs import Motif, read_meme
+from bioattn.formats.meme import Motif, read_meme
 
 BASES = "ACGT"
 BASE_COLOURS = {"A": style.GREEN, "C": style.BLUE, "G": style.AMBER, "T": style.ORANGE}

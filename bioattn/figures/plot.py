@@ -286,7 +286,7 @@ def _of_array(values: "np.ndarray[Any, np.dtype[np.float64]]", kind: str) -> Any
     from bioattn.figures.contact_map import ContactPicture
     from bioattn.figures.contact_prediction import UNKNOWN, ContactPrediction
     from bioattn.figures.motif_logos import Logos
-    from bioattn.formats.motifs import Motif
+    from bioattn.formats.meme import Motif
     from bioattn.structures.confidence import AlignedError, Confidence
 
     size = len(values)

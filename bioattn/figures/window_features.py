@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.genes import STRANDS
-from bioattn.formats.motifs import read_meme
+from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS
 from bioattn.formats.tables import open_table
 from bioattn.interpret.maps.window_genes import AnnotatedGenes, Window, WindowGene, window_of

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.motifs import position_information
+from bioattn.formats.meme import position_information
 
 Point = tuple[float, float | None]
 Tick = tuple[float, str]

@@ -147,7 +147,7 @@ def motif_hits(
 
     Raises: FormatError for a damaged motif file.
     """
-    from bioattn.formats.motifs import read_meme
+    from bioattn.formats.meme import read_meme
     from bioattn.interpret.motifs.hits import find_motif_hits
 
     genes = list(sequences)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import SettingsError
-from bioattn.formats.motifs import Motif, position_information
+from bioattn.formats.meme import Motif, position_information
 from bioattn.formats.nucleotides import reverse_complement
 
 BASES = 4

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import SettingsError
-from bioattn.formats.motifs import Motif, write_meme
+from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder

@@ -21,7 +21,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.annotation import read_bed
 from bioattn.formats.fasta import read_fasta
-from bioattn.formats.motifs import read_meme
+from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import decode
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.io.files import read_json, read_lines

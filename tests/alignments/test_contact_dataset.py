@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import h5py
 import numpy as np
 import pytest
 from scipy.sparse import csr_array

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.motif_scanner import scan_place, scanner_attention
-from bioattn.formats.motifs import Motif
+from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.interpret.planted.localisation import ALL, LocalisationScorer
 from bioattn.simulate.motifs import consensus_matrix

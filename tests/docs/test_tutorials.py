@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bioattn.formats.motifs import read_meme
+from bioattn.formats.meme import read_meme
 from tests.docs.conftest import ROOT
 from tests.docs.tutorials import COMMON_STEPS, not_printed, run_steps, steps
 

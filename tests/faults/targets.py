@@ -18,7 +18,7 @@ from bioattn.formats.alignment_file import AlignmentFormat
 from bioattn.formats.annotation import read_annotation, read_bed, read_gtf
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.gff import read_gff3
-from bioattn.formats.motifs import read_meme
+from bioattn.formats.meme import read_meme
 from bioattn.formats.rr import read_rr
 from bioattn.interpret.contacts.contact_regression import read_regression
 from bioattn.interpret.known_motifs.expected_motifs import read_expected

@@ -27,7 +27,7 @@ from bioattn.figures.motif_logos import (
     read_logos,
 )
 from bioattn.figures.style import FONT_SIZE, SMALL_FONT, new_figure, styled
-from bioattn.formats.motifs import Motif, write_meme
+from bioattn.formats.meme import Motif, write_meme
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -36,7 +36,7 @@ from pathlib import Path
 import numpy as np
 from bioattn.figures import write_figure
 from bioattn.figures.motif_logos import Logos, draw_logos
-from bioattn.formats.motifs import Motif
+from bioattn.formats.meme import Motif
 rows = np.full((3, 4), 0.125) + np.eye(4)[:3] / 2
 motif = Motif(name="m", alternative_name="naïve $x$", probabilities=rows, sites=9)
 for name in ("x.png", "x.svg", "x.pdf"):

@@ -14,7 +14,7 @@ from bioattn.figures.promoter_attention import draw_promoter_attention
 from bioattn.figures.promoter_picture import Region, parse_region, read_promoter_picture
 from bioattn.figures.style import colour_of
 from bioattn.figures.window_features import window_genes
-from bioattn.formats.motifs import Motif, write_meme
+from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.nucleotides import encode
 from bioattn.interpret.maps.window_genes import WindowGene
 from bioattn.store import open_attention

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bioattn.formats.motifs import Motif, write_meme
+from bioattn.formats.meme import Motif, write_meme
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import write_promoter_model

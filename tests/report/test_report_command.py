@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bioattn.formats.motifs import write_meme
+from bioattn.formats.meme import write_meme
 from bioattn.report import gene_maps
 from bioattn.store import open_attention
 from bioattn.store.training_record import Comparison

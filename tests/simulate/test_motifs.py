@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import SettingsError
-from bioattn.formats.motifs import Motif, write_meme
+from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.simulate.motifs import (
     UNIFORM,

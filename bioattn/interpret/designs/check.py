@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import read_fasta
-from bioattn.formats.motifs import read_meme
+from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
 from bioattn.inference.runner import DesignRunner, ResponseRunner
 from bioattn.interpret.designs.baselines import baseline_designs

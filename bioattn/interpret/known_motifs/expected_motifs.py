@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.motifs import Motif, MotifDatabase
+from bioattn.formats.meme import Motif, MotifDatabase
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import is_missing, open_table, refuse_duplicate_columns
 from bioattn.interpret.choices import MatchBy

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.motifs import read_meme
+from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, refuse_duplicate_columns, write_table
 from bioattn.interpret.choices import MatchBy

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.motifs import Motif
+from bioattn.formats.meme import Motif
 from bioattn.interpret.motifs.hits import find_motif_hits
 
 EXACT = 10**9

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
-from bioattn.formats.motifs import position_information
+from bioattn.formats.meme import position_information
 from bioattn.formats.nucleotides import UNKNOWN
 
 MAX_GAP = 11

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.motifs import UNIFORM_BACKGROUND, Motif, MotifDatabase, read_meme, write_meme
+from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, MotifDatabase, read_meme, write_meme
 from bioattn.formats.tables import write_table
 from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bioattn.errors import SettingsError
-from bioattn.formats.motifs import Motif
+from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import UNKNOWN
 
 LOGGER = logging.getLogger("bioattn")

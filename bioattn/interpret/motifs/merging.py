@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from bioattn.formats.motifs import UNIFORM_BACKGROUND, position_information
+from bioattn.formats.meme import UNIFORM_BACKGROUND, position_information
 from bioattn.interpret.motifs.discovery import trim_vague_ends
 
 SAME = 0.85

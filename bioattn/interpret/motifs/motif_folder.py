@@ -103,7 +103,7 @@ class MotifResults:
 
 def read_motif_export(folder: Path) -> MotifResults:
     """Raises: FormatError when a table of the folder is missing or lacks a column."""
-    from bioattn.formats.motifs import read_meme
+    from bioattn.formats.meme import read_meme
 
     motifs = _table(folder / "motifs.tsv", ("motif", "source", "consensus", "seqlets"))
     path = folder / "motifs.meme"

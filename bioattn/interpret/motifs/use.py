@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import wilcoxon
 
-from bioattn.formats.motifs import Motif
+from bioattn.formats.meme import Motif
 from bioattn.interpret.maps.promoter_maps import PromoterMaps
 from bioattn.interpret.motifs.discovery import PAD
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits

@@ -13,7 +13,7 @@ from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
-    from bioattn.formats.motifs import Motif
+    from bioattn.formats.meme import Motif
 
 
 @command("export attribution")

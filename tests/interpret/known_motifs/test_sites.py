@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bioattn.errors import FormatError
-from bioattn.formats.motifs import Motif
+from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.inference.promoter_windows import scan_promoters
 from bioattn.interpret.choices import MatchBy

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from bioattn.formats.motifs import Motif
+from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.motifs.discovery import (
     LEVEL,

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import wilcoxon
 
-from bioattn.formats.motifs import read_meme
+from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits

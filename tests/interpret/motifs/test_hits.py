@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import SettingsError
-from bioattn.formats.motifs import Motif, MotifDatabase, read_meme
+from bioattn.formats.meme import Motif, MotifDatabase, read_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.motifs.export import match_motifs

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.motifs import Motif, read_meme, write_meme
+from bioattn.formats.meme import Motif, read_meme, write_meme
 
 MINIMAL = """MEME version 4
 
