@@ -62,7 +62,7 @@ TRIPS: dict[str, tuple[list[str], list[str], str, str]] = {
             PREPARE_DATASET,
             "train promoter promoters.dataset.h5 -o model --epochs 1",
             "export attention model promoters.fa -o attention.h5",
-            "plot attention attention.h5 --gene G01 -o attention.png",
+            "plot attention.h5 --gene G01 -o attention.png",
         ],
         "450",
         "350",
@@ -71,7 +71,7 @@ TRIPS: dict[str, tuple[list[str], list[str], str, str]] = {
         [],
         [
             EVOFORMER,
-            "plot contacts family -o contacts.png --truth data/families/structure/simulated000000.pdb",
+            "plot family data/families/structure/simulated000000.pdb -o contacts.png",
         ],
         "350",
         "250",

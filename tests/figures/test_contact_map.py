@@ -2,7 +2,6 @@
 
 import re
 
-import h5py
 import numpy as np
 import pytest
 from Bio.Data.IUPACData import protein_letters_1to3
@@ -19,7 +18,6 @@ from bioattn.figures.contact_map import (
 )
 from bioattn.figures.contact_prediction import (
     ContactPrediction,
-    ContactTruth,
     read_contact_prediction,
     read_contact_truth,
     truth_from_coordinates,
@@ -242,33 +240,16 @@ def test_bad_input_is_one_sentence(tmp_path):
         read_contact_prediction(two)
     assert read_contact_prediction(two, "b").quantity == "score"
     other = tmp_path / "other.tsv"
-    other.write_text("a\tb\n1\t2\n")
-    with pytest.raises(FormatError, match="holds no predicted contacts"):
-        read_contact_prediction(other)
-    other.write_text("column_i\tcolumn_j\tprobability\n9\t2\t0.5\n")
-    with pytest.raises(FormatError, match=r"other\.tsv:2: column_i and column_j must be"):
-        read_contact_prediction(other)
-    other.write_text("column_i\tcolumn_j\tprobability\n2\t9\tmuch\n")
-    with pytest.raises(FormatError, match=r"other\.tsv: probability is not a number"):
-        read_contact_prediction(other)
-    other.write_text("HEADER    A STRUCTURE\nEND\n")
-    with pytest.raises(FormatError, match=r"other\.tsv: holds no predicted contacts; give a prediction of"):
-        read_contact_prediction(other)
+    for text, sentence in (
+        ("a\tb\n1\t2\n", "holds no predicted contacts"),
+        ("column_i\tcolumn_j\tprobability\n9\t2\t0.5\n", r"other\.tsv:2: column_i and column_j must be"),
+        ("column_i\tcolumn_j\tprobability\n2\t9\tmuch\n", r"other\.tsv: probability is not a number"),
+    ):
+        other.write_text(text)
+        with pytest.raises(FormatError, match=sentence):
+            read_contact_prediction(other)
     with pytest.raises(BioattnError, match=r"holds none of distogram\.h5"):
         read_contact_prediction(tmp_path)
-    (tmp_path / "family").mkdir()
-    (tmp_path / "family" / "contacts.rr").touch()
-    with pytest.raises(BioattnError, match=r"several predictions; give the folder of one, such as .*family"):
-        read_contact_prediction(tmp_path)
-    with pytest.raises(BioattnError, match="no such file"):
-        read_contact_prediction(tmp_path / "nowhere.rr")
-
-
-def test_nothing_to_judge():
-    nowhere = truth_from_coordinates(np.full((SIZE, 3), np.nan, np.float32))
-    compared = compare_contacts(prediction(scores()), nowhere)
-    assert np.isnan(compared.precision_l)
-    assert isinstance(nowhere, ContactTruth)
 
 
 COLUMNS = np.array([0, 1, 3, 4, 6])
@@ -372,13 +353,3 @@ def test_a_file_of_run_evoformer(tmp_path):
     listed = read_contact_prediction(tmp_path / "contacts.rr").scores
     assert np.argwhere(~np.isnan(listed)).tolist() == [[0, 6], [6, 0]]
     assert listed[0, 6] == pytest.approx(contacts.scores[0, 6], abs=1e-5)
-
-
-def test_what_is_no_distogram(tmp_path):
-    path = tmp_path / "x.h5"
-    with h5py.File(path, "w") as file:
-        file.attrs["format"] = "something"
-    with pytest.raises(FormatError, match=r"is no distogram .*'something', 'bioattn-distogram' is"):
-        read_distances(path)
-    with pytest.raises(BioattnError, match="no such file"):
-        read_distances(tmp_path)

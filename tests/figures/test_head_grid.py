@@ -1,7 +1,5 @@
 """Grids of heads: maps against the weights written, one panel for each."""
 
-import re
-
 import numpy as np
 import pytest
 from matplotlib.image import AxesImage
@@ -119,25 +117,6 @@ def test_small_panels_say_head_and_block_once():
     axes = [axis for axis in figure.axes if axis.images]
     assert [axis.get_title(loc="left") for axis in axes] == [*"0123", *8 * [""]]
     assert [axis.get_ylabel() for axis in axes[::4]] == ["0", "1", "2"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "error", "sentence"),
-    [
-        ({"sites": ["*.msa_*"]}, BioattnError, "look at residues and at sequences; choose one kind"),
-        ({"sites": ["x*"]}, BioattnError, "holds no such attention site; it holds"),
-        ({"heads": [5]}, BioattnError, "holds no such head; it holds 0, 1"),
-        ({"sample": "b"}, BioattnError, "holds no such alignment; it holds"),
-        (
-            {"sites": ["*.msa_column"], "corrected": True},
-            BioattnError,
-            "corrected maps are those between residues",
-        ),
-    ],
-)
-def test_what_is_not_there(alignments, asked, error, sentence):
-    with open_attention(alignments.path) as attention, pytest.raises(error, match=re.escape(sentence)):
-        alignment_head_grid(attention, **asked)
 
 
 def test_several_alignments_must_be_chosen_from(write_alignments):

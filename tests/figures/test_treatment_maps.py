@@ -1,6 +1,5 @@
 """Maps that figures show against plain loops over genes, heads and bins."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -60,34 +59,6 @@ def test_treatments_of_extreme_predictions(promoters, monkeypatch):
         picture = promoter_picture.read_promoter_picture(attention, gene="g2")
     middle = TREATMENTS[np.argsort(promoters.predictions[2])[1]]
     assert picture.treatments == [name for name in TREATMENTS if name != middle]
-
-
-@pytest.mark.parametrize(
-    ("asked", "error", "sentence"),
-    [
-        ({"genes": ["g9"]}, BioattnError, "holds no such gene; it holds 'g0'"),
-        ({"treatments": ["dry"]}, BioattnError, "holds no such treatment; it holds 'heat'"),
-        ({"against": "dry"}, BioattnError, "`mean` is the mean over all of them"),
-        (
-            {"treatments": ["heat"], "against": "heat"},
-            BioattnError,
-            "--against 'heat': is the only treatment",
-        ),
-        ({"sites": ["*.stage.*"]}, BioattnError, "at no site of 'promoter.stage.0' are positions looked at"),
-        ({"heads": [7]}, BioattnError, "holds no such head; it holds 0, 1"),
-    ],
-)
-def test_what_is_not_there(promoters, asked, error, sentence):
-    with open_attention(promoters.path) as attention, pytest.raises(error, match=re.escape(sentence)):
-        read_treatment_maps(attention, **asked)
-
-
-def test_alignments_are_refused(alignments):
-    with (
-        open_attention(alignments.path) as attention,
-        pytest.raises(BioattnError, match="one over promoters is needed"),
-    ):
-        read_treatment_maps(attention)
 
 
 def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(promoters, tmp_path):

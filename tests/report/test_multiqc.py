@@ -151,19 +151,6 @@ def test_two_of_a_kind_need_two_names(check, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_refusals(run, check, tmp_path, capsys):
-    output = tmp_path / "out"
-    assert bioattn("export", "multiqc", run.attention, "-o", output, "-q") == 1
-    assert "attention HDF5, of which a MultiQC report shows nothing" in capsys.readouterr().err
-    assert bioattn("export", "multiqc", check, "-o", output, "--sample", " ", "-q") == 2
-    assert bioattn("export", "multiqc", check, "-o", output, "-q") == 0
-    assert bioattn("export", "multiqc", check, "-o", output, "-q") == 1
-    assert "exists already; choose another --output, or --force to replace it" in capsys.readouterr().err
-    (output / "mine.txt").write_text("")
-    assert bioattn("export", "multiqc", check, "-o", output, "--force", "-q") == 1
-    assert "mine.txt" in capsys.readouterr().err
-
-
 def test_a_structure_has_its_plddt_and_no_contacts(tmp_path):
     folder = tmp_path / "protein"
     folder.mkdir()

@@ -173,18 +173,6 @@ def test_opens_without_a_complaint_or_a_request_and_hostile_names_do_nothing(pro
     assert all(address.startswith("data:") for address in asked[1:])
 
 
-def test_without_a_dataset_the_line_of_a_gene_says_no_split(browser, run, tmp_path):
-    page = tmp_path / "plain.html"
-    assert bioattn("report", run.attention, "--genes", GENES[1], "-o", page, "-q") == 0
-    browser.open(page)
-    browser.wait("document.querySelectorAll('#tracks g.track').length === 3")
-    search(browser, GENES[1])
-    browser.find("#gene-search").send_keys(Keys.ENTER)
-    said = browser.run("return document.querySelector('#gene-line').textContent")
-    assert said == f"{GENES[1]}chr<1>:2,001–2,080 (-)"
-    assert browser.complaints() == []
-
-
 def test_the_policy_stops_what_would_load_or_run(promoter_page):
     """The page's own defence works even if a name were to become markup."""
     promoter_page.run(
@@ -380,29 +368,6 @@ def test_maps_of_proteins_have_residue_numbers(protein_page):
         "return [...document.querySelectorAll('#contact-map + .ticks text')].map((text) => text.textContent)"
     )
     assert labels == [number for number in ("10", "20", "30", "40", "50") for _ in range(2)]
-
-
-def test_labels_are_legible_on_a_telephone(browser, pages):
-    """No text smaller than 9 px, nothing beyond the right edge, no table that must be scrolled sideways."""
-    size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    try:
-        for page in pages:
-            browser.open(page)
-            browser.wait("document.querySelector('#tracks svg, #contact-map[data-pair]')")
-            small = browser.run(
-                "return [...document.querySelectorAll('svg.chart text')].filter((text) => text.textContent"
-                " && text.getBoundingClientRect().height && parseFloat(getComputedStyle(text).fontSize)"
-                " * text.getScreenCTM().a < 9).map((text) => text.textContent)"
-            )
-            assert small == []
-            cut = browser.run(
-                "return [...document.querySelectorAll('.scroll, nav, .lead-letters, .bars')]"
-                ".filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
-            )
-            assert cut == []
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.mark.parametrize("width", [1280, 390])
