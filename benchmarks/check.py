@@ -19,7 +19,7 @@ Ten cases per seed, each a model and a dataset whose truth is known because it w
 
 Then the command a user would type is run on each, of the first six with retrained controls, and its verdict
 compared with the right one; of the last three also whether the measure made for them fails. The thresholds of
-`bioattn/faithfulness/thresholds.py` were set on seeds 0-4, those of gain and shape before any of the last four
+`bioattn/checks/thresholds.py` were set on seeds 0-4, those of gain and shape before any of the last four
 models was made; nothing was changed for the other seeds. Everything lies in --folder and is used again: a run that
 was cut short goes on.
 """
@@ -42,8 +42,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bioattn.checks.promoters import read_maps
 from bioattn.errors import BioattnError
-from bioattn.faithfulness.maps import read_maps
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import TRAINING_RECORD

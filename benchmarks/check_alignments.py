@@ -14,7 +14,7 @@ MSA/pair model, on families of `simulate msa`. All but the last begin with the c
 - `not needed`: `right columns`, with a control trained with uniform attention that predicts as well;
 - `wrong residues`: `right columns`, whose values say the name of another residue: it predicts nothing.
 
-The verdict is compared with the right one. Thresholds are those of `bioattn/faithfulness/thresholds.py`, which
+The verdict is compared with the right one. Thresholds are those of `bioattn/checks/thresholds.py`, which
 were set for promoter models, before any of these models was made.
 """
 
@@ -35,8 +35,8 @@ from bioattn.alignments.contact_preparation import ContactSettings, prepare_cont
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
-from bioattn.faithfulness.check import CheckReport, check_by_likelihood
-from bioattn.faithfulness.subject import CheckSettings
+from bioattn.checks.engine import CheckSettings, Evidence, check_model
+from bioattn.checks.record import CheckRecord
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.contact_probe import make_probe
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
@@ -171,9 +171,9 @@ def planted_runner(case: str, seed: int, fitted: Path) -> PlantedRunner:
     if case == RESIDUES:
         network.case = RIGHT
     found, labels = [], []
-    probe = make_probe(runner, fitted, FITTED, 0)
+    probe = make_probe(runner, fitted, CheckSettings())
     for number in range(len(probe.ids)):
-        pairs = np.triu(probe.separations(number) >= MIN_SEPARATION)
+        pairs = np.triu(probe.separations[number] >= MIN_SEPARATION)
         found.append(logit(np.clip(probe.contacts(number)[pairs], 1e-6, 1 - 1e-6)))
         labels.append(probe.truth(number)[pairs])
     evidence, label = np.concatenate(found), np.concatenate(labels)
@@ -200,19 +200,14 @@ def families(folder: Path, seed: int) -> tuple[Path, Path]:
     return datasets[0], datasets[1]
 
 
-def check_case(case: str, seed: int, checked: Path, fitted: Path) -> CheckReport:
+def check_case(case: str, seed: int, checked: Path, fitted: Path) -> CheckRecord:
     """The check of a case."""
     controls = [planted_runner(UNIFORM, seed, fitted)] if case == NOT_NEEDED else []
-    return check_by_likelihood(
-        planted_runner(case, seed, fitted),
-        checked,
-        None,
-        controls=controls,
-        settings=CheckSettings(seed=seed),
-    )
+    runner, evidence = planted_runner(case, seed, fitted), Evidence(other_models=controls)
+    return check_model(runner, checked, evidence, settings=CheckSettings(seed=seed))
 
 
-def markdown(results: dict[str, list[CheckReport]]) -> str:
+def markdown(results: dict[str, list[CheckRecord]]) -> str:
     """Verdicts and figures as tables."""
     codes = sorted({str(report.verdict.code) for reports in results.values() for report in reports})
     lines = [
@@ -230,7 +225,7 @@ def markdown(results: dict[str, list[CheckReport]]) -> str:
     for case, reports in results.items():
         cells = []
         for name in SHOWN:
-            values = [report.measures.value(name) for report in reports if name in report.measures]
+            values = [m.value for report in reports for m in report.measures if m.name == name]
             known = [value for value in values if np.isfinite(value)]
             cells.append(f"{np.mean(known):.2f} ({min(known):.2f} to {max(known):.2f})" if known else "")
         lines.append(f"| {case} | " + " | ".join(cells) + " |")
@@ -246,7 +241,7 @@ def run() -> None:
     parser.add_argument("-o", "--output", type=Path, help="also write the tables here")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    results: dict[str, list[CheckReport]] = {case: [] for case in CASES}
+    results: dict[str, list[CheckRecord]] = {case: [] for case in CASES}
     for seed in options.seeds:
         began = time.process_time()
         with tempfile.TemporaryDirectory() as folder:

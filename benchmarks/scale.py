@@ -401,7 +401,7 @@ def import_everything() -> None:
         "bioattn.models.promoter.inference.run",
         "bioattn.models.evoformer.inference.runner",
         "bioattn.interpret.attribution.run",
-        "bioattn.faithfulness.check",
+        "bioattn.checks.engine",
         "scale_inputs",
     ):
         importlib.import_module(name)

@@ -23,12 +23,12 @@ ORDER = [
     {"molecules", "sequences"},
     {"attention"},
     {"store"},
-    {"views"},
     {"models"},
     {"training", "inference"},
-    {"a family"},
     {"interpret"},
-    {"report", "figures", "faithfulness"},
+    {"checks"},
+    {"a family"},
+    {"report", "figures"},
     {"python"},
 ]
 """`models` are the modules of that folder, `a family` is each of its subfolders."""
@@ -130,7 +130,7 @@ def test_only_its_own_folder_knows_a_family():
     ("room", "text", "found"),
     [
         ("store", "def f():\n    from bioattn.interpret import maps\n", ["a.py:2: store imports interpret"]),
-        ("faithfulness", "import bioattn.figures\n", ["a.py:1: faithfulness imports figures"]),
+        ("checks", "import bioattn.figures\n", ["a.py:1: checks imports figures"]),
         (BESIDE, "from bioattn import formats\n", [f"a.py:1: {BESIDE} imports formats"]),
         ("report", "import bioattn_cli\n", ["a.py:1: report imports bioattn_cli"]),
         ("models", "from bioattn.training import task\n", ["a.py:1: models imports training"]),

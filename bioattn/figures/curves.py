@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from bioattn.checks.measures import Measure
+from bioattn.checks.record import CheckRecord
 from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.models.training_history import TrainingHistory, read_history
-from bioattn.views.check import CheckMeasure, CheckResult
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -29,35 +30,33 @@ _VERDICTS = {
 
 
 @style.styled
-def draw_check(check: CheckResult, width: float) -> Figure:
+def draw_check(check: CheckRecord, width: float) -> Figure:
     """Draw the verdict, the curves, and a line for each measure, `width` millimetres wide."""
-    shown = [measure for measure in check.measures if measure.value is not None]
-    sentences = [check.sentence, *(f"But: {caveat}" for caveat in check.caveats)]
-    num_title = sum(len(textwrap.wrap(each, int(width / style.TITLE_LETTER))) for each in sentences)
+    shown = [measure for measure in check.measures if not math.isnan(measure.value)]
+    num_title = sum(len(textwrap.wrap(each, int(width / style.TITLE_LETTER))) for each in check.sentences)
     labels = [textwrap.wrap(measure.label, 50 if width > _WIDE else 26) for measure in shown]
     num_lines = sum(map(len, labels))
-    curves = [curve for name in CURVES for curve in check.curves if curve.name == name]
-    flat = [curve.name for curve in curves if _is_flat([*curve.top, *curve.random])]
+    flat = [name for name, curve in check.curves.items() if _is_flat([*curve.top, *curve.random])]
     if flat:
         LOGGER.warning(f"left out, as nothing changes along it: {' and '.join(flat)}")
-    curves = [curve for curve in curves if curve.name not in flat]
+    curves = {name: curve for name, curve in check.curves.items() if name not in flat}
     curves_height = 42.0 if curves else 0.0
     measures_height = 3.2 * num_lines + 1.2 * len(shown) + 10 if shown else 0.0
     figure = style.new_figure(
         width, min(style.PAGE_HEIGHT, curves_height + measures_height + 3.2 * num_title + 3)
     )
-    style.set_title(figure, *sentences)
+    style.set_title(figure, *check.sentences)
     heights = [part for part in (curves_height, measures_height) if part]
     parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
     if curves:
         axes = parts[0, 0].subplots(1, len(curves), squeeze=False, sharey=True)
-        for axis, curve in zip(axes.flat, curves, strict=True):
+        for axis, (name, curve) in zip(axes.flat, curves.items(), strict=True):
             percent = [100 * value for value in curve.fraction]
             look: dict[str, Any] = {"marker": "o", "markersize": 2}
             axis.plot(percent, curve.top, color=style.BLUE, label="most attended", **look)
             axis.plot(percent, curve.random, color=style.GREY, linestyle="--", label="random", **look)
-            axis.set_title(curve.name)
-            axis.set_xlabel("bins replaced, %" if curve.name == "deletion" else "bins put back, %")
+            axis.set_title(name)
+            axis.set_xlabel("bins replaced, %" if name == "deletion" else "bins put back, %")
         axes.flat[0].set_ylabel("share of the effect")
         axes.flat[-1].legend(loc="best", borderpad=0)
     if shown:
@@ -65,12 +64,11 @@ def draw_check(check: CheckResult, width: float) -> Figure:
     return figure
 
 
-def _draw_measures(figure: Figure, axis: Axes, measures: list[CheckMeasure], labels: list[list[str]]) -> None:
+def _draw_measures(figure: Figure, axis: Axes, measures: list[Measure], labels: list[list[str]]) -> None:
     """Draw a line for each measure: value, interval and, as a bar, the threshold."""
     place = 0.0
     places = []
     for measure, label in zip(measures, labels, strict=True):
-        assert measure.value is not None
         places.append(middle := place + len(label) / 2)
         place += len(label) + 0.4
         _, marker, colour = _VERDICTS[measure.passed]

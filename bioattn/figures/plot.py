@@ -65,7 +65,7 @@ PICTURES = {
     "plddt": Picture("confidence:read_plddt_chains", "confidence:draw_plddt", "PlddtChains", 120),
     "logos": Picture("motif_logos:read_logos", "motif_logos:draw_logos", "Logos"),
     "training": Picture("curves:read_training", "curves:draw_training", "TrainingPicture"),
-    "check": Picture("bioattn.views.check:read_check", "curves:draw_check", "CheckResult"),
+    "check": Picture("bioattn.checks.record:read_check", "curves:draw_check", "CheckRecord"),
     "designs": Picture(
         "bioattn.interpret.designs.record:read_designs_check", "designs:draw_designs", "DesignsCheck", 120
     ),

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bioattn.checks.record import CheckRecord, read_check
 from bioattn.errors import BioattnError, FormatError
 from bioattn.interpret.motifs.motif_folder import MotifResults, read_motif_export
 from bioattn.io.files import read_json, sha256_of
@@ -27,7 +28,6 @@ from bioattn.store.kinds import ResultTable
 from bioattn.store.reader import open_attention
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
-from bioattn.views.check import CheckResult, read_check
 
 LEADING = 3
 """Findings on the first screen."""
@@ -43,7 +43,7 @@ class Report:
     asked: list[str]
     found: list[Finding]
     accuracy: Evaluation | None
-    check: CheckResult | None
+    check: CheckRecord | None
     browser: PromoterBrowser | None
     motifs: MotifResults | None
     histories: list[tuple[str, TrainingHistory]]
@@ -173,7 +173,7 @@ def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
     return "What the model attends to"
 
 
-def _require_one_model(inputs: ReportInputs, motifs: MotifResults | None, check: CheckResult | None) -> None:
+def _require_one_model(inputs: ReportInputs, motifs: MotifResults | None, check: CheckRecord | None) -> None:
     """Attention, check, motifs and model must be of the same weights."""
     made_with: list[tuple[Path | None, str]] = []
     if inputs.model is not None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bioattn.checks.record import CheckRecord
 from bioattn.interpret.motifs.motif_folder import MotifResults
 from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, Evaluation, read_comparison
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
@@ -15,7 +16,6 @@ from bioattn.report.alignment_pages import AlignmentPage
 from bioattn.report.lead import minus
 from bioattn.report.promoter_browser import PromoterBrowser
 from bioattn.text import counted, percentage
-from bioattn.views.check import CheckResult
 
 Tone = Literal["good", "bad", "open", "plain"]
 """`open`: not known, because nobody looked."""
@@ -170,7 +170,7 @@ def headline(found: Sequence[Finding]) -> str:
     return bad.partition(":")[0].lower() if bad else ""
 
 
-def check_findings(check: CheckResult | None, asked: bool) -> Iterator[Finding]:
+def check_findings(check: CheckRecord | None, asked: bool) -> Iterator[Finding]:
     """The verdict, or that there is none."""
     if check is None:
         if asked:
@@ -184,7 +184,7 @@ def check_findings(check: CheckResult | None, asked: bool) -> Iterator[Finding]:
             )
         return
     known = [measure for measure in check.measures if measure.passed is not None]
-    text = check.sentence
+    text = check.verdict.sentence
     if check.is_provisional:
         text = f"Provisional, until controls have been retrained (explain check --controls): {text}"
     if known:
@@ -192,7 +192,7 @@ def check_findings(check: CheckResult | None, asked: bool) -> Iterator[Finding]:
         text += f" {passed} of {counted(len(known), 'test')} passed"
         text += f", {len(check.skipped)} not run." if check.skipped else "."
     yield Finding("Check", text, check.tone, leads=True)
-    for caveat in check.caveats:
+    for caveat in check.verdict.caveats:
         yield Finding("Check", f"But: {caveat}", "open")
 
 

@@ -24,6 +24,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
 from bioattn import __version__
+from bioattn.checks.record import Curve, skipped_title
 from bioattn.io.files import text_output
 from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
 from bioattn.models.training_history import TrainingHistory
@@ -35,7 +36,6 @@ from bioattn.report.lead import contact_squares, minus
 from bioattn.report.promoter_browser import PromoterBrowser
 from bioattn.store.kinds import ResultTable
 from bioattn.text import counted, listed
-from bioattn.views.check import PerturbationCurve
 
 MEAN_PROMOTER = "(mean of all promoters)"
 MAX_CLUSTERED = 1500
@@ -185,7 +185,7 @@ def _is_best(history: TrainingHistory, title: str) -> bool:
     return history.steps[int(best)] == history.best
 
 
-def _check_curves(curve: PerturbationCurve) -> Curves | None:
+def _check_curves(curve: Curve) -> Curves | None:
     lines = (("most attended first", curve.top), ("at random", curve.random))
     series = [(name, list(zip(curve.fraction, values, strict=True))) for name, values in lines]
     return curves(series, x_title="part of the windows", y_title="change of the answer")
@@ -243,6 +243,7 @@ def _environment() -> Environment:
         "names": lambda mappings: list(dict.fromkeys(name for mapping in mappings for name in mapping)),
         "per_treatment_words": findings.per_treatment_words,
         "plain": _plain,
+        "skipped_title": skipped_title,
         "short": short,
         "strip": strip,
         "thousands": lambda number: f"{number:,}",

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bioattn.alignments.contact_pairs import read_pairs
+from bioattn.checks.record import read_check
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import AlignmentFormat
 from bioattn.formats.annotation import read_annotation, read_bed, read_gtf
@@ -28,7 +29,6 @@ from bioattn.promoters.chromosomes import read_aliases
 from bioattn.promoters.homology import read_proteins
 from bioattn.promoters.treatments import read_treatment_table
 from bioattn.simulate.truth import read_truth
-from bioattn.views.check import read_check
 from tests.faults import parsers
 from tests.formats import test_bfactors
 
@@ -117,10 +117,11 @@ TARGETS: dict[str, Target] = {
         read_check,
         (),
         (
-            b'{"format":"bioattn-check","format_version":"1.0","verdict":{"code":"a","sentence":"b","caveats":[]},'
-            b'"measures":[{"name":"m","value":0.5,"threshold":0.1,"passed":true,"question":"q","sense":"above"}],'
-            b'"skipped":[],"settings":{"promoters":1,"treatments":2},'
-            b'"curves":{"window":{"fraction":[0.1],"top":[1],"random":[0.5]}}}',
+            b'{"format":"bioattn-check","format_version":"1.0","model_sha256":"","input_sha256":"",'
+            b'"verdict":{"code":"used","sentence":"b","caveats":[],"rests_on":[]},"heads":[],"variants":[],'
+            b'"measures":[{"name":"m","label":"m","value":0.5,"interval":null,"threshold":0.1,"passed":true,'
+            b'"sentence":""}],"skipped":[],"settings":{"promoters":1,"treatments":2},'
+            b'"curves":{"deletion":{"fraction":[0.1],"top":[1],"random":[0.5]}}}',
         ),
     ),
     "chromosome-lengths": Target(read_chromosome_lengths, (), (b"I\t100\nII\t20\t5\n", b">I\nACGT\n")),

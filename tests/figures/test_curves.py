@@ -1,16 +1,19 @@
 """Training curves: what stands in history.csv is what is drawn."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from bioattn.checks.measures import Measure
+from bioattn.checks.record import CheckRecord, Curve
+from bioattn.checks.verdict import Code, Verdict
 from bioattn.errors import BioattnError, FormatError
 from bioattn.figures.curves import draw_check, draw_training, training_picture
 from bioattn.models.training_history import read_history
-from bioattn.views.check import read_check
 
 PROMOTER = (
     "epoch,learning_rate,training_loss,validation_loss,validation_mean_pearson\n"
@@ -85,31 +88,28 @@ def test_bad_input_is_one_sentence(tmp_path):
         read_history(run(tmp_path, "e", "gene,x\n1,2\n"))
 
 
-CHECK = {
-    "format": "bioattn-check",
-    "format_version": "1.0",
-    "verdict": {"code": "used", "sentence": "Attention is used.", "caveats": ["Few genes."]},
-    "measures": [
-        {
-            "name": "a",
-            "label": "first",
-            "value": 0.5,
-            "interval": [0.4, 0.7],
-            "threshold": 0.1,
-            "passed": True,
-        },
-        {"name": "b", "label": "second", "value": -0.25, "interval": None, "threshold": None, "passed": None},
-        {"name": "d", "label": "last", "value": -0.001, "interval": None, "threshold": None, "passed": None},
-        {"name": "c", "label": "third", "value": None, "interval": None, "threshold": 1, "passed": None},
-    ],
-    "curves": {"deletion": {"fraction": [0, 0.1, 0.2], "top": [1, 0.5, 0.2], "random": [1, 0.9, 0.8]}},
-}
+def check(curves):
+    """A check of four measures, of which the last has no value."""
+    measures = [
+        Measure(
+            name=label, label=label, value=value, interval=ends, threshold=bound, passed=passed, sentence=""
+        )
+        for label, value, ends, bound, passed in (
+            ("first", 0.5, (0.4, 0.7), 0.1, True),
+            ("second", -0.25, None, None, None),
+            ("last", -0.001, None, None, None),
+            ("third", math.nan, None, 1, None),
+        )
+    ]
+    verdict = Verdict(Code.USED, "Attention is used.", ["Few genes."], [])
+    return CheckRecord(
+        model_sha256="", input_sha256="", settings={}, verdict=verdict, measures=measures, curves=curves
+    )
 
 
-def test_what_is_drawn(tmp_path):
-    path = tmp_path / "check.json"
-    path.write_text(json.dumps(CHECK))
-    figure = draw_check(read_check(path), 180)
+def test_what_is_drawn():
+    deletion = Curve([0, 0.1, 0.2], top=[1, 0.5, 0.2], random=[1, 0.9, 0.8])
+    figure = draw_check(check({"deletion": deletion}), 180)
     assert figure.get_suptitle() == "Attention is used.\nBut: Few genes."
     curves, measures = figure.axes
     top, random = curves.lines
@@ -126,10 +126,8 @@ def test_what_is_drawn(tmp_path):
     assert measures.get_yticks().tolist()[:2] == [value.get_ydata()[0], second.get_ydata()[0]]
 
 
-def test_a_check_without_curves_or_with_flat_ones(tmp_path, caplog):
-    path = tmp_path / "check.json"
-    flat = {"deletion": {"fraction": [0, 0.1], "top": [0, 0], "random": [0, 0]}}
+def test_a_check_without_curves_or_with_flat_ones(caplog):
+    flat = {"deletion": Curve([0, 0.1], top=[0, 0], random=[0, 0])}
     for curves, said in (({}, False), (flat, True)):
-        path.write_text(json.dumps(CHECK | {"curves": curves}))
-        assert len(draw_check(read_check(path), 85).axes) == 1
+        assert len(draw_check(check(curves), 85).axes) == 1
         assert ("left out, as nothing changes along it: deletion" in caplog.text) is said

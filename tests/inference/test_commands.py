@@ -15,7 +15,6 @@ from bioattn.errors import BioattnError
 from bioattn.figures.promoter_picture import read_promoter_picture
 from bioattn.figures.treatment_maps import read_treatment_maps
 from bioattn.inference.runner import (
-    CheckableRunner,
     FirstLayerRunner,
     HeadRunner,
     PrunableRunner,
@@ -298,7 +297,7 @@ def test_a_file_that_is_not_its_records_is_warned_about(make_model, make_promote
 
 
 CPU = torch.device("cpu")
-PROMOTER = {CheckableRunner, FirstLayerRunner, HeadRunner, PrunableRunner, ResponseRunner}
+PROMOTER = {FirstLayerRunner, HeadRunner, PrunableRunner, ResponseRunner}
 
 
 def test_abilities_of_the_families(make_model, trunk):

@@ -1,10 +1,15 @@
-"""Alignments, and the contacts that a model predicts from them: what `explain check` asks an MSA/pair model.
+"""The check of MSA/pair models: what contacts lose with other weights in MSA attention, and with attended columns
+and rows spoiled.
 
-Shape suffixes: S rows of the clustered or the extra MSA, R residues (columns that the model sees).
+Shape suffixes: S rows of the clustered or the extra MSA, R residues (columns that the model sees), N proteins, H
+heads, Q queries, K keys.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,21 +17,43 @@ import h5py
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, open_contact_dataset
+from bioattn.alignments.couplings import average_product_correction
+from bioattn.attention.capture import Substitution, capture, substitute
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.checks import thresholds
+from bioattn.checks.deletion import JUDGED, Effects, single_pairs
+from bioattn.checks.engine import (
+    FEW,
+    CheckSettings,
+    LikelihoodProbe,
+    OtherWeights,
+    draw_rows,
+    ratio_of_sums,
+)
+from bioattn.checks.measures import percent
+from bioattn.checks.similarity import top_bins
+from bioattn.checks.substitutions import all_visible, drawn_alike, shuffled, uniform
+from bioattn.checks.verdict import NEEDED, Code, Question, Verdict, judge
 from bioattn.errors import BioattnError
 from bioattn.inference.alignment_inputs import find_alignments, read_with_digest
+from bioattn.inference.finite import require_finite
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, prepare_inputs
 from bioattn.models.evoformer.sites import EXTRA_MSA_ROW, MSA_ROW
 from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.store.training_record import read_training_record
-from bioattn.structures.contacts import contacts, known_pairs
+from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
+from bioattn.system.progress import watched
+from bioattn.text import first_names
 
 if TYPE_CHECKING:
     from bioattn.models.evoformer.folder import LoadedEvoformerModel
 
+Floats = NDArray[np.float64]
 SEED = 0
 """Of the draw of rows and of masked cells, as `bioattn run evoformer` has it by default."""
 LAYERS = {
@@ -34,6 +61,47 @@ LAYERS = {
     "columns": ("msa_column", "msa_column_global"),
     "triangles": ("triangle_starting", "triangle_ending"),
 }
+RANGES = 12, 24
+"""Columns apart at which short, medium and long range part."""
+EXPLAINED = 4
+"""Residues of a protein whose contacts are explained: those that lose most with every column in random order."""
+LEAST = 1e-6
+"""Probabilities count as at least so far from 0 and 1."""
+NOT_USED = "MSA attention is not used to any gain: with {} weights the model predicts as well."
+POINTLESS = "Attention is used ({lost}), but the mean maps do not point at what contacts rest on. {sentence}"
+QUESTIONS = (
+    Question(
+        measures=("skill",),
+        code=Code.NOT_PREDICTIVE,
+        sentence="The model predicts hardly better than how often residues touch: its attention explains nothing.",
+    ),
+    Question(measures=("uniform_weights",), code=Code.NOT_USED, sentence=NOT_USED.format("uniform")),
+    Question(measures=("shuffled_weights",), code=Code.NOT_USED, sentence=NOT_USED.format("shuffled")),
+    Question(
+        measures=("other_alignments_maps",),
+        code=Code.POSITION_ONLY,
+        sentence="Attention is used ({lost}), but the maps of another alignment do nearly as well: they say where "
+        "along a chain the model looks, not at what in this alignment.",
+    ),
+    Question(
+        measures=("other_residues_weights",),
+        code=Code.NOT_PAIR_SPECIFIC,
+        sentence="Attention is used ({lost}) and belongs to its alignment, but the weights of another residue do "
+        "as well: the maps say nothing of single pairs.",
+    ),
+    *(
+        Question(measures=(name,), code=Code.UNFAITHFUL, sentence=POINTLESS)
+        for name in ("attention_contacts", "deletion", "deletion_against_contacts")
+    ),
+)
+PASSED = (
+    Code.USED,
+    Code.FAITHFUL,
+    "Attention is used ({lost}), belongs to alignment and residue, and points at what contacts rest on.",
+)
+WEIGHTS = {name: thresholds.SWAPPED for question in QUESTIONS for name in question.measures}
+WEIGHTS["uniform_weights"] = thresholds.USED
+"""Least share of the skill that must be lost, by measure."""
 
 
 class Aligned(NamedTuple):
@@ -45,57 +113,363 @@ class Aligned(NamedTuple):
     """(columns of the alignment, 3), NaN where the structure has no residue; None without a structure."""
 
 
-class EvoformerProbe:
-    """A `bioattn.inference.runner.ContactProbe`."""
+class MeanMaps:
+    """Keeps the mean of each site's weights over rows or columns, (H, Q, K) or (H, K); of tied rows, which have
+    one map, that map. As a substitution it makes sites attend with these means, cut to the alignment's size or
+    with the last position repeated.
+    """
 
-    def __init__(
-        self, model: "LoadedEvoformerModel", aligned: Sequence[Aligned], sha256: str, held_out: str
+    def __init__(self) -> None:
+        self.by_site: dict[str, Tensor] = {}
+        self.kinds: dict[str, str] = {}
+
+    def receive(
+        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
-        self._model, self._aligned = model, aligned
-        self.sha256, self.held_out = sha256, held_out
-        self.ids = [each.id for each in aligned]
-        self.sites: Mapping[str, Sequence[str]] = {
-            part: [name for name in model.sites if name.split(".")[-1] in layers]
+        self.kinds[site.name] = site.axes[-1].kind
+        if site.dims[0] == "head":
+            self.by_site[site.name] = weights
+            return
+        share = weights.sum(0) / (tile.total if tile else len(weights))
+        self.by_site[site.name] = share + self.by_site.get(site.name, 0)
+
+    def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
+        means = self.by_site[site.name].to(weights)
+        for axis in range(1 - means.ndim, 0):
+            kept = torch.arange(weights.shape[axis], device=weights.device).clamp(max=means.shape[axis] - 1)
+            means = means.index_select(axis, kept)
+        means = means + 1e-9  # where all weight of a longer chain lies beyond the end of this one
+        return (means / means.sum(-1, keepdim=True)).expand_as(weights)
+
+
+def other_residues(site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
+    """The weights of another query, where there are queries."""
+    return weights if site.axis("query") is None else weights.roll(weights.shape[-2] // 2, -2)
+
+
+@dataclass(kw_only=True)
+class ContactProbe(LikelihoodProbe):
+    """Alignments, and the contacts that a model predicts from them: judged by structures, or where one is missing
+    by its own predictions."""
+
+    takes = frozenset({"other_models"})
+    beyond = "contact frequencies"
+    skill_label = "share of the bits of contact frequencies saved"
+    noun = "protein"
+    least = 1
+
+    model: "LoadedEvoformerModel"
+    aligned: Sequence[Aligned]
+    controls: Sequence["ContactProbe"] = ()
+    """The same alignments, of models trained with uniform MSA attention."""
+    drawn: tuple[int, ModelInputs] | None = field(default=None, repr=False)
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {"proteins": len(self.ids)}
+
+    @cached_property
+    def sites(self) -> Mapping[str, Sequence[str]]:
+        """Names of the sites of attention along `rows`, `columns` and `triangles`; `msa`, the first two; and those
+        of `rows` that are read as contacts, `maps`."""
+        sites = {
+            part: [name for name in self.model.sites if name.split(".")[-1] in layers]
             for part, layers in LAYERS.items()
         }
-        self.sites |= {"maps": [name for name in self.sites["rows"] if not name.startswith("extra_msa.")]}
-        self._drawn: tuple[int, ModelInputs] | None = None
+        maps = [name for name in sites["rows"] if not name.startswith("extra_msa.")]
+        return {**sites, "msa": [*sites["rows"], *sites["columns"]], "maps": maps}
 
-    def truth(self, number: int) -> NDArray[np.float64] | None:
-        aligned = self._aligned[number]
+    def truth(self, number: int) -> Floats | None:
+        """Contacts (R, R): 1, 0, NaN where it is not known; None without a structure."""
+        aligned = self.aligned[number]
         if aligned.cb is None:
             return None
         seen = np.ix_(aligned.inputs.columns, aligned.inputs.columns)
         return np.where(known_pairs(aligned.cb), contacts(aligned.cb), np.nan)[seen]
 
-    def separations(self, number: int) -> NDArray[np.int64]:
-        columns = self._aligned[number].inputs.columns.astype(np.int64)
-        return np.asarray(np.abs(columns[:, None] - columns))
+    @cached_property
+    def separations(self) -> list[NDArray[np.int64]]:
+        """Columns of the alignment between residues, (R, R)."""
+        columns = [aligned.inputs.columns.astype(np.int64) for aligned in self.aligned]
+        return [np.asarray(np.abs(columns_R[:, None] - columns_R)) for columns_R in columns]
 
     def contacts(
         self,
         number: int,
+        listening: AbstractContextManager[object] | None = None,
         *,
         shuffled: NDArray[np.bool_] | None = None,
         removed: Mapping[str, NDArray[np.bool_]] | None = None,
-    ) -> NDArray[np.float64]:
-        """By one pass on the first draw of an alignment."""
-        if self._drawn is None or self._drawn[0] != number:
-            self._drawn = number, self._aligned[number].inputs.sample(SEED, 0)
-        inputs = self._drawn[1]
+    ) -> Floats:
+        """Probabilities of contacts (R, R) by one pass on the first draw of an alignment, with the cells of
+        `shuffled` columns (R,) in random order among the rows, and `removed` rows masked, by the kind of the axis
+        that counts them."""
+        if self.drawn is None or self.drawn[0] != number:
+            self.drawn = number, self.aligned[number].inputs.sample(SEED, 0)
+        inputs = self.drawn[1]
         if shuffled is not None:
             inputs = shuffle_columns(inputs, shuffled)
         for kind, name in ((MSA_ROW, "msa_mask"), (EXTRA_MSA_ROW, "extra_msa_mask")):
             if removed and kind in removed:
                 kept = torch.from_numpy(~removed[kind])[:, None]
                 inputs = inputs._replace(**{name: getattr(inputs, name) * kept})
-        with torch.inference_mode():
-            logits = self._model.model(inputs.to(self._model.device)).distogram_logits
+        with torch.inference_mode(), listening or nullcontext():
+            logits = self.model.model(inputs.to(self.model.device)).distogram_logits
         if logits is None:
             raise BioattnError(
-                f"{self._model.path}: the model predicts no distances, so it has no contacts to check"
+                f"{self.model.path}: the model predicts no distances, so it has no contacts to check"
             )
-        return contact_probabilities(logits).double().cpu().numpy()
+        contacts_RR = contact_probabilities(logits).double().cpu().numpy()
+        require_finite(contacts_RR, "predictions")
+        return contacts_RR
+
+    @cached_property
+    def own(self) -> list[Floats]:
+        """What the model predicts of each protein."""
+        return [self.contacts(number) for number in watched(self.progress, "contacts", range(len(self.ids)))]
+
+    @cached_property
+    def truths(self) -> list[Floats] | None:
+        """Contacts of structures; None where one is missing."""
+        truths = [self.truth(number) for number in range(len(self.ids))]
+        known = [truth_RR for truth_RR in truths if truth_RR is not None]
+        return known if len(known) == len(truths) else None
+
+    @cached_property
+    def counted_pairs(self) -> list[NDArray[np.bool_]]:
+        """Pairs (R, R), i < j. Raises: BioattnError for a protein without any."""
+        counted = [
+            np.triu((apart_RR >= MIN_SEPARATION) & np.isfinite(label_RR))
+            for apart_RR, label_RR in zip(self.separations, self.truths or self.own, strict=True)
+        ]
+        if lacking := [name for name, pairs in zip(self.ids, counted, strict=True) if not pairs.any()]:
+            what = f"no two residues {MIN_SEPARATION} or more columns apart are known to touch or not"
+            raise BioattnError(f"{first_names(lacking)}: {what}; leave such proteins out")
+        return counted
+
+    def _pairs(self, maps: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        return [map_RR[pairs] for map_RR, pairs in zip(maps, self.counted_pairs, strict=True)]
+
+    @cached_property
+    def labels(self) -> list[Floats]:
+        """Of the pairs that count, whether they touch, or the model's probability where that is not known."""
+        return self._pairs(self.truths or self.own)
+
+    def likely_under(self, probabilities: Sequence[Floats]) -> Floats:
+        """ln of the probability of what is true under those of the pairs that count, mean over pairs, (N,)."""
+        means = []
+        for label, each in zip(self.labels, probabilities, strict=True):
+            kept = np.clip(each, LEAST, 1 - LEAST)
+            means.append((label * np.log(kept) + (1 - label) * np.log(1 - kept)).mean())
+        return np.array(means)
+
+    def log_likelihoods(self) -> Floats:
+        return self.likely_under(self._pairs(self.own))
+
+    def simple_log_likelihoods(self) -> Mapping[str, Floats]:
+        """Of how often residues touch at short, medium and long range."""
+        ranges = [np.digitize(each, RANGES) for each in self._pairs(self.separations)]
+        range_of_pair = np.concatenate(ranges)
+        touching = np.bincount(range_of_pair, np.concatenate(self.labels), 3) + 1
+        frequency = touching / (np.bincount(range_of_pair, minlength=3) + 2)
+        return {self.beyond: self.likely_under([frequency[each] for each in ranges])}
+
+    def skill_sentence(self, own_N: Floats, plain_N: Floats) -> str:
+        own, plain = (-float(each.mean()) / np.log(2) for each in (own_N, plain_N))
+        return (
+            f"On {self.counted()} the model needs {own:.3f} bits per pair of residues, the frequencies of "
+            f"contacts at short, medium and long range alone {plain:.3f}."
+        )
+
+    def check_skill(self, own_N: Floats, plain_N: Floats) -> str | None:
+        if self.truths is not None:
+            return super().check_skill(own_N, plain_N)
+        self.measures.skip("needs structures: give a dataset of prepare contacts", "skill")
+        return None
+
+    def other_weights(self) -> Iterator[OtherWeights]:
+        if not self.controls:
+            self.measures.skip(
+                "give it with --other-model: train evoformer --uniform-attention", "uniform_control"
+            )
+        for control in self.controls:
+            label, what = "uniform attention, retrained", "Trained with uniform attention"
+            yield OtherWeights(NEEDED, label, what, partial(self._likely_of, control), thresholds.USED)
+        alike = uniform(all_visible)
+        for name, label, what, substitution in (
+            ("uniform_weights", "uniform MSA weights", "Made to attend to all rows and columns alike", alike),
+            (
+                "shuffled_weights",
+                "shuffled MSA weights",
+                "Given its weights in random order",
+                shuffled(all_visible, drawn_alike),
+            ),
+        ):
+            yield OtherWeights(name, label, what, self._attending("msa", substitution), WEIGHTS[name])
+        yield from self._other_alignments()
+        name, label = "other_residues_weights", "another residue's weights"
+        likely, what = self._attending("msa", other_residues), "With another's weights for each residue"
+        yield OtherWeights(name, label, what, likely, WEIGHTS[name])
+        for part in LAYERS:
+            label, what = f"uniform {part} alone", f"Made to attend to {part} alike"
+            yield OtherWeights(f"uniform_{part}", label, what, self._attending(part, alike), None)
+
+    def _other_alignments(self) -> Iterator[OtherWeights]:
+        # The longest first: the maps that a protein gets are those of one at least as long, but for the longest.
+        order = sorted(range(len(self.ids)), key=lambda number: -len(self.own[number]))
+        name, label = "other_alignments_maps", "another alignment's maps"
+        if len(order) == 1:
+            self.measures.skip("there is one alignment only", name)
+            return
+        what = "Given another's maps and not its own (means)"
+        likely, before = (
+            partial(self._likely_with, "msa", None, maps_of)
+            for maps_of in (
+                dict(zip(order, [order[1], *order], strict=False)),
+                dict(zip(order, order, strict=True)),
+            )
+        )
+        yield OtherWeights(name, label, what, likely, WEIGHTS[name], before)
+
+    def _attending(self, part: str, substitution: Substitution) -> Callable[[], Floats]:
+        return partial(self._likely_with, part, substitution, {})
+
+    def _likely_with(
+        self, part: str, substitution: Substitution | None, maps_of: Mapping[int, int]
+    ) -> Floats:
+        """Log likelihoods (N,) with other weights at a part of the sites: `substitution`, or the mean maps of the
+        protein that `maps_of` says."""
+        maps = []
+        for number in watched(self.progress, "other weights", range(len(self.ids))):
+            self.stop.check()
+            other = substitution or self.mean_maps(maps_of[number])
+            maps.append(self.contacts(number, substitute(self.sites[part], other)))
+        return self.likely_under(self._pairs(maps))
+
+    def _likely_of(self, control: "ContactProbe") -> Floats:
+        return self.likely_under(self._pairs(control.own))
+
+    def mean_maps(self, number: int) -> MeanMaps:
+        """The maps of MSA attention of one protein."""
+        maps = MeanMaps()
+        self.contacts(number, capture(self.sites["msa"], maps))
+        return maps
+
+    def lost(self, number: int, **disturbed: Any) -> Floats:
+        """How far a disturbance takes the contacts of each residue from the model's own (R,): sums of
+        Kullback-Leibler divergences."""
+        both = (self.own[number], self.contacts(number, **disturbed))
+        own_RR, other_RR = (np.clip(each, LEAST, 1 - LEAST) for each in both)
+        moved_RR = own_RR * np.log(own_RR / other_RR) + (1 - own_RR) * np.log((1 - own_RR) / (1 - other_RR))
+        return np.asarray((moved_RR * (self.separations[number] >= MIN_SEPARATION)).sum(1))
+
+    def precision(self, number: int, scores_RR: Floats) -> tuple[float, float]:
+        """Share of contacts among the R best pairs and among all: of the structure, or the model's R likeliest."""
+        pairs, right = self.counted_pairs[number], self.labels[number]
+        if self.truths is None:
+            right = right >= np.sort(right)[-len(pairs) :][0]
+        best = np.argsort(-scores_RR[pairs], kind="stable")[: len(pairs)]
+        return float(right[best].mean()), float(right.mean())
+
+    def point(self) -> None:
+        """Add what predictions lose without attended columns and rows, and the contacts that attention alone
+        finds."""
+        columns: list[tuple[int, dict[str, float]]] = []
+        rows: list[tuple[int, dict[str, float]]] = []
+        precisions: list[tuple[float, float, float]] = []
+        for number, own_RR in enumerate(watched(self.progress, "deletion", self.own)):
+            self.stop.check()
+            random = np.random.default_rng([self.settings.seed, 3, number])
+            maps = self.mean_maps(number)
+            heads_HRR = torch.cat([maps.by_site[name] for name in self.sites["maps"]])
+            mean_RR = heads_HRR.mean(0).double().cpu().numpy()
+            scores = {
+                "own": average_product_correction(mean_RR + mean_RR.T),
+                "head": own_RR,
+                "random": random.random(own_RR.shape),
+            }
+            precisions.append((self.precision(number, scores["own"])[0], *self.precision(number, own_RR)))
+            apart_RR = self.separations[number] >= MIN_SEPARATION
+            everything_R = self.lost(number, shuffled=np.ones(len(own_RR), np.bool_))
+            for residue in np.argsort(-everything_R, kind="stable")[:EXPLAINED]:
+                moved = {"everything": float(everything_R[residue])}
+                for name, score_RR in scores.items():
+                    chosen_R = top_bins(score_RR[residue], apart_RR[residue], JUDGED)
+                    moved[name] = float(self.lost(number, shuffled=chosen_R)[residue])
+                columns.append((number, moved))
+            rows.append((number, self._without_rows(number, maps, random)))
+        self._add_pointing(np.array(precisions), self._effects(columns), self._effects(rows))
+
+    def _without_rows(self, number: int, maps: MeanMaps, random: np.random.Generator) -> dict[str, float]:
+        """What all contacts of a protein lose without rows; the first of each MSA stays."""
+        own: dict[str, Floats] = {}
+        for name in self.sites["columns"]:
+            weight_S = maps.by_site[name].flatten(0, -2).mean(0).double().cpu().numpy()
+            own[maps.kinds[name]] = own.get(maps.kinds[name], 0) + weight_S
+        known = {kind: np.arange(len(weight_S)) > 0 for kind, weight_S in own.items()}
+        chance = {kind: random.random(len(weight_S)) for kind, weight_S in own.items()}
+        removed = {"everything": known}
+        for name, scores in (("own", own), ("random", chance)):
+            removed[name] = {kind: top_bins(score_S, known[kind], JUDGED) for kind, score_S in scores.items()}
+        return {name: float(self.lost(number, removed=each).sum()) for name, each in removed.items()}
+
+    def _effects(self, moved: list[tuple[int, dict[str, float]]]) -> Effects:
+        return Effects(
+            pairs=single_pairs(np.array([number for number, _ in moved])),
+            moved={name: np.array([each[name] for _, each in moved]) for name in moved[0][1]},
+            number=len(self.ids),
+        )
+
+    def _add_pointing(self, precisions_N3: Floats, columns: Effects, rows: Effects) -> None:
+        attention_N, head_N, chance_N = precisions_N3.T
+        attention, best, all_pairs = (percent(each.mean()) for each in (attention_N, head_N, chance_N))
+        pairs = "the model's R likeliest" if self.truths is None else "contacts"
+        self.add(
+            "attention_contacts",
+            "contacts of attention alone, as a share of the model's",
+            ratio_of_sums(attention_N - chance_N, head_N - chance_N),
+            f"Of the R pairs of residues with most attention {attention} are {pairs}, of the R likeliest {best}, "
+            f"of all {all_pairs} (R residues of a protein).",
+            thresholds.FOUND,
+        )
+        self.add(
+            "deletion",
+            "deletion: most attended tenth of the columns, beyond a random tenth",
+            columns.share_gained("own", "random"),
+            f"With the most attended tenth of the columns in random order, contacts of a residue lose "
+            f"{columns.percent('own')} of what they lose with all, with a random tenth "
+            f"{columns.percent('random')}.",
+            thresholds.POINTED,
+        )
+        self.add(
+            "deletion_against_contacts",
+            "deletion: what attention finds of what the model's contacts find",
+            columns.recovered("own", "head"),
+            f"With the tenth of its likeliest contacts they lose {columns.percent('head')}: beyond a random "
+            "tenth, the most attended tenth takes away {share} of that.",
+            thresholds.FOUND,
+        )
+        self.add(
+            "deletion_of_rows",
+            "deletion: most attended tenth of the rows, beyond a random tenth",
+            rows.share_gained("own", "random"),
+            f"Without the most attended tenth of the rows contacts lose {rows.percent('own')} of what they lose "
+            f"without any, without a random tenth {rows.percent('random')}.",
+        )
+
+    def verdict(self) -> Verdict:
+        tested = NEEDED in self.measures or self.measures.passed("skill") is False
+        caveats = {
+            "Maps are means over rows, blocks and heads of row attention; a single head may be better or worse "
+            "(explain heads).": True,
+            "Whether attention was needed was not tested: that takes --other-model with a model trained with "
+            "--uniform-attention.": not tested,
+            "How well the model predicts is not known (no structures).": "skill" not in self.measures,
+            "The model was trained on these proteins: on others it may do worse.": self.held_out == "train",
+            "Whether the model was trained on these proteins is not known.": not self.held_out,
+            f"Fewer than {FEW} proteins: no interval tells what is chance.": len(self.ids) < FEW,
+        }
+        return judge(self.measures, QUESTIONS, PASSED, caveats)
 
 
 def shuffle_columns(inputs: ModelInputs, columns_R: NDArray[np.bool_]) -> ModelInputs:
@@ -116,35 +490,51 @@ def shuffle_columns(inputs: ModelInputs, columns_R: NDArray[np.bool_]) -> ModelI
     return inputs._replace(**changed)
 
 
-def make_probe(model: "LoadedEvoformerModel", path: Path, number: int, seed: int) -> EvoformerProbe:
-    """`number` proteins at most of a contact dataset, or of an alignment, a folder or a list of them.
+def make_probe(
+    model: "LoadedEvoformerModel",
+    path: Path,
+    settings: CheckSettings,
+    controls: Sequence["LoadedEvoformerModel"] = (),
+) -> ContactProbe:
+    """Proteins of a contact dataset, or of an alignment, a folder or a list of them.
 
     Of the dataset that the model was trained on, the test side (or else validation, or else training) is used; of
-    another all proteins are.
+    another all proteins are. controls: the same model trained with uniform MSA attention.
 
-    Raises: FormatError for what is neither; BioattnError for an alignment that the model cannot read.
+    Raises: FormatError for what is neither; BioattnError for an alignment that the model cannot read, or a control
+    that attends by weights of its own.
     """
+    for control in controls:
+        if not control.is_control:
+            what = "attends by weights of its own; give the model trained with --uniform-attention"
+            raise BioattnError(f"--other-model {control.path}: {what}")
     aligned: list[Aligned] = []
+    held_out = ""
     if not path.is_file() or not h5py.is_hdf5(path):
         sources, digests = find_alignments(path)[0], []
-        for row in _draw(np.arange(len(sources)), number, seed):
+        for row in draw_rows(len(sources), settings.samples, settings.seed):
             alignment, digest = read_with_digest(sources[row].path)
             inputs = prepare_inputs(alignment, model.config, model.inputs, source=str(sources[row].path))
             aligned.append(Aligned(sources[row].name, inputs, None))
             digests.append(digest)
-        whole = hashlib.sha256("".join(digests).encode()).hexdigest() if len(digests) > 1 else digests[0]
-        return EvoformerProbe(model, aligned, whole, "")
-    dataset, sha256 = open_contact_dataset(path), sha256_of(path)
-    rows, held_out = np.arange(len(dataset)), ""
-    if read_training_record(model.path.parent).get("dataset", {}).get("sha256") == sha256:
-        side = next((side for side in (TEST, VALIDATION) if len(dataset.proteins_in(side))), TRAIN)
-        rows, held_out = dataset.proteins_in(side), SPLIT_NAMES[side]
-    for row in _draw(rows, number, seed):
-        family = TrainingFamily(dataset.protein(int(row)))
-        inputs = family.inputs(model.inputs, covariance=bool(model.config.pair_features))
-        aligned.append(Aligned(family.protein.id, inputs, family.protein.cb))
-    return EvoformerProbe(model, aligned, sha256, held_out)
-
-
-def _draw(rows: NDArray[np.int64], number: int, seed: int) -> NDArray[np.int64]:
-    return rows[np.sort(np.random.default_rng([seed, 0]).permutation(len(rows))[:number])]
+        sha256 = hashlib.sha256("".join(digests).encode()).hexdigest() if len(digests) > 1 else digests[0]
+    else:
+        dataset, sha256 = open_contact_dataset(path), sha256_of(path)
+        rows = np.arange(len(dataset))
+        if read_training_record(model.path.parent).get("dataset", {}).get("sha256") == sha256:
+            side = next((side for side in (TEST, VALIDATION) if len(dataset.proteins_in(side))), TRAIN)
+            rows, held_out = dataset.proteins_in(side), SPLIT_NAMES[side]
+        for row in rows[draw_rows(len(rows), settings.samples, settings.seed)]:
+            family = TrainingFamily(dataset.protein(int(row)))
+            inputs = family.inputs(model.inputs, covariance=bool(model.config.pair_features))
+            aligned.append(Aligned(family.protein.id, inputs, family.protein.cb))
+    return ContactProbe(
+        model=model,
+        aligned=aligned,
+        controls=[make_probe(control, path, settings) for control in controls],
+        settings=settings,
+        inputs=path,
+        ids=[each.id for each in aligned],
+        sha256=sha256,
+        held_out=held_out,
+    )

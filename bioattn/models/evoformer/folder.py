@@ -29,7 +29,8 @@ from bioattn.models.model_folder import (
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
-    from bioattn.models.evoformer.contact_probe import EvoformerProbe
+    from bioattn.checks.engine import CheckSettings, Evidence
+    from bioattn.models.evoformer.contact_probe import ContactProbe
     from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
 
 MODEL_TYPE = "evoformer"
@@ -79,12 +80,14 @@ class LoadedEvoformerModel:
 
     @property
     def is_control(self) -> bool:
+        """Whether its attention to rows and columns is uniform by design."""
         return self.config.uniform_msa_attention
 
-    def contact_probe(self, path: Path, number: int, seed: int) -> "EvoformerProbe":
+    def check_probe(self, inputs: Path, settings: "CheckSettings", evidence: "Evidence") -> "ContactProbe":
+        """Alignments to check the attention with. Raises: BioattnError for inputs or controls that do not fit."""
         from bioattn.models.evoformer.contact_probe import make_probe
 
-        return make_probe(self, path, number, seed)
+        return make_probe(self, inputs, settings, evidence.other_models)
 
 
 def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSettings) -> None:

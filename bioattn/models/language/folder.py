@@ -30,6 +30,7 @@ from bioattn.sequences.vocabulary import SPECIAL, PublishedTokens, Vocabulary
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
+    from bioattn.checks.engine import CheckSettings, Evidence
     from bioattn.models.language.encoder import LanguageEncoder
     from bioattn.models.language.head_scorer import LanguageHeadScorer
     from bioattn.models.language.inference.probe import LanguageProbe
@@ -60,11 +61,12 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
         self._require_output()
         return LanguageHeadScorer(self, self.dataset(dataset), SPLIT_NAMES.index(split))
 
-    def token_probe(self, path: Path, number: int, seed: int) -> "LanguageProbe":
+    def check_probe(self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence") -> "LanguageProbe":
+        """Windows to check the attention with. Raises: BioattnError for sequences that do not fit."""
         from bioattn.models.language.inference.probe import make_probe
 
         self._require_output()
-        return make_probe(self, path, number, seed)
+        return make_probe(self, inputs, settings)
 
     def encoder(self) -> "LanguageEncoder":
         from bioattn.models.language.encoder import LanguageEncoder

@@ -19,6 +19,7 @@ from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.molecules.graphs import Molecules
 
 if TYPE_CHECKING:
+    from bioattn.checks.engine import CheckSettings, Evidence
     from bioattn.models.molecule.probe import MoleculeProbe
 
 
@@ -32,10 +33,11 @@ class LoadedMoleculeModel(LoadedModel[MoleculeModel, MoleculeModelConfig]):
     def sites(self) -> dict[str, AttentionSite]:
         return self.model.sites
 
-    def atom_probe(self, path: Path, number: int, seed: int) -> "MoleculeProbe":
+    def check_probe(self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence") -> "MoleculeProbe":
+        """Molecules to check the attention with. Raises: BioattnError for a dataset that does not fit."""
         from bioattn.models.molecule.probe import make_probe
 
-        return make_probe(self, path, number, seed)
+        return make_probe(self, inputs, settings)
 
     def predict(self, molecules: Molecules, rows: Sequence[int]) -> NDArray[np.float64]:
         """Values in the units of the data, or probabilities of classes, (rows, tasks).

@@ -1,13 +1,15 @@
-"""Held-out molecules, and what a model predicts of them: what `explain check` asks a molecule model.
+"""The check of molecule models: what is lost with other weights, and when the atoms that are attended to write
+nothing.
 
-Shape suffixes: N molecules, B molecules of a batch, A atoms, R radii, S slots, T tasks, P pairs of molecule and
-task.
+Shape suffixes: N molecules, B molecules of a batch, A atoms, H heads, R radii, S slots, T tasks, P pairs of
+molecule and task.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +17,18 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bioattn.attention.capture import Substitution, capture
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.checks import thresholds
+from bioattn.checks.deletion import Pairs, Replacement, measure_effects, pairs_that_stand_out
+from bioattn.checks.engine import CheckSettings, LikelihoodProbe, OtherWeights, draw_names, draw_rows
+from bioattn.checks.maps import MapSums
+from bioattn.checks.measures import percent
+from bioattn.checks.substitutions import OfSampleBefore, drawn_by, shuffled, uniform, weighed_visible
+from bioattn.checks.verdict import Code, Question, Verdict, judge
 from bioattn.choices import Task
 from bioattn.errors import BioattnError
+from bioattn.inference.finite import require_finite
 from bioattn.io.files import sha256_of
 from bioattn.models.molecule.folder import LoadedMoleculeModel
 from bioattn.models.molecule.model import MoleculeBatch, molecule_batch
@@ -27,22 +39,50 @@ from bioattn.text import some
 BATCH = 64
 PAIRS = 256
 """Pairs of molecule and task that are predicted together."""
+NO_MAPS = "every atom writes as much: weights over slots single out no atom"
+POINTING = "deletion", "deletion_by_contributions", "deletion_against_contributions"
+NOT_USED = "Attention is not used to any gain: {} the model predicts as well. The attention explains nothing."
+QUESTIONS = (
+    Question(
+        measures=("skill",),
+        code=Code.NOT_PREDICTIVE,
+        sentence="The model predicts no better, or hardly better, than the training mean: its attention explains "
+        "nothing.",
+        required=True,
+    ),
+    *(
+        Question(measures=(name,), code=Code.NOT_USED, sentence=NOT_USED.format(done))
+        for name, done in (
+            ("without_network", "without its network"),
+            ("uniform_weights", "with uniform weights"),
+            ("shuffled_weights", "with shuffled weights"),
+            ("other_molecules_weights", "with another molecule's weights"),
+        )
+    ),
+    Question(
+        measures=POINTING,
+        code=Code.UNFAITHFUL,
+        sentence="Attention is used ({lost}), but does not point at what predictions rest on. {sentence}",
+    ),
+)
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MoleculeProbe:
-    """A `bioattn.inference.runner.AtomProbe`."""
+@dataclass(kw_only=True)
+class MoleculeProbe(LikelihoodProbe):
+    """Held-out molecules, and what a model predicts of them by summing what their atoms write."""
+
+    beyond = "the training mean"
+    skill_label = "share of the error of the training mean saved"
+    noun = "molecule"
 
     loaded: LoadedMoleculeModel
     dataset: MoleculeDataset
     rows_N: NDArray[np.int64]
-    sha256: str
-    held_out: str
 
     @property
-    def ids(self) -> list[str]:
-        return [self.dataset.molecules.ids[row] for row in self.rows_N]
+    def record(self) -> Mapping[str, Any]:
+        return {"molecules": len(self.ids)}
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -50,25 +90,148 @@ class MoleculeProbe:
 
     @property
     def known_NA(self) -> NDArray[np.bool_]:  # noqa: N802
+        """False for padding."""
         sizes_N = self.dataset.molecules.sizes[self.rows_N]
         return np.arange(sizes_N.max(initial=0)) < sizes_N[:, None]
 
-    def simple_log_likelihoods(self) -> dict[str, Floats]:
+    @property
+    def readouts(self) -> list[str]:
+        """The sites at which predictions themselves, and not atoms, attend to atoms."""
+        return [name for name, site in self.loaded.sites.items() if site.axis("query") is None]
+
+    def log_likelihoods(self) -> Floats:
+        """ln of the probability of what was measured of each molecule, (N,). Of numbers: minus half the squared
+        error in standard deviations, so that a constant is missing."""
+        return self._likely(self.loaded.model)
+
+    def simple_log_likelihoods(self) -> Mapping[str, Floats]:
         """Of the training mean, and of the model's Gaussian process, if it has one."""
         config, process = self.loaded.config, self.loaded.model.process
         mean_T = torch.zeros(len(config.tasks))
         if config.task is Task.BINARY:
             train_NT = self.dataset.targets_NT[self.dataset.side(TRAIN)]
             mean_T = torch.from_numpy(np.nanmean(train_NT, axis=0)).logit(1e-6)
-        found = {"the training mean": self._likely(lambda batch: mean_T.expand(len(batch.bits_BRA), -1))}
+        simple = {self.beyond: self._likely(lambda batch: mean_T.expand(len(batch.bits_BRA), -1))}
         if process is not None:
-            found["its Gaussian process"] = self._likely(lambda batch: process(batch.bits_BRA))
-        return found
+            simple["its Gaussian process"] = self._likely(lambda batch: process(batch.bits_BRA))
+        return simple
 
-    def log_likelihoods(self) -> Floats:
-        return self._likely(self.loaded.model)
+    def skill_sentence(self, own_N: Floats, plain_N: Floats) -> str:
+        error = percent(float(own_N.sum() / plain_N.sum()))
+        return f"On {self.counted()} the model's error is {error} of that of {self.beyond}."
 
-    def contributions(self) -> Floats:
+    def other_weights(self) -> Iterator[OtherWeights]:
+        sites = list(self.loaded.sites)
+        yield OtherWeights(
+            "uniform_weights",
+            "uniform weights",
+            "Made to attend to all alike",
+            self.with_weights(sites, uniform(weighed_visible)),
+            thresholds.USED,
+        )
+        name, label = "other_molecules_weights", "another molecule's weights"
+        what = "Given the weights of another molecule's atoms"
+        other: Substitution = OfSampleBefore(self.known_NA)
+        if self.readouts:
+            name, label = "shuffled_weights", "shuffled weights"
+            what = "Given its weights over atoms in random order"
+            other = shuffled(weighed_visible, drawn_by(self.settings.seed))
+        yield OtherWeights(name, label, what, self.with_weights(sites, other), thresholds.SWAPPED)
+
+    def point(self) -> None:
+        """Add what predictions lose when the atoms that are attended to, or contribute, most write nothing."""
+        number, known_NA = len(self.ids), self.known_NA
+        scores: dict[str, Floats] = {}
+        maps_NA = self._maps()
+        tasks_T = np.array(
+            [
+                self.tasks.index(task)
+                for task in draw_names(self.tasks, self.settings.probed, self.settings.seed)
+            ]
+        )
+
+        def predictions(pairs: Pairs, writing_PA: NDArray[np.int64]) -> Floats:
+            answer_P = self._network_part(pairs.sample_N, tasks_T[pairs.task_N], writing_PA > 0)
+            require_finite(answer_P, "predictions")
+            return answer_P
+
+        molecules_P, tasks_P = (each.ravel() for each in np.indices((number, len(tasks_T))))
+        atoms_NA = known_NA.astype(np.int64)
+        whole_P = predictions(Pairs(molecules_P, tasks_P, np.ones(len(tasks_P))), atoms_NA[molecules_P])
+        pairs = pairs_that_stand_out(whole_P.reshape(number, -1))
+        if maps_NA is None:
+            self.measures.skip(NO_MAPS, "deletion")
+        if not len(pairs.sample_N):
+            self.measures.skip("the network says the same of every molecule", *POINTING)
+            return
+        lost_NTA = self._contributions()[:, tasks_T]
+        scores["contributions"] = lost_NTA[pairs.sample_N, pairs.task_N] * pairs.scale_N[:, None]
+        if maps_NA is not None:
+            scores["own"] = maps_NA[pairs.sample_N]
+        edges = tuple(range(known_NA.shape[1] + 1))
+        replacement = Replacement(predictions=predictions, codes_BL=atoms_NA, known_BP=known_NA, edges=edges)
+        # An atom that writes nothing has no several versions, but each time other random atoms are drawn.
+        backgrounds = [np.zeros_like(atoms_NA)] * self.settings.backgrounds
+        effects = measure_effects(self, replacement, pairs, scores, backgrounds, curves=maps_NA is not None)
+        for score, name, label, which in (
+            ("own", POINTING[0], "most attended tenth", "the most attended tenth of its atoms"),
+            (
+                "contributions",
+                POINTING[1],
+                "tenth that contributes most",
+                "the tenth of its atoms that contributes most",
+            ),
+        ):
+            if score in scores:
+                self.add(
+                    name,
+                    f"deletion: {label}, beyond a random tenth",
+                    effects.share_gained(score, "random"),
+                    f"Without what {which} writes, a prediction loses {effects.percent(score)} of what it loses "
+                    f"without all, and {effects.percent('random')} without that of a random tenth.",
+                    thresholds.POINTED,
+                )
+        if maps_NA is None:
+            return
+        self.curves = effects.curves()
+        self.add(
+            POINTING[2],
+            "deletion: what maps find of what contributions find",
+            effects.recovered("own", "contributions"),
+            "Of what the tenth that contributes most takes away beyond a random tenth "
+            f"({effects.percent('contributions', 'random')}), the most attended tenth takes away {{share}}.",
+            thresholds.FOUND,
+        )
+
+    def _maps(self) -> Floats | None:
+        """Weights of atoms (N, A), mean over radii and heads; None where predictions attend to no atoms."""
+        if not self.readouts:
+            return None
+        radius = self.loaded.sites[self.readouts[0]].axis("radius")
+        assert radius is not None
+        assert radius.size is not None
+        sums, longest = MapSums(self.known_NA, radius.size), self.known_NA.shape[1]
+
+        class Readouts:
+            """A receiver of weights (B, R, H, A) over atoms."""
+
+            def receive(
+                self,
+                site: AttentionSite,
+                weights: Tensor,
+                value_weighted: Tensor | None,
+                tile: Tile | None = None,
+            ) -> None:
+                sums.receive(site, F.pad(weights.transpose(1, 2), (0, longest - weights.shape[-1])), None)
+
+        self.likely(capture(self.readouts, Readouts()))
+        self.heads = sums.spreads()
+        self.measures.add_entropy([head.entropy for head in self.heads])
+        return np.asarray(sums.mean().mean(1).astype(np.float64))
+
+    def _contributions(self) -> Floats:
+        """What the network's part of a prediction loses when an atom writes nothing at a radius, summed over
+        radii, (N, T, A)."""
         lost_NTA = np.zeros((len(self.rows_N), len(self.tasks), self.known_NA.shape[1]))
         with torch.inference_mode():
             for own, batch in self._batches():
@@ -76,9 +239,10 @@ class MoleculeProbe:
                 lost_NTA[own, :, : lost_BTRA.shape[-1]] = lost_BTRA.sum(2).cpu().numpy()
         return lost_NTA
 
-    def answers(
+    def _network_part(
         self, row_P: NDArray[np.int64], task_P: NDArray[np.int64], writing_PA: NDArray[np.bool_]
     ) -> Floats:
+        """The network's part of predictions (P,) of the molecules `row_P` when only some of their atoms write."""
         answers = []
         with torch.inference_mode():
             for first in range(0, len(row_P), PAIRS):
@@ -118,9 +282,23 @@ class MoleculeProbe:
             own = slice(first, first + BATCH)
             yield own, molecule_batch(self.dataset.molecules, self.rows_N[own], self.loaded.device)
 
+    def verdict(self) -> Verdict:
+        do = "attention points" if self.readouts else "contributions point"
+        caveats = {
+            "Whether a model that was trained without attention would predict as well was not tested.": True,
+            "What is said holds for what the network adds: the Gaussian process has no attention.": (
+                "without_network" in self.measures
+            ),
+            "Maps are means over radii and heads of the weights of atoms; a single head may be better or worse.": (
+                "shuffled_weights" in self.measures
+            ),
+        }
+        sentence = f"Attention is used ({{lost}}) and {do} at what predictions rest on."
+        return judge(self.measures, QUESTIONS, (Code.USED, Code.FAITHFUL, sentence), caveats)
 
-def make_probe(loaded: LoadedMoleculeModel, path: Path, number: int, seed: int) -> MoleculeProbe:
-    """`number` measured molecules drawn from the test side (or else validation) of a dataset.
+
+def make_probe(loaded: LoadedMoleculeModel, path: Path, settings: CheckSettings) -> MoleculeProbe:
+    """Measured molecules drawn from the test side (or else validation) of a dataset.
 
     Raises: FormatError for what is no such dataset; BioattnError when it measures something else.
     """
@@ -133,11 +311,14 @@ def make_probe(loaded: LoadedMoleculeModel, path: Path, number: int, seed: int) 
     side = TEST if (dataset.split == TEST).any() else VALIDATION
     rows = dataset.side(side)
     rows = rows[np.isfinite(dataset.targets_NT[rows]).any(1)]
-    chosen = np.sort(np.random.default_rng([seed, 0]).permutation(len(rows))[:number])
+    rows = rows[draw_rows(len(rows), settings.samples, settings.seed)]
     return MoleculeProbe(
         loaded=loaded,
         dataset=dataset,
-        rows_N=rows[chosen],
+        rows_N=rows,
+        settings=settings,
+        inputs=path,
+        ids=[dataset.molecules.ids[row] for row in rows],
         sha256=sha256_of(path),
         held_out=SPLIT_NAMES[side],
     )

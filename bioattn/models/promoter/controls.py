@@ -6,31 +6,31 @@ settings, version. So one folder serves many models, a control is trained once, 
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bioattn import __version__
+from bioattn.checks.engine import CheckSettings, Evidence, draw_names
+from bioattn.checks.promoters import HeldOut, PromoterProbe, draw_sample
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, Interrupted
-from bioattn.inference.runner import HeldOut
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.io.output_names import partial_path
-from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, QuerySource
+from bioattn.models.promoter.config import Conditioning, PositionBias, PromoterModelConfig, QuerySource
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.store.training_record import read_training_record as read_training_json
-from bioattn.system.progress import SILENT, Progress
-from bioattn.system.signals import StopRequest
 from bioattn.training.output_folder import is_finished
 from bioattn.training.run import train
 
@@ -64,8 +64,6 @@ class TrainingRecord:
     treatment_columns: tuple[str, ...]
     evaluation: dict[str, Any]
     """As `bioattn.models.promoter.training.evaluation.Evaluation.to_json`."""
-    unnamed: tuple[str, ...] = ()
-    """Settings that a record of an earlier version lacks; `training` holds today's defaults for them."""
 
 
 def read_training_record(model: Path) -> TrainingRecord | None:
@@ -83,7 +81,6 @@ def read_training_record(model: Path) -> TrainingRecord | None:
             training=build(TrainingConfig, content["training"], str(path)),
             treatment_columns=tuple(content["treatment_columns"]),
             evaluation=content["evaluation"],
-            unnamed=tuple(name for name in TrainingConfig().decisive() if name not in content["training"]),
         )
     except FormatError as error:
         raise FormatError(f"{error}; the folder is of another version, or was edited") from error
@@ -91,132 +88,169 @@ def read_training_record(model: Path) -> TrainingRecord | None:
         raise FormatError(f"{path}: is incomplete ({error!r})") from error
 
 
-@dataclass(frozen=True, slots=True)
-class PromoterTraining:
-    """How a model was trained: a `bioattn.inference.runner.Training`."""
+def make_probe(
+    model: LoadedPromoterModel, inputs: Any, settings: CheckSettings, evidence: Evidence
+) -> PromoterProbe:
+    """Promoters to check the attention of a model with. inputs: as `model.read` takes them.
 
-    model: LoadedPromoterModel
-    record: TrainingRecord | None
+    Raises: BioattnError for a model without attention over positions, promoters or a dataset that do not fit it;
+    FormatError for a damaged training record.
+    """
+    models = [model, *evidence.other_models]
+    for each in models:
+        require_checkable(each)
+    training = None if model.path is None else read_training_record(model.path)
+    table, names = model.treatments, list(evidence.treatments)
+    if names:
+        table = table.select(names, "--treatment", "the model")
+    genes = None
+    if evidence.dataset is not None:
+        genes = held_out(model, training, evidence.dataset, table.names)
+    source = model.read(inputs)
+    sample = draw_sample(source, settings.samples, settings.seed, () if genes is None else genes.all_ids)
+    return PromoterProbe(
+        inputs=inputs,
+        ids=sample.ids,
+        sha256=source.sha256,
+        held_out="held out" if sample.held_out else "",
+        settings=settings,
+        model=model,
+        predictor=model.predictor(table),
+        codes=sample.codes,
+        genes=genes,
+        untrained=model.untrained(settings.seed),
+        contributions=model.contributions,
+        evaluation={} if training is None else training.evaluation,
+        controls=controls_wanted(model, settings.other_seeds),
+        train_control=None if training is None else partial(train_control, model, training),
+        probed=[table.names.index(name) for name in draw_names(table.names, settings.probed, settings.seed)],
+    )
 
-    @property
-    def found(self) -> bool:
-        return self.record is not None
 
-    @property
-    def evaluation(self) -> Mapping[str, Any]:
-        """As `bioattn.models.promoter.training.evaluation.Evaluation.to_json`; empty without a record."""
-        return {} if self.record is None else self.record.evaluation
-
-    @property
-    def unnamed(self) -> Sequence[str]:
-        return () if self.record is None else self.record.unnamed
-
-    def held_out(self, dataset: Path, tasks: Sequence[str]) -> HeldOut:
-        """Test genes, or validation genes where there are too few, under the treatments `tasks`.
-
-        Raises: BioattnError when the model was trained on another dataset, which may have had those genes, or it
-        has too few of them or lacks a treatment.
-        """
-        if self.record is not None and sha256_of(dataset) != self.record.dataset_sha256:
-            raise BioattnError(
-                f"{dataset}: is not the dataset this model was trained on (its digest differs from that in "
-                "training.json); give that one with --dataset"
-            )
-        content = read_dataset(dataset)
-        if content.length != self.model.length:
-            raise BioattnError(
-                f"{dataset}: promoters of {content.length:,} bases, the model sees {self.model.length:,}; give "
-                "the dataset it was trained on"
-            )
-        return held_out_genes(content, tasks)
-
-    def controls_wanted(self, other_seeds: int) -> list[tuple[str, int]]:
-        """Which controls say something of this model, and the step of the seed of each."""
-        wanted = [(Control.UNIFORM, 0)]
-        if self.model.config.attention_query is QuerySource.TREATMENT:
-            wanted.append((Control.SHARED, 0))
-            if len(self.model.treatments.names) > 1:
-                wanted += [(Control.GAIN, 0), (Control.POSITION, 0)]
-                if self.model.config.position_bias == PositionBias.TREATMENT:
-                    wanted.append((Control.QUERY, 0))
-        return [*wanted, *((Control.SEED, step) for step in range(1, other_seeds + 1))]
-
-    def control(
-        self,
-        name: str,
-        step: int,
-        dataset: Path,
-        folder: Path,
-        *,
-        progress: Progress = SILENT,
-        stop: StopRequest | None = None,
-    ) -> LoadedPromoterModel:
-        """The control `name` (a `Control`), trained on `dataset` unless `folder` holds it; there must be a record.
-
-        step: added to the seed of `Control.SEED`.
-
-        Raises: Interrupted when `stop` was requested (the next call goes on); BioattnError when the folder cannot
-        be written or the control cannot be trained.
-        """
-        settings = self.control_settings(Control(name), step, dataset, folder)
-        if not is_finished(settings.output):
-            try:
-                with _made(folder):
-                    train(FAMILY, settings, device=self.model.device, progress=progress, stop=stop)
-            except Interrupted as stopped:
-                raise Interrupted(
-                    f"stopped while a control was trained; what is done lies in {folder}: repeat the command "
-                    "to go on",
-                    stopped.exit_code,
-                ) from stopped
-        return load_promoter_model(settings.output, self.model.device)
-
-    def control_settings(
-        self, control: Control, step: int, dataset: Path, folder: Path
-    ) -> PromoterTrainingSettings:
-        """Settings that train a control; there must be a record. Arguments as of `control`."""
-        assert self.record is not None
-        config, training = self.model.config, self.record.training
-        match control:
-            case Control.SEED:
-                training = replace(training, seed=training.seed + step)
-            case Control.QUERY:
-                config = replace(config, position_bias=PositionBias.SHARED)
-            case Control.SHARED:
-                own = config.position_bias == PositionBias.TREATMENT
-                bias = PositionBias.SHARED if own else config.position_bias
-                config = replace(config, attention_query=QuerySource.SHARED, position_bias=bias)
-            case Control.GAIN:
-                config = replace(
-                    config, attention_query=QuerySource.GAIN, sink=True, position_bias=PositionBias.SHARED
-                )
-            case Control.POSITION:
-                config = replace(
-                    config, attention_query=QuerySource.POSITION, position_bias=PositionBias.TREATMENT
-                )
-            case _:
-                config = replace(config, attention_query=QuerySource(control))
-        content = {
-            "bioattn_version": __version__,
-            "dataset": self.record.dataset_sha256,
-            "model": _changed(config),
-            "training": _changed(training),
-            "treatment_columns": self.record.treatment_columns,
-            "reference": self.model.reference,
-        }
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        output = folder / f"{control}-{digest[:12]}"
-        return PromoterTrainingSettings(
-            dataset=dataset,
-            output=output,
-            model={name: value for name, value in asdict(config).items() if name != "length"},
-            training=asdict(training),
-            treatment_columns=self.record.treatment_columns,
-            reference=self.model.reference,
-            baselines=False,
-            encoder=None if config.encoder is None else self.model.path,
-            resume=partial_path(output).exists(),
+def require_checkable(model: LoadedPromoterModel) -> None:
+    """Raises: BioattnError when it has no attention over positions, or attends uniformly by design."""
+    if model.config.conditioning is not Conditioning.CROSS:
+        raise BioattnError(
+            "explain check asks whether treatments attend to the right positions, which they do in "
+            f"--conditioning cross only; this model is {model.config.conditioning}"
         )
+    if model.config.attention_query is QuerySource.UNIFORM:
+        raise BioattnError(
+            "this model weighs all positions the same by design (attention_query = uniform): there is nothing to "
+            "check"
+        )
+
+
+def held_out(
+    model: LoadedPromoterModel, record: TrainingRecord | None, dataset: Path, treatments: Sequence[str]
+) -> HeldOut:
+    """Test genes, or validation genes where there are too few, under `treatments`.
+
+    Raises: BioattnError when the model was trained on another dataset, which may have had those genes, or it has
+    too few of them or lacks a treatment.
+    """
+    if record is not None and sha256_of(dataset) != record.dataset_sha256:
+        raise BioattnError(
+            f"{dataset}: is not the dataset this model was trained on (its digest differs from that in "
+            "training.json); give that one with --dataset"
+        )
+    content = read_dataset(dataset)
+    if content.length != model.length:
+        raise BioattnError(
+            f"{dataset}: promoters of {content.length:,} bases, the model sees {model.length:,}; give the dataset "
+            "it was trained on"
+        )
+    return held_out_genes(content, treatments)
+
+
+def controls_wanted(model: LoadedPromoterModel, other_seeds: int) -> list[tuple[str, int]]:
+    """Which controls say something of this model, and the step of the seed of each."""
+    wanted: list[tuple[str, int]] = [(Control.UNIFORM, 0)]
+    if model.config.attention_query is QuerySource.TREATMENT:
+        wanted.append((Control.SHARED, 0))
+        if len(model.treatments.names) > 1:
+            wanted += [(Control.GAIN, 0), (Control.POSITION, 0)]
+            if model.config.position_bias == PositionBias.TREATMENT:
+                wanted.append((Control.QUERY, 0))
+    return [*wanted, *((Control.SEED, step) for step in range(1, other_seeds + 1))]
+
+
+def train_control(
+    model: LoadedPromoterModel, record: TrainingRecord, name: str, step: int, probe: PromoterProbe
+) -> LoadedPromoterModel:
+    """The control `name` (a `Control`), trained on the dataset of the evidence unless its folder holds it.
+
+    step: added to the seed of `Control.SEED`.
+
+    Raises: Interrupted when a stop was requested (the next call goes on); BioattnError when the folder cannot be
+    written or the control cannot be trained.
+    """
+    dataset, folder = probe.evidence.dataset, probe.evidence.controls
+    assert dataset is not None
+    assert folder is not None
+    settings = control_settings(model, record, Control(name), step, dataset, folder)
+    if not is_finished(settings.output):
+        try:
+            with _made(folder):
+                train(FAMILY, settings, device=model.device, progress=probe.progress, stop=probe.stop)
+        except Interrupted as stopped:
+            raise Interrupted(
+                f"stopped while a control was trained; what is done lies in {folder}: repeat the command to go on",
+                stopped.exit_code,
+            ) from stopped
+    return load_promoter_model(settings.output, model.device)
+
+
+def control_settings(
+    model: LoadedPromoterModel,
+    record: TrainingRecord,
+    control: Control,
+    step: int,
+    dataset: Path,
+    folder: Path,
+) -> PromoterTrainingSettings:
+    """Settings that train a control. Arguments as of `train_control`."""
+    config, training = model.config, record.training
+    match control:
+        case Control.SEED:
+            training = replace(training, seed=training.seed + step)
+        case Control.QUERY:
+            config = replace(config, position_bias=PositionBias.SHARED)
+        case Control.SHARED:
+            own = config.position_bias == PositionBias.TREATMENT
+            bias = PositionBias.SHARED if own else config.position_bias
+            config = replace(config, attention_query=QuerySource.SHARED, position_bias=bias)
+        case Control.GAIN:
+            config = replace(
+                config, attention_query=QuerySource.GAIN, sink=True, position_bias=PositionBias.SHARED
+            )
+        case Control.POSITION:
+            config = replace(
+                config, attention_query=QuerySource.POSITION, position_bias=PositionBias.TREATMENT
+            )
+        case _:
+            config = replace(config, attention_query=QuerySource(control))
+    content = {
+        "bioattn_version": __version__,
+        "dataset": record.dataset_sha256,
+        "model": _changed(config),
+        "training": _changed(training),
+        "treatment_columns": record.treatment_columns,
+        "reference": model.reference,
+    }
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    output = folder / f"{control}-{digest[:12]}"
+    return PromoterTrainingSettings(
+        dataset=dataset,
+        output=output,
+        model={name: value for name, value in asdict(config).items() if name != "length"},
+        training=asdict(training),
+        treatment_columns=record.treatment_columns,
+        reference=model.reference,
+        baselines=False,
+        encoder=None if config.encoder is None else model.path,
+        resume=partial_path(output).exists(),
+    )
 
 
 def held_out_genes(dataset: PromoterDataset, treatments: Sequence[str]) -> HeldOut:

@@ -42,9 +42,7 @@ from bioattn.models.model_folder import (
     write_weights,
 )
 from bioattn.models.promoter.config import (
-    Conditioning,
     PromoterModelConfig,
-    QuerySource,
     Readout,
     TreatmentEncoding,
 )
@@ -69,9 +67,10 @@ from bioattn.system.progress import Progress
 from bioattn.text import quoted
 
 if TYPE_CHECKING:
-    from bioattn.models.promoter.controls import PromoterTraining
+    from bioattn.checks.engine import CheckSettings, Evidence
+    from bioattn.checks.promoters import PromoterProbe
+    from bioattn.checks.record import CheckRecord
     from bioattn.models.promoter.head_scorer import PromoterHeadScorer
-    from bioattn.python.analyses import CheckReport
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -225,7 +224,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         treatments: str | Sequence[str] = (),
         samples: int = 300,
         seed: int = 0,
-    ) -> "CheckReport":
+    ) -> "CheckRecord":
         """Check whether the attention of the model can be believed (docs/checks.md).
 
         dataset: of the training, for the accuracy on held-out genes. controls: a folder for models retrained as
@@ -234,21 +233,18 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
         Raises: BioattnError for a model without attention over positions, and what does not fit it.
         """
-        from bioattn.python.analyses import check_promoters
+        from bioattn.checks.engine import CheckSettings, Evidence, check_model
 
+        evidence = Evidence(
+            dataset=None if dataset is None else Path(dataset),
+            controls=None if controls is None else Path(controls),
+            other_models=other_models,
+            variants=None if variants is None else Path(variants),
+            treatments=names_in(treatments),
+        )
+        settings = CheckSettings(samples=samples, seed=seed, other_seeds=seeds)
         with python_warnings():
-            return check_promoters(
-                self,
-                inputs,
-                dataset=dataset,
-                controls=controls,
-                seeds=seeds,
-                other_models=other_models,
-                variants=variants,
-                treatments=names_in(treatments),
-                samples=samples,
-                seed=seed,
-            )
+            return check_model(self, inputs, evidence, settings=settings)
 
     @property
     def window(self) -> Window:
@@ -429,18 +425,6 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         with torch.inference_mode():
             require_finite(self.predictor().forward(codes_BL.to(self.device)), "predictions")
 
-    def require_checkable(self) -> None:
-        if self.config.conditioning is not Conditioning.CROSS:
-            raise BioattnError(
-                "explain check asks whether treatments attend to the right positions, which they do in "
-                f"--conditioning cross only; this model is {self.config.conditioning}"
-            )
-        if self.config.attention_query is QuerySource.UNIFORM:
-            raise BioattnError(
-                "this model weighs all positions the same by design (attention_query = uniform): there is nothing "
-                "to check"
-            )
-
     def contributions(self, treatments: TreatmentTable, batch: WindowBatch) -> NDArray[np.float64] | None:
         """What each bin contributes (B, T, P), sum over heads, in response units; None without one readout."""
         if self.config.readout != Readout.SHARED:
@@ -452,6 +436,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         return contributions_BTP
 
     def untrained(self, seed: int) -> "LoadedPromoterModel":
+        """The same model with the weights it might have begun with; torch's random state stays as it was."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh = PromoterModel(self.config, self.vocabulary)
@@ -465,10 +450,11 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
             raise BioattnError("this promoter model has no pretrained stem, and so no encoder to go on from")
         return self.model.encoder
 
-    def training(self, folder: Path) -> "PromoterTraining":
-        from bioattn.models.promoter.controls import PromoterTraining, read_training_record
+    def check_probe(self, inputs: Inputs, settings: "CheckSettings", evidence: "Evidence") -> "PromoterProbe":
+        """Promoters to check the attention with. Raises: as `bioattn.models.promoter.controls.make_probe`."""
+        from bioattn.models.promoter.controls import make_probe
 
-        return PromoterTraining(self, read_training_record(folder))
+        return make_probe(self, inputs, settings, evidence)
 
 
 def write_promoter_model(

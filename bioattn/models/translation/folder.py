@@ -13,6 +13,7 @@ from bioattn.models.translation.model import Translator, attention_sites
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
+    from bioattn.checks.engine import CheckSettings, Evidence
     from bioattn.models.translation.head_scorer import TranslationHeadScorer
     from bioattn.models.translation.inference.probe import TranslationProbe
 
@@ -33,10 +34,13 @@ class LoadedTranslator(LoadedModel[Translator, TranslationModelConfig]):
 
         return TranslationHeadScorer(self, dataset, split)
 
-    def token_probe(self, path: Path, number: int, seed: int) -> "TranslationProbe":
+    def check_probe(
+        self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence"
+    ) -> "TranslationProbe":
+        """Pairs to check the attention with. Raises: BioattnError for a dataset that does not fit."""
         from bioattn.models.translation.inference.probe import make_probe
 
-        return make_probe(self, path, number, seed)
+        return make_probe(self, inputs, settings)
 
 
 def load_translator(folder: Path, device: torch.device) -> LoadedTranslator:

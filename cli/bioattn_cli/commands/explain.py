@@ -376,78 +376,43 @@ def check(
     language models take other sequences, translation and molecule models a dataset, MSA/pair models alignments or
     a dataset of contacts. docs/checks.md explains each check.
     """
+    from bioattn.checks.engine import CheckSettings, Evidence, check_model, checkable
     from bioattn.errors import SettingsError
-    from bioattn.faithfulness.check import Evidence, check_by_likelihood, check_model, check_text
-    from bioattn.faithfulness.subject import CheckSettings
-    from bioattn.inference.runner import AtomRunner, CheckableRunner, ContactRunner, TokenRunner, with_ability
     from bioattn.io.files import check_apart, write_json
     from bioattn.models.family import load_runner
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.signals import stop_on_signals
 
-    if controls is not None and dataset is None:
-        raise SettingsError(
-            f"--controls {controls}: models are retrained on the dataset; give that with --dataset"
-        )
     if seeds is not None and controls is None:
         raise SettingsError(f"--seeds {seeds}: is for --controls, which says where retrained models are kept")
     if controls is not None:
         check_apart(output, [controls])
     set_threads(threads)
     chosen = choose_device(device)
-    deed = "have their attention checked"
     runner = load_runner(model, chosen)
-    settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)
-    if isinstance(runner, TokenRunner | AtomRunner | ContactRunner):
-        for name, given in (
-            ("--controls", controls),
-            ("--dataset", dataset) if isinstance(runner, ContactRunner) else ("--other-model", other_model),
-            ("--variants", variants),
-            ("--treatment", treatment),
-        ):
-            if given:
-                raise SettingsError(f"{name}: is not for models of the family {runner.family}; leave it out")
-        others = [
-            with_ability(load_runner(path, chosen), ContactRunner, deed, "--other-model")
-            for path in other_model
-        ]
-        reporter.say(f"running on {describe_device(chosen)}")
-        with stop_on_signals() as stop:
-            report = check_by_likelihood(
-                runner,
-                promoters,
-                dataset,
-                controls=others,
-                settings=settings,
-                progress=reporter.progress(),
-                stop=stop,
-            )
-    else:
-        loaded = with_ability(runner, CheckableRunner, deed)
-        evidence = Evidence(
-            model_folder=model,
-            dataset=dataset,
-            controls=controls,
-            other_models=[
-                with_ability(load_runner(path, chosen), CheckableRunner, deed, "--other-model")
-                for path in other_model
-            ],
-            variants=variants,
-        )
-        reporter.say(f"running on {describe_device(chosen)}")
-        with stop_on_signals() as stop:
-            report = check_model(
-                loaded,
-                promoters,
-                evidence,
+    checkable(runner)
+    others = [load_runner(path, chosen) for path in other_model]
+    for other in others:
+        checkable(other, "--other-model")
+    reporter.say(f"running on {describe_device(chosen)}")
+    with stop_on_signals() as stop:
+        record = check_model(
+            runner,
+            promoters,
+            Evidence(
+                dataset=dataset,
+                controls=controls,
+                other_models=others,
+                variants=variants,
                 treatments=treatment,
-                settings=settings,
-                progress=reporter.progress(),
-                stop=stop,
-            )
-    typer.echo(check_text(report), nl=False)
-    write_json(output, report.to_json())
-    return Record(f"wrote {output}", device=str(chosen), verdict=str(report.verdict.code))
+            ),
+            settings=CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds),
+            progress=reporter.progress(),
+            stop=stop,
+        )
+    typer.echo(record.text(), nl=False)
+    write_json(output, record.to_json())
+    return Record(f"wrote {output}", device=str(chosen), verdict=str(record.verdict.code))
 
 
 @command("explain designs")

@@ -9,15 +9,23 @@ import torch
 
 from bioattn.alignments.contact_dataset import write_contact_dataset
 from bioattn.attention.capture import capture, substitute
-from bioattn.faithfulness.alignment_checks import FAILED, MeanMaps, _uniform, judge_alignments
-from bioattn.faithfulness.measures import Measures
+from bioattn.checks.engine import CheckSettings
+from bioattn.checks.measures import Measures
+from bioattn.checks.substitutions import all_visible, uniform
 from bioattn.models.evoformer.config import InputSettings
-from bioattn.models.evoformer.contact_probe import make_probe, shuffle_columns
+from bioattn.models.evoformer.contact_probe import (
+    QUESTIONS,
+    ContactProbe,
+    MeanMaps,
+    make_probe,
+    shuffle_columns,
+)
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.samples import simulated_protein
 from tests.making import bioattn, small_evoformer
 
+SETTINGS = CheckSettings(samples=20)
 INPUTS = InputSettings(max_msa_clusters=6, max_extra_msa=9, min_extra_share=0.5, num_recycles=0)
 
 
@@ -57,26 +65,24 @@ def load(path):
 
 @pytest.mark.parametrize("names", [("model", "uniform"), ("tied", "tied uniform")])
 def test_uniform_weights_are_those_of_a_uniform_model(folder, names):
-    model, uniform = (make_probe(load(folder / name), folder / "x.dataset.h5", 1, 0) for name in names)
-    with substitute([*model.sites["rows"], *model.sites["columns"]], _uniform):
-        found = model.contacts(0)
+    model, other = (make_probe(load(folder / name), folder / "x.dataset.h5", SETTINGS) for name in names)
+    found = model.contacts(0, substitute(model.sites["msa"], uniform(all_visible)))
     assert np.abs(found - model.contacts(0)).max() > 1e-3
-    np.testing.assert_allclose(found, uniform.contacts(0), atol=1e-5)
+    np.testing.assert_allclose(found, other.contacts(0), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["model", "tied"])
 def test_mean_maps_keep_heads_and_can_be_attended_with(folder, name):
-    probe = make_probe(load(folder / name), folder / "x.dataset.h5", 1, 0)
+    probe = make_probe(load(folder / name), folder / "x.dataset.h5", SETTINGS)
     maps, whole = MeanMaps(), {}
 
     class Whole:
         def receive(self, site, weights, _value_weighted, tile=None):
             whole.setdefault(site.name, []).append(weights.clone())
 
-    sites = [*probe.sites["rows"], *probe.sites["columns"]]
+    sites = probe.sites["msa"]
     for receiver in (maps, Whole()):
-        with capture(sites, receiver):
-            probe.contacts(0)
+        probe.contacts(0, capture(sites, receiver))
     assert set(maps.by_site) == set(whole) == set(sites)
     for site, parts in whole.items():
         tied = name == "tied" and site.endswith("msa_row")
@@ -91,8 +97,8 @@ def test_mean_maps_keep_heads_and_can_be_attended_with(folder, name):
 
 
 def test_shuffled_columns_keep_their_residues_and_lose_their_partners(folder):
-    probe = make_probe(load(folder / "model"), folder / "x.dataset.h5", 1, 0)
-    inputs = probe._aligned[0].inputs.sample(0, 0)
+    probe = make_probe(load(folder / "model"), folder / "x.dataset.h5", SETTINGS)
+    inputs = probe.aligned[0].inputs.sample(0, 0)
     columns = np.arange(inputs.num_residues) % 3 == 0
     other = shuffle_columns(inputs, columns)
     for name in ("msa_feat", "extra_msa", "extra_has_deletion", "extra_deletion_value"):
@@ -103,35 +109,37 @@ def test_shuffled_columns_keep_their_residues_and_lose_their_partners(folder):
     assert (other.extra_msa != inputs.extra_msa)[:, columns].any()
 
 
-def measures(**values):
-    """Passing measures but those given, with their value and whether they pass."""
-    found = Measures()
-    for name in ("skill", *FAILED):
-        found.add(name, name, 0.5, "As measured.", least=0.1)
+NAMES = [name for question in QUESTIONS for name in question.measures]
+
+
+def verdict(proteins=8, held_out="test", **values):
+    """That on measures that pass but for those given, with their value and whether they pass."""
+    measures = Measures()
+    for name in NAMES:
+        measures.add(name, name, 0.5, "As measured.", least=0.1)
     for name, (value, passes) in values.items():
-        found.add(name, name, value, "As measured.", least=value if passes else value + 1)
-    return found
+        measures.add(name, name, value, "As measured.", least=value if passes else value + 1)
+    about = {"inputs": "x", "ids": ["p"] * proteins, "sha256": "", "held_out": held_out}
+    return ContactProbe(model=None, aligned=[], settings=SETTINGS, measures=measures, **about).verdict()
 
 
 def test_each_question_presupposes_the_one_before():
-    assert judge_alignments(measures(), 8, "test").code == "faithful"
-    assert judge_alignments(measures(uniform_retrained=(0.4, True)), 8, "test").code == "used"
-    for name, (code, _) in FAILED.items():
-        failing = dict.fromkeys(list(FAILED)[list(FAILED).index(name) :], (0.0, False))
-        verdict = judge_alignments(measures(**failing), 8, "test")
-        assert (verdict.code, verdict.rests_on[-1]) == (code, name)
-    unfit = judge_alignments(measures(skill=(0.0, False)), 8, "test")
-    assert unfit.code == "model-not-predictive"
-    assert not any("--other-model" in each for each in unfit.caveats)
-    needless = judge_alignments(measures(uniform_retrained=(-0.02, False)), 8, "test")
+    assert verdict().code == "faithful"
+    assert verdict(uniform_retrained=(0.4, True)).code == "used"
+    for number, question in enumerate(QUESTIONS):
+        failing = verdict(**dict.fromkeys(NAMES[number:], (0.0, False)))
+        assert (failing.code, failing.rests_on[-1]) == (question.code, NAMES[number])
+    unfit = verdict(skill=(0.0, False))
+    assert not any("--other-model" in caveat for caveat in unfit.caveats)
+    needless = verdict(uniform_retrained=(-0.02, False))
     assert needless.code == "not-used"
-    assert "As it was trained this model relies on it" in needless.sentence
-    useless = judge_alignments(measures(uniform_retrained=(0.0, False), deletion=(0.0, False)), 8, "test")
+    assert "As it was trained the model relies on it" in needless.sentence
+    useless = verdict(uniform_retrained=(0.0, False), deletion=(0.0, False))
     assert useless.sentence.endswith("The maps explain nothing.")
-    assert judge_alignments(measures(uniform_retrained=(0.05, False)), 8, "test").code == "undecided"
-    trained_on = judge_alignments(measures(), 3, "train").caveats
-    assert any("was trained on these proteins:" in each for each in trained_on)
-    assert any("Fewer than 5 proteins" in each for each in trained_on)
+    assert verdict(uniform_retrained=(0.05, False)).code == "undecided"
+    trained_on = verdict(3, "train").caveats
+    assert any("was trained on these proteins:" in caveat for caveat in trained_on)
+    assert any("Fewer than 5 proteins" in caveat for caveat in trained_on)
 
 
 @pytest.mark.parametrize("case", ["right columns", "wrong columns", "not needed"])
@@ -159,7 +167,7 @@ def test_the_command_with_structures_without_and_with_a_control(folder, tmp_path
     content = json.loads(check.read_text())
     assert {entry["name"] for entry in content["skipped"]} == {"skill", "uniform_control"}
     names = {measure["name"] for measure in content["measures"]}
-    assert names >= {*FAILED, "deletion_of_rows", "uniform_rows", "uniform_columns", "uniform_triangles"}
+    assert names >= {*NAMES[1:], "deletion_of_rows", "uniform_rows", "uniform_columns", "uniform_triangles"}
     assert any("no structures" in caveat for caveat in content["verdict"]["caveats"])
     assert bioattn("report", check, "-o", tmp_path / "report.html") == 0
     assert content["verdict"]["sentence"][:30] in (tmp_path / "report.html").read_text()

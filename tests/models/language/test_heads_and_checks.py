@@ -12,8 +12,8 @@ import torch.nn.functional as F  # noqa: N812
 from bioattn.attention.capture import hand_over
 from bioattn.attention.head_masks import masked_heads
 from bioattn.attention.site import AttentionSite, Axis, Tile
-from bioattn.faithfulness.check import check_by_likelihood, check_text
-from bioattn.faithfulness.subject import CheckSettings
+from bioattn.checks.engine import CheckSettings, Evidence, check_model
+from bioattn.checks.record import read_check
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.interpret.heads.patterns import head_name, head_patterns
 from bioattn.models.language.config import LanguageModelConfig, Shape
@@ -25,7 +25,6 @@ from bioattn.models.language.training.windows import IGNORED
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import RESIDUES, SPECIAL
-from bioattn.views.check import read_check
 from tests.making import bioattn
 from tests.models.language import made_models as made
 
@@ -199,8 +198,8 @@ def test_heads_that_follow_another_sequence_are_named():
 
 
 def checked(loaded, path, dataset=None):
-    report = check_by_likelihood(loaded, path, dataset, settings=SETTINGS)
-    assert report.verdict.sentence in check_text(report)
+    report = check_model(loaded, path, Evidence(dataset=dataset), settings=SETTINGS)
+    assert report.verdict.sentence in report.text()
     return report
 
 
@@ -248,13 +247,13 @@ def test_cheats_fail_each_its_own_question(case, code, tmp_path):
     loaded, sequences = case()
     report = checked(loaded, write_letters(tmp_path / "s.fa", sequences))
     assert report.verdict.code == code
-    assert report.measures.passed("skill")
+    assert {measure.name: measure.passed for measure in report.measures}["skill"]
 
 
 def test_an_untrained_model_predicts_nothing(folder):
     report = checked(made.blank(1), folder / "repeats.fa")
     assert report.verdict.code == "model-not-predictive"
-    assert "uniform_weights" in report.measures.skipped
+    assert "uniform_weights" in report.skipped
 
 
 def test_weights_of_a_probe_are_those_of_the_model(folder):
@@ -264,10 +263,10 @@ def test_weights_of_a_probe_are_those_of_the_model(folder):
         alphabet=Alphabet.PROTEIN, layers=1, channels=12, num_heads=3, hidden_channels=8, context=40
     )
     loaded = LoadedLanguageModel(model=LanguageModel(config).eval(), device=torch.device("cpu"), sha256="")
-    probe = make_probe(loaded, folder / "repeats.fa", 5, 0)
+    probe = make_probe(loaded, folder / "repeats.fa", CheckSettings(samples=20))
     places = np.array([3, 9, 28, 1, 7])
-    found = probe.word_log_likelihoods(probe.tokens_NL, np.arange(5), places)
-    whole = probe.log_likelihoods()
+    found = probe.word_log_likelihoods(probe.tokens_NL[:5], np.arange(5), places)
+    whole = probe.true_log_likelihoods()
     for row, place in enumerate(places):
         tokens = torch.from_numpy(probe.tokens_NL[[row]])
         hidden = tokens.clone()
@@ -275,8 +274,10 @@ def test_weights_of_a_probe_are_those_of_the_model(folder):
         with torch.no_grad():
             words = loaded.model(hidden)[0, place, len(SPECIAL) :].log_softmax(-1)
             hidden = tokens.clone()
-            hidden[0, probe.places_M] = probe.hidden
-            all_hidden = loaded.model(hidden)[0].log_softmax(-1)[probe.places_M, tokens[0, probe.places_M]]
+            hidden[0, probe.positions_M] = probe.hidden
+            all_hidden = loaded.model(hidden)[0].log_softmax(-1)[
+                probe.positions_M, tokens[0, probe.positions_M]
+            ]
         np.testing.assert_allclose(found[row], words, atol=1e-5)
         np.testing.assert_allclose(whole[row], all_hidden, atol=1e-5)
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 import torch
 
-from bioattn.faithfulness.atom_checks import NO_MAPS
 from bioattn.figures.molecule import read_coloured_molecule
 from bioattn.models.model_folder import write_model
 from bioattn.models.molecule.folder import load_molecule_model
 from bioattn.models.molecule.model import molecule_batch
+from bioattn.models.molecule.probe import NO_MAPS
 from bioattn.molecules.chemistry import MoleculeError, read_molecule
 from bioattn.molecules.dataset import open_molecule_dataset
 from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
@@ -248,6 +248,7 @@ def test_a_check_of_classes_with_missing_values(folder, tmp_path, capsys):
     assert (
         "measures ['active', 'oxygen'] (binary), the model predicts ['activity']" in capsys.readouterr().err
     )
+    words = ("explain", "check", model, dataset, "-o", tmp_path / "check.json")
     assert bioattn(*words, "--controls", tmp_path / "c", "--dataset", dataset) == 2
     assert "--controls: is not for models of the family molecule" in capsys.readouterr().err
 

@@ -1,6 +1,6 @@
 """Windows of one length, and what a model predicts of them: what `explain check` asks a language model.
 
-Shape suffixes: N windows, L tokens, M predicted places, W words.
+Shape suffixes: N windows, L tokens, M predicted positions, W words.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bioattn.checks.engine import CheckSettings
+from bioattn.checks.tokens import TokenProbe
 from bioattn.errors import BioattnError
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageTrainingConfig, Shape
@@ -32,29 +34,18 @@ ENOUGH, SHORTENED = 40, 32
 BATCH_TOKENS = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageProbe:
-    """A `bioattn.inference.runner.TokenProbe`: windows `<cls>`, words, all of one length."""
+@dataclass(kw_only=True)
+class LanguageProbe(TokenProbe):
+    """Windows `<cls>`, words, all of one length."""
 
     loaded: "LoadedLanguageModel"
-    ids: list[str]
-    sha256: str
-    held_out: str
-    tokens_NL: NDArray[np.int64]
-    places_M: NDArray[np.int64]
-
-    sites = ("*",)
-    aligns = False
+    positions_M: NDArray[np.int64]
+    """Those whose words are predicted."""
 
     @property
     def known_NL(self) -> NDArray[np.bool_]:  # noqa: N802
         """Windows hold no padding."""
         return np.ones_like(self.tokens_NL, np.bool_)
-
-    @property
-    def words_NM(self) -> NDArray[np.int64]:  # noqa: N802
-        """The words at `places_M`, from 0."""
-        return self.tokens_NL[:, self.places_M] - len(SPECIAL)
 
     @property
     def num_words(self) -> int:
@@ -67,49 +58,49 @@ class LanguageProbe:
 
     @property
     def causal(self) -> bool:
-        """Of a decoder, in which the token before a place predicts it; else that at the place does."""
+        """Of a decoder, in which the token before a position predicts it; else that at the position does."""
         return self.hidden is None
 
-    def draw_places(self, random: np.random.Generator) -> NDArray[np.int64]:
+    def draw_positions(self, random: np.random.Generator) -> NDArray[np.int64]:
         """Of a decoder in the later half, where it has seen something."""
         number, length = self.tokens_NL.shape
         return np.asarray(random.integers(length // 2 if self.causal else 1, length, size=number))
 
-    def queries(self, place_N: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The place before of a decoder, else the place."""
-        return place_N - int(self.causal)
+    def queries(self, position_N: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The position before of a decoder, else the position."""
+        return position_N - int(self.causal)
 
-    def exchangeable(self, place_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def exchangeable(self, position_N: NDArray[np.int64]) -> NDArray[np.bool_]:
         """All words that are seen but that at the query, which needs no attention."""
-        place_L = np.arange(self.tokens_NL.shape[1])
-        known_NL = (place_L > 0) & (place_L != self.queries(place_N)[:, None])
-        return np.asarray(known_NL & (place_L < place_N[:, None]) if self.causal else known_NL)
+        position_L = np.arange(self.tokens_NL.shape[1])
+        known_NL = (position_L > 0) & (position_L != self.queries(position_N)[:, None])
+        return np.asarray(known_NL & (position_L < position_N[:, None]) if self.causal else known_NL)
 
-    def log_likelihoods(self) -> NDArray[np.float64]:
-        """ln of the probability of the true words at `places_M`, (N, M), an encoder's hidden all at once."""
+    def true_log_likelihoods(self) -> NDArray[np.float64]:
+        """ln of the probability of the true words at `positions_M`, (N, M), an encoder's hidden all at once."""
         tokens_NL = self.tokens_NL.copy()
         if self.hidden is not None:
-            tokens_NL[:, self.places_M] = self.hidden
-        rows = torch.from_numpy(self.queries(self.places_M)).to(self.loaded.device)
+            tokens_NL[:, self.positions_M] = self.hidden
+        rows = torch.from_numpy(self.queries(self.positions_M)).to(self.loaded.device)
         found = []
         with torch.inference_mode():
             for part, own in self._batches(tokens_NL):
                 logits = self.loaded.model.logits(self.loaded.model.hidden(part)[:, rows]).float()
-                wanted = torch.from_numpy(self.tokens_NL[own][:, self.places_M]).to(self.loaded.device)
+                wanted = torch.from_numpy(self.tokens_NL[own][:, self.positions_M]).to(self.loaded.device)
                 likely = logits.log_softmax(-1).gather(-1, wanted[..., None]).squeeze(-1)
                 found.append(likely.double().cpu().numpy())
         return np.concatenate(found)
 
     def word_log_likelihoods(
-        self, tokens_NL: NDArray[np.int64], _row_N: NDArray[np.int64], place_N: NDArray[np.int64]
+        self, tokens_NL: NDArray[np.int64], _row_N: NDArray[np.int64], position_N: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         tokens_NL = tokens_NL.copy()
         if self.hidden is not None:
-            tokens_NL[np.arange(len(place_N)), place_N] = self.hidden
+            tokens_NL[np.arange(len(position_N)), position_N] = self.hidden
         found = []
         with torch.inference_mode():
             for part, own in self._batches(tokens_NL):
-                rows = torch.from_numpy(self.queries(place_N[own])).to(self.loaded.device)
+                rows = torch.from_numpy(self.queries(position_N[own])).to(self.loaded.device)
                 chosen = self.loaded.model.hidden(part)[torch.arange(len(rows), device=rows.device), rows]
                 words = slice(len(SPECIAL), len(SPECIAL) + self.num_words)
                 logits = self.loaded.model.logits(chosen).float()[:, words]
@@ -124,8 +115,9 @@ class LanguageProbe:
             yield torch.from_numpy(tokens_NL[first:end]).to(self.loaded.device), slice(first, end)
 
 
-def make_probe(loaded: "LoadedLanguageModel", path: Path, number: int, seed: int) -> LanguageProbe:
-    """`number` windows drawn from a FASTA file, or from the test side (or else validation) of a sequence dataset.
+def make_probe(loaded: "LoadedLanguageModel", path: Path, settings: CheckSettings) -> LanguageProbe:
+    """`settings.samples` windows drawn from a FASTA file, or from the test side (or else validation) of a sequence
+    dataset.
 
     Windows are as long as half of the sequences at least; shorter sequences and windows with unknown letters are
     left out.
@@ -142,7 +134,7 @@ def make_probe(loaded: "LoadedLanguageModel", path: Path, number: int, seed: int
         side = TEST if len(dataset.segments_in(TEST)) else VALIDATION
         windows = Windows(dataset, loaded.config, dataset.segments_in(side))
         held_out = SPLIT_NAMES[side]
-        for place in windows.places(4 * number) if len(windows.segments) else []:
+        for place in windows.places(4 * settings.samples) if len(windows.segments) else []:
             tokens = windows.window(*place)
             pieces.append((windows.name(*place), tokens[1 : -1 if tokens[-1] == EOS else None]))
     else:
@@ -157,19 +149,23 @@ def make_probe(loaded: "LoadedLanguageModel", path: Path, number: int, seed: int
         for first in range(0, len(words) - length + 1, length)
         if not (words[first : first + length] == UNKNOWN).any()
     ]
-    random = np.random.default_rng([seed, 0])
-    chosen = np.sort(random.permutation(len(found))[:number])
+    random = np.random.default_rng([settings.seed, 0])
+    chosen = np.sort(random.permutation(len(found))[: settings.samples])
     words_NL = np.array([found[row][1] for row in chosen], np.int64).reshape(len(chosen), length)
-    places = np.arange(1, length + 1)
+    positions = np.arange(1, length + 1)
     if loaded.config.shape is Shape.ENCODER:
-        places = np.sort(
-            random.permutation(places)[: max(1, round(LanguageTrainingConfig().masked * length))]
+        positions = np.sort(
+            random.permutation(positions)[: max(1, round(LanguageTrainingConfig().masked * length))]
         )
+    tokens_NL = np.pad(words_NL, ((0, 0), (1, 0)), constant_values=CLS)
     return LanguageProbe(
         loaded=loaded,
+        settings=settings,
+        inputs=path,
         ids=[found[row][0] for row in chosen],
         sha256=sha256_of(path),
         held_out=held_out,
-        tokens_NL=np.pad(words_NL, ((0, 0), (1, 0)), constant_values=CLS),
-        places_M=places,
+        tokens_NL=tokens_NL,
+        positions_M=positions,
+        words_NM=tokens_NL[:, positions] - len(SPECIAL),
     )

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bioattn.checks.engine import CheckSettings, draw_rows
+from bioattn.checks.tokens import TokenProbe
 from bioattn.errors import BioattnError
 from bioattn.io.files import sha256_of
 from bioattn.models.translation.batches import batch_of, padded, with_ends
@@ -26,22 +28,16 @@ LONGEST = 256
 BATCH_TOKENS = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranslationProbe:
-    """A `bioattn.inference.runner.TokenProbe`: sources, and words given the true ones before."""
+@dataclass(kw_only=True)
+class TranslationProbe(TokenProbe):
+    """Sources, and target words given the true ones before."""
+
+    noun = "pair"
+    aligns = True
 
     loaded: LoadedTranslator
-    ids: list[str]
-    sha256: str
-    held_out: str
     pairs: list[Pair]
-    tokens_NL: NDArray[np.int64]
-    words_NM: NDArray[np.int64]
-
-    sites = (f"{SOURCE_SITE}*",)
-    hidden = None
-    causal = False
-    aligns = True
+    sites: tuple[str, ...] = (f"{SOURCE_SITE}*",)
 
     @property
     def known_NL(self) -> NDArray[np.bool_]:  # noqa: N802
@@ -51,17 +47,17 @@ class TranslationProbe:
     def num_words(self) -> int:
         return len(self.loaded.model.target.tokens) - len(SPECIAL)
 
-    def draw_places(self, random: np.random.Generator) -> NDArray[np.int64]:
+    def draw_positions(self, random: np.random.Generator) -> NDArray[np.int64]:
         return random.integers(0, [len(pair.target) for pair in self.pairs])
 
-    def queries(self, place_N: NDArray[np.int64]) -> NDArray[np.int64]:
+    def queries(self, position_N: NDArray[np.int64]) -> NDArray[np.int64]:
         """The step that writes a word has its number."""
-        return place_N
+        return position_N
 
-    def exchangeable(self, _place_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def exchangeable(self, _position_N: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.asarray(self.tokens_NL >= len(SPECIAL))
 
-    def log_likelihoods(self) -> NDArray[np.float64]:
+    def true_log_likelihoods(self) -> NDArray[np.float64]:
         rows_N = np.arange(len(self.pairs))
         found = [
             likely_BMW.take_along_dim(torch.from_numpy(self.words_NM[own, :, None]).clamp(min=0), -1)[..., 0]
@@ -70,12 +66,12 @@ class TranslationProbe:
         return np.where(self.words_NM >= 0, torch.cat(found).numpy(), 0.0)
 
     def word_log_likelihoods(
-        self, tokens_NL: NDArray[np.int64], row_N: NDArray[np.int64], place_N: NDArray[np.int64]
+        self, tokens_NL: NDArray[np.int64], row_N: NDArray[np.int64], position_N: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """ln of the probability of every word at one place of the targets of `row_N`, (N, W)."""
+        """ln of the probability of every word at one position of the targets of `row_N`, (N, W)."""
         found = [
-            likely_BMW[torch.arange(len(likely_BMW)), torch.from_numpy(place_N[own])]
-            for own, likely_BMW in self._likely(tokens_NL, row_N, int(place_N.max()) + 1)
+            likely_BMW[torch.arange(len(likely_BMW)), torch.from_numpy(position_N[own])]
+            for own, likely_BMW in self._likely(tokens_NL, row_N, int(position_N.max()) + 1)
         ]
         return torch.cat(found).numpy()
 
@@ -93,8 +89,9 @@ class TranslationProbe:
             yield own, logits[..., len(SPECIAL) :].double().log_softmax(-1).cpu()
 
 
-def make_probe(loaded: LoadedTranslator, path: Path, number: int, seed: int) -> TranslationProbe:
-    """`number` pairs of at most `LONGEST` words, drawn from the test side (or else validation) of a dataset.
+def make_probe(loaded: LoadedTranslator, path: Path, settings: CheckSettings) -> TranslationProbe:
+    """`settings.samples` pairs of at most `LONGEST` words, drawn from the test side (or else validation) of a
+    dataset.
 
     Raises: FormatError for what is no such dataset; BioattnError for a model without attention, or
     another alphabet.
@@ -111,11 +108,13 @@ def make_probe(loaded: LoadedTranslator, path: Path, number: int, seed: int) -> 
         for row in np.flatnonzero(dataset.split == side).tolist()
         if max(map(len, dataset.pairs[row])) <= LONGEST
     ]
-    chosen = np.sort(np.random.default_rng([seed, 0]).permutation(len(rows))[:number])
+    chosen = draw_rows(len(rows), settings.samples, settings.seed)
     pairs = [dataset.pairs[rows[place]] for place in chosen.tolist()]
     words = [np.where(pair.target == UNKNOWN, -1, pair.target - len(SPECIAL)) for pair in pairs]
     return TranslationProbe(
         loaded=loaded,
+        settings=settings,
+        inputs=path,
         ids=[dataset.ids[rows[place]] for place in chosen.tolist()],
         sha256=sha256_of(path),
         held_out=SPLIT_NAMES[side],

@@ -8,25 +8,28 @@ Shape suffixes: B genes, T treatments, R resamples.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bioattn.attention.capture import Substitution, substitute
-from bioattn.faithfulness import thresholds
-from bioattn.faithfulness.gain_and_shape import (
-    UniformWeights,
-    exchanges,
-    gain_and_shape,
-    other_promoters,
-    other_treatments,
+from bioattn.checks import thresholds
+from bioattn.checks.engine import NO_SKILL, RESAMPLES
+from bioattn.checks.gain_and_shape import exchanges, gain_and_shape, other_treatments
+from bioattn.checks.measures import percent
+from bioattn.checks.promoters import (
+    ONE_TREATMENT,
+    HeldOut,
+    PromoterProbe,
+    key_edges,
+    known_bins,
+    map_sites,
+    predict,
 )
-from bioattn.faithfulness.maps import key_edges
-from bioattn.faithfulness.measures import Measures, percent
-from bioattn.faithfulness.similarity import mean_ignoring_nan
-from bioattn.faithfulness.subject import ONE_TREATMENT, RESAMPLES, Subject, known_bins, map_sites, predict
-from bioattn.inference.runner import CheckableRunner, Floats, HeldOut
+from bioattn.checks.similarity import mean_ignoring_nan
+from bioattn.checks.substitutions import KnownVisible, of_sample_before, uniform
+from bioattn.inference.runner import Codes, Floats
 from bioattn.promoters.response_metrics import Estimate, Statistic, auroc, interval, pearson, resampled
 from bioattn.store.training_record import MODEL_ROW
 
@@ -104,120 +107,139 @@ OTHER_MAPS = {
         "When every treatment attends where it does, but as much as another treatment",
     ),
 }
-"""Maps that are replaced, whole or a part (`bioattn.faithfulness.gain_and_shape`): label, and what was done."""
+"""Maps that are replaced, whole or a part (`bioattn.checks.gain_and_shape`): label, and what was done."""
+WITHOUT_RETRAINING: dict[str, tuple[str, str, float | None]] = {
+    "forced": (
+        "skill lost with uniform weights forced on it",
+        "Without retraining, made to weigh all positions the same",
+        None,
+    ),
+    "elsewhere": (
+        "skill lost with another promoter's maps",
+        "Without retraining, given the map of another promoter",
+        None,
+    ),
+    **{
+        name: (
+            f"skill lost with {label}",
+            what,
+            {"swapped": thresholds.SWAPPED, "swapped_gains": None}.get(name, thresholds.SHAPED),
+        )
+        for name, (label, what) in OTHER_MAPS.items()
+    },
+}
+"""Label, what was done, and least share of the skill that must be lost; None: not judged."""
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
-NO_CONTROLS = "needs models retrained on the same data: give --controls DIR to keep them in"
-NO_SKILL = "the model predicts too little to have anything to lose"
 
 
-def check_recorded_skill(subject: Subject, evaluation: Mapping[str, Any], measures: Measures) -> None:
+def check_recorded_skill(probe: PromoterProbe) -> None:
     """Add the accuracy of the model and of simple models on the same genes, from the training record."""
-    figure = "auroc" if subject.model.task == "binary" else "pearson"
+    figure, chance = ("auroc", 0.5) if probe.model.task == "binary" else ("pearson", 0)
     name = "median AUROC" if figure == "auroc" else "median Pearson r"
-    rows = evaluation.get("rows", [])
+    rows: list[dict[str, Any]] = probe.evaluation.get("rows", [])
     for cells in ("test genes", "validation genes"):
         here = [row for row in rows if row.get("cells") == cells and row.get(figure) is not None]
         own = next((row[figure] for row in here if row["name"] == MODEL_ROW), None)
         if own is None:
             continue
-        if subject.genes is None:
-            skill = 2 * own - 1 if figure == "auroc" else own
-            measures.add(
+        if probe.genes is None:
+            probe.measures.add(
                 "recorded_skill",
                 "skill, by the training record",
-                skill,
+                2 * own - 1 if figure == "auroc" else own,
                 f"By the record of its training the model reaches a {name} of {own:.2f} on {cells}; the training "
-                f"mean has {0.5 if figure == 'auroc' else 0}.",
+                f"mean has {chance}.",
                 least=thresholds.SKILL,
             )
-        simple = max(
-            (row for row in here if row["name"] != MODEL_ROW), key=lambda row: row[figure], default=None
-        )
-        if simple is not None:
-            better = simple[figure] >= own
-            measures.add(
+        simple = [row for row in here if row["name"] != MODEL_ROW]
+        if simple:
+            best = max(simple, key=lambda row: row[figure])
+            better = best[figure] >= own
+            probe.measures.add(
                 "best_simple_model",
                 "best simple model, by the training record",
-                simple[figure],
-                f"A simple model predicts {'as well or better' if better else 'less well'}: {simple['name']} has "
-                f"a {name} of {simple[figure]:.2f} on {cells}, this model {own:.2f}.",
+                best[figure],
+                f"A simple model predicts {'as well or better' if better else 'less well'}: {best['name']} has a "
+                f"{name} of {best[figure]:.2f} on {cells}, this model {own:.2f}.",
                 most=own,
                 also=not better,
             )
         return
 
 
-def check_skill(subject: Subject, measures: Measures) -> bool | None:
+def check_skill(probe: PromoterProbe) -> bool | None:
     """Add the skill on held-out genes. Returns whether the model predicts anything; None without evidence."""
-    genes = subject.genes
+    genes = probe.genes
     if genes is None:
-        measures.skip("skill", NO_DATASET)
-        return measures.passed("recorded_skill")
-    comparison = SkillComparison(genes, RESAMPLES, subject.settings.seed)
-    comparison.add("own", predict(subject.predictor, genes.codes))
-    own = comparison.skill("own")
+        probe.measures.skip(NO_DATASET, "skill")
+        return probe.measures.passed("recorded_skill")
+    comparison = SkillComparison(genes, RESAMPLES, probe.settings.seed)
+    comparison.add("own", predict(probe.predictor, genes.codes))
     kind = "2 · AUROC − 1" if genes.task == "binary" else "Pearson r"
-    measure = measures.add(
+    measure = probe.add(
         "skill",
         "skill on held-out genes",
-        own,
-        f"On {len(genes.ids):,} {genes.split} genes the predictions have a {kind} of {own.value:.2f}, mean over "
+        comparison.skill("own"),
+        f"On {len(genes.ids):,} {genes.split} genes the predictions have a {kind} of {{value:.2f}}, mean over "
         "treatments; the training mean, which says the same of every promoter, has 0.",
-        least=thresholds.SKILL,
+        thresholds.SKILL,
     )
     return measure.passed
 
 
-def compare_skills(
-    subject: Subject, retrained: Mapping[str, Sequence[CheckableRunner]], measures: Measures
-) -> None:
-    """Add the share of the skill that retrained controls lack, and the share lost with other attention weights.
-
-    retrained: name of a control (`uniform`, `shared`, …) → those that there are.
-    """
-    if subject.genes is None or not measures.passed("skill"):
-        for name in ("forced", "elsewhere", *OTHER_MAPS):
-            measures.skip(f"{name}_skill", NO_DATASET if subject.genes is None else NO_SKILL)
+def compare_skills(probe: PromoterProbe) -> None:
+    """Add the share of the skill that retrained controls lack, and the share lost with other attention weights."""
+    if probe.genes is None or not probe.measures.passed("skill"):
+        why = NO_DATASET if probe.genes is None else NO_SKILL
+        probe.measures.skip(why, *(f"{name}_skill" for name in ("forced", "elsewhere", *OTHER_MAPS)))
     else:
-        _judge_skills(subject, _skills(subject, subject.genes, retrained), measures)
-    _swapped_predictions(subject, measures)
+        _judge_skills(probe, _skills(probe, probe.genes))
+    _swapped_predictions(probe)
 
 
-def _skills(
-    subject: Subject, genes: HeldOut, retrained: Mapping[str, Sequence[CheckableRunner]]
-) -> SkillComparison:
-    comparison = SkillComparison(genes, RESAMPLES, subject.settings.seed)
-    comparison.add("own", predict(subject.predictor, genes.codes))
-    table = subject.model.treatments.select(subject.names)
-    for name, models in retrained.items():
+def _skills(probe: PromoterProbe, genes: HeldOut) -> SkillComparison:
+    comparison = SkillComparison(genes, RESAMPLES, probe.settings.seed)
+    comparison.add("own", predict(probe.predictor, genes.codes))
+    table = probe.model.treatments.select(probe.names)
+    for name, models in probe.retrained.items():
         if models:
-            each = [predict(model.predictor(table), genes.codes) for model in models]
-            comparison.add(name, *each)
-
-    def with_weights(substitution: Substitution) -> Floats:
-        return predict(subject.predictor, genes.codes, substitute(map_sites(subject.predictor), substitution))
-
-    known_BP = known_bins(genes.codes, key_edges(subject.predictor))
-    comparison.add("forced", with_weights(UniformWeights(known_BP)))
-    comparison.add("elsewhere", with_weights(other_promoters))
-    if len(subject.names) > 1:
-        swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
-        comparison.add("swapped", *(with_weights(other_treatments(source)) for source in swaps))
-        parts = gain_and_shape(subject.predictor, genes.codes, known_BP)
-        comparison.add("swapped_shapes", *(with_weights(parts.exchanged(shapes=each)) for each in swaps))
-        comparison.add("mean_shapes", with_weights(parts.averaged()))
-        if parts.has_gain:
-            comparison.add("swapped_gains", *(with_weights(parts.exchanged(gains=each)) for each in swaps))
+            comparison.add(name, *(predict(model.predictor(table), genes.codes) for model in models))
+    known = KnownVisible(known_bins(genes.codes, key_edges(probe.predictor)))
+    comparison.add("forced", _attending(probe, genes.codes, uniform(known)))
+    comparison.add("elsewhere", _attending(probe, genes.codes, of_sample_before))
+    for name, substitutions in _other_maps(probe, genes.codes).items():
+        comparison.add(name, *(_attending(probe, genes.codes, other) for other in substitutions))
     return comparison
 
 
-def _judge_skills(subject: Subject, comparison: SkillComparison, measures: Measures) -> None:
-    own = comparison.skill("own")
-    spread = 0.0
+def _attending(probe: PromoterProbe, codes_BL: Codes, substitution: Substitution) -> Floats:
+    """Predictions (B, T) with other weights."""
+    return predict(probe.predictor, codes_BL, substitute(map_sites(probe.predictor), substitution))
+
+
+def _other_maps(probe: PromoterProbe, codes_BL: Codes) -> dict[str, list[Substitution]]:
+    """Weights of other treatments, or parts of these, by name in `OTHER_MAPS`; none for a single treatment."""
+    number, settings = len(probe.names), probe.settings
+    if number == 1:
+        return {}
+    swaps = exchanges(number, settings.exchanges, settings.seed)
+    parts = gain_and_shape(probe.predictor, codes_BL, known_bins(codes_BL, key_edges(probe.predictor)))
+    others = {
+        "swapped": [other_treatments(source) for source in swaps],
+        "swapped_shapes": [parts.exchanged(shapes=source) for source in swaps],
+        "mean_shapes": [parts.averaged()],
+    }
+    if parts.has_gain:
+        others["swapped_gains"] = [parts.exchanged(gains=source) for source in swaps]
+    return others
+
+
+def _judge_skills(probe: PromoterProbe, comparison: SkillComparison) -> None:
+    own, spread = comparison.skill("own"), 0.0
     if "seed" in comparison:
         lost = comparison.lost("own", "seed")
         spread = abs(lost.value)
-        measures.add(
+        probe.add(
             "seed_skill",
             "skill of another seed, less",
             lost,
@@ -226,7 +248,7 @@ def _judge_skills(subject: Subject, comparison: SkillComparison, measures: Measu
     for name, (label, least, what) in RETRAINED.items():
         if name in comparison:
             share, lost = comparison.share_lost("own", name), comparison.lost("own", name)
-            measures.add(
+            probe.measures.add(
                 f"{name}_retrained",
                 f"skill lost with {label}, retrained",
                 share,
@@ -235,61 +257,32 @@ def _judge_skills(subject: Subject, comparison: SkillComparison, measures: Measu
                 least=least,
                 also=lost.value > spread,
             )
-    for name, label, what in (
-        ("forced", "skill lost with uniform weights forced on it", "made to weigh all positions the same"),
-        ("elsewhere", "skill lost with another promoter's maps", "given the map of another promoter"),
-    ):
-        share = comparison.share_lost("own", name)
-        shift = " (a model is not made for that: told, not judged)" if name == "forced" else ""
-        sentence = f"Without retraining, {what}, the model has {_less(share.value)}{shift}."
-        measures.add(f"{name}_skill", label, share, sentence)
-    for name, (label, what) in OTHER_MAPS.items():
-        if len(subject.names) == 1:
-            measures.skip(f"{name}_skill", ONE_TREATMENT)
-        elif name in comparison:
+    for name, (label, what, wanted) in WITHOUT_RETRAINING.items():
+        if name in comparison:
             share = comparison.share_lost("own", name)
-            measures.add(
-                f"{name}_skill",
-                f"skill lost with {label}",
-                share,
-                f"{what}, the model has {_less(share.value)}.",
-                least={"swapped": thresholds.SWAPPED, "swapped_gains": None}.get(name, thresholds.SHAPED),
-            )
+            probe.add(f"{name}_skill", label, share, f"{what}, the model has {_less(share.value)}.", wanted)
         else:
-            measures.skip(
-                f"{name}_skill", "no null key, and no bin whose value hardly varies: all gains are 1"
-            )
+            why = "no null key, and no bin whose value hardly varies: all gains are 1"
+            probe.measures.skip(ONE_TREATMENT if len(probe.names) == 1 else why, f"{name}_skill")
 
 
-def _swapped_predictions(subject: Subject, measures: Measures) -> None:
+def _swapped_predictions(probe: PromoterProbe) -> None:
     """Change of the predictions of the sampled promoters with other maps, and with other or mean shapes."""
     names = ("swapped", "swapped_shapes", "mean_shapes")
-    if len(subject.names) == 1:
-        for name in names:
-            measures.skip(f"{name}_predictions", ONE_TREATMENT)
+    if len(probe.names) == 1:
+        probe.measures.skip(ONE_TREATMENT, *(f"{name}_predictions" for name in names))
         return
-    codes_BL = subject.sample.codes
-    own_BT = predict(subject.predictor, codes_BL)
-    swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
-    parts = gain_and_shape(subject.predictor, codes_BL, known_bins(codes_BL, key_edges(subject.predictor)))
-    substitutions: tuple[Sequence[Substitution], ...] = (
-        [other_treatments(source) for source in swaps],
-        [parts.exchanged(shapes=source) for source in swaps],
-        [parts.averaged()],
-    )
-    for name, others in zip(names, substitutions, strict=True):
-        changed = [
-            predict(subject.predictor, codes_BL, substitute(map_sites(subject.predictor), other))
-            for other in others
-        ]
-        moved = subject.estimate(_mean_change(own_BT, changed))
+    own_BT, others = predict(probe.predictor, probe.codes), _other_maps(probe, probe.codes)
+    for name in names:
+        changed = [_attending(probe, probe.codes, other) for other in others[name]]
+        moved = probe.estimate(_mean_change(own_BT, changed))
         label, what = OTHER_MAPS[name]
-        measures.add(
+        probe.add(
             f"{name}_predictions",
             f"1 − r of predictions with {label}",
             moved,
             f"{what}, predictions correlate with the model's own at r = {1 - moved.value:.2f}.",
-            least=thresholds.SWAPPED,
+            thresholds.SWAPPED,
         )
 
 

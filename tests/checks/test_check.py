@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from bioattn.checks.record import SKIPPED_TITLES, read_check
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
-from bioattn.views.check import SKIPPED_TITLES
 from tests.making import bioattn
 from tests.training.promoter.conftest import make_dataset, write_dataset
 from tests.training.runs import CPU, train
@@ -107,6 +107,7 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     assert "not a complete check" in capsys.readouterr().out
     record = json.loads((tmp_path / "check.json.run.json").read_text())
     assert record["verdict"] == content["verdict"]["code"]
+    assert read_check(tmp_path / "check.json").to_json() == content
     # The same again, byte for byte.
     assert check(made, tmp_path / "again.json") == 0
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "check.json").read_bytes()

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from bioattn.faithfulness.accuracy_checks import SkillComparison, mean_skill
-from bioattn.faithfulness.subject import mean_over_promoters
-from bioattn.inference.runner import HeldOut
+from bioattn.checks.promoters import HeldOut, mean_over_promoters
+from bioattn.checks.skills import SkillComparison, mean_skill
 
 
 @pytest.fixture

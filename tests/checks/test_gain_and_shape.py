@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture, substitute
-from bioattn.faithfulness.gain_and_shape import gain_and_shape, join_weights, other_treatments, split_weights
-from bioattn.faithfulness.subject import known_bins, predict
-from bioattn.faithfulness.thresholds import IDLE
+from bioattn.checks.gain_and_shape import gain_and_shape, join_weights, other_treatments, split_weights
+from bioattn.checks.promoters import known_bins, predict
+from bioattn.checks.thresholds import IDLE
 
 SOURCE = [2, 3, 1, 0]
 

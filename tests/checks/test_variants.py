@@ -8,10 +8,10 @@ import pytest
 import torch
 from scipy.stats import rankdata, spearmanr
 
+from bioattn.checks.variants import BLOCK, FLANK, SMOOTHING, block_spearman, smoothed_effects
 from bioattn.errors import FormatError
-from bioattn.faithfulness.variant_checks import BLOCK, FLANK, SMOOTHING, block_spearman, smoothed_effects
 from bioattn.promoters.variant_effects import read_variant_effects
-from tests.faithfulness.test_check import check, made  # noqa: F401 - a fixture
+from tests.checks.test_check import check, made  # noqa: F401 - a fixture
 
 
 def test_one_promoter_has_the_usual_spearman():

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bioattn.checks.engine import CheckSettings
+from bioattn.checks.promoters import PromoterProbe
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.promoters.treatments import named_treatments
 from tests.making import untrained_model
@@ -41,3 +43,23 @@ def codes():
     drawn[1, :20] = 4
     drawn[2, 30] = 4
     return drawn
+
+
+def probe_of(model, codes):
+    """A probe of all treatments, without files."""
+    return PromoterProbe(
+        inputs="promoters.fa",
+        ids=[str(row) for row in range(len(codes))],
+        sha256="",
+        settings=CheckSettings(mutated=25, probed=4),
+        model=model,
+        predictor=model.predictor(),
+        codes=codes,
+        genes=None,
+        untrained=model,
+        contributions=model.contributions,
+        evaluation={},
+        controls=[],
+        train_control=None,
+        probed=[0, 1, 2, 3],
+    )

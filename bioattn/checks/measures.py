@@ -1,11 +1,10 @@
 """Measures of a check: value, interval, threshold, whether it passed, and a sentence for a person."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from bioattn.attention.capture import Substitution
 from bioattn.promoters.response_metrics import Estimate
 
 DECIMALS = 6
@@ -22,7 +21,7 @@ class Measure:
     value: float
     """The value; NaN where it cannot be computed."""
     interval: tuple[float, float] | None = None
-    """95 % interval over genes or promoters."""
+    """95 % interval over samples."""
     threshold: float | None = None
     """The threshold; None for a measure that is reported without a judgement."""
     passed: bool | None = None
@@ -33,6 +32,20 @@ class Measure:
     def to_json(self) -> dict[str, Any]:
         ends = None if self.interval is None else [rounded(end) for end in self.interval]
         return asdict(self) | {"value": rounded(self.value), "interval": ends}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Measure":
+        """Read what `to_json` wrote. Raises: KeyError, TypeError or ValueError when it is something else."""
+        ends, threshold = content["interval"], content["threshold"]
+        return cls(
+            name=str(content["name"]),
+            label=str(content["label"]),
+            value=number(content["value"]),
+            interval=None if ends is None else (float(ends[0]), float(ends[1])),
+            threshold=None if threshold is None else float(threshold),
+            passed=None if content["passed"] is None else bool(content["passed"]),
+            sentence=str(content["sentence"]),
+        )
 
 
 class Measures:
@@ -55,7 +68,10 @@ class Measures:
         also: bool = True,
     ) -> Measure:
         """Add a measure. It passes with a value of `least` or more and an interval above 0, or of `most` or less;
-        and if `also` holds. Without either it is not judged."""
+        and if `also` holds. Without either it is not judged.
+
+        sentence: may hold `{value}`, or `{share}`, the value in percent, or "all" of what there was to lose.
+        """
         value = estimate.value if isinstance(estimate, Estimate) else float(estimate)
         ends = (estimate.low, estimate.high) if isinstance(estimate, Estimate) else None
         passed: bool | None = None
@@ -71,19 +87,18 @@ class Measures:
             interval=None if ends is None or math.isnan(ends[0]) else ends,
             threshold=most if least is None else least,
             passed=passed,
-            sentence=sentence,
+            sentence=sentence.format(value=value, share=of_it(value)),
         )
         return self._measures[name]
 
     def add_entropy(self, of_heads: Sequence[float]) -> None:
         """Add the mean entropy of the heads' maps, which is not judged."""
-        entropy = sum(of_heads) / len(of_heads)
-        sentence = f"Maps have {entropy:.2f} of the entropy of a uniform one, mean over heads."
-        self.add("entropy", "entropy of the maps (1 = uniform)", entropy, sentence)
+        sentence = "Maps have {value:.2f} of the entropy of a uniform one, mean over heads."
+        self.add("entropy", "entropy of the maps (1 = uniform)", sum(of_heads) / len(of_heads), sentence)
 
-    def skip(self, name: str, why: str) -> None:
-        """Record that a measure was skipped, and why."""
-        self.skipped[name] = why
+    def skip(self, why: str, *names: str) -> None:
+        """Record that measures were skipped, and why."""
+        self.skipped.update(dict.fromkeys(names, why))
 
     def get(self, name: str) -> Measure | None:
         """A measure by name; None where it does not exist."""
@@ -111,6 +126,11 @@ def rounded(value: float) -> float | None:
     return None if math.isnan(value) else round(float(value), DECIMALS)
 
 
+def number(value: float | None) -> float:
+    """A number of a JSON file; NaN for None."""
+    return math.nan if value is None else float(value)
+
+
 def percent(share: float) -> str:
     """A share for a sentence.
 
@@ -120,45 +140,6 @@ def percent(share: float) -> str:
     if math.isnan(share):
         return "an unknown share"
     return f"{round(100 * share) or 0} %"
-
-
-class OtherWeights(NamedTuple):
-    """Weights that the sites of a trained model attend with instead of their own, without retraining."""
-
-    name: str
-    """Of the measure."""
-    label: str
-    substitution: Substitution
-    what: str
-    """What is done to the model, as a participle."""
-    least: float
-    """Least share of the skill that must be lost."""
-
-
-def add_lost_skill(
-    measures: Measures,
-    others: Iterable[OtherWeights],
-    lost: Callable[[Substitution], Estimate],
-    beyond: str,
-    why_not: str | None,
-) -> None:
-    """Add the share that is `lost` with each of `others`, or that it was skipped and why.
-
-    beyond: the simple prediction that skill is measured from.
-    """
-    for other in others:
-        if why_not is not None:
-            measures.skip(other.name, why_not)
-            continue
-        share = lost(other.substitution)
-        measures.add(
-            other.name,
-            f"skill lost with {other.label}",
-            share,
-            f"Without retraining, {other.what}, the model loses {of_it(share.value)} of what it knows beyond "
-            f"{beyond}.",
-            least=other.least,
-        )
 
 
 def of_it(share: float) -> str:

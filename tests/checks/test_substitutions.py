@@ -1,16 +1,23 @@
 """Other weights in a real model: each against a model that has them by itself."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 
 from bioattn.attention.capture import capture, substitute
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.faithfulness.atom_checks import OtherMolecules, Shuffled, uniform
-from bioattn.faithfulness.gain_and_shape import UniformWeights, exchanges, other_promoters, other_treatments
-from bioattn.faithfulness.subject import known_bins, predict
+from bioattn.checks.gain_and_shape import exchanges, other_treatments
+from bioattn.checks.promoters import known_bins, predict
+from bioattn.checks.substitutions import (
+    KnownVisible,
+    OfSampleBefore,
+    drawn_by,
+    of_sample_before,
+    shuffled,
+    uniform,
+    weighed_visible,
+)
 from bioattn.models.promoter.model import PromoterModel
 
 SITE = AttentionSite(name="atoms", axes=(Axis("key"),), heads=(0,))
@@ -28,15 +35,13 @@ def test_uniform_weights_are_those_of_the_uniform_model(make_model, codes):
     for sink in (False, True):
         model = make_model(sink=sink)
         config = replace(model.config, attention_query="uniform", position_bias="none", sink=False)
-        uniform = PromoterModel(config, model.vocabulary).eval()
-        missing = uniform.load_state_dict(model.model.state_dict(), strict=False)
+        other = PromoterModel(config, model.vocabulary).eval()
+        missing = other.load_state_dict(model.model.state_dict(), strict=False)
         assert not missing.missing_keys
         predictor = model.predictor()
-        weights = UniformWeights(known_bins(codes, model.config.bin_edges))
+        weights = uniform(KnownVisible(known_bins(codes, model.config.bin_edges)))
         forced = predict(predictor, codes, substitute(["*"], weights))
-        np.testing.assert_allclose(
-            forced, predict(replace(model, model=uniform).predictor(), codes), atol=1e-5
-        )
+        np.testing.assert_allclose(forced, predict(replace(model, model=other).predictor(), codes), atol=1e-5)
         assert np.abs(forced - predict(predictor, codes)).max() > 0.01
 
 
@@ -44,7 +49,7 @@ def test_uniform_weights_take_the_mask_of_each_batch_at_each_site():
     """Two sites in turn and three batches of different sizes; the null key of a site with a sink gets nothing."""
     known = np.random.default_rng(0).random((7, 4)) < 0.6
     known[3] = False
-    uniform = UniformWeights(known)
+    alike = uniform(KnownVisible(known))
     axes = (Axis("sample"), Axis("head"), Axis("treatment"), Axis("key", "position", edges=(0, 2, 4, 6, 8)))
     sites = [
         AttentionSite(name=name, axes=axes, heads=(0, 1), null_key=name == "sink")
@@ -53,7 +58,7 @@ def test_uniform_weights_take_the_mask_of_each_batch_at_each_site():
     for first, stop in ((0, 2), (2, 6), (6, 7)):
         for site in sites:
             keys = 4 + site.null_key
-            found = uniform(site, torch.rand(stop - first, 2, 3, keys), None).numpy()
+            found = alike(site, torch.rand(stop - first, 2, 3, keys), None).numpy()
             assert found.shape == (stop - first, 2, 3, keys)
             for row in range(stop - first):
                 bins = known[first + row]
@@ -76,12 +81,12 @@ def test_exchanged_treatments_use_each_others_maps(make_model, codes):
     np.testing.assert_allclose(same, plain, atol=1e-5)
 
 
-def test_other_promoters_maps_are_the_neighbours(make_model, codes):
+def test_of_sample_before_maps_are_the_neighbours(make_model, codes):
     model = make_model()
     predictor = model.predictor()
     own, used = Kept(), Kept()
     predict(predictor, codes[3:], capture(["*"], own))
-    predict(predictor, codes[3:], substitute(["*"], other_promoters, used))
+    predict(predictor, codes[3:], substitute(["*"], of_sample_before, used))
     for promoter in range(len(codes) - 3):
         torch.testing.assert_close(used.weights[0][promoter], own.weights[0][promoter - 1])
 
@@ -108,20 +113,20 @@ def weights_over_atoms():
 
 def test_weights_of_atoms_are_made_uniform_and_shuffled_among_those_that_may_be_attended_to():
     weights = weights_over_atoms()
-    for found in (uniform(SITE, weights, None), Shuffled(0)(SITE, weights, None)):
+    alike = uniform(weighed_visible)(SITE, weights, None)
+    mixed = shuffled(weighed_visible, drawn_by(0))(SITE, weights, None)
+    for found in (alike, mixed):
         assert torch.equal(found > 0, weights > 0)
-    rows = zip(weights.flatten(0, -2), uniform(SITE, weights, None).flatten(0, -2), strict=True)
-    for own, found in rows:
+    for own, found in zip(weights.flatten(0, -2), alike.flatten(0, -2), strict=True):
         np.testing.assert_allclose(found[own > 0], 1 / int((own > 0).sum()))
-    shuffled = Shuffled(0)(SITE, weights, None)
-    assert not torch.equal(shuffled, weights)
-    assert torch.equal(shuffled.sort(-1).values, weights.sort(-1).values)
+    assert not torch.equal(mixed, weights)
+    assert torch.equal(mixed.sort(-1).values, weights.sort(-1).values)
 
 
 def test_atoms_take_the_weights_of_another_molecule():
     """Three molecules of 5, 3 and 4 atoms, of which the last is a batch of its own."""
-    sizes, weights = np.array([5, 3, 4]), weights_over_atoms()
-    other = OtherMolecules(SimpleNamespace(known_NA=np.arange(5) < sizes[:, None]))
+    weights = weights_over_atoms()
+    other = OfSampleBefore(np.arange(5) < np.array([5, 3, 4])[:, None])
     found = other(SITE, weights, None)
     for atom in range(5):
         assert torch.equal(found[0, :, :, atom], weights[1, :, :, atom % 3])

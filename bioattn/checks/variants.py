@@ -7,24 +7,23 @@ measured, and as a baseline the measured effects themselves, smoothed over posit
 Shape suffixes: G promoters, T and U treatments, L positions, N blocks of positions, R resamples.
 """
 
-from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
 
+from bioattn.checks.engine import RESAMPLES
+from bioattn.checks.promoters import ONE_TREATMENT, PromoterProbe, read_maps
+from bioattn.checks.record import TreatmentVariants
+from bioattn.checks.similarity import mean_ignoring_nan
 from bioattn.errors import BioattnError, FormatError
-from bioattn.faithfulness.maps import read_maps
-from bioattn.faithfulness.measures import Measures, rounded
-from bioattn.faithfulness.similarity import mean_ignoring_nan
-from bioattn.faithfulness.subject import ONE_TREATMENT, RESAMPLES, Subject
 from bioattn.formats.nucleotides import LETTERS, UNKNOWN
 from bioattn.inference.runner import Codes, Floats
 from bioattn.interpret.attribution.methods import Mutagenesis
 from bioattn.interpret.maps.upsampling import upsample
-from bioattn.promoters.response_metrics import Estimate, interval, resampled
+from bioattn.promoters.response_metrics import interval, resampled
 from bioattn.promoters.variant_effects import Variant, VariantEffects, read_variant_effects
 from bioattn.text import counted
 
@@ -50,37 +49,15 @@ class Tracks(NamedTuple):
     """Whether the map has a sign; without, it is compared with the size of effects."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreatmentVariants:
-    """Spearman correlations of one treatment over positions with its measured effects, with 95 % intervals."""
-
-    treatment: str
-    map: Estimate
-    other_truths: Estimate | None
-    """Of its map with the effects under the other treatments, mean."""
-    mutagenesis: Estimate
-    smoothing: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON content: value, low and high of each."""
-        return {
-            name: [rounded(number) for number in value] if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
-
-
-def check_variants(
-    subject: Subject, promoters: Path, table: Path, measures: Measures
-) -> list[TreatmentVariants]:
-    """Add how well maps predict the effects in `table` of variants of promoters in the FASTA `promoters`.
+def check_variants(probe: PromoterProbe, table: Path) -> list[TreatmentVariants]:
+    """Add how well maps predict the effects in `table` of variants of the promoters.
 
     Raises: FormatError as `read_variant_effects`, and for a variant that is not one of its promoter; BioattnError
-    when a promoter is not in the FASTA.
+    when a promoter is not among the inputs.
     """
-    effects = read_variant_effects(table, subject.names)
-    tracks = read_tracks(subject, promoters, effects)
-    names = effects.treatments
-    seed = subject.settings.seed
+    effects = read_variant_effects(table, probe.names)
+    tracks = read_tracks(probe, effects)
+    names, seed = effects.treatments, probe.settings.seed
     own_truth = tracks.truth if tracks.signed else np.abs(tracks.truth)
     of_map = block_spearman(tracks.map, own_truth, seed)
     of_mutagenesis = block_spearman(tracks.mutagenesis, tracks.truth, seed)
@@ -89,46 +66,51 @@ def check_variants(
     number = int((~np.isnan(tracks.truth)).any(1).sum())
     where = f"Over {number:,} positions of {counted(len(effects.variants), 'promoter')}"
     maps, smoothing = _own(of_map), _own(of_smoothing)
-    measures.add(
-        "variants_map",
-        f"variants: Spearman of {kind} with measured effects",
-        interval(maps),
-        f"{where}, {kind} correlate with the measured effects of mutations at Spearman {maps[0]:.2f}, mean over "
-        "treatments.",
-        least=0.0,
-    )
-    measures.add(
-        "variants_mutagenesis",
-        "variants: Spearman of in-silico mutagenesis",
-        interval(_own(of_mutagenesis)),
-        f"The effects that the model predicts for the same mutations correlate at {_own(of_mutagenesis)[0]:.2f}.",
-    )
-    measures.add(
-        "variants_smoothing",
-        "variants: Spearman of smoothed measured effects",
-        interval(smoothing),
-        f"Measured effects of positions nearby, smoothed, correlate at {smoothing[0]:.2f}.",
-    )
-    measures.add(
-        "variants_beyond_smoothing",
-        "variants: maps beyond smoothing",
-        interval(maps - smoothing),
-        f"That is {maps[0] - smoothing[0]:+.2f} for the maps.",
-        least=0.0,
-    )
-    if len(names) == 1:
-        for name in ("variants_own_truth", "variants_difference"):
-            measures.skip(name, ONE_TREATMENT)
-    else:
-        gained = _own(of_map) - _others(of_map).mean(1)
-        measures.add(
+    gained = None if len(names) == 1 else maps - _others(of_map).mean(1)
+    for name, label, values_R, sentence, least in (
+        (
+            "variants_map",
+            f"Spearman of {kind} with measured effects",
+            maps,
+            f"{where}, {kind} correlate with the measured effects of mutations at Spearman {{value:.2f}}, mean "
+            "over treatments.",
+            0.0,
+        ),
+        (
+            "variants_mutagenesis",
+            "Spearman of in-silico mutagenesis",
+            _own(of_mutagenesis),
+            "The effects that the model predicts for the same mutations correlate at {value:.2f}.",
+            None,
+        ),
+        (
+            "variants_smoothing",
+            "Spearman of smoothed measured effects",
+            smoothing,
+            "Measured effects of positions nearby, smoothed, correlate at {value:.2f}.",
+            None,
+        ),
+        (
+            "variants_beyond_smoothing",
+            "maps beyond smoothing",
+            maps - smoothing,
+            "That is {value:+.2f} for the maps.",
+            0.0,
+        ),
+        (
             "variants_own_truth",
-            "variants: own treatment's effects, beyond another's",
-            interval(gained),
-            f"A treatment's map fits its own effects better than those under another by {gained[0]:+.2f}.",
-            least=0.0,
-        )
-        _check_differences(tracks, own_truth, seed, measures)
+            "own treatment's effects, beyond another's",
+            gained,
+            "A treatment's map fits its own effects better than those under another by {value:+.2f}.",
+            0.0,
+        ),
+    ):
+        if values_R is None:
+            probe.measures.skip(ONE_TREATMENT, name, "variants_difference")
+        else:
+            probe.add(name, f"variants: {label}", interval(values_R), sentence, least)
+    if len(names) > 1:
+        _check_differences(probe, tracks, own_truth)
     return [
         TreatmentVariants(
             treatment=name,
@@ -141,34 +123,34 @@ def check_variants(
     ]
 
 
-def _check_differences(tracks: Tracks, own_truth_GTL: Floats, seed: int, measures: Measures) -> None:
+def _check_differences(probe: PromoterProbe, tracks: Tracks, own_truth_GTL: Floats) -> None:
     """Add correlations of what sets a treatment apart from the mean over treatments; of two, their difference."""
     for name, label, track_GTL, truth_GTL, least in (
         ("variants_difference", "maps", tracks.map, own_truth_GTL, 0.0),
         ("variants_difference_mutagenesis", "in-silico mutagenesis", tracks.mutagenesis, tracks.truth, None),
         ("variants_difference_smoothing", "smoothed effects", tracks.smoothed, tracks.truth, None),
     ):
-        found = _own(block_spearman(_apart(track_GTL), _apart(truth_GTL), seed))
-        measures.add(
+        correlations = block_spearman(_apart(track_GTL), _apart(truth_GTL), probe.settings.seed)
+        probe.add(
             name,
             f"variants: Spearman of differences between treatments, {label}",
-            interval(found),
+            interval(_own(correlations)),
             f"What sets the effects under a treatment apart from the mean over treatments, {label} predict at "
-            f"Spearman {found[0]:.2f}.",
-            least=least,
+            "Spearman {value:.2f}.",
+            least,
         )
 
 
-def read_tracks(subject: Subject, promoters: Path, effects: VariantEffects) -> Tracks:
+def read_tracks(probe: PromoterProbe, effects: VariantEffects) -> Tracks:
     """Measured and predicted effects by position. Raises: as `check_variants`."""
-    table = subject.model.treatments.select(effects.treatments)
-    predictor = subject.model.predictor(table)
+    table = probe.model.treatments.select(effects.treatments)
+    predictor = probe.model.predictor(table)
     mutagenesis = Mutagenesis(predictor)
     tracks: list[tuple[Floats, Floats, Floats]] = []
     signed = False
-    for batch in subject.model.read(promoters, list(effects.variants)).batches(1):
-        subject.stop.check()
-        contributions_1TP = subject.model.contributions(table, batch)
+    for batch in probe.model.read(probe.inputs, list(effects.variants)).batches(1):
+        probe.stop.check()
+        contributions_1TP = probe.contributions(table, batch)
         maps = read_maps(predictor, batch.codes)
         signed = contributions_1TP is not None
         map_1TP = maps.mean_BTP if contributions_1TP is None else -contributions_1TP

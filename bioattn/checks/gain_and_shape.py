@@ -22,47 +22,15 @@ from torch.nn.functional import pad
 
 from bioattn.attention.capture import Substitution, capture, capture_values
 from bioattn.attention.site import AttentionSite, Tile
-from bioattn.faithfulness.subject import map_sites, predict
-from bioattn.faithfulness.thresholds import IDLE
+from bioattn.checks.promoters import map_sites, predict
+from bioattn.checks.substitutions import Batches, KnownVisible
+from bioattn.checks.thresholds import IDLE
 from bioattn.inference.runner import Codes, Predictor
 
 
 def other_treatments(source: Sequence[int]) -> Substitution:
     """Treatment t uses the map of treatment `source[t]` of the same promoter; weights (B, H, T, P)."""
     return lambda _site, weights, _tile: _of(weights, source)
-
-
-def other_promoters(_site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-    """Each promoter uses the map of the promoter before it in the batch, the first that of the last.
-
-    What remains is the part of the maps that does not depend on the sequence. Promoters must have the same known
-    bins.
-    """
-    return weights.roll(1, dims=0)
-
-
-class _Batches:
-    """Tells which rows of the promoters each batch of a site holds."""
-
-    def __init__(self, known_BP: NDArray[np.bool_]) -> None:
-        self._known_BP = known_BP
-        self._done: dict[str, int] = {}
-
-    def known(self, site: AttentionSite, batch: Tensor) -> Tensor:
-        """(B, P) 1 where a bin of the promoters in this batch holds bases, in the batch's type."""
-        first = self._done.get(site.name, 0)
-        self._done[site.name] = first + len(batch)
-        return torch.from_numpy(self._known_BP[first : first + len(batch)]).to(batch)
-
-
-class UniformWeights(_Batches):
-    """Uniform weights over the bins that hold a base; for one pass over the promoters, in their order."""
-
-    def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """Uniform weights (B, H, T, P); the null key gets none."""
-        known_BP = self.known(site, weights)
-        shares_BP = known_BP / known_BP.sum(-1, keepdim=True).clamp(min=1)
-        return pad(shares_BP, (0, int(site.null_key)))[:, None, None].expand_as(weights)
 
 
 def exchanges(number: int, count: int, seed: int) -> list[list[int]]:
@@ -142,15 +110,15 @@ class GainAndShape:
 
         For one pass over the promoters, in their order.
         """
-        batches = _Batches(self.known_BP)
+        visible = KnownVisible(self.known_BP)
 
         def average(site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
             idle_HP = self.idle[site.name]
             parts = split_weights(weights, idle_HP, site.null_key)
-            known_BP = batches.known(site, weights)
-            shape_BHTP = self.mean_shape[site.name].to(weights) * known_BP[:, None, None]
-            shape_BHTP = shape_BHTP / shape_BHTP.sum(-1, keepdim=True).clamp(min=SMALLEST)
-            return join_weights(parts.gain_BHT1, pad(shape_BHTP, (0, int(site.null_key))), parts, idle_HP)
+            shape_BHTK = pad(self.mean_shape[site.name].to(weights), (0, int(site.null_key)))
+            shape_BHTK = shape_BHTK * visible(site, weights, None)
+            shape_BHTK = shape_BHTK / shape_BHTK.sum(-1, keepdim=True).clamp(min=SMALLEST)
+            return join_weights(parts.gain_BHT1, shape_BHTK, parts, idle_HP)
 
         return average
 
@@ -171,14 +139,14 @@ def gain_and_shape(predictor: Predictor, codes_BL: Codes, known_BP: NDArray[np.b
     )
 
 
-class _Values(_Batches):
+class _Values:
     def __init__(self, known_BP: NDArray[np.bool_]) -> None:
-        super().__init__(known_BP)
+        self._known_BP, self._batches = torch.from_numpy(known_BP), Batches()
         self.sums: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
 
     def __call__(self, site: AttentionSite, value_BHPV: Tensor, /) -> None:
         value = value_BHPV.double()
-        known_B1P1 = self.known(site, value)[:, None, :, None]
+        known_B1P1 = self._known_BP[self._batches.rows(site, value)].to(value)[:, None, :, None]
         known = value * known_B1P1
         batch = known.sum(0), (known * value).sum((0, 3)), known_B1P1.sum((0, 1, 3))
         before = self.sums.get(site.name)
@@ -194,23 +162,20 @@ class _Values(_Batches):
         return variance_HP < IDLE * variance_HP.mean(-1, keepdim=True)
 
 
-class _Shapes(_Batches):
+class _Shapes:
     def __init__(self, known_BP: NDArray[np.bool_], idle: dict[str, Tensor]) -> None:
-        super().__init__(known_BP)
-        self._idle = idle
+        self._count_P, self._idle = torch.from_numpy(known_BP.sum(0)).clamp(min=1), idle
         self._sums: dict[str, Tensor] = {}
 
     def receive(
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
-        self.known(site, weights)
         shape_BHTP = split_weights(weights, self._idle[site.name], null_key=False).shape_BHTK
         self._sums[site.name] = self._sums.get(site.name, 0.0) + shape_BHTP.double().sum(0)
 
     def means(self) -> dict[str, Tensor]:
         """(H, T, P) by site."""
-        count_P = torch.from_numpy(self._known_BP.sum(0)).clamp(min=1)
-        return {name: sums / count_P.to(sums.device) for name, sums in self._sums.items()}
+        return {name: sums / self._count_P.to(sums.device) for name, sums in self._sums.items()}
 
 
 def _of(tensor_BHTK: Tensor, source: Sequence[int] | None) -> Tensor:

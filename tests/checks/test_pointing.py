@@ -7,33 +7,13 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.faithfulness import thresholds
-from bioattn.faithfulness.maps import AttentionMaps, read_maps
-from bioattn.faithfulness.measures import Measures
-from bioattn.faithfulness.perturbation import (
-    Effects,
-    Pairs,
-    Replacement,
-    measure_effects,
-    mutation_effects,
-    pairs_that_stand_out,
-    predictions_of,
-)
-from bioattn.faithfulness.pointing_checks import check_pointing
-from bioattn.faithfulness.subject import (
-    CheckSettings,
-    Sample,
-    Subject,
-    draw_sample,
-    draw_treatments,
-    known_bins,
-    predict,
-)
+from bioattn.checks import thresholds
+from bioattn.checks.deletion import Effects, Pairs, Replacement, measure_effects, pairs_that_stand_out
+from bioattn.checks.engine import draw_names
+from bioattn.checks.pointing import check_pointing, mutation_effects, predictions_of
+from bioattn.checks.promoters import AttentionMaps, draw_sample, known_bins, predict, read_maps
 from bioattn.inference.promoter_windows import scan_promoters
-from bioattn.system.progress import NoProgress
-from bioattn.system.signals import StopRequest
-
-QUIET = {"progress": NoProgress(), "stop": StopRequest()}
+from tests.checks.conftest import probe_of
 
 
 def one_prediction(model, codes_L, treatment):
@@ -88,8 +68,8 @@ def test_maps_are_means_over_heads_and_their_entropy(make_model, codes):
 def test_pairs_are_those_farthest_from_the_mean():
     predictions = np.array([[0.0, 1.0], [5.0, 1.0], [-4.0, 1.0], [0.1, 1.0], [0.3, 1.0], [-0.2, 1.0]])
     pairs = pairs_that_stand_out(predictions)
-    assert pairs.promoter_N.tolist() == [1, 2, 4] or pairs.promoter_N.tolist() == [1, 2, 5]
-    assert pairs.treatment_N.tolist() == [0, 0, 0]  # the second treatment says the same of all
+    assert pairs.sample_N.tolist() == [1, 2, 4] or pairs.sample_N.tolist() == [1, 2, 5]
+    assert pairs.task_N.tolist() == [0, 0, 0]  # the second treatment says the same of all
     np.testing.assert_allclose(np.abs(pairs.scale_N), 1 / predictions[:, 0].std())
     assert np.sign(pairs.scale_N[:2]).tolist() == [1, -1]
 
@@ -120,34 +100,32 @@ def test_effects_are_shares_of_the_whole_and_intervals_draw_promoters():
         "own": np.array([3.0, 1.0, 2.0]),
         "random": np.array([1.0, 0.0, 0.0]),
     }
-    effects = Effects(pairs=pairs, moved=moved)
+    effects = Effects(pairs=pairs, moved=moved, number=3)
     assert effects.value("own") == 6 / 8
     weights = np.array([[1.0, 1.0, 1.0], [2.0, 1.0, 0.0], [0.0, 3.0, 0.0]])
-    np.testing.assert_allclose(effects.share("own", 3)(weights), [6 / 8, 4 / 6, np.nan])
-    np.testing.assert_allclose(effects.share_gained("own", "random", 3)(weights), [5 / 8, 3 / 6, np.nan])
-    np.testing.assert_allclose(effects.recovered("random", "own", "random", 3)(weights), [0, 0, np.nan])
+    np.testing.assert_allclose(effects.share_gained("own", "random")(weights), [5 / 8, 3 / 6, np.nan])
+    np.testing.assert_allclose(effects.recovered("random", "own")(weights), [0, 0, np.nan])
 
 
 def test_curves_begin_where_deletion_is_judged_and_end_with_everything(replacement, codes):
     pairs = pairs_that_stand_out(predict(replacement.predictions.args[0], codes))
-    scores = np.random.default_rng(0).random((len(pairs.promoter_N), 10))
+    scores = np.random.default_rng(0).random((len(pairs.sample_N), 10))
     background = np.random.default_rng(2).integers(0, 4, codes.shape, dtype=np.uint8)
-    effects = measure_effects(
-        replacement, pairs, {"own": scores}, [background] * 2, 0, curves=["own"], **QUIET
-    )
+    probe = probe_of(replacement.predictions.args[0].runner, codes)
+    effects = measure_effects(probe, replacement, pairs, {"own": scores}, [background] * 2, curves=True)
     np.testing.assert_array_equal(effects.moved["own"], effects.moved["deletion own 0.1"])
     for way in ("deletion", "insertion"):
         for name in ("own", "random"):
             np.testing.assert_array_equal(effects.moved[f"{way} {name} 1.0"], effects.moved["everything"])
-    before = predict(replacement.predictions.args[0], codes)[pairs.promoter_N, pairs.treatment_N]
-    empty = predict(replacement.predictions.args[0], background)[pairs.promoter_N, pairs.treatment_N]
+    before = predict(replacement.predictions.args[0], codes)[pairs.sample_N, pairs.task_N]
+    empty = predict(replacement.predictions.args[0], background)[pairs.sample_N, pairs.task_N]
     np.testing.assert_allclose(effects.moved["everything"], 2 * pairs.scale_N * (before - empty), atol=1e-5)
 
 
 def test_mutation_effects_by_loops(make_model, codes):
     model = make_model()
     edges = model.config.bin_edges
-    found = mutation_effects(model.predictor(), codes[:3], edges, **QUIET)
+    found = mutation_effects(probe_of(model, codes), model.predictor(), codes[:3], edges)
     for promoter in range(3):
         for treatment in (0, 3):
             for p in (0, 4, 9):
@@ -163,26 +141,18 @@ def test_mutation_effects_by_loops(make_model, codes):
 
 
 def pointing(model, codes, maps_BTP):
-    """The measures of planted maps."""
-    edges = model.config.bin_edges
-    settings = CheckSettings(mutated=25, probed=4)
-    subject = Subject(
-        model=model,
-        predictor=model.predictor(),
-        probed=[0, 1, 2, 3],
-        sample=Sample(ids=[str(row) for row in range(25)], codes=codes, sha256="", held_out=False),
-        genes=None,
-        settings=settings,
-    )
-    measures = Measures()
+    """The measures and curves of planted maps."""
+    edges, probe = model.config.bin_edges, probe_of(model, codes)
     maps = AttentionMaps(mean_BTP=maps_BTP, known_BP=known_bins(codes, edges), edges=edges, heads=[])
-    found = check_pointing(subject, maps, measures)
-    return measures, found
+    check_pointing(probe, maps)
+    return probe.measures, probe.curves
 
 
 def test_planted_maps_are_told_apart(make_model, codes):
     model = make_model(kernel=9)
-    effects = mutation_effects(model.predictor(), codes, model.config.bin_edges, **QUIET).astype(np.float32)
+    effects = mutation_effects(
+        probe_of(model, codes), model.predictor(), codes, model.config.bin_edges
+    ).astype(np.float32)
     good, curves = pointing(model, codes, effects)
     assert good.value("deletion_against_mutagenesis") == pytest.approx(1)
     assert good.value("mutagenesis_spearman") == pytest.approx(1)
@@ -195,11 +165,11 @@ def test_planted_maps_are_told_apart(make_model, codes):
     one_for_all, _ = pointing(model, codes, np.repeat(effects.mean(1, keepdims=True), 4, axis=1))
     assert one_for_all.value("deletion_of_other_treatments") == 0
     assert one_for_all.passed("deletion_of_other_treatments") is False
-    assert curves["deletion"]["fraction"] == [0.0, 0.04, 0.1, 0.2, 0.35, 0.5, 1.0]
+    assert curves["deletion"].fraction == [0.0, 0.04, 0.1, 0.2, 0.35, 0.5, 1.0]
     for curve in curves.values():
-        assert curve["top"][0] == 0
-        assert curve["top"][-1] == curve["random"][-1] == 1
-        assert curve["top"][2] > curve["random"][2]
+        assert curve.top[0] == 0
+        assert curve.top[-1] == curve.random[-1] == 1
+        assert curve.top[2] > curve.random[2]
 
 
 def test_a_constant_model_has_nothing_to_point_at(make_model, codes):
@@ -234,8 +204,8 @@ def test_samples_prefer_held_out_promoters_and_keep_file_order(tmp_path):
 
 def test_treatments_are_drawn_in_their_order():
     names = [f"t{n}" for n in range(20)]
-    drawn = draw_treatments(names, 5, seed=0)
+    drawn = draw_names(names, 5, seed=0)
     assert len(drawn) == 5
     assert drawn == sorted(drawn, key=names.index)
-    assert draw_treatments(names, 5, seed=1) != drawn
-    assert draw_treatments(names, 30, seed=0) == names
+    assert draw_names(names, 5, seed=1) != drawn
+    assert draw_names(names, 30, seed=0) == names

@@ -1,0 +1,192 @@
+"""Deletion and insertion: what happens to a prediction when the bins that were attended to most are replaced by
+background, or put back into it, against bins drawn at random (Petsiuk, Das, Saenko 2018; for attention Serrano &
+Smith 2019).
+
+Only pairs of sample and task whose prediction stands out are used: an average prediction has nothing to point at.
+An effect is the movement towards the task's mean prediction, so random jumps cancel out. It is expressed as a
+share of the effect of replacing the whole sample.
+
+Shape suffixes: B samples, T tasks (treatments), L letters, P bins; N pairs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.checks.engine import Probe, ratio_of_sums
+from bioattn.checks.measures import percent
+from bioattn.checks.record import Curve
+from bioattn.checks.similarity import top_bins
+from bioattn.inference.runner import Floats
+from bioattn.promoters.response_metrics import Statistic
+
+FRACTIONS = (0.04, 0.1, 0.2, 0.35, 0.5, 1.0)
+"""Shares of the bins that are replaced along the curves."""
+AnyCodes = NDArray[np.integer[Any]]
+"""Letters or tokens, or 1 for an atom that is there."""
+JUDGED = 0.1
+"""The share at which maps are compared."""
+STANDING_OUT = 0.5
+"""Share of the samples used for a task: those whose predictions are farthest from its mean."""
+
+
+class Pairs(NamedTuple):
+    """Samples and tasks whose predictions stand out."""
+
+    sample_N: NDArray[np.int64]
+    task_N: NDArray[np.int64]
+    scale_N: Floats
+    """Factor of a difference of predictions: ±1 (above or below the task's mean) divided by the standard deviation
+    of the task's predictions."""
+
+    def kept(self, kept: NDArray[np.bool_]) -> "Pairs":
+        """The pairs where `kept` (N,) is True."""
+        return Pairs(self.sample_N[kept], self.task_N[kept], self.scale_N[kept])
+
+
+def single_pairs(sample_N: NDArray[np.int64]) -> Pairs:
+    """Samples of a model with a single task, and effects in the units of its predictions."""
+    return Pairs(sample_N, np.zeros(len(sample_N), np.int64), np.ones(len(sample_N)))
+
+
+def pairs_that_stand_out(predictions_BT: Floats) -> Pairs:
+    """For each task the `STANDING_OUT` share of samples farthest from its mean; none for a task whose predictions
+    are all the same."""
+    deviation_BT = predictions_BT - predictions_BT.mean(0)
+    sd_T = deviation_BT.std(0)
+    number = max(1, round(STANDING_OUT * len(predictions_BT)))
+    samples, tasks = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for task in np.flatnonzero(sd_T > 1e-6 * np.maximum(1e-6, np.abs(predictions_BT).max(0))):
+        farthest = np.argsort(-np.abs(deviation_BT[:, task]), kind="stable")[:number]
+        samples.append(np.sort(farthest))
+        tasks.append(np.full(number, task))
+    sample_N, task_N = np.concatenate(samples), np.concatenate(tasks)
+    return Pairs(sample_N, task_N, np.sign(deviation_BT[sample_N, task_N]) / sd_T[task_N])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """Samples, whose bins background replaces, and the model that predicts the result."""
+
+    predictions: Callable[[Pairs, Any], Floats]
+    """Of sequences (N, L), each under the task of its pair: (N,)."""
+    codes_BL: AnyCodes
+    known_BP: NDArray[np.bool_]
+    edges: tuple[int, ...]
+
+    def deleted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: AnyCodes) -> Floats:
+        """Predictions (N,) with the bins of largest score, `share` of the known ones, replaced by background."""
+        return self._mixed(pairs, scores_NP, share, background_BL, self.codes_BL)
+
+    def inserted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: AnyCodes) -> Floats:
+        """Predictions (N,) of background with those bins put back."""
+        return self._mixed(pairs, scores_NP, share, self.codes_BL, background_BL)
+
+    def _mixed(
+        self, pairs: Pairs, scores_NP: Floats, share: float, inside_BL: AnyCodes, outside_BL: AnyCodes
+    ) -> Floats:
+        chosen_NP = top_bins(scores_NP, self.known_BP[pairs.sample_N], share)
+        inside_NL = np.zeros((len(scores_NP), self.codes_BL.shape[1]), np.bool_)
+        inside_NL[:, self.edges[0] : self.edges[-1]] = np.repeat(chosen_NP, np.diff(self.edges), axis=1)
+        codes_NL = np.where(inside_NL, inside_BL[pairs.sample_N], outside_BL[pairs.sample_N])
+        return self.predictions(pairs, codes_NL)
+
+
+@dataclass(slots=True, kw_only=True)
+class Effects:
+    """Movements (N,) of predictions towards the mean, summed over backgrounds, by name of the replacement."""
+
+    pairs: Pairs
+    moved: dict[str, Floats]
+    number: int
+    """Samples that the pairs are of."""
+
+    def share_gained(self, name: str, other: str) -> Statistic:
+        """Movement `name` minus movement `other`, over that of replacing everything, over resampled samples."""
+        return self._ratio(self.moved[name] - self.moved[other], self.moved["everything"])
+
+    def recovered(self, name: str, best: str, chance: str = "random") -> Statistic:
+        """Effect of `name` above `chance`, as a share of the effect of `best` above `chance`."""
+        return self._ratio(
+            self.moved[name] - self.moved[chance],
+            self.moved[best] - self.moved[chance],
+        )
+
+    def value(self, name: str) -> float:
+        """The movement `name` over that of replacing everything, of all pairs; NaN without any."""
+        whole = self.moved["everything"].sum()
+        return float(self.moved[name].sum() / whole) if whole > 0 else float("nan")
+
+    def percent(self, name: str, less: str | None = None) -> str:
+        """`value(name)`, less that of another, for a sentence."""
+        return percent(self.value(name) - (0.0 if less is None else self.value(less)))
+
+    def curves(self) -> dict[str, Curve]:
+        """Deletion and insertion along the fractions: shares of the whole effect, top bins and random bins."""
+        shares = {
+            (way, name): [0.0, *(self.value(f"{way} {name} {fraction}") for fraction in FRACTIONS)]
+            for way in ("deletion", "insertion")
+            for name in ("own", "random")
+        }
+        return {
+            way: Curve([0.0, *FRACTIONS], shares[way, "own"], shares[way, "random"])
+            for way in ("deletion", "insertion")
+        }
+
+    def _ratio(self, above_N: Floats, below_N: Floats) -> Statistic:
+        above_B, below_B = (
+            np.bincount(self.pairs.sample_N, weights=values_N, minlength=self.number).astype(np.float64)
+            for values_N in (above_N, below_N)
+        )
+        return ratio_of_sums(above_B, below_B)
+
+
+def measure_effects(
+    probe: Probe,
+    replacement: Replacement,
+    pairs: Pairs,
+    scores: Mapping[str, Floats],
+    backgrounds: Sequence[AnyCodes],
+    *,
+    curves: bool = False,
+) -> Effects:
+    """Delete the `JUDGED` share of bins by each of `scores` (name → (N, P)) and by chance (`random`), over several
+    backgrounds; with `curves`, delete and insert along `FRACTIONS` by the scores `own` and by chance.
+
+    Movements are called `NAME`, and along curves `deletion NAME FRACTION` and `insertion NAME FRACTION`.
+    """
+    before_N = replacement.predictions(pairs, replacement.codes_BL[pairs.sample_N])
+    moved: dict[str, Floats] = {}
+
+    def add(name: str, movement_N: Floats) -> None:
+        moved[name] = moved.get(name, 0.0) + pairs.scale_N * movement_N
+
+    what = "deletion and insertion" if curves else "deletion"
+    probe.progress.begin(what, len(backgrounds) * (len(scores) + 1))
+    for draw, background_BL in enumerate(backgrounds):
+        chance_NP = np.random.default_rng([probe.settings.seed, 3, draw]).random(
+            (len(pairs.sample_N), len(replacement.edges) - 1)
+        )
+        empty_N = replacement.predictions(pairs, background_BL[pairs.sample_N])
+        add("everything", before_N - empty_N)
+        for name, scores_NP in {**scores, "random": chance_NP}.items():
+            probe.stop.check()
+            probe.progress.advance()
+            judged_N = replacement.deleted(pairs, scores_NP, JUDGED, background_BL)
+            add(name, before_N - judged_N)
+            if not curves or name not in ("own", "random"):
+                continue
+            for fraction in FRACTIONS[:-1]:
+                after_N = judged_N
+                if fraction != JUDGED:
+                    after_N = replacement.deleted(pairs, scores_NP, fraction, background_BL)
+                add(f"deletion {name} {fraction}", before_N - after_N)
+                filled_N = replacement.inserted(pairs, scores_NP, fraction, background_BL)
+                add(f"insertion {name} {fraction}", filled_N - empty_N)
+            for way in ("deletion", "insertion"):
+                add(f"{way} {name} {FRACTIONS[-1]}", before_N - empty_N)
+    probe.progress.end()
+    return Effects(pairs=pairs, moved=moved, number=len(probe.ids))

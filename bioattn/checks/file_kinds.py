@@ -1,0 +1,56 @@
+"""The kind of file that `bioattn explain check` writes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bioattn.checks.record import CHECK_FORMAT, CHECK_VERSION, read_check
+from bioattn.io.files import read_json
+from bioattn.store.kinds import FileKind, ReportInput, Sample, json_object, sample_name
+from bioattn.text import some
+
+SIZES = "promoters", "treatments", "windows", "molecules", "proteins"
+"""Settings that say how many samples were checked."""
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    """The main figures of a check. Raises: FormatError when it is incomplete."""
+    check = read_check(path)
+    return {
+        "version": CHECK_VERSION,
+        "verdict": str(check.verdict.code),
+        "sentence": check.verdict.sentence,
+        "caveats": check.verdict.caveats,
+        "measures": len(check.measures),
+        "passed": sum(measure.passed is True for measure in check.measures),
+        "failed": some([measure.name for measure in check.measures if measure.passed is False]),
+        "skipped": some(list(check.skipped)),
+        **{name: check.settings[name] for name in SIZES if name in check.settings},
+    }
+
+
+def _sample(path: Path) -> Sample:
+    check = read_check(path)
+    passed = [measure.passed for measure in check.measures]
+    shown = {
+        "verdict": str(check.verdict.code),
+        "sentence": check.verdict.sentence,
+        "passed": passed.count(True),
+        "failed": passed.count(False),
+        "not_taken": len(check.skipped),
+    }
+    return Sample(sample_name(path), {"general": {"verdict": str(check.verdict.code)}, "checks": shown})
+
+
+def file_kinds() -> Sequence[FileKind]:
+    return (
+        FileKind(
+            name="check",
+            title="check of a model's attention",
+            matches=json_object(CHECK_FORMAT),
+            describe=_describe,
+            read=read_json,
+            multiqc=_sample,
+            report=lambda path: ReportInput("check"),
+        ),
+    )

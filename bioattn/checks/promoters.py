@@ -1,0 +1,416 @@
+"""The check of models that predict responses of promoters to treatments, by attention of treatments to positions.
+
+Shape suffixes: B promoters, T treatments, L bases, P bins, R resamples.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn.attention.capture import capture
+from bioattn.checks import thresholds
+from bioattn.checks.engine import MIN_SAMPLES, NO_SKILL, Probe
+from bioattn.checks.maps import MapSums
+from bioattn.checks.measures import Measures, percent
+from bioattn.checks.record import HeadSpread
+from bioattn.checks.similarity import mean_ignoring_nan
+from bioattn.checks.verdict import NEEDED, Code, Question, Verdict, judge
+from bioattn.errors import BioattnError
+from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.inference.finite import finite_results, require_finite
+from bioattn.inference.runner import Codes, Floats, Predictor, ResponseRunner, WindowBatch, WindowSource
+from bioattn.io.files import sha256_of
+from bioattn.promoters.response_metrics import Estimate, Statistic
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn.text import counted
+
+LOGGER = logging.getLogger("bioattn")
+READ_AT_ONCE = 1024
+ONE_TREATMENT = "there is one treatment only"
+NO_CONTROLS = "needs models retrained on the same data: give --controls DIR to keep them in"
+
+
+class HeldOut(NamedTuple):
+    """Promoters of a dataset that were not trained on, with what was measured of them."""
+
+    split: str
+    """`test` or `validation`."""
+    ids: list[str]
+    codes: Codes
+    """(B, L)."""
+    targets_BT: Floats
+    """In the dataset's units; NaN = not measured."""
+    task: str
+    all_ids: Collection[str]
+    """All promoters of the dataset that were not trained on, also those that were not measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionMaps:
+    """Attention maps of B promoters and T treatments, averaged over heads and sites."""
+
+    mean_BTP: NDArray[np.float32]
+    """Mean over heads and sites, as attention is mostly shown."""
+    known_BP: NDArray[np.bool_]
+    """Bins that hold a base."""
+    edges: tuple[int, ...]
+    """P + 1 bin edges in bases from the window's first base."""
+    heads: list[HeadSpread]
+
+
+CONTROLS = {
+    "uniform": "control: uniform attention, retrained",
+    "shared": "control: one query for all treatments, retrained",
+    "gain": "control: one shape for all treatments and gains of their own, retrained",
+    "position": "control: own position bias only, retrained",
+    "query": "control: own query only, retrained",
+    "seed": "control {step}: another seed",
+}
+"""Names of controls, and what is said when the training of one begins."""
+AS_GOOD = {
+    "shared": "One query shared by all treatments, retrained, predicts as well: queries of their own were not "
+    "needed to predict so well.",
+    "gain": "One shape for all treatments, retrained with gains of their own, predicts as well: that treatments "
+    "attend to different places was not needed to predict so well.",
+    "position": "Own position biases alone, retrained, predict as well: that maps follow the sequence was not "
+    "needed to predict so well.",
+    "query": "Own queries and one position bias, retrained, predict as well: own position biases were not needed "
+    "to predict so well.",
+}
+"""Caveats where a retrained control predicts as well."""
+PREDICTIVE = ("skill", "recorded_skill")
+CHEATS = {
+    "swapped_shapes": "treatments differ in how much they attend, not in where: where another does would do",
+    "mean_shapes": "where a treatment attends does not depend on the promoter: its mean over promoters would do",
+}
+"""Measures, named as the deciding one, that must pass too: what it means when one does not."""
+POINTING = ("deletion", "deletion_against_mutagenesis")
+OTHER_PROMOTERS, OTHER_TREATMENTS = "deletion_of_other_promoters", "deletion_of_other_treatments"
+SPECIFIC = ("swapped_skill", "swapped_predictions")
+"""Measures of treatment-specificity; the first that exists decides."""
+
+
+@dataclass(kw_only=True)
+class PromoterProbe(Probe):
+    """Promoters, and what a model predicts of their responses."""
+
+    takes = frozenset({"dataset", "controls", "other_models", "variants", "treatments"})
+
+    model: ResponseRunner
+    predictor: Predictor
+    """The model asked for the treatments."""
+    codes: Codes
+    """(B, L) as the model takes them."""
+    genes: HeldOut | None
+    """Held-out genes with their responses; None without a dataset."""
+    untrained: ResponseRunner
+    """The same model with the weights it might have begun with."""
+    contributions: Callable[[TreatmentTable, WindowBatch], Floats | None]
+    """What each bin contributes to each prediction (B, T, P), in response units; None when maps say nothing of
+    it."""
+    evaluation: Mapping[str, Any]
+    """Figures of the training record: `rows`, each with `name`, `cells` and figures; or empty."""
+    controls: Sequence[tuple[str, int]]
+    """Controls that say something of the model: name (`CONTROLS`), and a step of the seed."""
+    train_control: Callable[[str, int, "PromoterProbe"], ResponseRunner] | None
+    """Trains a control, or gives the one that is there; None: there is no record that tells how."""
+    retrained: dict[str, list[ResponseRunner]] = field(
+        default_factory=lambda: {name: [] for name in CONTROLS}
+    )
+    """Controls by name, once they are there."""
+    probed: list[int] = field(default_factory=list)
+    """Indices of the treatments under which bins are replaced."""
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.predictor.names)
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        genes, variants = self.genes, self.evidence.variants
+        return {
+            "promoters": len(self.ids),
+            "held_out_promoters": bool(self.held_out),
+            "treatments": len(self.names),
+            "probed_treatments": [self.names[number] for number in self.probed],
+            "held_out_genes": None if genes is None else len(genes.ids),
+            "split": None if genes is None else genes.split,
+            "variants_sha256": None if variants is None else sha256_of(variants),
+        }
+
+    def mean(self, values_BT: Floats) -> Estimate:
+        """Mean over sampled promoters and treatments, NaN left out, with its interval over promoters."""
+        return self.estimate(mean_over_promoters(values_BT))
+
+    def measure(self) -> None:
+        from bioattn.checks.map_similarity import check_maps
+        from bioattn.checks.pointing import check_pointing
+        from bioattn.checks.skills import check_recorded_skill, check_skill, compare_skills
+        from bioattn.checks.variants import check_variants
+
+        check_recorded_skill(self)
+        predictive = check_skill(self)
+        self.retrain(worth_it=predictive is not False)
+        maps = read_maps(self.predictor, self.codes)
+        self.heads = maps.heads
+        compare_skills(self)
+        check_maps(self, maps)
+        check_pointing(self, maps)
+        if self.evidence.variants is not None:
+            self.variants = check_variants(self, self.evidence.variants)
+
+    def retrain(self, *, worth_it: bool) -> None:
+        """Train the controls that are missing."""
+        train = self.train_control
+        why = None
+        if self.evidence.dataset is None:
+            why = f"{NO_CONTROLS}, and the dataset with --dataset"
+        elif self.evidence.controls is None:
+            why = NO_CONTROLS
+        elif train is None:
+            why = "the model folder has no training.json that would say how to train a control"
+        elif not worth_it:
+            why = NO_SKILL
+        if train is None or why is not None:
+            self.measures.skip(why or NO_CONTROLS, *(f"{name}_control" for name, _ in self.controls))
+            return
+        if all(name != "shared" for name, _ in self.controls):
+            self.measures.skip(
+                "the treatments of the model itself share what they attend by", "shared_control"
+            )
+        for name, step in self.controls:
+            self.stop.check()
+            LOGGER.info(CONTROLS[name].format(step=step))
+            self.retrained[name].append(train(name, step, self))
+
+    def verdict(self) -> Verdict:
+        return judge_promoters(self.measures)
+
+
+def judge_promoters(measures: Measures) -> Verdict:
+    """The verdict on a promoter model."""
+    return judge(measures, _questions(measures), _passed(measures), _caveats(measures))
+
+
+def _questions(measures: Measures) -> Sequence[Question]:
+    """The questions to a promoter model. The last is whether its maps belong to their treatment, where it has more
+    than one."""
+    used = measures.passed(NEEDED)
+    predictive = _first(measures, PREDICTIVE)
+    questions = [
+        Question(
+            measures=() if predictive is None else (predictive,),
+            code=Code.NOT_PREDICTIVE,
+            sentence=_too_little(measures, predictive),
+        ),
+        Question(
+            measures=(OTHER_PROMOTERS,),
+            given=POINTING[0],
+            code=Code.POSITION_ONLY,
+            sentence=("Attention is used, but the" if used else "The")
+            + " maps say where along a promoter the model looks, not at which sequence: deleting what another "
+            "promoter's map points at takes away as much.",
+        ),
+        Question(
+            measures=POINTING,
+            code=Code.UNFAITHFUL,
+            sentence=("Attention is used, but the maps do" if used else "The maps do")
+            + " not point at what the predictions depend on: deleting the most attended tenth of a promoter takes "
+            f"away {percent(measures.value('deletion'))} of what the model says of it beyond a random tenth, "
+            f"{percent(measures.value('deletion_against_mutagenesis'))} of what the right tenth would.",
+            required=True,
+        ),
+    ]
+    deciding = _first(measures, SPECIFIC)
+    if deciding is not None:
+        kind = deciding.removeprefix("swapped_")
+        cheats = {f"{name}_{kind}": text for name, text in CHEATS.items() if f"{name}_{kind}" in measures}
+        questions.append(
+            Question(
+                measures=(deciding, OTHER_TREATMENTS, *cheats),
+                code=Code.NOT_SPECIFIC if used else Code.FAITHFUL_NOT_SPECIFIC,
+                sentence=f"{_point(measures)}, but are not treatment-specific: "
+                f"{'; '.join(_not_specific(measures, deciding, cheats))}.",
+                required=True,
+                of_maps=False,
+            )
+        )
+    return questions
+
+
+def _not_specific(measures: Measures, deciding: str, cheats: Mapping[str, str]) -> list[str]:
+    """Why maps are not treatment-specific."""
+    if not measures.passed(deciding):
+        return [f"{_swapped(measures, deciding)}, so one map would do for all treatments"]
+    why = [text for name, text in cheats.items() if not measures.passed(name)]
+    if not measures.passed(OTHER_TREATMENTS):
+        why.insert(0, "deleting what another treatment's map points at takes away as much")
+    return why
+
+
+def _point(measures: Measures) -> str:
+    start = "Attention is used, and the maps point" if measures.passed(NEEDED) else "The maps point"
+    return f"{start} at what the predictions depend on"
+
+
+def _swapped(measures: Measures, deciding: str) -> str:
+    if deciding == "swapped_skill":
+        lost = percent(measures.value("swapped_skill"))
+        return f"with other treatments' maps the model loses {lost} of its skill"
+    kept = f"{1 - measures.value('swapped_predictions'):.2f}"
+    return f"with other treatments' maps its predictions keep a correlation of {kept} with its own"
+
+
+def _passed(measures: Measures) -> tuple[Code, Code, str]:
+    """Codes and sentence of a promoter model that passes all questions."""
+    deciding = _first(measures, SPECIFIC)
+    if deciding is None:
+        return Code.USED, Code.FAITHFUL, f"{_point(measures)}."
+    sentence = f"{_point(measures)} and are treatment-specific: {_swapped(measures, deciding)}."
+    return Code.SPECIFIC, Code.FAITHFUL_SPECIFIC, sentence
+
+
+def _caveats(measures: Measures) -> Mapping[str, bool]:
+    """Caveats of a check of a promoter model, and whether they hold."""
+    predictive = _first(measures, PREDICTIVE)
+    wanted = "--controls" if "skill" in measures else "--dataset and --controls"
+    better = -measures.value("seed_skill")
+    caveats = {
+        "How well the model predicts is not known (no --dataset, no record of its training).": predictive
+        is None,
+        "How well the model predicts was taken from the record of its training, not measured.": (
+            predictive == "recorded_skill"
+        ),
+        f"Whether attention was needed was not tested: that takes {wanted}.": NEEDED not in measures,
+        f"The same model of another seed predicts better by {better:.2f}: this one was not trained as well as it "
+        "could be, and a verdict on that one may differ.": (
+            better > thresholds.BETTER_SEED * measures.value("skill")
+        ),
+    }
+    caveats |= {text: measures.passed(f"{name}_retrained") is False for name, text in AS_GOOD.items()}
+    for name in ("best_simple_model", "randomised_weights", "seed_stability"):
+        measure = measures.get(name)
+        if measure is not None and measure.passed is False:
+            caveats[measure.sentence] = True
+    return caveats if predictive is None or measures.passed(predictive) else {}
+
+
+def _first(measures: Measures, names: Sequence[str]) -> str | None:
+    return next((name for name in names if measures.passed(name) is not None), None)
+
+
+def _too_little(measures: Measures, predictive: str | None) -> str:
+    """The sentence on a model whose skill fails: it predicts nothing only where the interval holds 0."""
+    measure = measures.get(predictive or "")
+    if measure is None:
+        return ""
+    interval, new = measure.interval, "on genes it was not trained on"
+    if interval is not None and interval[0] <= 0 <= interval[1]:
+        return f"The model predicts nothing {new}, so its attention explains nothing."
+    between = "" if interval is None else f", 95 % interval {interval[0]:.2f} to {interval[1]:.2f}"
+    skill = f"a skill of {measure.value:.2f}{between}; {thresholds.SKILL:g} or more is needed"
+    if measure.value < 0:
+        return f"The model predicts the wrong way {new} ({skill}), so its attention explains nothing."
+    return f"The model predicts too little {new} for its attention to be judged ({skill})."
+
+
+def known_bins(codes_BL: Codes, edges: tuple[int, ...]) -> NDArray[np.bool_]:
+    """(B, P): True where a bin [edges[p], edges[p + 1]) holds at least one base that is not N."""
+    known_BL = codes_BL != UNKNOWN
+    return np.stack([known_BL[:, start:end].any(1) for start, end in pairwise(edges)], 1)
+
+
+def map_sites(predictor: Predictor) -> list[str]:
+    """The sites at which treatments attend to positions; positions may attend to each other at others."""
+    return [name for name, site in predictor.runner.sites.items() if site.axis("treatment") is not None]
+
+
+def predict(
+    predictor: Predictor, codes_BL: Codes, listening: AbstractContextManager[object] | None = None
+) -> Floats:
+    """Predictions (B, T) in response units (binary: logits); `listening` is a `capture` or `substitute`.
+
+    Raises: BioattnError when one is NaN or infinite.
+    """
+    answers, size = [], predictor.batch_size
+    with torch.inference_mode(), listening or nullcontext():
+        for first in range(0, len(codes_BL), size):
+            codes = torch.from_numpy(np.ascontiguousarray(codes_BL[first : first + size]))
+            answers.append(predictor.forward(codes.to(predictor.runner.device)).double().cpu().numpy())
+    answers_BT = np.concatenate(answers)
+    with finite_results("explain check", predictor.runner.path):
+        require_finite(answers_BT, "predictions")
+    return answers_BT
+
+
+def mean_over_promoters(values_BT: Floats) -> Statistic:
+    """The mean of values (B, T), a promoter's mean over treatments first, over resampled promoters."""
+    value_B = mean_ignoring_nan(values_BT, axis=1)
+    known = np.flatnonzero(~np.isnan(value_B))
+
+    def mean(weights_RB: Floats) -> Floats:
+        total_R = weights_RB[:, known].sum(1)
+        sums_R = weights_RB[:, known] @ value_B[known]
+        return np.asarray(np.divide(sums_R, total_R, out=np.full_like(total_R, np.nan), where=total_R > 0))
+
+    return mean
+
+
+def key_edges(predictor: Predictor) -> tuple[int, ...]:
+    """The P + 1 edges of the positions that a checkable model attends to."""
+    edges = predictor.runner.sites[map_sites(predictor)[0]].key_edges
+    assert edges is not None
+    return edges
+
+
+def read_maps(predictor: Predictor, codes_BL: Codes) -> AttentionMaps:
+    """The maps of all promoters × treatments; memory is one map per pair, and the heads of one batch."""
+    edges = key_edges(predictor)
+    known_BP = known_bins(codes_BL, edges)
+    sums = MapSums(known_BP, len(predictor.names))
+    predict(predictor, codes_BL, capture(map_sites(predictor), sums))
+    return AttentionMaps(mean_BTP=sums.mean(), known_BP=known_BP, edges=edges, heads=sums.spreads())
+
+
+class Sample(NamedTuple):
+    """Promoters drawn from a FASTA, in file order."""
+
+    ids: list[str]
+    codes: Codes
+    """(B, L) as the model takes them."""
+    held_out: bool
+    """Whether all of them are genes the model was not trained on."""
+
+
+def draw_sample(source: WindowSource, count: int, seed: int, held_out: Collection[str] = ()) -> Sample:
+    """`count` samples drawn uniformly from a source (all of them, if it holds no more).
+
+    held_out: ids that the model was not trained on; where enough of them are in the source, only they are drawn.
+
+    Raises: BioattnError when the source holds fewer than `MIN_SAMPLES`.
+    """
+    if source.num_samples < MIN_SAMPLES:
+        raise BioattnError(
+            f"{source.path}: holds {counted(source.num_samples, 'promoter')}; the checks need {MIN_SAMPLES} or "
+            "more to say anything"
+        )
+    preferred = np.array(
+        [name in held_out for batch in source.batches(READ_AT_ONCE) for name in batch.samples.ids], np.bool_
+    )
+    only_held_out = int(preferred.sum()) >= MIN_SAMPLES
+    rows = np.flatnonzero(preferred) if only_held_out else np.arange(source.num_samples)
+    if len(rows) > count:
+        rows = np.sort(np.random.default_rng([seed, 0]).choice(rows, count, replace=False))
+    ids, codes = [], []
+    for number, batch in enumerate(source.batches(READ_AT_ONCE)):
+        chosen = rows[rows // READ_AT_ONCE == number] % READ_AT_ONCE
+        ids += [batch.samples.ids[row] for row in chosen]
+        codes.append(batch.codes[chosen])
+    return Sample(ids, np.concatenate(codes), only_held_out)

@@ -1,0 +1,257 @@
+"""The record of a check: a JSON file (docs/formats/check.md), its reader, and the report as text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bioattn import __version__
+from bioattn.checks.measures import Measure, number, rounded
+from bioattn.checks.verdict import Code, Verdict
+from bioattn.errors import FormatError
+from bioattn.io.files import read_json
+from bioattn.promoters.response_metrics import Estimate
+
+CHECK_FORMAT, CHECK_VERSION = "bioattn-check", "1.0"
+SURE = {Code.SPECIFIC, Code.USED}
+"""The maps may be read as they look."""
+PROVISIONAL = {Code.FAITHFUL_SPECIFIC, Code.FAITHFUL_NOT_SPECIFIC, Code.FAITHFUL}
+"""The maps are faithful; whether the model needs its attention was not tested, as no control was retrained."""
+PARTLY = {*PROVISIONAL, Code.NOT_SPECIFIC, Code.POSITION_ONLY, Code.NOT_PAIR_SPECIFIC, Code.UNDECIDED}
+"""They may, but not for differences between treatments, or between samples; or it cannot be told."""
+SKIPPED_TITLES = {
+    "uniform_control": "A model retrained with uniform attention",
+    "shared_control": "A model retrained with one query for all treatments",
+    "gain_control": "A model retrained with one shape for all treatments",
+    "position_control": "A model retrained with own position biases only",
+    "query_control": "A model retrained with own queries only",
+    "seed_control": "The same model retrained with another seed",
+    "seed_stability": "Similarity to the maps of another seed",
+    "skill": "Skill on held-out data",
+    "forced_skill": "Skill lost with uniform weights forced on it",
+    "elsewhere_skill": "Skill lost with another promoter's maps",
+    "swapped_skill": "Skill lost with other treatments' maps",
+    "swapped_shapes_skill": "Skill lost with other treatments' shapes",
+    "mean_shapes_skill": "Skill lost with mean shapes",
+    "swapped_gains_skill": "Skill lost with other treatments' gains",
+}
+"""Measures that were not taken, in words; others by their name without underscores."""
+NOTES = {
+    "treatments": "Skill: mean over treatments of Pearson r over genes (binary: 2 · AUROC − 1). Similarity: "
+    "Spearman over bins.\nDeletion: share of what sets a prediction apart from its treatment's mean.",
+    "windows": "Skill: share of the bits that word frequencies need. Deletion: share of what replacing all tokens "
+    "takes.",
+    "molecules": "Skill: share of the error (squared; of classes log loss) of the training mean. Deletion: share "
+    "of what\nthe network's part of a prediction loses when no atom writes.",
+    "proteins": "Skill: share of the bits that frequencies of contacts need. Deletion: share of what is lost "
+    "with every\ncolumn in random order, or without rows.",
+}
+"""Explanations of figures, by a setting that the checks of one kind of model have."""
+WORDS = {True: "pass", False: "FAIL", None: ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Shares of the whole effect as more is deleted from samples, or inserted into background."""
+
+    fraction: list[float]
+    """Shares of the bins, tokens or atoms."""
+    top: list[float]
+    """With those attended to most; NaN where it cannot be computed."""
+    random: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSpread:
+    """How spread out the maps of one head of one site are."""
+
+    site: str
+    head: int
+    entropy: float
+    """Mean over samples of the map's entropy over ln(bins); 1 = uniform, 0 = a single bin."""
+    top_weight: float
+    """Mean of the largest weight of a map."""
+    sink: float
+    """Mean weight that goes to the sink; 0 without one."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        return {"entropy": self.entropy, "top_weight": self.top_weight, "sink": self.sink}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreatmentVariants:
+    """Spearman correlations of one treatment over positions with its measured effects, with 95 % intervals."""
+
+    treatment: str
+    map: Estimate
+    other_truths: Estimate | None
+    """Of its map with the effects under the other treatments, mean."""
+    mutagenesis: Estimate
+    smoothing: Estimate
+
+    @property
+    def figures(self) -> dict[str, Estimate | None]:
+        names = ("map", "other_truths", "mutagenesis", "smoothing")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRecord:
+    """Verdict, measures and curves of a check."""
+
+    model_sha256: str
+    input_sha256: str
+    settings: dict[str, Any]
+    verdict: Verdict
+    measures: Sequence[Measure]
+    curves: dict[str, Curve] = field(default_factory=dict)
+    """`deletion` and `insertion`."""
+    heads: Sequence[HeadSpread] = ()
+    variants: Sequence[TreatmentVariants] = ()
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Measures that were not taken, and why."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of a check file."""
+        return {
+            "format": CHECK_FORMAT,
+            "format_version": CHECK_VERSION,
+            "generated_by": f"bioattn {__version__}",
+            **_plain(asdict(self)),
+            "measures": [measure.to_json() for measure in self.measures],
+            "skipped": [{"name": name, "why": why} for name, why in self.skipped.items()],
+        }
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether the verdict waits for controls."""
+        return self.verdict.code in PROVISIONAL
+
+    @property
+    def has_controls(self) -> bool:
+        """Whether controls were retrained."""
+        return not self.is_provisional and "uniform_control" not in self.skipped
+
+    @property
+    def tone(self) -> Literal["good", "open", "bad"]:
+        """How the verdict is shown."""
+        if self.verdict.code in SURE:
+            return "good"
+        return "open" if self.verdict.code in PARTLY else "bad"
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict and its caveats."""
+        return [self.verdict.sentence, *(f"But: {caveat}" for caveat in self.verdict.caveats)]
+
+    def text(self) -> str:
+        """The report as text: lines of at most about 120 characters, ending in a newline."""
+        rows = [("measure", "value", "95 % interval", "threshold", "")]
+        rows += [_cells(measure) for measure in self.measures]
+        label, *others = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:4])
+        lines = [*self.sentences, ""]
+        for name, *cells, state in rows:
+            right = (cell.rjust(width) for cell, width in zip(cells, others, strict=True))
+            lines.append("  ".join([name.ljust(label), *right, state]).rstrip())
+        note = next(note for key, note in NOTES.items() if key in self.settings)
+        lines += ["", f"{note} docs/checks.md says more."]
+        if self.variants:
+            lines += ["", "Variants: Spearman over positions with the measured effects, by treatment"]
+        for variants in self.variants:
+            figures = [
+                f"{name.replace('_', ' ')} {estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
+                for name, estimate in variants.figures.items()
+                if estimate is not None
+            ]
+            lines.append(f"  {variants.treatment}: {', '.join(figures)}")
+        if self.skipped:
+            lines += [
+                "",
+                "Skipped:",
+                *(f"  {skipped_title(name)}: {why}" for name, why in self.skipped.items()),
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """JSON values: numbers rounded, null for NaN."""
+    if isinstance(value, float):
+        return rounded(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _cells(measure: Measure) -> tuple[str, str, str, str, str]:
+    interval = "" if measure.interval is None else f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
+    bound = "≤" if measure.name in ("randomised_weights", "best_simple_model") else "≥"
+    # Two decimals, and a third where it is not 0: values have three.
+    threshold = "" if measure.threshold is None else f"{bound} {measure.threshold:.3f}".removesuffix("0")
+    return measure.label, f"{measure.value:.3f}", interval, threshold, WORDS[measure.passed]
+
+
+def skipped_title(name: str) -> str:
+    """A measure that was not taken, in words."""
+    return SKIPPED_TITLES.get(name, name.replace("_", " ").capitalize())
+
+
+def read_check(path: Path) -> CheckRecord:
+    """Raises: FormatError when the file is not a check, or an incomplete one."""
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != CHECK_FORMAT:
+        raise FormatError(
+            f"{path}: is no result of `bioattn explain check` (its format is not {CHECK_FORMAT!r})"
+        )
+    if content.get("format_version") != CHECK_VERSION:
+        raise FormatError(f"{path}: not a check of a version this bioattn reads")
+    try:
+        return _from_json(content)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise FormatError(
+            f"{path}: is not a complete check ({error!r}); run `bioattn explain check` again"
+        ) from error
+
+
+def _from_json(content: dict[str, Any]) -> CheckRecord:
+    verdict = content["verdict"]
+    return CheckRecord(
+        model_sha256=str(content["model_sha256"]),
+        input_sha256=str(content["input_sha256"]),
+        settings=dict(content["settings"]),
+        verdict=Verdict(
+            Code(verdict["code"]),
+            str(verdict["sentence"]),
+            list(verdict["caveats"]),
+            list(verdict["rests_on"]),
+        ),
+        measures=[Measure.from_json(entry) for entry in content["measures"]],
+        curves={
+            name: Curve(*(list(map(number, curve[key])) for key in ("fraction", "top", "random")))
+            for name, curve in content["curves"].items()
+        },
+        heads=[
+            HeadSpread(
+                site=str(head["site"]),
+                head=int(head["head"]),
+                **{name: number(head[name]) for name in ("entropy", "top_weight", "sink")},
+            )
+            for head in content["heads"]
+        ],
+        variants=[
+            TreatmentVariants(
+                treatment=str(entry["treatment"]),
+                map=_estimate(entry["map"]),
+                other_truths=None if entry["other_truths"] is None else _estimate(entry["other_truths"]),
+                mutagenesis=_estimate(entry["mutagenesis"]),
+                smoothing=_estimate(entry["smoothing"]),
+            )
+            for entry in content["variants"]
+        ],
+        skipped={str(entry["name"]): str(entry["why"]) for entry in content["skipped"]},
+    )
+
+
+def _estimate(ends: list[float | None]) -> Estimate:
+    value, low, high = map(number, ends)
+    return Estimate(value, low, high)

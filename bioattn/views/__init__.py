@@ -1,1 +1,0 @@
-"""Readers of results that figures, reports and MultiQC share: one for each kind of result."""
