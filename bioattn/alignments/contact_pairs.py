@@ -151,6 +151,11 @@ def _pair(row: dict[str, str], where: str, folder: Path, line: int) -> ContactPa
             )
     if "group" in row and not row["group"]:
         raise FormatError(f"{where}: group is empty; give every pair a group or leave the column out")
+    split = None
+    if "split" in row:
+        split = SPLIT_NAMES.index(row["split"]) if row["split"] in SPLIT_NAMES else TRAIN
+        if row["split"] not in ("", *SPLIT_NAMES):
+            raise FormatError(f"{where}: split {row['split']!r} is none of {', '.join(SPLIT_NAMES)}")
     return ContactPair(
         line=line,
         id=row["id"],
@@ -159,16 +164,8 @@ def _pair(row: dict[str, str], where: str, folder: Path, line: int) -> ContactPa
         chain=row.get("chain") or None,
         mapping=files.get("mapping"),
         group=row.get("group"),
-        split=_split(row["split"], where) if "split" in row else None,
+        split=split,
     )
-
-
-def _split(text: str, where: str) -> int:
-    if text in SPLIT_NAMES:
-        return SPLIT_NAMES.index(text)
-    if not text:
-        return TRAIN
-    raise FormatError(f"{where}: split {text!r} is none of {', '.join(SPLIT_NAMES)}")
 
 
 LOGGER = logging.getLogger(__name__)

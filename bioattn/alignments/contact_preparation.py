@@ -133,7 +133,10 @@ def prepare_contacts(
             mappings.mkdir(exist_ok=True)
             write_mapping(mapping_files[entry.pair.id], entry.mapping, entry.chain)
     _warn_of_refused(entries)
-    _warn_of_concerns(entries)
+    for concern in (_NO_SIGNAL, _ALONE):
+        names = [entry.pair.id for entry in entries if entry.concern == concern and entry.chain is not None]
+        if names:
+            LOGGER.warning("%s: %s", quoted(names), concern)
     rows = [entry.audit for entry in entries]
     write_audit(output, ContactAuditRow._fields, rows)
     LOGGER.info(summary(rows))
@@ -219,7 +222,8 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
         raise _Refused("alignment", error) from error
     mapping = entry.mapping = _mapping(pair, chain, alignment, settings)
     rows = _sampled_rows(encoded.num_rows, pair.id, settings)
-    entry.concern = _concern(alignment, encoded.records)
+    records = encoded.records
+    entry.concern = _concern(alignment.residues if records is None else alignment.residues[records])
     cb = mapping.column_cb(chain, alignment.num_columns)
     numbers = [""] * alignment.num_columns
     for column, residue in zip(mapping.columns, mapping.residues, strict=True):
@@ -250,29 +254,24 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
 def _mapping(
     pair: ContactPair, chain: Chain, alignment: Alignment, settings: ContactSettings
 ) -> ColumnMapping:
-    if pair.mapping is None:
-        source = f"{pair.msa} and {pair.structure}"
-        try:
-            return map_columns(chain, alignment, source=source, min_identity=settings.min_identity)
-        except BioattnError as error:
-            raise _Refused("sequence", error) from error
+    reason = "sequence" if pair.mapping is None else "mapping"
     try:
+        if pair.mapping is None:
+            source = f"{pair.msa} and {pair.structure}"
+            return map_columns(chain, alignment, source=source, min_identity=settings.min_identity)
         mapping = read_mapping(pair.mapping, chain, alignment.num_columns)
-    except BioattnError as error:
-        raise _Refused("mapping", error) from error
-    identities = row_identities(mapping, chain, alignment)
-    best = int(identities.argmax())
-    if identities[best] < settings.min_identity:
-        raise _Refused(
-            "mapping",
-            BioattnError(
+        identities = row_identities(mapping, chain, alignment)
+        best = int(identities.argmax())
+        if identities[best] < settings.min_identity:
+            raise BioattnError(
                 f"{pair.mapping}: no row of {pair.msa} has the residues of chain {chain.name} in these columns; "
                 f"the best, {alignment.names[best]!r}, has {percentage(identities[best])} of them "
                 f"({percentage(settings.min_identity)} are needed); check that mapping and alignment belong "
                 "together"
-            ),
-        )
-    return replace(mapping, row=best, identity=round(float(identities[best]), 6))
+            )
+        return replace(mapping, row=best, identity=round(float(identities[best]), 6))
+    except BioattnError as error:
+        raise _Refused(reason, error) from error
 
 
 def _sampled_rows(number: int, name: str, settings: ContactSettings) -> NDArray[np.int64]:
@@ -283,12 +282,12 @@ def _sampled_rows(number: int, name: str, settings: ContactSettings) -> NDArray[
     return np.concatenate([[0], np.sort(others)]).astype(np.int64)
 
 
-def _concern(alignment: Alignment, distinct: NDArray[np.intp] | None) -> str:
-    rows = np.arange(alignment.num_rows) if distinct is None else distinct
-    if len(rows) == 1:
+def _concern(distinct: NDArray[np.uint8]) -> str:
+    """Why the rows (S, R), none twice, may tell nothing of contacts; "" where they may."""
+    if len(distinct) == 1:
         return _ALONE
-    sample = rows[random_rows(len(rows), _ROWS_LOOKED_AT, np.random.default_rng(0))]
-    return "" if statistics_of_rows(alignment.residues[sample]).has_common_signal else _NO_SIGNAL
+    sample = distinct[random_rows(len(distinct), _ROWS_LOOKED_AT, np.random.default_rng(0))]
+    return "" if statistics_of_rows(sample).has_common_signal else _NO_SIGNAL
 
 
 def _refuse(entry: _Entry, reason: str, message: str) -> None:
@@ -307,10 +306,3 @@ def _warn_of_refused(entries: Sequence[_Entry]) -> None:
     for entry in entries:
         if entry.audit.status == "refused":
             LOGGER.warning("%s is left out: %s", entry.pair.id, entry.audit.detail)
-
-
-def _warn_of_concerns(entries: Sequence[_Entry]) -> None:
-    for concern in (_NO_SIGNAL, _ALONE):
-        names = [entry.pair.id for entry in entries if entry.concern == concern and entry.chain is not None]
-        if names:
-            LOGGER.warning("%s: %s", quoted(names), concern)

@@ -136,10 +136,9 @@ def _pair(where: str, words: list[str], length: int) -> RankedPair:
         raise FormatError(
             f"{where}: is {' '.join(words)[:40]!r}; two positions, two distances and a probability are needed"
         ) from None
-    if not 1 <= pair.i < pair.j or (length and pair.j > length):
-        raise FormatError(f"{where}: {pair.i} and {pair.j} are no pair of the {length:,} positions, i < j")
-    if not (0 <= pair.least < pair.most and 0 <= pair.probability <= 1):
+    if not 1 <= pair.i < pair.j or (length and pair.j > length) or not 0 <= pair.probability <= 1:
         raise FormatError(
-            f"{where}: distances {pair.least:g} to {pair.most:g} with probability {pair.probability:g} cannot be"
+            f"{where}: {pair.i} and {pair.j} are no pair of the {length:,} positions, i < j, or {probability} "
+            "is no probability"
         )
     return pair

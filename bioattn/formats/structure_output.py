@@ -31,20 +31,14 @@ class StructureResidue:
 
 
 def check_residues(path: Path, residues: Sequence[StructureResidue]) -> None:
-    """Raises: BioattnError when a number is given twice, or a coordinate or confidence is no number."""
-    seen: set[int] = set()
+    """Raises: BioattnError when a coordinate or confidence is no number."""
     for residue in residues:
-        where = f"{path}: residue {residue.name} {residue.number}"
-        if residue.number in seen:
-            raise BioattnError(f"{where}: the residue number is given twice; number the residues differently")
-        seen.add(residue.number)
-        if not math.isfinite(residue.confidence):
-            raise BioattnError(f"{where}: its pLDDT is not a number; check the parameters of the model")
-        for atom, position in residue.atoms.items():
-            if not all(map(math.isfinite, position)):
-                raise BioattnError(
-                    f"{where}: the place of atom {atom} is not a number; check the parameters of the model"
-                )
+        numbers = [residue.confidence, *(value for position in residue.atoms.values() for value in position)]
+        if not all(map(math.isfinite, numbers)):
+            raise BioattnError(
+                f"{path}: residue {residue.name} {residue.number}: its pLDDT or an atom's position is not a "
+                "number; check the parameters of the model"
+            )
 
 
 _SEQRES_RESIDUES = 13

@@ -401,8 +401,6 @@ class DatasetSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.task not in ("regression", "binary"):
-            raise SettingsError(f"--task must be regression or binary, not {self.task!r}")
         if self.task == "regression" and (self.threshold is not None or self.direction is not None):
             option = "--threshold" if self.threshold is not None else "--direction"
             raise SettingsError(f"{option} belongs to the binary task; add --task binary or leave it out")

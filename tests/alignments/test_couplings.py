@@ -121,16 +121,6 @@ def test_features_of_a_real_family_are_those_of_the_plain_formulas(shared):
     assert np.abs(found - wanted).max() < 2e-4 * np.abs(wanted).max()
 
 
-def test_identical_columns_score_highest(alignment):
-    states, weights = alignment
-    features = couplings.covariance_features(states, weights)
-    assert features.shape == (6, 6, 3)
-    for channel in np.moveaxis(features, -1, 0):
-        np.testing.assert_allclose(channel, channel.T, atol=1e-4)
-        assert np.unravel_index(channel.argmax(), channel.shape) in ((1, 4), (4, 1))
-        assert (channel**2).sum() / 30 == pytest.approx(1, rel=1e-4)
-
-
 def test_constant_alignment_gives_zeros():
     features = couplings.covariance_features(np.full((5, 4), 3, np.uint8))
     assert np.isfinite(features).all()

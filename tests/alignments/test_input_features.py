@@ -9,7 +9,6 @@ import pytest
 
 from bioattn.alignments.alphabet import GAP, MASK, RESIDUES, UNKNOWN, aatype_codes, letters_of, msa_codes
 from bioattn.alignments.input_features import (
-    InputFeatures,
     assemble_features,
     assign_clusters,
     cluster_deletion_means,
@@ -205,21 +204,6 @@ def many_rows(number=60, columns=30):
     random = np.random.default_rng(3)
     rows = np.frombuffer(b"ARNDCQEGHILKMFPSTWYV", np.uint8)[random.integers(0, 20, (number, columns))]
     return alignment_of(*(row.tobytes().decode() for row in rows))
-
-
-def test_a_sample_depends_on_seed_and_pass_alone():
-    encoded = encode_alignment(many_rows())
-
-    def sample(seed, number):
-        return sample_input_features(encoded, max_clusters=8, max_extra=10, random=pass_random(seed, number))
-
-    first, again = sample(7, 0), sample(7, 0)
-    for name in InputFeatures.__slots__:
-        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
-    for other in (sample(7, 1), sample(8, 0)):
-        assert (first.true_msa != other.true_msa).any()
-        assert (first.bert_mask != other.bert_mask).any()
-        assert (first.extra_msa != other.extra_msa).any()
 
 
 def test_a_sample_parts_the_rows():

@@ -9,7 +9,6 @@ from Bio.PDB import PDBParser, PPBuilder
 from Bio.PDB.MMCIFParser import MMCIFParser
 from Bio.PDB.vectors import calc_dihedral
 
-from bioattn.errors import FormatError
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.structures.ideal_geometry import ATOM37, CHI_CHAINS, torsion_features
 from bioattn.structures.template_file import NOT_ALIGNED, read_templates
@@ -108,30 +107,3 @@ def test_relatives_are_found_among_strangers(folder, tmp_path, capfd):
     name = source.read_text().split(">")[5].split()[0]
     assert prepare(source, structures[0], "--query", name, "-o", tmp_path / "other.h5") == 0
     assert read_templates(tmp_path / "other.h5").query == name
-
-
-def test_the_most_alike_chain_and_the_four_best_structures_are_taken(tmp_path, capfd):
-    lines = [
-        line for line in (DATA / "templates/helix.pdb").read_text().splitlines() if line.startswith("ATOM")
-    ]
-
-    def chain(name, keep):
-        return [line[:21] + name + line[22:] for line in lines if keep(int(line[22:26]))]
-
-    (tmp_path / "q.fa").write_text(f">q\nMK{HELIX}\n")
-    for number in range(6):
-        text = chain("B", lambda place: place <= 20) + chain("A", lambda place, n=number: place <= 25 + 4 * n)
-        (tmp_path / f"s{number}.pdb").write_text("\n".join(text) + "\nEND\n")
-    structures = [tmp_path / f"s{number}.pdb" for number in range(6)]
-    assert bioattn("prepare", "templates", tmp_path / "q.fa", *structures, "-o", tmp_path / "t.h5") == 0
-    assert "left out: 's1_A', 's0_A'; the 4 with the most residues" in capfd.readouterr().err
-    templates = read_templates(tmp_path / "t.h5")
-    assert templates.names == ["s5_A", "s4_A", "s3_A", "s2_A"]
-    np.testing.assert_allclose(templates.coverage, [each / 48 for each in (45, 41, 37, 33)])
-    assert templates.residue_numbers[0][:3] == ["", "", "1"]
-    first = (tmp_path / "t.h5").read_bytes()
-    assert prepare(tmp_path / "q.fa", *structures[::-1], "-o", tmp_path / "again.h5") == 0
-    assert (tmp_path / "again.h5").read_bytes() == first
-    (tmp_path / "bad.h5").write_bytes(bytes([*first[:5000], first[5000] ^ 1, *first[5001:]]))
-    with pytest.raises(FormatError, match="changed"):
-        read_templates(tmp_path / "bad.h5")

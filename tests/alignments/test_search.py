@@ -7,8 +7,8 @@ import pytest
 
 from bioattn.alignments import search
 from bioattn.alignments.search import SearchSettings, read_search_query, search_database
-from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
+from bioattn.errors import FormatError, SettingsError
+from bioattn.formats.fasta import FastaRecord, write_fasta
 
 LETTERS = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
 
@@ -100,21 +100,6 @@ def test_evalue_decides(hmmer, database):
     assert few.num_rows < 13 < many.num_rows
 
 
-def test_queries(tmp_path):
-    several = tmp_path / "several.fasta"
-    several.write_text(">sp|P1|A_X first\nMK-.vl\nAA*\n>b\nMMM\n")
-    assert read_search_query(several, "A_X")[:3] == ("sp|P1|A_X", "first", "MKvlAA")
-    with pytest.raises(
-        BioattnError, match=r"holds 2 sequences; .* with --query, for example --query 'sp.P1.A_X'"
-    ):
-        read_search_query(several, None)
-    with pytest.raises(BioattnError, match=r"--query 'c': .* holds no such row; it holds 'sp.P1.A_X', 'b'"):
-        read_search_query(several, "c")
-    one = tmp_path / "one.sto"
-    one.write_text("# STOCKHOLM 1.0\nq MK-v\n//\n")
-    assert read_search_query(one, None).sequence.upper() == "MKV"
-
-
 def test_a_damaged_database(hmmer, database, tmp_path):
     packed = gzip.compress(database[1].read_bytes())
     path = tmp_path / "cut.fasta.gz"
@@ -128,17 +113,3 @@ def test_settings_out_of_range():
         SearchSettings(iterations=0)
     with pytest.raises(SettingsError, match="--max-evalue must be above 0, not nan"):
         SearchSettings(max_evalue=float("nan"))
-
-
-@pytest.mark.shared
-def test_an_aligned_file_serves_as_query(hmmer, shared):
-    globins = shared / "data" / "homologs"
-    query = read_search_query(globins / "globins4.sto", "MYG_PHYCA")
-    database = {record.name: record.sequence for record in read_fasta(globins / "globins45.fasta")}
-    alignment, _ = search_database(query, globins / "globins45.fasta", SearchSettings())
-    assert "-" not in alignment.row(0)
-    assert alignment.num_rows > 30
-    for row in range(1, alignment.num_rows):
-        name, _, place = alignment.names[row].partition("/")
-        start, end = map(int, place.split("-"))
-        assert database[name][start - 1 : end].upper() == alignment.sequence(row)

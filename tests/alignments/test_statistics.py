@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from bioattn.alignments import weights
-from bioattn.alignments.filtering import rows_within_gaps
 from bioattn.alignments.statistics import alignment_statistics
 from bioattn.alignments.weights import (
     TileCounter,
@@ -74,20 +73,6 @@ def test_differences_where_both_have_a_residue():
 def test_codes_of_more_than_five_bits_are_refused():
     with pytest.raises(ValueError, match="codes must be below 32, not 40"):
         pack_codes(np.full((1, 1), 40, np.uint8))
-
-
-@pytest.mark.shared
-def test_neff_of_the_real_alignments(families):
-    """The index gives Neff over the columns seen in the structure, without rows of more than half gaps."""
-    checked = 0
-    for family in families.values():
-        if int(family.row["n_seqs"]) > 3000:  # those were thinned before
-            continue
-        residues = family.alignment.residues[:, family.mapped_columns]
-        residues = residues[rows_within_gaps(residues, 0.5)]
-        assert sequence_weights(residues).sum() == pytest.approx(float(family.row["neff80"]), abs=0.051)
-        checked += 1
-    assert checked == 29
 
 
 RESIDUES = set("ACDEFGHIKLMNPQRSTVWY")

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import multiprocessing
 import os
 
 import numpy as np
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats import genome as genome_module
-from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
+from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.genome import Genome, open_genome
-from bioattn.formats.nucleotides import decode, encode
+from bioattn.formats.nucleotides import decode
 from bioattn.interpret.tracks.layout import read_chromosome_lengths
-from bioattn.io.cache_folder import cache_folder
 
 
 def write_random_fasta(path, seed=0):
@@ -182,19 +180,6 @@ def test_what_is_no_genome_is_refused_and_leaves_nothing(tmp_path, content, mess
         open_genome(tmp_path / "missing.fa")
 
 
-def _open_and_digest(path):
-    return open_genome(path).codes.tobytes()
-
-
-def test_processes_that_build_at_once_end_with_one_good_index(fasta):
-    with multiprocessing.get_context("fork").Pool(4) as pool:
-        results = pool.map(_open_and_digest, [fasta] * 8)
-    expected = b"".join(encode(record.sequence).tobytes() for record in read_fasta(fasta))
-    assert set(results) == {expected}
-    assert len(list(cache_folder().glob("genome.fa-*"))) >= 1
-    assert not list(cache_folder().glob(".tmp-*"))
-
-
 @pytest.mark.shared
 def test_the_corpus_is_indexed_as_biopython_reads_it_or_refused(corpus, tmp_path):
     indexed = 0
@@ -226,11 +211,3 @@ def test_fai_sizes_and_fasta_agree(tmp_path):
     packed.write_bytes(gzip.compress(fasta.read_bytes()))
     for path in (fasta, packed, sizes, tmp_path / "genome.fa.fai"):
         assert read_chromosome_lengths(path) == {"chrI": 8, "chrII": 3}
-
-
-@pytest.mark.parametrize("line", ["chrI", "chrI\tlong", "chrI\t0", "chrI\t-5", "chrI\t4294967296"])
-def test_what_is_no_length_is_named(tmp_path, line):
-    path = tmp_path / "sizes"
-    path.write_text(f"chrII\t9\n{line}\n")
-    with pytest.raises(FormatError, match=":2: "):
-        read_chromosome_lengths(path)

@@ -18,16 +18,6 @@ def tables():
     return truth, good, poor
 
 
-def test_draws_do_not_depend_on_block_size(monkeypatch):
-    whole = np.concatenate(list(metrics.draws(30, 20, seed=3)))
-    monkeypatch.setattr(metrics, "BLOCK", 100)
-    blocks = list(metrics.draws(30, 20, seed=3))
-    assert len(blocks) > 1
-    assert (np.concatenate(blocks) == whole).all()
-    assert whole.shape == (20, 30)
-    assert (whole.sum(axis=1) == 30).all()
-
-
 def test_every_statistic_equals_a_loop_over_resampled_tables(tables):
     truth, good, _ = tables
     axis = fit_shared_axis(truth)
@@ -72,15 +62,3 @@ def test_a_paired_difference_is_narrower_than_the_two_intervals(tables):
     differences = metrics.resampled(better, 80, 300) - metrics.resampled(worse, 80, 300)
     assert metrics.interval(differences).low > 0
     assert not (metrics.resampled(better, 80, 50) - metrics.resampled(better, 80, 50)).any()
-
-
-def test_same_seed_same_interval(tables):
-    truth, good, _ = tables
-    statistic = metrics.median_pearson(truth, good)
-    assert metrics.estimate(statistic, 80, 50, seed=4) == metrics.estimate(statistic, 80, 50, seed=4)
-    assert metrics.estimate(statistic, 80, 50, seed=4) != metrics.estimate(statistic, 80, 50, seed=5)
-
-
-def test_a_statistic_without_a_value_has_no_interval():
-    found = metrics.estimate(lambda weights: np.full(len(weights), np.nan), 5, resamples=10)
-    assert np.isnan(found).all()

@@ -130,16 +130,6 @@ def test_the_block_size_needs_the_block_split():
         DatasetSettings(splits=(Split.HOMOLOGY,), block_size=1000)
 
 
-@given(st.lists(st.integers(1, 60), min_size=3, max_size=20), st.integers(0, 5))
-def test_chosen_chromosomes_are_whole_and_leave_training(sizes, seed):
-    chrom = [f"chr{i}" for i, size in enumerate(sizes) for _ in range(size)]
-    sides = split_by_chromosome(chrom, [], seed)
-    assert set(sides) == {TRAIN, VALIDATION, TEST}
-    for name in set(chrom):
-        assert len({int(side) for side, c in zip(sides, chrom, strict=True) if c == name}) == 1
-    assert sides.tolist() == split_by_chromosome(chrom, [], seed).tolist()
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_chromosomes_are_added_that_bring_the_count_nearest(seed):
     """Ten chromosomes of 4 genes and ten of 6: whichever is drawn, one of the other size makes a tenth of 100."""

@@ -107,14 +107,3 @@ def test_average_features_keeps_what_groups_agree_on(rows):
         if agree:
             assert [{str(value)} for value in averaged.frame[column]] == list(values.values())
             assert averaged.frame[column].dtype == frame[column].dtype
-
-
-@pytest.mark.shared
-def test_real_tables(shared):
-    yeast = read_treatment_table(shared / "data/yeast/gasch2000_conditions.tsv")
-    assert len(yeast.names) == 173
-    assert [column for column in yeast.columns if yeast.is_numeric(column)] == ["index", "minutes"]
-    assert yeast.frame["group"].nunique() == 36
-    phage = read_treatment_table(shared / "data/ecoli/phage_metadata.tsv")
-    assert len(phage.names) == 16
-    assert phage.columns.count("Platform") == 1

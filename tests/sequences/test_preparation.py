@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import FormatError, SettingsError
 from bioattn.formats.nucleotides import decode
 from bioattn.io.audit import audit_path
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
@@ -107,33 +107,6 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path):
     records = {f"g{i}": each for i, each in enumerate(random_dna(30, 40))}
     first = prepared(tmp_path, records).read_bytes()
     assert prepared(tmp_path, records).read_bytes() == first
-
-
-@pytest.mark.parametrize(
-    ("settings", "kind", "said"),
-    [
-        ({"kmer": 7}, SettingsError, "--kmer 7"),
-        ({"alphabet": Alphabet.PROTEIN, "kmer": 2}, SettingsError, "--kmer is for --alphabet dna"),
-        ({"holdouts": ("test=chrX",), "split": SequenceSplit.RECORD}, BioattnError, "no such record"),
-        ({"alphabet": Alphabet.CODON, "genetic_code": 99}, SettingsError, "NCBI has no such table"),
-        ({"split": SequenceSplit.POSITION, "holdouts": ("test=g1",)}, SettingsError, "names are for"),
-        (
-            {"split": SequenceSplit.HOMOLOGY, "holdouts": ("test=g1",)},
-            SettingsError,
-            "a fraction of the records is needed, such as test=0.1; names need --split record",
-        ),
-        (
-            {"split": SequenceSplit.POSITION, "holdouts": ("test=0.6", "validation=0.6")},
-            SettingsError,
-            "1.2 of the letters held out leaves none",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_named(tmp_path: Path, settings: dict[str, object], kind: type, said: str):
-    records = {f"g{i}": each for i, each in enumerate(random_dna(20, 30))}
-    with pytest.raises(kind, match=said):
-        prepared(tmp_path, records, **settings)
-    assert not (tmp_path / "x.dataset.h5").exists()
 
 
 def test_a_file_is_not_read_twice_as_one(tmp_path: Path):

@@ -1,13 +1,11 @@
 """Chains of PDB and mmCIF files, and which of them are related."""
 
-import gzip
-
 import numpy as np
 import pytest
 from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 
 from bioattn.alignments.contact_pairs import families, related_pairs
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError
 from bioattn.structures.chain import read_chain
 
 NAMES = "ALA ARG ASN ASP CYS GLN GLU GLY HIS ILE LEU LYS MET PHE PRO SER THR TRP TYR VAL"
@@ -125,14 +123,6 @@ def test_missing_cb_stands_at_ca_or_at_its_ideal_place(shared):
     np.testing.assert_array_equal(plain.cb[others], virtual.cb[others])
 
 
-def test_compressed_structures_are_the_same(shared, tmp_path):
-    for name in ("of_1UBQ.pdb", "protenix_102m.cif"):
-        path = shared / "data" / "msa_structure" / "structure" / name
-        packed = tmp_path / "structure.gz"
-        packed.write_bytes(gzip.compress(path.read_bytes()))
-        np.testing.assert_array_equal(read_chain(packed, "A").cb, read_chain(path, "A").cb)
-
-
 def test_chains_that_are_not_there(tmp_path):
     file = pdb(
         tmp_path / "x.pdb",
@@ -148,33 +138,6 @@ def test_chains_that_are_not_there(tmp_path):
         read_chain(file, "Z")
     with pytest.raises(BioattnError, match="chain 'C' has no amino acids"):
         read_chain(file, "C")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b">x\nMKTGYIAKQR\n",
-        b"\x00\x01\x02\xff" * 50,
-        b"data_x\nloop_\n_atom_site.id\n1\n",
-        b"data_x\nloop_\n_atom_site.id\n_atom_site.Cartn_x\n1\n",
-        b"data_x\n#\n",
-        b"ATOM      1  CA  ALA A   1      xx.xxx   0.000   0.000  1.00  0.00           C\n",
-        gzip.compress(b"ATOM" * 5000)[:60],
-    ],
-    ids=["empty", "FASTA", "binary", "few columns", "odd loop", "no atoms", "letters in x", "cut gzip"],
-)
-def test_other_files_are_refused(tmp_path, content):
-    file = tmp_path / "x.pdb"
-    file.write_bytes(content)
-    with pytest.raises(FormatError) as refused:
-        read_chain(file)
-    assert str(refused.value).startswith(f"{file}: ")
-
-
-def test_a_missing_file(tmp_path):
-    with pytest.raises(BioattnError, match="no such file"):
-        read_chain(tmp_path / "none.pdb")
 
 
 AMINO_ACIDS = np.array(list("ACDEFGHIKLMNPQRSTVWY"))

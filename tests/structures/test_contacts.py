@@ -73,17 +73,6 @@ def test_perfect_and_worst_maps():
     assert contact_scores(distance, cb).precision_l5 == 0
 
 
-def test_columns_that_were_not_predicted_rank_last():
-    cb = np.random.default_rng(1).normal(0, 6, (30, 3))
-    distance = np.linalg.norm(cb[:, None] - cb[None], axis=-1)
-    columns = np.arange(2, 29)
-    part = contact_scores(-distance[np.ix_(columns, columns)], cb, columns)
-    whole = -distance.copy()
-    whole[[0, 1, 29]] = -1e9
-    whole[:, [0, 1, 29]] = -1e9
-    assert part == contact_scores(whole, cb)
-
-
 def test_nothing_to_judge_is_not_a_number_and_left_out_of_means():
     none = contact_scores(np.zeros((5, 5)), np.zeros((5, 3)))
     assert math.isnan(none.precision_l)
