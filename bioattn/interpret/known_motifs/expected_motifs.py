@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
+from Bio.Data.IUPACData import ambiguous_dna_values
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
@@ -45,11 +46,8 @@ _REPEATED = re.compile(r"\(?[nN](\d+)\)?")
 _SITES = re.compile(r"(?:>=|≥)\s*(\d+)\s*sites?")
 _IUPAC = {
     letter: np.array([base in bases for base in "ACGT"])
-    for letter, bases in {
-        **{base: base for base in "ACGT"},
-        **{"R": "AG", "Y": "CT", "S": "CG", "W": "AT", "K": "GT", "M": "AC"},
-        **{"B": "CGT", "D": "AGT", "H": "ACT", "V": "ACG", "N": "ACGT"},
-    }.items()
+    for letter, bases in ambiguous_dna_values.items()
+    if letter != "X"
 }
 _MOST_N = 100
 

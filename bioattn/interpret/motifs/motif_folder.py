@@ -1,25 +1,26 @@
 """What `bioattn export motifs` found (docs/formats/motifs.md), as far as a report shows it."""
 
-import csv
-import math
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.io.files import read_json, read_lines
+from bioattn.formats.meme import read_meme
+from bioattn.interpret.file_kinds import EDGES, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
+from bioattn.interpret.motifs.use import BACKGROUND
+from bioattn.io.files import read_json
 
 MAX_MOTIFS = 60
 """Logos on a page, those with most seqlets first."""
 
 SURE = 0.05
 """A larger q-value is no finding."""
-BACKGROUND = "background"
-"""A reference of the export: the same motif's places in all promoters."""
 MAX_ATTENDED = 200
 """Attended sites shown of one promoter, all treatments together."""
 
@@ -102,123 +103,96 @@ class MotifResults:
 
 
 def read_motif_export(folder: Path) -> MotifResults:
-    """Raises: FormatError when a table of the folder is missing or lacks a column."""
-    from bioattn.formats.meme import read_meme
-
-    motifs = _table(folder / "motifs.tsv", ("motif", "source", "consensus", "seqlets"))
-    path = folder / "motifs.meme"
-    # An export that found nothing has the header of a MEME file alone, which is no database to read.
+    """Read motifs and their use. Raises: FormatError when a table of the folder is missing or lacks a column."""
+    motifs = _table(folder / MOTIFS, ("motif", "source", "consensus", "seqlets"))
+    path = folder / MEME
+    # An export without motifs has the header of a MEME file alone, which is no database to read.
     matrices = (
         {motif.name: motif.probabilities for motif in read_meme(path).motifs}
-        if motifs and path.is_file()
+        if len(motifs) and path.is_file()
         else {}
     )
-    found = [
-        FoundMotif(
-            name=row["motif"],
-            source=row["source"],
-            consensus=row["consensus"],
-            seqlets=None if (n := _float(row.get("seqlets", ""))) is None else int(n),
-            bits=_float(row.get("information_bits", "")),
-            match=_match(row.get("match", ""), row.get("match_name", "")),
-            match_q_value=_float(row.get("match_q_value", "")),
-            probabilities=matrices.get(row["motif"]),
+    every = []
+    for row in motifs.to_dict("records"):
+        accession, factor, seqlets = row.get("match", ""), row.get("match_name", ""), _float(row, "seqlets")
+        every.append(
+            FoundMotif(
+                name=row["motif"],
+                source=row["source"],
+                consensus=row["consensus"],
+                seqlets=None if seqlets is None else int(seqlets),
+                bits=_float(row, "information_bits"),
+                match=f"{factor} ({accession})" if factor not in ("", accession) else accession,
+                match_q_value=_float(row, "match_q_value"),
+                probabilities=matrices.get(row["motif"]),
+            )
         )
-        for row in motifs
-    ]
-    order = sorted(found, key=lambda motif: (motif.source == "filter", -(motif.seqlets or 0), motif.name))
+    order = sorted(every, key=lambda motif: (motif.source == "filter", -(motif.seqlets or 0), motif.name))
+    use = []
+    if (folder / TREATMENTS).is_file():
+        use = [
+            TreatmentMotif(
+                treatment=row["treatment"],
+                motif=row["motif"],
+                reference=row.get("reference", ""),
+                ratio=_float(row, "ratio"),
+                q_value=_float(row, "q_value"),
+            )
+            for row in _table(folder / TREATMENTS, ("treatment", "motif")).to_dict("records")
+        ]
+    try:
+        digest = str(read_json(folder / MOTIF_FOLDER.record)["sources"]["model"]["sha256"])
+    except (KeyError, TypeError):
+        digest = ""
     return MotifResults(
         motifs=order[:MAX_MOTIFS],
-        num_by_source=dict(sorted(Counter(motif.source for motif in found).items())),
-        treatments=_treatments(folder / "treatments.tsv"),
-        filters=frozenset(motif.name for motif in found if motif.source == "filter"),
-        model_sha256=_model_digest(folder),
+        num_by_source=dict(sorted(Counter(motif.source for motif in every).items())),
+        treatments=[row for row in use if row.reference != BACKGROUND] or use,
+        filters=frozenset(motif.name for motif in every if motif.source == "filter"),
+        model_sha256=digest,
     )
-
-
-def _model_digest(folder: Path) -> str:
-    try:
-        return str(read_json(folder / "motifs.json")["sources"]["model"]["sha256"])
-    except (KeyError, TypeError):
-        return ""
-
-
-def _match(name: str, second: str) -> str:
-    """An accession and the name of a factor, the latter first."""
-    return f"{second} ({name})" if second and second != name else name
-
-
-def _treatments(path: Path) -> list[TreatmentMotif]:
-    if not path.is_file():
-        return []
-    rows = [
-        TreatmentMotif(
-            treatment=row["treatment"],
-            motif=row["motif"],
-            reference=row.get("reference", ""),
-            ratio=_float(row.get("ratio", "")),
-            q_value=_float(row.get("q_value", "")),
-        )
-        for row in _table(path, ("treatment", "motif"))
-    ]
-    compared = [row for row in rows if row.reference != BACKGROUND]
-    return compared or rows
 
 
 def read_attended(folder: Path, genes: Collection[str]) -> dict[str, list[AttendedSite]]:
     """The attended sites of some promoters, by gene, best first and `MAX_ATTENDED` of each at most.
 
-    The table has a line for every motif, promoter and treatment, so it is read line by line. Raises: FormatError
-    naming a line that is none of it.
+    Raises: FormatError when a column is missing or a position is no number.
     """
-    path = folder / "edges.tsv"
-    found: dict[str, list[tuple[float, int, AttendedSite]]] = {}
+    path = folder / EDGES
     if not path.is_file():
         return {}
-    for number, row in _rows(path, ("treatment", "motif", "gene_id", "start", "end")):
-        if row["gene_id"] not in genes:
-            continue
-        try:
-            site = AttendedSite(row["treatment"], row["motif"], int(row["start"]), int(row["end"]))
-        except ValueError as error:
-            raise FormatError(f"{path}:{number}: {error}") from error
-        kept = found.setdefault(row["gene_id"], [])
-        kept.append((-(_float(row.get("score", "")) or 0.0), number, site))
-        if len(kept) > 2 * MAX_ATTENDED:
-            kept.sort(key=lambda entry: entry[:2])
-            del kept[MAX_ATTENDED:]
-    return {
-        gene: [site for _, _, site in sorted(kept, key=lambda entry: entry[:2])[:MAX_ATTENDED]]
-        for gene, kept in found.items()
-    }
+    edges = _table(path, ("treatment", "motif", "gene_id", "start", "end"))
+    edges = edges[edges["gene_id"].isin(list(genes))]
+    start, end = (pd.to_numeric(edges[name], errors="coerce") for name in ("start", "end"))
+    if start.isna().any() or end.isna().any():
+        raise FormatError(f"{path}: a start or end is no number; run `bioattn export motifs` again")
+    scores = edges["score"] if "score" in edges else pd.Series("", index=edges.index)
+    edges = edges.assign(start=start, end=end, score=pd.to_numeric(scores, errors="coerce").fillna(0.0))
+    best = edges.sort_values("score", ascending=False, kind="stable").groupby("gene_id").head(MAX_ATTENDED)
+    attended: dict[str, list[AttendedSite]] = {}
+    for row in best.to_dict("records"):
+        site = AttendedSite(row["treatment"], row["motif"], int(row["start"]), int(row["end"]))
+        attended.setdefault(row["gene_id"], []).append(site)
+    return attended
 
 
-def _table(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    return [row for _, row in _rows(path, columns)]
-
-
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Line numbers and cells by name of a table of the export."""
+def _table(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    """The cells of a table of the export, as text."""
     if not path.is_file():
         raise FormatError(f"{path.parent}: has no {path.name}; run `bioattn export motifs` again")
-    # As pandas writes them: names with quotes or tabs are quoted.
-    lines = enumerate(csv.reader((line for _, line in read_lines(path)), delimiter="\t"), start=1)
-    _, header = next(lines, (0, []))
-    missing = [name for name in columns if name not in header]
+    try:
+        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False, index_col=False)
+    except (ValueError, OSError) as error:
+        raise FormatError(f"{path}: is no table ({error}); run `bioattn export motifs` again") from error
+    missing = [name for name in columns if name not in table]
     if missing:
         raise FormatError(f"{path}: has no column {missing[0]!r}; run `bioattn export motifs` again")
-    for number, cells in lines:
-        if len(cells) != len(header):
-            raise FormatError(
-                f"{path}:{number}: has {len(cells)} columns, the header has {len(header)}; run `bioattn export "
-                "motifs` again"
-            )
-        yield number, dict(zip(header, cells, strict=True))
+    return table.fillna("")
 
 
-def _float(text: str) -> float | None:
+def _float(row: Mapping[Any, Any], column: str) -> float | None:
     try:
-        value = float(text)
+        value = float(row.get(column, ""))
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if np.isfinite(value) else None

@@ -142,7 +142,24 @@ def export_tracks(
             chosen = choose_genes(genes, list(map(str, samples.index)), attention)
             samples = samples[samples.index.isin(chosen)]
         known = None if chromosome_sizes is None else read_chromosome_lengths(chromosome_sizes, progress)
-        placed = _placed(file, samples, downstream, known, chromosome_sizes)
+        unknown = [] if known is None else sorted(set(samples["chrom"]) - {"", *known})
+        if unknown:
+            raise BioattnError(
+                f"{chromosome_sizes}: has no chromosome {unknown[0]!r}, on which promoters of {attention} lie; "
+                f"it has {first_names(list(known or ()))}"
+            )
+        placed = place_windows(
+            samples,
+            window_length=file.window_length,
+            downstream=downstream,
+            chromosome_lengths=known,
+        )
+        if placed.empty:
+            raise BioattnError(
+                f"{attention}: no promoter asked for has a place on a chromosome, which tracks need; make the "
+                "FASTA with `bioattn prepare promoters`, or write chrom:start-end(strand) behind its ids"
+            )
+        placed = placed.assign(sample=file.samples.index.get_indexer(placed.index))
         stretches = lay_out(placed, settings.overlapping)
         along = tuple(each for each in settings.formats if each is not TrackFormat.TSV)
         _report_layout(file, settings, samples, stretches, downstream, is_known=given is not None)
@@ -242,34 +259,6 @@ def choose_tracks(
         Track(treatment=name, reference=other, stem=stem)
         for (name, other), stem in zip(pairs, stems, strict=True)
     ]
-
-
-def _placed(
-    attention: AttentionFile,
-    samples: pd.DataFrame,
-    downstream: int,
-    lengths: Mapping[str, int] | None,
-    chromosome_sizes: Path | None,
-) -> pd.DataFrame:
-    """Place `samples`; column `sample` counts the rows of the whole file."""
-    for chrom in sorted(set(samples.loc[samples["chrom"] != "", "chrom"])):
-        if lengths is not None and chrom not in lengths:
-            raise BioattnError(
-                f"{chromosome_sizes}: has no chromosome {chrom!r}, on which promoters of {attention.path} lie; "
-                f"it has {first_names(list(lengths))}"
-            )
-    placed = place_windows(
-        samples,
-        window_length=attention.window_length,
-        downstream=downstream,
-        chromosome_lengths=lengths,
-    )
-    if placed.empty:
-        raise BioattnError(
-            f"{attention.path}: no promoter asked for has a place on a chromosome, which tracks need; make the "
-            "FASTA with `bioattn prepare promoters`, or write chrom:start-end(strand) behind its ids"
-        )
-    return placed.assign(sample=attention.samples.index.get_indexer(placed.index))
 
 
 def _report_layout(

@@ -186,38 +186,25 @@ def test_a_regression_of_another_model_or_of_other_heads_is_refused(files, tmp_p
         predict_contacts(attention, "a", regression)
 
 
-def test_attention_that_says_nothing_of_contacts_is_refused(files, tmp_path):
-    maximum = write_attention(tmp_path / "max.h5", Reduction.MAX_ROWS)
-    with pytest.raises(BioattnError, match="was reduced with max-rows; contacts need mean-rows"):
-        fit_contacts(maximum, files.dataset)
-    columns = write_attention(tmp_path / "columns.h5", sites=SITES[2:3])
-    with pytest.raises(BioattnError, match=r"holds no row attention; write it with --sites"):
-        fit_contacts(columns, files.dataset)
-    strangers = write_attention(tmp_path / "strangers.h5", names=("c",))
-    with pytest.raises(BioattnError, match="holds no protein of the training split"):
-        fit_contacts(strangers, files.dataset)
-    short = tmp_path / "short.dataset.h5"
-    write_contact_dataset(short, [files.proteins["c"], _shortened(files.proteins["a"])], {})
-    with pytest.raises(
-        BioattnError, match=r"'a' has 40 columns there, 39 in .*; both must come from the same"
-    ):
-        fit_contacts(files.attention, short)
-    other = tmp_path / "other.dataset.h5"
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"reduce": Reduction.MAX_ROWS}, "was reduced with max-rows; contacts need mean-rows"),
+        ({"sites": SITES[2:3]}, "holds no row attention"),
+        ({"names": ("c",)}, "holds no protein of the training split"),
+    ],
+)
+def test_attention_that_says_nothing_of_contacts_is_refused(files, tmp_path, options, words):
+    path = write_attention(tmp_path / "other.h5", **options)
+    with pytest.raises(BioattnError, match=words):
+        fit_contacts(path, files.dataset)
+
+
+def test_another_target_is_refused(files, tmp_path):
     turned = replace(files.proteins["a"], aatype=files.proteins["a"].aatype[::-1].copy())
-    write_contact_dataset(other, [files.proteins["c"], turned], {})
+    write_contact_dataset(tmp_path / "other.dataset.h5", [files.proteins["c"], turned], {})
     with pytest.raises(BioattnError, match=r"'a' has 40 columns there, 40 in .*, or another target row"):
-        fit_contacts(files.attention, other)
-
-
-def _shortened(whole):
-    return replace(
-        whole,
-        msa=whole.msa[:, 1:],
-        deletions=csr_array((2, 39), dtype=np.int32),
-        aatype=whole.aatype[1:],
-        cb=whole.cb[1:],
-        residue_numbers=whole.residue_numbers[1:],
-    )
+        fit_contacts(files.attention, tmp_path / "other.dataset.h5")
 
 
 @pytest.mark.parametrize(
@@ -318,14 +305,3 @@ def test_the_weights_are_those_of_scikit_learn(number, width, inverse_strength):
     ).fit(features.astype(np.float64), labels)
     np.testing.assert_allclose(weights, reference.coef_[0], atol=2e-3)
     assert intercept == pytest.approx(reference.intercept_[0], abs=2e-3)
-
-
-def test_a_strong_penalty_and_empty_features_leave_the_share_of_positives():
-    features, labels = problem(1000, 5, seed=1)
-    weights, intercept = fit_sparse_logistic(features, labels, 1e-5)
-    assert not weights.any()
-    assert 1 / (1 + np.exp(-intercept)) == pytest.approx(labels.mean(), rel=1e-3)
-    features[:, 2] = 0
-    weights, _ = fit_sparse_logistic(features, labels, 1.0)
-    assert weights[2] == 0
-    assert np.isfinite(weights).all()

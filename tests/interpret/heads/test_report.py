@@ -158,19 +158,6 @@ def test_refusals(trained, tmp_path, capsys):
         assert not (tmp_path / "small").exists()
 
 
-def test_another_dataset_is_warned_of_and_not_pruned_on(trained, tmp_path, capsys):
-    sim, folder = trained / "sim", tmp_path
-    inputs = f"{trained}/p.fa {sim}/responses.tsv"
-    prepare = f"prepare dataset {inputs} -o {folder}/y.dataset.h5 --holdout validation=chr1"
-    assert bioattn(*prepare.split(), "--quiet") == 0
-    capsys.readouterr()
-    assert explain(trained / "model", folder / "y.dataset.h5", "-o", folder / "h") == 0
-    assert "was not trained on" in capsys.readouterr().err
-    prune = ("--prune-to", 1, "--pruned-model", folder / "small")
-    assert explain(trained / "model", folder / "y.dataset.h5", "-o", folder / "g", *prune) == 1
-    assert "--prune-to needs the dataset of the training" in capsys.readouterr().err
-
-
 @pytest.fixture(scope="module")
 def contacts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("contacts")

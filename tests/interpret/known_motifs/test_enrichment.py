@@ -13,13 +13,11 @@ from bioattn.interpret.known_motifs.enrichment import (
     ALL_TREATMENTS,
     BACKGROUND,
     Quantity,
-    interval,
     mixing,
     score_pairs,
 )
 from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, ExpectedSites, locate
 from bioattn.interpret.known_motifs.site_differences import (
-    LEAST_WINDOWS,
     POSITION_STEP,
     MatchedBackground,
     site_differences,
@@ -211,13 +209,6 @@ def test_quantities_are_means_over_groups_and_differences():
     )
 
 
-def test_intervals():
-    values = np.random.default_rng(0).normal(2, 1, size=400)
-    low, high = interval(values, np.random.default_rng(1))
-    expected = stats.t.interval(0.95, 399, values.mean(), stats.sem(values))
-    np.testing.assert_allclose([low, high], expected, atol=0.02)
-
-
 WIDTH, SHORT_LENGTH = 6, 53
 
 
@@ -239,17 +230,3 @@ def test_rare_compositions_borrow_from_their_neighbours():
     assert background.counts_S[lone] == 1
     # Its own window and those of fewer G and C, down to the many of none.
     assert WIDTH < background.means()[lone, 0] < 7 * WIDTH
-
-
-def test_a_signal_of_place_and_composition_alone_has_no_effect():
-    codes, _ = example(400)
-    strong = window_sums(((codes == 1) | (codes == 2))[:, None], WIDTH)[:, 0]
-    steps = (SHORT_LENGTH - WIDTH - np.arange(SHORT_LENGTH - WIDTH + 1)) // POSITION_STEP
-    windows = (np.sin(strong) + 3.0 * steps)[:, None]
-    background = MatchedBackground(WIDTH, SHORT_LENGTH, 1)
-    strata = background.strata(codes)
-    background.add(windows, strata)
-    known = strata >= 0
-    enough = background.counts_S[strata] >= LEAST_WINDOWS
-    differences = windows[:, 0] - background.means()[strata, 0]
-    np.testing.assert_allclose(differences[known & enough], 0, atol=1e-9)

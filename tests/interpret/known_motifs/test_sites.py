@@ -46,11 +46,6 @@ def test_rows_are_read_as_they_are_meant(tmp_path):
     assert (control.consensus, control.condition) == ("ACCGTA", "heat")
 
 
-def test_cells_that_say_nothing_and_both_directions(tmp_path):
-    (pair,) = read_expected(table(tmp_path, "a\tNA\tACGT\theat\tup/down (either way)\t1"))
-    assert (pair.matrices, pair.direction, pair.remark) == ((), "either", "either way")
-
-
 def test_the_real_table(shared):
     pairs = read_expected(shared / "data" / "yeast" / "expected_motif_condition.tsv")
     assert len(pairs) == 25
@@ -203,14 +198,6 @@ def test_short_motifs_have_a_hundred_relatives_too():
     assert all(version.sum() == 5 for (version,) in versions)
     # The 79 others with one A or T and four G or C, strands not told apart, come first.
     assert sum(word.count("A") + word.count("T") == 1 for word in words) == 79
-
-
-def test_matrices_of_one_factor_are_shuffled_alike():
-    first = np.eye(4)[encode("TGACTCA")]
-    second = 0.9 * first + 0.025
-    telling = [np.ones(7, bool)] * 2
-    for one, other in shuffled_columns([first, second], telling, 20, np.random.default_rng(3)):
-        np.testing.assert_array_equal(one.argmax(axis=1), other.argmax(axis=1))
 
 
 def test_as_many_genes_have_sites_as_the_table_says(shared, tmp_path):

@@ -257,20 +257,6 @@ def test_against_a_treatment_seeks_what_gains(planted, tmp_path):
     assert not ((use["treatment"] == planted.treatments[0]) & (use["reference"] != "background")).any()
 
 
-def test_some_treatments_and_genes(planted, tmp_path):
-    output = tmp_path / "motifs"
-    some = tmp_path / "genes.txt"
-    some.write_text("\n".join(planted.genes[100:350]))
-    arguments = ["--promoters", planted.fasta, "--treatment", planted.treatments[2], "--genes", some]
-    attention = planted.attention("some.h5")
-    assert bioattn("export", "motifs", attention, *arguments, "-o", output, "-q") == 0
-    motifs = table(output / "motifs.tsv")
-    assert [planted_name(planted, consensus) for consensus in motifs["consensus"]] == ["motif3"]
-    edges = table(output / "edges.tsv")
-    assert set(edges["gene_id"]) <= set(planted.genes[100:350])
-    assert set(edges["treatment"]) == {planted.treatments[2]}
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
