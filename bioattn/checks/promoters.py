@@ -65,26 +65,50 @@ class AttentionMaps:
     heads: list[HeadSpread]
 
 
+class Control(NamedTuple):
+    """A model retrained as the user's but for one thing."""
+
+    label: str
+    what: str
+    """What it does, after "a model that"."""
+    least: float
+    """Least share of the skill that it must lack."""
+    as_good: str
+    """Caveat where it predicts as well."""
+
+
 CONTROLS = {
-    "uniform": "control: uniform attention, retrained",
-    "shared": "control: one query for all treatments, retrained",
-    "gain": "control: one shape for all treatments and gains of their own, retrained",
-    "position": "control: own position bias only, retrained",
-    "query": "control: own query only, retrained",
-    "seed": "control {step}: another seed",
+    "uniform": Control("uniform attention", "weighs all positions the same", thresholds.USED, ""),
+    "shared": Control(
+        "one query",
+        "has one query for all treatments",
+        thresholds.SHARED,
+        "One query shared by all treatments, retrained, predicts as well: queries of their own were not needed to "
+        "predict so well.",
+    ),
+    "gain": Control(
+        "own gains only",
+        "has one shape for all treatments, of which each says only how much every head attends,",
+        0.0,
+        "One shape for all treatments, retrained with gains of their own, predicts as well: that treatments "
+        "attend to different places was not needed to predict so well.",
+    ),
+    "position": Control(
+        "own position bias only",
+        "attends by the distance from the anchor alone, each treatment to its own,",
+        0.0,
+        "Own position biases alone, retrained, predict as well: that maps follow the sequence was not needed to "
+        "predict so well.",
+    ),
+    "query": Control(
+        "own query only",
+        "has one position bias for all treatments",
+        0.0,
+        "Own queries and one position bias, retrained, predict as well: own position biases were not needed to "
+        "predict so well.",
+    ),
+    "seed": Control("another seed", "", 0.0, ""),
 }
-"""Names of controls, and what is said when the training of one begins."""
-AS_GOOD = {
-    "shared": "One query shared by all treatments, retrained, predicts as well: queries of their own were not "
-    "needed to predict so well.",
-    "gain": "One shape for all treatments, retrained with gains of their own, predicts as well: that treatments "
-    "attend to different places was not needed to predict so well.",
-    "position": "Own position biases alone, retrained, predict as well: that maps follow the sequence was not "
-    "needed to predict so well.",
-    "query": "Own queries and one position bias, retrained, predict as well: own position biases were not needed "
-    "to predict so well.",
-}
-"""Caveats where a retrained control predicts as well."""
 PREDICTIVE = ("skill", "recorded_skill")
 CHEATS = {
     "swapped_shapes": "treatments differ in how much they attend, not in where: where another does would do",
@@ -187,7 +211,7 @@ class PromoterProbe(Probe):
             )
         for name, step in self.controls:
             self.stop.check()
-            LOGGER.info(CONTROLS[name].format(step=step))
+            LOGGER.info(f"control: {CONTROLS[name].label}{f' ({step})' if step else ''}, retrained")
             self.retrained[name].append(train(name, step, self))
 
     def verdict(self) -> Verdict:
@@ -294,7 +318,9 @@ def _caveats(measures: Measures) -> Mapping[str, bool]:
             better > thresholds.BETTER_SEED * measures.value("skill")
         ),
     }
-    caveats |= {text: measures.passed(f"{name}_retrained") is False for name, text in AS_GOOD.items()}
+    for name, control in CONTROLS.items():
+        if control.as_good:
+            caveats[control.as_good] = measures.passed(f"{name}_retrained") is False
     for name in ("best_simple_model", "randomised_weights", "seed_stability"):
         measure = measures.get(name)
         if measure is not None and measure.passed is False:

@@ -19,23 +19,6 @@ PROVISIONAL = {Code.FAITHFUL_SPECIFIC, Code.FAITHFUL_NOT_SPECIFIC, Code.FAITHFUL
 """The maps are faithful; whether the model needs its attention was not tested, as no control was retrained."""
 PARTLY = {*PROVISIONAL, Code.NOT_SPECIFIC, Code.POSITION_ONLY, Code.NOT_PAIR_SPECIFIC, Code.UNDECIDED}
 """They may, but not for differences between treatments, or between samples; or it cannot be told."""
-SKIPPED_TITLES = {
-    "uniform_control": "A model retrained with uniform attention",
-    "shared_control": "A model retrained with one query for all treatments",
-    "gain_control": "A model retrained with one shape for all treatments",
-    "position_control": "A model retrained with own position biases only",
-    "query_control": "A model retrained with own queries only",
-    "seed_control": "The same model retrained with another seed",
-    "seed_stability": "Similarity to the maps of another seed",
-    "skill": "Skill on held-out data",
-    "forced_skill": "Skill lost with uniform weights forced on it",
-    "elsewhere_skill": "Skill lost with another promoter's maps",
-    "swapped_skill": "Skill lost with other treatments' maps",
-    "swapped_shapes_skill": "Skill lost with other treatments' shapes",
-    "mean_shapes_skill": "Skill lost with mean shapes",
-    "swapped_gains_skill": "Skill lost with other treatments' gains",
-}
-"""Measures that were not taken, in words; others by their name without underscores."""
 NOTES = {
     "treatments": "Skill: mean over treatments of Pearson r over genes (binary: 2 · AUROC − 1). Similarity: "
     "Spearman over bins.\nDeletion: share of what sets a prediction apart from its treatment's mean.",
@@ -193,7 +176,7 @@ def _cells(measure: Measure) -> tuple[str, str, str, str, str]:
 
 def skipped_title(name: str) -> str:
     """A measure that was not taken, in words."""
-    return SKIPPED_TITLES.get(name, name.replace("_", " ").capitalize())
+    return name.replace("_", " ").capitalize()
 
 
 def read_check(path: Path) -> CheckRecord:

@@ -19,6 +19,7 @@ from bioattn.checks.engine import NO_SKILL, RESAMPLES
 from bioattn.checks.gain_and_shape import exchanges, gain_and_shape, other_treatments
 from bioattn.checks.measures import percent
 from bioattn.checks.promoters import (
+    CONTROLS,
     ONE_TREATMENT,
     HeldOut,
     PromoterProbe,
@@ -76,59 +77,32 @@ class SkillComparison:
         return name in self._skills
 
 
-RETRAINED = {
-    "uniform": ("uniform attention", thresholds.USED, "weighs all positions the same"),
-    "shared": ("one query", thresholds.SHARED, "has one query for all treatments"),
-    "gain": (
-        "own gains only",
-        0.0,
-        "has one shape for all treatments, of which each says only how much every head attends,",
+OTHER_WEIGHTS: dict[str, tuple[str, str, float | None]] = {
+    "forced": ("uniform weights forced on it", "Made to weigh all positions the same", None),
+    "elsewhere": ("another promoter's maps", "Given the map of another promoter", None),
+    "swapped": (
+        "other treatments' maps",
+        "When every treatment uses the map of another",
+        thresholds.SWAPPED,
     ),
-    "position": (
-        "own position bias only",
-        0.0,
-        "attends by the distance from the anchor alone, each treatment to its own,",
-    ),
-    "query": ("own query only", 0.0, "has one position bias for all treatments"),
-}
-"""Retrained controls: label, the least share of the skill that they lack, and what they do."""
-OTHER_MAPS = {
-    "swapped": ("other treatments' maps", "When every treatment uses the map of another"),
     "swapped_shapes": (
         "other treatments' shapes",
         "When every treatment attends as much as it does, but where another treatment does",
+        thresholds.SHAPED,
     ),
     "mean_shapes": (
         "mean shapes",
         "When every treatment attends as much as it does, but where it does on average over promoters",
+        thresholds.SHAPED,
     ),
     "swapped_gains": (
         "other treatments' gains",
         "When every treatment attends where it does, but as much as another treatment",
-    ),
-}
-"""Maps that are replaced, whole or a part (`bioattn.checks.gain_and_shape`): label, and what was done."""
-WITHOUT_RETRAINING: dict[str, tuple[str, str, float | None]] = {
-    "forced": (
-        "skill lost with uniform weights forced on it",
-        "Without retraining, made to weigh all positions the same",
         None,
     ),
-    "elsewhere": (
-        "skill lost with another promoter's maps",
-        "Without retraining, given the map of another promoter",
-        None,
-    ),
-    **{
-        name: (
-            f"skill lost with {label}",
-            what,
-            {"swapped": thresholds.SWAPPED, "swapped_gains": None}.get(name, thresholds.SHAPED),
-        )
-        for name, (label, what) in OTHER_MAPS.items()
-    },
 }
-"""Label, what was done, and least share of the skill that must be lost; None: not judged."""
+"""Weights that replace the model's without retraining, whole or a part (`bioattn.checks.gain_and_shape`): label,
+what was done, and least share of the skill that must be lost; None: not judged."""
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
 
 
@@ -191,7 +165,7 @@ def compare_skills(probe: PromoterProbe) -> None:
     """Add the share of the skill that retrained controls lack, and the share lost with other attention weights."""
     if probe.genes is None or not probe.measures.passed("skill"):
         why = NO_DATASET if probe.genes is None else NO_SKILL
-        probe.measures.skip(why, *(f"{name}_skill" for name in ("forced", "elsewhere", *OTHER_MAPS)))
+        probe.measures.skip(why, *(f"{name}_skill" for name in OTHER_WEIGHTS))
     else:
         _judge_skills(probe, _skills(probe, probe.genes))
     _swapped_predictions(probe)
@@ -218,7 +192,7 @@ def _attending(probe: PromoterProbe, codes_BL: Codes, substitution: Substitution
 
 
 def _other_maps(probe: PromoterProbe, codes_BL: Codes) -> dict[str, list[Substitution]]:
-    """Weights of other treatments, or parts of these, by name in `OTHER_MAPS`; none for a single treatment."""
+    """Weights of other treatments, or parts of these, by name in `OTHER_WEIGHTS`; none for a single treatment."""
     number, settings = len(probe.names), probe.settings
     if number == 1:
         return {}
@@ -245,22 +219,28 @@ def _judge_skills(probe: PromoterProbe, comparison: SkillComparison) -> None:
             lost,
             f"The same model of another seed reaches {own.value - lost.value:.2f}: so much is chance of training.",
         )
-    for name, (label, least, what) in RETRAINED.items():
-        if name in comparison:
+    for name, control in CONTROLS.items():
+        if name in comparison and name != "seed":
             share, lost = comparison.share_lost("own", name), comparison.lost("own", name)
             probe.measures.add(
                 f"{name}_retrained",
-                f"skill lost with {label}, retrained",
+                f"skill lost with {control.label}, retrained",
                 share,
-                f"A model retrained on the same data that {what} reaches {own.value - lost.value:.2f}: "
+                f"A model retrained on the same data that {control.what} reaches {own.value - lost.value:.2f}: "
                 f"{_less(share.value)}.",
-                least=least,
+                least=control.least,
                 also=lost.value > spread,
             )
-    for name, (label, what, wanted) in WITHOUT_RETRAINING.items():
+    for name, (label, what, wanted) in OTHER_WEIGHTS.items():
         if name in comparison:
             share = comparison.share_lost("own", name)
-            probe.add(f"{name}_skill", label, share, f"{what}, the model has {_less(share.value)}.", wanted)
+            probe.add(
+                f"{name}_skill",
+                f"skill lost with {label}",
+                share,
+                f"{what}, the model has {_less(share.value)}.",
+                wanted,
+            )
         else:
             why = "no null key, and no bin whose value hardly varies: all gains are 1"
             probe.measures.skip(ONE_TREATMENT if len(probe.names) == 1 else why, f"{name}_skill")
@@ -276,7 +256,7 @@ def _swapped_predictions(probe: PromoterProbe) -> None:
     for name in names:
         changed = [_attending(probe, probe.codes, other) for other in others[name]]
         moved = probe.estimate(_mean_change(own_BT, changed))
-        label, what = OTHER_MAPS[name]
+        label, what, _ = OTHER_WEIGHTS[name]
         probe.add(
             f"{name}_predictions",
             f"1 − r of predictions with {label}",

@@ -138,17 +138,6 @@ def test_caveats_say_what_else_there_is():
     assert "record of its training" in recorded[0]
 
 
-def test_the_sentence_says_in_what_treatments_differ():
-    gain = judge(measured(swapped_shapes_skill=0.0)).sentence
-    assert "differ in how much they attend, not in where" in gain
-    assert "one map" not in gain
-    assert "does not depend on the promoter" in judge(measured(mean_shapes_skill=0.0)).sentence
-    assert "one map would do" in judge(measured(swapped_skill=0.0, swapped_shapes_skill=0.0)).sentence
-    alike = judge(measured(deletion_of_other_treatments=0.0)).sentence
-    assert "deleting what another treatment's map points at takes away as much" in alike
-    assert "one map would do" not in alike
-
-
 def test_a_measure_passes_by_its_value_and_its_interval():
     measures = Measures()
     assert measures.add("a", "", Estimate(0.5, 0.1, 0.9), "", least=0.4).passed is True
@@ -180,10 +169,3 @@ def test_nothing_is_predicted_only_where_the_interval_holds_0(skill, words):
     sentence = judge(measured(skill=skill)).sentence
     assert words in sentence
     assert ("predicts nothing" in sentence) == (skill.low <= 0 <= skill.high)
-
-
-def test_the_caveat_asks_only_for_what_was_not_given():
-    with_dataset = judge(measured(uniform_retrained=None)).caveats
-    assert any("that takes --controls." in caveat for caveat in with_dataset)
-    without = judge(measured(**WITHOUT_DATASET)).caveats
-    assert any("that takes --dataset and --controls." in caveat for caveat in without)
