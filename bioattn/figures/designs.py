@@ -13,24 +13,27 @@ def draw_designs(check: DesignsCheck, width: float) -> Figure:
     and how both change with guidance; `width` in millimetres."""
     figure = style.new_figure(width, 0.7 * width)
     axis = figure.subplots()
-    designs, real, *others = check.sets
-    if check.curve:
+    designs, real, *others = check.rows
+    if check.guidance:
         axis.plot(
-            [each.distance for each in check.curve],
-            [each.effect for each in check.curve],
+            [each.distance_6 for each in check.guidance],
+            [each.effect for each in check.guidance],
             color=style.BLUE,
             marker=".",
             label="designs by guidance",
         )
-        for each in check.curve:
+        for each in check.guidance:
             axis.annotate(
-                each.name, (each.distance, each.effect), fontsize=style.SMALL_FONT, color=style.BLUE
+                f"{each.guidance:g}",
+                (each.distance_6, each.effect),
+                fontsize=style.SMALL_FONT,
+                color=style.BLUE,
             )
-    axis.plot(designs.distance, designs.effect, "o", color=style.BLUE, label=designs.name)
-    axis.plot(real.distance, real.effect, "s", color=style.BLACK, label=real.name)
+    axis.plot(designs.distance_6, designs.effect, "o", color=style.BLUE, label=designs.name)
+    axis.plot(real.distance_6, real.effect, "s", color=style.BLACK, label=real.name)
     for number, each in enumerate(others):
-        axis.plot(each.distance, each.effect, "^", color=style.colour_of(number + 1), label=each.name)
-    by_model = [(each.distance, each.by_model) for each in check.sets if each.by_model is not None]
+        axis.plot(each.distance_6, each.effect, "^", color=style.colour_of(number + 1), label=each.name)
+    by_model = [(each.distance_6, each.effect_model) for each in check.rows if each.effect_model is not None]
     if by_model:
         axis.plot(*zip(*by_model, strict=True), "x", color=style.GREY, label="by the promoter model")
     axis.axvline(1, color=style.LIGHT_GREY, linewidth=0.5, zorder=0)

@@ -6,6 +6,7 @@ A picture has two functions: one reads its typed data from files, the other draw
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,7 +68,7 @@ PICTURES = {
     "training": Picture("curves:read_training", "curves:draw_training", "TrainingPicture"),
     "check": Picture("bioattn.checks.record:read_check", "curves:draw_check", "CheckRecord"),
     "designs": Picture(
-        "bioattn.interpret.designs.record:read_designs_check", "designs:draw_designs", "DesignsCheck", 120
+        "bioattn.interpret.designs.record:DesignsCheck.read", "designs:draw_designs", "DesignsCheck", 120
     ),
 }
 """All pictures by the name that --kind has for them."""
@@ -325,5 +326,6 @@ def _of_frame(frame: "pd.DataFrame", kind: str | None, show: Sequence[str]) -> t
 
 
 def _function(name: str) -> Any:
-    module, function = name.split(":")
-    return getattr(import_module(module if "." in module else f"bioattn.figures.{module}"), function)
+    module, names = name.split(":")
+    found = import_module(module if "." in module else f"bioattn.figures.{module}")
+    return reduce(getattr, names.split("."), found)

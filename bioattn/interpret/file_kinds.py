@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.interpret.contacts.contact_regression import REGRESSION_FORMAT, describe_regression
-from bioattn.interpret.designs.record import DESIGNS_FORMAT, read_designs_check
+from bioattn.interpret.designs.record import DESIGNS_FORMAT, DesignsCheck
 from bioattn.interpret.response_curve import FORMAT as CURVE_FORMAT
 from bioattn.interpret.response_curve import ResponseCurves
 from bioattn.io.files import read_json
@@ -145,22 +145,25 @@ def _describe_anndata(path: Path) -> dict[str, Any]:
 
 
 def _describe_designs(path: Path) -> dict[str, Any]:
-    check = read_designs_check(path)
+    check = DesignsCheck.read(path)
     return {"verdict": check.code, "sentences": list(check.sentences), **check.settings}
 
 
 def _report_designs(path: Path) -> ReportInput:
-    check = read_designs_check(path)
+    check = DesignsCheck.read(path)
     columns = ["sequences", "gain by held-out oracle", "by the guide", "6-mer distance", "near training"]
-    by_model = any(each.by_model is not None for each in check.sets)
+    by_model = any(each.effect_model is not None for each in check.rows)
     columns += ["by the promoter model"] if by_model else []
-    measures = ("effect", "guided", "distance", "near", *(("by_model",) if by_model else ()))
+    measures = [
+        "effect",
+        "effect_guide",
+        "distance_6",
+        "near_training",
+        *(["effect_model"] if by_model else []),
+    ]
     rows = [
-        [name, *(f"{getattr(each, measure):.2f}" for measure in measures)]
-        for name, each in [
-            *((each.name, each) for each in check.sets),
-            *((f"guidance {each.name}", each) for each in check.curve),
-        ]
+        [each.name, *(f"{getattr(each, measure):.2f}" for measure in measures)]
+        for each in [*check.rows, *check.guidance]
     ]
     title = f"Designs: {check.code.replace('_', ' ')}"
     table = ResultTable(title=title, sentences=check.sentences, columns=columns, rows=rows)

@@ -12,8 +12,8 @@ from bioattn.formats.nucleotides import decode, encode
 from bioattn.interpret.designs.baselines import baseline_designs
 from bioattn.interpret.designs.check import Judge, ModelOracle, check_designs, read_designs
 from bioattn.interpret.designs.oracle import PENALTIES, KmerOracle, kmer_counts, kmer_distance, nearest
-from bioattn.interpret.designs.record import read_designs_check
-from bioattn.io.files import sha256_of, write_json
+from bioattn.interpret.designs.record import DesignsCheck
+from bioattn.io.files import sha256_of
 from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.promoter_fasta import DesignRequest, describe_request
@@ -157,20 +157,20 @@ def test_what_a_perfect_writer_writes_is_supported_and_copies_and_climbers_are_n
     data = read_dataset(folder / "x.dataset.h5")
     drawn, heat = promoters(np.random.default_rng(9), 500)
     good = checked(folder, designs_file(folder, "good.fa", drawn[heat][:200]))
-    assert good["verdict"]["code"] in ("supported", "partly")
-    row, real = good["rows"][0], good["rows"][1]
-    assert row["effect"] == pytest.approx(real["effect"], abs=0.15)
-    assert row["distance_6"] == pytest.approx(1, abs=0.05)
-    assert row["near_training"] < 0.05
+    assert good.code in ("supported", "partly")
+    row, real = good.rows[0], good.rows[1]
+    assert row.effect == pytest.approx(real.effect, abs=0.15)
+    assert row.distance_6 == pytest.approx(1, abs=0.05)
+    assert row.near_training < 0.05
     train = data.codes[data.gene_split == 0][data.targets[data.gene_split == 0, 0] > 0.5]
     copies = checked(folder, designs_file(folder, "copies.fa", train[:100]))
-    assert copies["verdict"]["code"] == "not_supported"
-    assert copies["rows"][0]["near_training"] == 1
+    assert copies.code == "not_supported"
+    assert copies.rows[0].near_training == 1
     guide = KmerOracle(data.codes[data.gene_split == 0], data.targets[data.gene_split == 0].astype(float))
     climbed = baseline_designs(train, 100, guide, np.array([1.0]), 0)["genetic algorithm"]
     unreal = checked(folder, designs_file(folder, "climbed.fa", climbed))
-    assert unreal["verdict"]["code"] != "supported"
-    assert "do not look like real promoters" in " ".join(unreal["verdict"]["sentences"])
+    assert unreal.code != "supported"
+    assert "do not look like real promoters" in " ".join(unreal.sentences)
 
 
 def test_held_out_promoters_with_bases_of_training_promoters_do_not_judge(folder):
@@ -205,16 +205,17 @@ def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters
         model.predictor().forward(torch.from_numpy(codes)).detach().numpy()[:, 0].astype(float)
         for codes in (drawn[heat][:100], data.codes[data.gene_split == 0])
     )
-    row = check["rows"][0]
-    assert row["effect_model"] == pytest.approx((made.mean() - real.mean()) / real.std(), rel=1e-4)
-    assert row["on_model"] == {"heat": pytest.approx(row["effect_model"])}
-    assert "By the promoter model they gain" in check["verdict"]["sentences"][1]
-    write_json(folder / "check.json", check)
+    row = check.rows[0]
+    assert row.effect_model == pytest.approx((made.mean() - real.mean()) / real.std(), rel=1e-4)
+    assert row.on_model == {"heat": pytest.approx(row.effect_model)}
+    assert "By the promoter model they gain" in check.sentences[1]
+    check.write(folder / "check.json")
+    assert DesignsCheck.read(folder / "check.json") == check
     assert bioattn("plot", folder / "check.json", "-o", folder / "check.png") == 0
     assert bioattn("report", folder / "check.json", "-o", folder / "check.html") == 0
     page = (folder / "check.html").read_text()
     assert "by the promoter model" in page
-    assert f">{row['effect_model']:.2f}<" in page
+    assert f">{row.effect_model:.2f}<" in page
 
     with pytest.raises(BioattnError, match=r"is not the dataset that .*oracle was trained on"):
         ModelOracle(model, folder / "x.dataset.h5")
@@ -278,4 +279,4 @@ def test_designs_that_differ_in_request_length_or_say_nothing_are_refused(folder
 def test_another_file_is_no_check_of_designs(tmp_path, text):
     (tmp_path / "other.json").write_text(text)
     with pytest.raises(FormatError, match=r"other\.json: is not a file of `bioattn explain designs`"):
-        read_designs_check(tmp_path / "other.json")
+        DesignsCheck.read(tmp_path / "other.json")

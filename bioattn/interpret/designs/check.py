@@ -25,7 +25,7 @@ from bioattn.formats.nucleotides import encode
 from bioattn.inference.runner import DesignRunner, ResponseRunner
 from bioattn.interpret.designs.baselines import baseline_designs
 from bioattn.interpret.designs.oracle import KmerOracle, kmer_distance, nearest
-from bioattn.interpret.designs.record import DESIGNS_FORMAT
+from bioattn.interpret.designs.record import DesignsCheck, DesignSet
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
@@ -33,7 +33,7 @@ from bioattn.promoters.homology import overlaps_any
 from bioattn.promoters.promoter_fasta import DesignRequest, read_request
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress
-from bioattn.text import counted, percentage, table_text
+from bioattn.text import counted, percentage
 
 LOGGER = logging.getLogger("bioattn")
 Codes = NDArray[np.uint8]
@@ -225,27 +225,32 @@ class Judge:
         """Mean over the treatments that were asked for, of those that are to be off with the other sign."""
         return float((effects.mean(0) @ self.direction) / max(1.0, np.abs(self.direction).sum()))
 
-    def row(self, name: str, codes: Codes, judged_codes: Codes | None = None) -> dict[str, Any]:
+    def row(
+        self, name: str, codes: Codes, judged_codes: Codes | None = None, guidance: float | None = None
+    ) -> DesignSet:
         """All measures of a set of sequences. judged_codes: others for the judge, which has seen these."""
         judged_codes = codes if judged_codes is None else judged_codes
         judged = self.effects(judged_codes, self.judge, self.train)
         reference, real = self.responders["train"], self.responders["held out"]
         number = min(len(codes), len(real))
-        distances = {}
-        for k in (4, 6):
+
+        def distance(k: int) -> float:
             floor = kmer_distance(real[:number], reference, k)
-            distances[f"distance_{k}"] = kmer_distance(codes[:number], reference, k) / max(floor, 1e-12)
-        return {
-            "name": name,
-            "number": len(codes),
-            "effect": self.gain(judged),
-            "effect_guide": self.gain(self.effects(codes, self.guide, self.held_out)),
+            return kmer_distance(codes[:number], reference, k) / max(floor, 1e-12)
+
+        return DesignSet(
+            guidance=guidance,
+            name=name,
+            number=len(codes),
+            effect=self.gain(judged),
+            effect_guide=self.gain(self.effects(codes, self.guide, self.held_out)),
             **self._by_treatment(judged, ""),
             **self._by_model(judged_codes),
-            **distances,
-            "near_training": float((nearest(codes, self.train) > self.near_limit).mean()),
-            "nearest_other": float(nearest(codes, codes, same=True).mean()),
-        }
+            distance_4=distance(4),
+            distance_6=distance(6),
+            near_training=float((nearest(codes, self.train) > self.near_limit).mean()),
+            nearest_other=float(nearest(codes, codes, same=True).mean()),
+        )
 
     def _by_model(self, codes: Codes) -> dict[str, Any]:
         """The same by the promoter model, which has seen no training promoter of the writer."""
@@ -277,8 +282,8 @@ def check_designs(
     oracle: ModelOracle | None = None,
     seed: int = 0,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
-    """Check designs of a model against its dataset; gives the content of the check, JSON values.
+) -> DesignsCheck:
+    """Check designs of a model against its dataset.
 
     samples: designs that are drawn at each guidance of the curve; 0: no curve. motifs: a MEME file whose motifs
     are counted. oracle: a model that judges, too.
@@ -307,7 +312,7 @@ def check_designs(
             drawn = runner.designs(
                 request.on, request.off, samples, guidance=guidance, steps=steps, seed=seed + 1
             )
-            curve.append({"guidance": guidance, **judge.row(f"guidance {guidance:g}", drawn)})
+            curve.append(judge.row(f"guidance {guidance:g}", drawn, guidance=guidance))
             progress.advance(1)
         progress.end()
     verdict, sentences = _verdict(rows, request)
@@ -317,10 +322,8 @@ def check_designs(
             f"Attention to treatments hardly lies where they change bases (r = {agreement:.2f}): do not read "
             "these weights, read the effect map of `export attention`."
         )
-    return {
-        "format": DESIGNS_FORMAT,
-        "format_version": "1.0",
-        "settings": {
+    return DesignsCheck(
+        settings={
             "designs": len(designs.codes),
             "treatment": list(request.on),
             "not": list(request.off),
@@ -332,38 +335,39 @@ def check_designs(
             "attention_agreement": agreement,
             "oracle_sha256": None if oracle is None else oracle.model.sha256,
         },
-        "verdict": {"code": verdict, "sentences": sentences},
-        "oracles": judge.accuracy,
-        "rows": rows,
-        "motifs": [] if motifs is None else _motif_rates(motifs, sets),
-        "guidance": curve,
-    }
+        code=verdict,
+        sentences=sentences,
+        oracles=judge.accuracy,
+        rows=rows,
+        motifs=[] if motifs is None else _motif_rates(motifs, sets),
+        guidance=curve,
+    )
 
 
-def _verdict(rows: Sequence[Mapping[str, Any]], request: DesignRequest) -> tuple[str, list[str]]:
+def _verdict(rows: Sequence[DesignSet], request: DesignRequest) -> tuple[str, list[str]]:
     designs, real, _, *simple = rows
-    oracles = [name for name in ("effect", "effect_model") if name in designs]
-    stronger = all(designs[name] >= real[name] for name in oracles)
-    natural = designs["distance_6"] <= MOST_DISTANT
+    oracles = ["effect"] if designs.effect_model is None else ["effect", "effect_model"]
+    stronger = all(getattr(designs, name) >= getattr(real, name) for name in oracles)
+    natural = designs.distance_6 <= MOST_DISTANT
     # Two standard errors above what is allowed, as few designs give a rough share.
-    most_near = MOST_NEAR + 2 * (MOST_NEAR * (1 - MOST_NEAR) / designs["number"]) ** 0.5
-    copied = designs["near_training"] > most_near
-    gap = designs["effect_guide"] / designs["effect"] if designs["effect"] > 0 else np.inf
+    most_near = MOST_NEAR + 2 * (MOST_NEAR * (1 - MOST_NEAR) / designs.number) ** 0.5
+    copied = designs.near_training > most_near
+    gap = designs.effect_guide / designs.effect if designs.effect > 0 else np.inf
     sentences = [
-        f"By the held-out oracle designs for {request} gain {designs['effect']:.2f} sd; real promoters "
-        f"that do it gain {real['effect']:.2f}.",
+        f"By the held-out oracle designs for {request} gain {designs.effect:.2f} sd; real promoters "
+        f"that do it gain {real.effect:.2f}.",
         *(
             [
-                f"By the promoter model they gain {designs['effect_model']:.2f} sd, real promoters "
-                f"{real['effect_model']:.2f}."
+                f"By the promoter model they gain {designs.effect_model:.2f} sd, real promoters "
+                f"{real.effect_model:.2f}."
             ]
-            if "effect_model" in designs
+            if designs.effect_model is not None
             else []
         ),
-        f"Their 6-mers lie {designs['distance_6']:.2f} times as far from those of real promoters as held-out "
+        f"Their 6-mers lie {designs.distance_6:.2f} times as far from those of real promoters as held-out "
         + "ones do"
         + ("." if natural else ": they do not look like real promoters."),
-        f"{percentage(designs['near_training'], 1)} of them are nearer to a training promoter than 99 % of "
+        f"{percentage(designs.near_training, 1)} of them are nearer to a training promoter than 99 % of "
         + "held-out "
         + ("promoters are: they repeat training promoters." if copied else "promoters are."),
     ]
@@ -373,15 +377,16 @@ def _verdict(rows: Sequence[Mapping[str, Any]], request: DesignRequest) -> tuple
             + (f"{gap:.2f} times as large: part of it is not real." if np.isfinite(gap) else "not confirmed.")
         )
     better = [
-        row["name"]
+        row.name
         for row in simple
-        if all(row[name] > designs[name] for name in oracles) and row["distance_6"] <= MOST_DISTANT
+        if all(getattr(row, name) > getattr(designs, name) for name in oracles)
+        and row.distance_6 <= MOST_DISTANT
     ]
     if better:
         sentences.append(f"A simple means does better and looks as real: {', '.join(better)}.")
     if stronger and natural and not copied and gap <= LARGEST_GAP and not better:
         return "supported", sentences
-    if all(designs[name] > 0 for name in oracles) and not copied:
+    if all(getattr(designs, name) > 0 for name in oracles) and not copied:
         return "partly", sentences
     return "not_supported", sentences
 
@@ -410,18 +415,3 @@ def _with_flanks(data: PromoterDataset) -> tuple[NDArray[np.int64], NDArray[np.i
 def _r(scores: Floats, targets: Floats) -> float:
     known = ~np.isnan(targets)
     return float(np.corrcoef(scores[known], targets[known])[0, 1])
-
-
-def report_text(check: Mapping[str, Any]) -> str:
-    """The check in words, with its table."""
-    header = ["", "n", "effect, sd", "by the guide", "4-mers", "6-mers", "near training", "nearest other"]
-    rows = [[*header, *(["by the model"] if "effect_model" in check["rows"][0] else [])]]
-    for row in [*check["rows"], *check["guidance"]]:
-        cells = [row["effect"], row["effect_guide"], row["distance_4"], row["distance_6"]]
-        shares = [row["near_training"], row["nearest_other"]]
-        model = [row["effect_model"]] if "effect_model" in row else []
-        rows.append([row["name"], str(row["number"]), *(f"{cell:.3f}" for cell in (*cells, *shares, *model))])
-    verdict = check["verdict"]
-    return "\n".join(
-        [f"verdict: {verdict['code']}", *verdict["sentences"], "", table_text(rows, aligned=True)]
-    )

@@ -1,68 +1,93 @@
-"""Checks of designs as `bioattn explain designs` writes them, for whoever shows them."""
+"""The check of designs as `bioattn explain designs` writes it and others read it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bioattn.errors import FormatError
-from bioattn.io.files import read_json
+from bioattn.io.files import read_json, write_json
+from bioattn.text import table_text
 
 DESIGNS_FORMAT = "bioattn-designs-check"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DesignSet:
-    """Sequences of one origin, and their main measures."""
+    """The measures of sequences of one origin. Gains are in standard deviations of real promoters."""
 
+    guidance: float | None = None
+    """Of designs that were drawn for the curve."""
     name: str
+    number: int
+    """How many sequences there are."""
     effect: float
-    """Gain by the held-out oracle, in standard deviations of real promoters."""
-    guided: float
+    """Gain by the held-out oracle: mean over the treatments that were asked for, those to be off negative."""
+    effect_guide: float
     """Gain by the oracle of training promoters."""
-    distance: float
-    """6-mer distance from real promoters, in distances of held-out real ones."""
-    near: float
+    on: Mapping[str, float]
+    """Mean effect under each treatment that was to be on, by the held-out oracle."""
+    off: Mapping[str, float]
+    others: Mapping[str, float]
+    effect_model: float | None = None
+    """Gain by a promoter model as second oracle, where one was given; effects by it follow."""
+    on_model: Mapping[str, float] | None = None
+    off_model: Mapping[str, float] | None = None
+    others_model: Mapping[str, float] | None = None
+    distance_4: float
+    """4-mer distance from real promoters, in distances of held-out real ones."""
+    distance_6: float
+    near_training: float
     """Share that is nearer to training promoters than 99 % of held-out ones."""
-    by_model: float | None = None
-    """Gain by a promoter model as second oracle, where one was given."""
+    nearest_other: float
+    """Mean identity to the nearest other sequence of the set."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DesignsCheck:
     """A verdict, the sets that were compared, and designs of several guidances."""
 
-    code: str
-    sentences: Sequence[str]
     settings: Mapping[str, Any]
-    sets: Sequence[DesignSet]
-    curve: Sequence[DesignSet]
-    """Their names are the guidances."""
+    code: str
+    sentences: list[str]
+    oracles: Mapping[str, Any]
+    """Correlation of each oracle with responses that it has not seen, by treatment."""
+    rows: list[DesignSet]
+    """Designs, real promoters that do what was asked for, all real promoters, then simple designers."""
+    motifs: list[dict[str, Any]]
+    """Share of sequences that hold each motif, by set."""
+    guidance: list[DesignSet]
 
+    @classmethod
+    def read(cls, path: Path) -> "DesignsCheck":
+        """Read the JSON of a check. Raises: FormatError when it is none or incomplete."""
+        content = read_json(path)
+        if not isinstance(content, dict) or content.pop("format", None) != DESIGNS_FORMAT:
+            raise FormatError(f"{path}: is not a file of `bioattn explain designs`")
+        try:
+            del content["format_version"]
+            content |= content.pop("verdict")
+            sets = {key: [DesignSet(**row) for row in content[key]] for key in ("rows", "guidance")}
+            return cls(**content | sets)
+        except (KeyError, TypeError) as error:
+            raise FormatError(
+                f"{path}: is not a complete check of designs ({error}); run `bioattn explain designs` again"
+            ) from error
 
-def read_designs_check(path: Path) -> DesignsCheck:
-    """Read the JSON of a check. Raises: FormatError when it is none or incomplete."""
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != DESIGNS_FORMAT:
-        raise FormatError(f"{path}: is not a file of `bioattn explain designs`")
-    try:
-        sets, curve = (
-            [
-                DesignSet(
-                    name=str(row[name]),
-                    effect=float(row["effect"]),
-                    guided=float(row["effect_guide"]),
-                    distance=float(row["distance_6"]),
-                    near=float(row["near_training"]),
-                    by_model=None if "effect_model" not in row else float(row["effect_model"]),
-                )
-                for row in content[key]
-            ]
-            for key, name in (("rows", "name"), ("guidance", "guidance"))
-        )
-        verdict = content["verdict"]
-        return DesignsCheck(verdict["code"], verdict["sentences"], content["settings"], sets, curve)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(
-            f"{path}: is not a complete check of designs ({error!r}); run `bioattn explain designs` again"
-        ) from error
+    def write(self, path: Path) -> None:
+        """Write the JSON."""
+        content = asdict(self)
+        for key in ("rows", "guidance"):
+            content[key] = [{n: v for n, v in row.items() if v is not None} for row in content[key]]
+        verdict = {name: content.pop(name) for name in ("code", "sentences")}
+        write_json(path, {"format": DESIGNS_FORMAT, "format_version": "1.0", "verdict": verdict, **content})
+
+    def text(self) -> str:
+        """The check in words, with its table."""
+        header = ["", "n", "effect, sd", "by the guide", "4-mers", "6-mers", "near training", "nearest other"]
+        table = [[*header, *(["by the model"] if self.rows[0].effect_model is not None else [])]]
+        for row in [*self.rows, *self.guidance]:
+            cells = [row.effect, row.effect_guide, row.distance_4, row.distance_6, row.near_training]
+            cells += [row.nearest_other, *([] if row.effect_model is None else [row.effect_model])]
+            table.append([row.name, str(row.number), *(f"{cell:.3f}" for cell in cells)])
+        return "\n".join([f"verdict: {self.code}", *self.sentences, "", table_text(table, aligned=True)])

@@ -451,8 +451,7 @@ def designs(
     """
     from bioattn.errors import SettingsError
     from bioattn.inference.runner import DesignRunner, ResponseRunner, with_ability
-    from bioattn.interpret.designs.check import ModelOracle, check_designs, read_designs, report_text
-    from bioattn.io.files import write_json
+    from bioattn.interpret.designs.check import ModelOracle, check_designs, read_designs
     from bioattn.models.family import load_runner
     from bioattn.promoters.dataset import read_dataset
     from bioattn.system.device import choose_device, describe_device, set_threads
@@ -481,6 +480,6 @@ def designs(
         seed=seed,
         progress=reporter.progress(),
     )
-    typer.echo(report_text(report))
-    write_json(output, report)
-    return Record(f"wrote {output}", device=str(chosen), verdict=report["verdict"]["code"])
+    typer.echo(report.text())
+    report.write(output)
+    return Record(f"wrote {output}", device=str(chosen), verdict=report.code)
