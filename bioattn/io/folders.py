@@ -75,8 +75,7 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
     left in `<path>.partial` goes at once. Either is refused where it holds a file of another name; whether an
     earlier result may be replaced at all is the caller's to know.
 
-    Raises: BioattnError as `require_own_files`, when the folder around it is missing, read-only or full, when
-    another run is writing `path`, or an input of the command has changed.
+    Raises: BioattnError as `require_own_files`, when the folder around it is missing, read-only or full.
     """
     partial = partial_path(path)
     restore_folder(path, names)

@@ -117,7 +117,7 @@ def load_model(
     """The model, in evaluation mode, of a folder that `write_model` wrote, and the digest of its weights.
 
     Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
-    there is none, or a file changes meanwhile.
+    there is none.
     """
     content = read_model_config(folder, model_type)
     try:

@@ -107,7 +107,7 @@ def option(help: str, *flags: str, default: Any = None, **properties: Any) -> An
 
 
 def output_option(help: str, writes: Writes = Writes.OTHER) -> Any:
-    """--output: what is written. Other runs are kept from writing it meanwhile."""
+    """--output: what is written."""
     return option(help, "--output", "-o", default=MISSING, writes=writes)
 
 

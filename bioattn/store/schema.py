@@ -45,12 +45,12 @@ SLAB_BYTES = 1 << 24
 MAP_AXES = (QUERY, KEY, RANK, POSITION, "base")
 """Axes of one map. A chunk holds one place of any other axis but `head` and `sample`: one treatment, one row."""
 
-FIXED_BYTES = 1 << 15
+FIXED_BYTES = 1 << 14
 """Headers and indexes of a small file."""
 BYTES_PER_CHUNK = 20
-BYTES_PER_ARRAY_GROUP = 7000
+BYTES_PER_ARRAY_GROUP = 1800
 """One sample's group at one site: headers, dimension scales and their references."""
-BYTES_PER_NAME = 100
+BYTES_PER_NAME = 30
 """A sample's name in one group, and its line in the sample table, generously."""
 
 Values: TypeAlias = NDArray[Any] | list[str]

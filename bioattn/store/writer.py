@@ -222,8 +222,15 @@ class ResultWriter:
                         for array in layout.arrays
                     }
                 )
+        padded = {
+            path: {
+                array.name: self._group(path).padded(array, arrays[array.name], samples)
+                for array in self._group(path).arrays
+            }
+            for path, arrays in dense.items()
+        }
         self._table.append(samples)
-        self._pending.append(schema.Block(samples, dense))
+        self._pending.append(schema.Block(samples, padded))
         self._write_pending(last=False)
         self._check()
 
@@ -390,9 +397,7 @@ class ResultWriter:
         for layout in self._layout.groups:
             if not layout.per_sample:
                 for array in layout.arrays:
-                    values = block.arrays[layout.path][array.name]
-                    dataset = self._file[f"{layout.path}/{array.name}"]
-                    dataset[rows] = layout.padded(array, values, block.samples)
+                    self._file[f"{layout.path}/{array.name}"][rows] = block.arrays[layout.path][array.name]
         self._written = rows.stop
         self._check()
 

@@ -39,7 +39,7 @@ def is_finished(output: Path) -> bool:
 def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]:
     """The folder of `prepare_output`; it goes when the body fails before there is anything to go on from.
 
-    Raises: also BioattnError when another run is writing `output`.
+    Raises: as `prepare_output`.
     """
     restore_folder(output, _own_files())
     partial = prepare_output(output, resume=resume, force=force)
@@ -105,7 +105,7 @@ def publish(partial: Path, output: Path) -> None:
 
     The run record of the old one goes: killed before it writes its own, a run has none rather than another's.
 
-    Raises: BioattnError when the folder cannot get its name, or an input of the command has changed.
+    Raises: BioattnError when the folder cannot get its name.
     """
     (partial / STATE_FILE).unlink(missing_ok=True)
     remove_leftover(run_record_path(output))

@@ -282,18 +282,6 @@ def test_a_file_that_is_not_its_records_is_warned_about(make_model, make_promote
     assert bioattn("validate", predictions, attention) == 0
     warning = "warning: is not the file that predictions.tsv.run.json speaks of"
     assert capsys.readouterr().out.count(warning) == 2
-    # As earlier versions had it.
-    record.write_text(
-        json.dumps(
-            {
-                "command": [],
-                "bioattn_version": "0.1",
-                "output": {"file": predictions.name, "sha256": outputs[predictions.name]},
-            }
-        )
-    )
-    assert bioattn("validate", predictions, attention) == 0
-    assert capsys.readouterr().out.count(warning) == 1
 
 
 CPU = torch.device("cpu")

@@ -103,7 +103,7 @@ def sharpened(folder):
         if "project_query.weight" in name or "readout.reader.0.weight" in name or "project_value" in name:
             tensor *= 4
     save_file(weights, folder / "model.safetensors")
-    return bioattn.load_model(folder).runner
+    return bioattn.load_model(folder)
 
 
 @pytest.mark.parametrize("shape", [{"hops": 2}, {"reader": "hidden"}])
@@ -117,14 +117,14 @@ def test_integrated_gradients_need_the_null_key(shape):
 def test_numbers_are_those_of_the_bins_alone(make_model, promoters, tmp_path):
     """By hand: a bin's channels through the reader, times the weight, in response units."""
     model = bioattn.load_model(make_model(hops=1, **SHARED))
-    network = model.runner.model
+    network = model.model
     with torch.no_grad():
         network.response_mean_T.copy_(torch.linspace(-1, 2, len(network.response_mean_T)))
         network.response_sd_T.copy_(torch.linspace(0.5, 3, len(network.response_sd_T)))
         network.network.readout.intercept.fill_(0.25)
     maps = model.attention(promoters)
     records = list(read_promoters(promoters))
-    batch = make_batch(records, model.runner.length)
+    batch = make_batch(records, model.length)
     cross = network.network
     with torch.no_grad():
         bins_BPC, _ = cross.stem(torch.from_numpy(batch.codes))

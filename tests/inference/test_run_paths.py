@@ -113,7 +113,7 @@ def test_refused_for_lack_of_space_no_folder_stays(trunk, tmp_path, monkeypatch)
     for attention in ("att.h5", "out/att.h5"):
         options = ("-o", tmp_path / "out", "--attention", tmp_path / attention)
         assert run(tmp_path / "in", *run_options(trunk), *options) == 1
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "m"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "m", "out.run.json"]
 
 
 def test_thousands_of_alignments_are_checked_at_once(tmp_path):

@@ -130,7 +130,7 @@ def load_evoformer_model(
     num_structure_layers: layers of the structure module, for parameter files, which lack it (`load_parameters`).
 
     Raises: FormatError naming the file or array that is missing, of another version, damaged or at odds with the
-    rest; BioattnError when layers are given for a folder, and when a file changes meanwhile.
+    rest; BioattnError when layers are given for a folder.
     """
     return _load(path, device, num_structure_layers)
 

@@ -110,7 +110,7 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
     """Load a folder that `write_language_model` wrote, or a published one (`published.reading`).
 
     Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
-    there is none, or a file changes meanwhile.
+    there is none.
     """
     if (folder / CONFIG).is_file():
         content = read_json(folder / CONFIG)

@@ -37,7 +37,7 @@ class LoadedPhyloformer:
 def load_phyloformer(path: Path, device: torch.device) -> LoadedPhyloformer:
     """Load a model folder, or published parameters.
 
-    Raises: as `load_model` or `read_parameters`; BioattnError when a file changes meanwhile.
+    Raises: as `load_model` or `read_parameters`.
     """
     if path.is_file():
         model, sha256 = read_parameters(path).to(device), sha256_of(path)

@@ -21,6 +21,7 @@ from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
 from bioattn.promoters.dataset import TEST, TRAIN
 from bioattn.promoters.response_metrics import auroc
 from bioattn.store.reader import open_attention
+from tests.contents import assert_same_content
 from tests.making import bioattn
 
 chem = pytest.importorskip("rdkit.Chem", reason="no RDKit here (pip install rdkit)")
@@ -96,7 +97,7 @@ def test_predictions_are_those_of_the_contributions(folder):
         words = ("export", "attention", folder / "attention", table, "-o", shard, "--shard", f"{number}/2")
         assert bioattn(*words) == 0
     assert bioattn("merge", *shards, "-o", folder / "merged.h5") == 0
-    assert (folder / "merged.h5").read_bytes() == (folder / "attention.h5").read_bytes()
+    assert_same_content(folder / "merged.h5", folder / "attention.h5")
 
 
 def test_figures_of_contributions_and_attention(folder, capsys):
