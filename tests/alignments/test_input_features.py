@@ -228,18 +228,6 @@ def test_profile_is_taken_before_sampling_and_over_all_rows():
     assert column_profile(encoded.msa)[0, 0] == 1
 
 
-def test_one_row_has_a_masked_extra_row():
-    features = sample_input_features(
-        encode_alignment(alignment_of("MKTGYIAKQR")),
-        max_clusters=512,
-        max_extra=1024,
-        random=pass_random(0, 0),
-    )
-    assert features.msa_feat.shape == (1, 10, 49)
-    assert features.extra_msa.shape == (1, 10)
-    assert not features.extra_msa_mask.any()
-
-
 @pytest.mark.parametrize(
     ("rows", "words"),
     [

@@ -105,12 +105,6 @@ def test_a_broken_file_named_a3m_is_not_read_as_fasta(tmp_path, caplog):
         read(tmp_path, text, "x.a3m")
 
 
-@pytest.mark.parametrize("text", [">a\nMKlV\n", ">a\nMaKV\n>b\nMKaV\n"])
-def test_a_doubtful_reading_is_said(tmp_path, text, caplog):
-    read(tmp_path, text)
-    assert "write them in upper case if they are aligned residues" in caplog.text
-
-
 def test_headers_keep_name_and_description(tmp_path):
     alignment = read(tmp_path, ">a\tdeux  mots \nMK\n>\nMK\n> b\nMK\n>a é\nMK\n")
     assert alignment.names == ["a", "row2", "b", "a"]

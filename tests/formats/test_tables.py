@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from bioattn.errors import FormatError
 from bioattn.formats.tables import (
-    is_missing,
-    is_number,
     open_table,
     parse_numbers,
     refuse_duplicate_columns,
@@ -159,8 +157,3 @@ def test_what_is_no_number_is_refused_with_its_place(cell, sentence):
 )
 def test_decimal_commas_are_read_only_when_nothing_else_is_possible(tmp_path, text, first):
     assert rows_of(table(tmp_path, text))[0] == first
-
-
-@given(st.text(max_size=6))
-def test_number_and_missing_exclude_each_other(cell):
-    assert not (is_number(cell) and is_missing(cell))

@@ -286,24 +286,3 @@ def test_anchors_of_coding_sequences(truth, tmp_path):
             assert (row["status"], row["reason"]) == ("dropped", "no_cds")
         elif name in found:
             assert int(row["anchor"]) in found[name][1]
-
-
-def test_aliases_make_the_two_yeasts_one(shared, tmp_path):
-    """The Ensembl genes on the GenBank sequences: same sequences as on the Ensembl genome, whose names differ."""
-    folder = shared / "data" / "yeast"
-    with gzip.open(folder / "R64_genbank.gff3.gz", "rt") as file:
-        pairs = re.findall(r"^(BK\S+)\t.*\tregion\t.*;chromosome=(\w+)", file.read(), re.MULTILINE)
-    aliases = tmp_path / "aliases.tsv"
-    aliases.write_text("".join(f"{name}\t{alias}\n" for name, alias in pairs))
-    runs = {}
-    for label, genome, options in (
-        ("genbank", "R64_genbank.genome.fa.gz", ["--chromosome-aliases", str(aliases)]),
-        ("ensembl", "R64_ensembl.genome.fa.gz", []),
-    ):
-        output = tmp_path / f"{label}.fa"
-        annotation = folder / "R64_ensembl96.gtf.gz"
-        arguments = ["prepare", "promoters", str(folder / genome), str(annotation), "-o", str(output), "-q"]
-        assert main([*arguments, *options]) == 0
-        runs[label] = {record.id: str(record.seq) for record in SeqIO.parse(output, "fasta")}
-    assert 6900 < len(runs["genbank"]) < len(runs["ensembl"]) == 7036  # all but the mitochondrial genes
-    assert all(runs["ensembl"][name] == sequence for name, sequence in runs["genbank"].items())

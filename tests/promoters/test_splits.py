@@ -77,24 +77,6 @@ def test_no_two_windows_in_two_blocks_overlap(windows):
         assert (blocks[i] == blocks[j]) == same
 
 
-def test_blocks_of_one_chromosome_fill_both_sides_and_depend_on_the_seed():
-    start = np.arange(4000) * 1100
-    blocks = block_groups(["U"] * 4000, start, start + 1000, 200_000)
-    assert len(set(blocks.tolist())) == 22
-    sides = [split_by_group(blocks, [], seed, "block") for seed in (0, 0, 1)]
-    assert (sides[0] == sides[1]).all()
-    assert (sides[0] != sides[2]).any()
-    for side in (TEST, VALIDATION):
-        assert 0.04 < (sides[0] == side).mean() <= 0.1
-    few = block_groups(["U"] * 4000, start, start + 1000, 3_000_000)
-    with pytest.raises(
-        BioattnError, match=r"no block of a chromosome fits into test .* smaller --block-size"
-    ):
-        split_by_group(few, [], 0, "block")
-    with pytest.raises(BioattnError, match="the promoters have no location"):
-        block_groups(["U", ""], np.array([0, -1]), np.array([10, -1]), 500)
-
-
 @pytest.mark.parametrize(
     ("text", "bases"),
     [("200kb", 200_000), ("200 KB", 200_000), ("1.5Mb", 1_500_000), ("300", 300), ("300bp", 300)],

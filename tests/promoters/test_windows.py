@@ -55,21 +55,6 @@ def test_anchor_rule(strand, anchor, feature, expected):
     assert (found.position, found.transcript_id, found.reason) == (*expected, "")
 
 
-@pytest.mark.parametrize(
-    ("found", "settings", "reason"),
-    [
-        (gene("."), {}, "no_strand"),
-        (gene(end=100), {}, "zero_length"),
-        (gene(problem="several_places"), {}, "several_places"),
-        (gene(transcripts=(NONCODING,)), {"feature": "mRNA"}, "no_mrna"),
-        (gene(transcripts=(NONCODING,)), {"anchor": "cds"}, "no_cds"),
-        (gene(), {"anchor": "cds"}, "no_cds"),
-    ],
-)
-def test_genes_without_anchor_say_why(found, settings, reason):
-    assert find_anchor(found, WindowSettings(**settings)) == (-1, "", reason)
-
-
 @given(
     st.integers(0, 60),
     st.sampled_from("+-"),
