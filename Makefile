@@ -4,8 +4,6 @@
 #   make demo SEED=3    the same with another seed of the training
 #   make test           lint, types and tests; these see no GPU
 #   make test-gpu       tests that need a CUDA device: every family writes what it writes on the CPU
-#   make torture        kill every command at 200 random moments and at each step; every command under every fault;
-#                       a thousand flipped bits and cuts in every kind of file; 2,000 examples of every property
 #
 # pip obeys its usual settings: PIP_EXTRA_INDEX_URL names a mirror or an index with CPU builds of torch.
 
@@ -24,7 +22,7 @@ SNAKEMAKE := .venv-snakemake
 MULTIQC := .venv-multiqc
 
 .DELETE_ON_ERROR:
-.PHONY: torture demo install install-dev install-snakemake install-multiqc test test-gpu lint types pytest clean distclean
+.PHONY: demo install install-dev install-snakemake install-multiqc test test-gpu lint types pytest clean distclean
 
 install: $(VENV)/installed
 install-dev: $(VENV)/installed-dev
@@ -118,17 +116,6 @@ pytest: $(VENV)/compiled
 
 test-gpu: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m gpu tests/models tests/system
-
-# Takes hours of one core (200 kills alone take some twenty minutes). As root it also tests full and read-only disks (tmpfs).
-KILLS ?= 200
-
-torture: $(VENV)/installed-dev
-	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --steps
-	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --signal TERM
-	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --signal INT
-	$(BIN)/python -m tests.faults.flip_bits --places 1000
-	$(BIN)/python -m tests.faults.matrix
-	EXAMPLES=2000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m hypothesis
 
 clean:
 	rm -rf $(OUT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, settings
 from tests.programs import BIOATTN, ForkServer
 
 # How long an example takes says how busy the machine is, and nothing about the code. A commit is tested with the
-# same examples each time; `make torture` draws more of them, and others.
+# same examples each time; EXAMPLES=1000 draws more of them, and others.
 settings.register_profile(
     "tests",
     deadline=None,
-    max_examples=int(os.environ.get("EXAMPLES", "100")),
+    max_examples=int(os.environ.get("EXAMPLES", "50")),
     derandomize="EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
