@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from tables import options as command_line
 
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution.methods import Mutagenesis, centred
@@ -129,7 +130,7 @@ def compare(length: int, treatments: int) -> None:
 
 def main() -> None:
     """Run in the peers' environment, which borrows ours."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_line(__doc__, output=False)
     parser.add_argument("--length", type=int, default=1000)
     parser.add_argument("--treatments", type=int, nargs="+", default=[6, 168])
     parser.add_argument(

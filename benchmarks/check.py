@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tables import options as command_line
 
 from bioattn.checks.promoters import read_maps
 from bioattn.errors import BioattnError
@@ -429,14 +430,10 @@ def measured(content: dict[str, Any], name: str) -> float | None:
 
 def parse_options() -> argparse.Namespace:
     """Options of the script."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser = command_line(__doc__, seeds=(0, 1, 2, 3, 4))
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--folder", type=Path, required=True, help="where models and checks are kept")
     parser.add_argument("--tables", action="store_true", help="only tables, of checks that lie in --folder")
-    parser.add_argument("-o", "--output", type=Path, help="also write the tables here")
     return parser.parse_args()
 
 

@@ -18,7 +18,6 @@ The verdict is compared with the right one. Thresholds are those of `bioattn/che
 were set for promoter models, before any of these models was made.
 """
 
-import argparse
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 from scipy.special import logit
+from tables import options as command_line
 from torch import Tensor, nn
 
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
@@ -234,11 +234,7 @@ def markdown(results: dict[str, list[CheckRecord]]) -> str:
 
 def run() -> None:
     """Run every case of every seed, print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("-o", "--output", type=Path, help="also write the tables here")
+    parser = command_line(__doc__, seeds=(0, 1, 2, 3, 4))
     options = parser.parse_args()
     torch.set_num_threads(1)
     results: dict[str, list[CheckRecord]] = {case: [] for case in CASES}

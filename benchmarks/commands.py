@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,22 @@ SHARED = Path(os.environ.get("BIOATTN_SHARED", REPOSITORY.parent / "shared"))
 
 class CommandError(Exception):
     """A command of bioattn ended with another code than 0."""
+
+
+def run(*words: object, show: bool = False) -> None:
+    """Run a command in this process; its tables go to standard error. The first word may be several.
+
+    show: print the command line. Raises: SystemExit when the command fails.
+    """
+    from bioattn_cli.main import main
+
+    argv = [*shlex.split(str(words[0])), *map(str, words[1:])]
+    if show:
+        print("    bioattn " + shlex.join(argv), flush=True)
+    with contextlib.redirect_stdout(sys.stderr):
+        code = main(argv)
+    if code:
+        raise SystemExit(f"bioattn {shlex.join(argv)} ended with {code}")
 
 
 def bioattn(command: str, *words: object) -> str:

@@ -9,7 +9,6 @@ was stopped goes on where it was. Settings stand below; none was chosen by a tes
 (docs/models/evoformer-training.md says how they were found).
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from contacts_cnn import coupling_maps, predict, profile_maps, train_network
+from tables import mean_interval, options, table
 
 from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset, write_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
@@ -31,10 +31,7 @@ from bioattn.models.evoformer.training.evaluation import (
     score_family,
 )
 from bioattn.models.evoformer.training.samples import TrainingFamily
-from bioattn.structures.contacts import (
-    ContactScores,
-    contact_scores,
-)
+from bioattn.structures.contacts import ContactScores, contact_scores
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.training.run import train
 
@@ -92,21 +89,6 @@ ROWS = {
     "evoformer-tied-uniform": "(iii) the same, uniform MSA attention",
     "evoformer-tied-larger": "(iii) the same, larger crops, more rows",
 }
-
-
-def bootstrap_interval(
-    values: Sequence[float], *, share: float = 0.95, draws: int = 10_000, seed: int = 0
-) -> tuple[float, float]:
-    """Percentile bootstrap over proteins: the interval that holds `share` of the resampled means.
-
-    For the difference of two predictors, pass the differences per protein.
-    """
-    known = np.asarray([value for value in values if np.isfinite(value)])
-    if not len(known):
-        return float("nan"), float("nan")
-    drawn = np.random.default_rng(seed).integers(len(known), size=(draws, len(known)))
-    low, high = np.quantile(known[drawn].mean(axis=1), [(1 - share) / 2, (1 + share) / 2])
-    return float(low), float(high)
 
 
 def assign_folds(groups: Sequence[str], number: int) -> list[int]:
@@ -212,52 +194,47 @@ def from_figures(figures: dict[str, float]) -> ContactScores:
     return ContactScores(precision_l5=figures["P@L/5"], precision_l=figures["P@L"])
 
 
-def table(title: str, found: dict[str, dict[str, ContactScores]], chosen: Callable[[str], bool]) -> list[str]:
-    """Markdown: means over the proteins that every method has, with bootstrap intervals over proteins, and the
-    differences from the first model of each kind."""
+def shown(values: list[float], sign: str = "") -> list[str]:
+    """A mean and its interval over proteins."""
+    low, high = mean_interval(values, 10_000)
+    return [f"{np.mean(values):{sign}.3f}", f"{low:{sign}.2f} to {high:{sign}.2f}"]
+
+
+def tables(title: str, found: dict[str, dict[str, ContactScores]], chosen: Callable[[str], bool]) -> str:
+    """Means over the proteins that every method has, and differences from the first model of each kind."""
     common = [
         name
         for name in next(iter(found.values()), {})
         if chosen(name) and all(name in scores for scores in found.values())
     ]
     if not common:
-        return []
-    lines = [
-        f"{title}: {len(common)} proteins",
-        "",
-        "| predictor | P@L/5 | 95 % | P@L | 95 % | (i) less this, P@L | 95 % |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        return ""
+
+    def less(one: str, other: str) -> list[str]:
+        pairs = [(found[one][name], found[other][name]) for name in common]
+        return shown([ours.precision_l - theirs.precision_l for ours, theirs in pairs], "+")
+
+    rows = [
+        [
+            ROWS[method],
+            *shown([scores[name].precision_l5 for name in common]),
+            *shown([scores[name].precision_l for name in common]),
+            *(less("evoformer", method) if "evoformer" in found and method != "evoformer" else ["", ""]),
+        ]
+        for method, scores in found.items()
     ]
-    for method, scores in found.items():
-        cells = [ROWS[method]]
-        for values in (
-            [scores[name].precision_l5 for name in common],
-            [scores[name].precision_l for name in common],
-        ):
-            low, high = bootstrap_interval(values)
-            cells += [f"{np.mean(values):.3f}", f"{low:.2f} to {high:.2f}"]
-        if "evoformer" in found and method != "evoformer":
-            ours = found["evoformer"]
-            less = [ours[name].precision_l - scores[name].precision_l for name in common]
-            low, high = bootstrap_interval(less)
-            cells += [f"{np.mean(less):+.3f}", f"{low:+.2f} to {high:+.2f}"]
-        else:
-            cells += ["", ""]
-        lines.append("| " + " | ".join(cells) + " |")
-    for method in found:
-        if (control := f"{method}-uniform") in found:
-            less = [found[method][name].precision_l - found[control][name].precision_l for name in common]
-            low, high = bootstrap_interval(less)
-            lines += [
-                "",
-                f"{ROWS[method]}, less uniform: P@L {np.mean(less):+.3f} ({low:+.2f} to {high:+.2f})",
-            ]
-    return [*lines, ""]
+    controls = [
+        f"{ROWS[method]}, less uniform: P@L {' ('.join(less(method, f'{method}-uniform'))})\n"
+        for method in found
+        if f"{method}-uniform" in found
+    ]
+    header = ["predictor", "P@L/5", "95 %", "P@L", "95 %", "(i) less this, P@L", "95 %"]
+    return f"{title}: {len(common)} proteins\n\n{table(header, rows)}\n" + "\n".join(controls)
 
 
 def main() -> None:
     """Run what is missing, then print the tables."""
-    parser = argparse.ArgumentParser()
+    parser = options(__doc__, output=False)
     parser.add_argument("index", type=Path)
     parser.add_argument("-o", "--work", type=Path, required=True)
     parser.add_argument("--methods", nargs="*", choices=ROWS, default=list(ROWS))
@@ -300,7 +277,7 @@ def main() -> None:
         ),
         ("All pairs", lambda name: True),
     ):
-        print("\n".join(table(title, found, chosen)))
+        print(tables(title, found, chosen))
 
 
 if __name__ == "__main__":

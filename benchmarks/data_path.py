@@ -11,23 +11,23 @@ installed or imported is left out by name.
 Afterwards four worker processes read the same mapped genome and their batches are compared with those of one.
 """
 
-import argparse
 import hashlib
-import json
 import multiprocessing
 import os
 import pickle
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from peers import peer_environment
+from tables import options, table
+from turns import Contender, interleaved, serve
 
 LENGTH, BATCH, BATCHES = 1000, 64, 94
 CHROMOSOMES = 5
@@ -106,23 +106,24 @@ def ours(fasta: Path, chosen: list[tuple[str, int]], as_float: bool) -> tuple[Ba
     return run, digest(one_hot(genome.windows(numbers[:BATCH], starts[:BATCH], LENGTH)).numpy())
 
 
+def frame_of(chosen: list[tuple[str, int]]) -> Any:
+    """The intervals as the peers want them."""
+    import pandas as pd
+
+    frame = pd.DataFrame(chosen, columns=["chrom", "start"])
+    return frame.assign(end=frame["start"] + LENGTH)
+
+
 def tangermeme_loci(fasta: Path, chosen: list[tuple[str, int]], mode: str) -> tuple[Batches, str]:
     """`extract_loci` of all intervals at once, as it comes (int8) or turned into float32 batches; or of one batch
     at a time, which like ours needs no room for all of them."""
-    import pandas as pd
     import pyfaidx
     from tangermeme.io import extract_loci
 
-    frame = pd.DataFrame(
-        {
-            "chrom": [c for c, _ in chosen],
-            "start": [s for _, s in chosen],
-            "end": [s + LENGTH for _, s in chosen],
-        }
-    )
+    frame = frame_of(chosen)
     opened = pyfaidx.Fasta(str(fasta))
 
-    def extract(part: pd.DataFrame) -> torch.Tensor:
+    def extract(part: Any) -> torch.Tensor:
         return extract_loci(part, opened if mode == "batches" else str(fasta), in_window=LENGTH, n_jobs=1)
 
     def run() -> int:
@@ -160,16 +161,9 @@ def crested_genome(fasta: Path, chosen: list[tuple[str, int]]) -> tuple[Batches,
 
 def grelu_dataset(fasta: Path, chosen: list[tuple[str, int]], in_memory: bool) -> tuple[Batches, str]:
     """`SeqDataset` items stacked per batch; with the sequences in memory already, or read from the genome too."""
-    import pandas as pd
     from grelu.data.dataset import SeqDataset
 
-    frame = pd.DataFrame(
-        {
-            "chrom": [c for c, _ in chosen],
-            "start": [s for _, s in chosen],
-            "end": [s + LENGTH for _, s in chosen],
-        }
-    )
+    frame = frame_of(chosen)
 
     def load() -> SeqDataset:
         return SeqDataset(frame, seq_len=LENGTH, genome=str(fasta))
@@ -203,105 +197,50 @@ CONTENDERS: dict[str, tuple[str, Callable[[Path, list[tuple[str, int]]], tuple[B
 }
 
 
-def serve(name: str, fasta: Path, megabases: int) -> None:
-    """Be one contender: answer every line on stdin with the rate of one turn."""
+def serve_batches(name: str, fasta: Path, megabases: int) -> None:
+    """Answer with the rate of one turn, once the first batch is made."""
     torch.set_num_threads(1)
     run, first = CONTENDERS[name][1](fasta, intervals(megabases))
     run()  # warm up: compilation, page cache, allocator
-    print(json.dumps({"ready": first}), flush=True)
-    for _ in sys.stdin:
+
+    def turn() -> float:
         done, started = 0, time.perf_counter()
         while time.perf_counter() - started < TURN_SECONDS:
             done += run()
-        print(json.dumps({"rate": done / (time.perf_counter() - started)}), flush=True)
+        return done / (time.perf_counter() - started)
 
-
-class Contender:
-    """One contender's process."""
-
-    def __init__(
-        self, python: Path, name: str, fasta: Path, megabases: int, environment: dict[str, str]
-    ) -> None:
-        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
-        self.process = subprocess.Popen(
-            [str(python), __file__, "--serve", name, "--genome", str(fasta), "--megabases", str(megabases)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            text=True,
-            env=environment,
-        )
-        answer = self._answer()
-        if "ready" not in answer:
-            self.log.seek(0)
-            lines = self.log.read().strip().splitlines()
-            raise RuntimeError(lines[-1] if lines else "it ended without a word")
-        self.first: str = answer["ready"]
-
-    def _answer(self) -> dict[str, str]:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):  # some libraries print on import
-                return json.loads(line)
-        return {}
-
-    def turn(self) -> float:
-        assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-        return float(self._answer()["rate"])
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-        self.log.close()
+    serve(turn, first)
 
 
 def compare(fasta: Path, megabases: int, repeats: int, peers: Path) -> None:
     """Print the table of rates."""
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    environment = {**os.environ, **threads, "KERAS_BACKEND": "torch"}
     expected = first_batch_by_loop(fasta, intervals(megabases))
-    python, missing = peer_environment(peers, PEERS)
+    python, skipped = peer_environment(peers, PEERS)
     contenders: dict[str, Contender] = {}
-    skipped: dict[str, str] = {}
     for name, (package, _) in CONTENDERS.items():
-        if package in missing:
-            skipped[name] = missing[package]
-            continue
-        try:
-            started = Contender(
-                python if package else Path(sys.executable), name, fasta, megabases, environment
-            )
-        except RuntimeError as error:
-            skipped[name] = str(error)
-            continue
-        if started.first != expected:
-            sys.exit(f"{name}: the first batch differs from the plain loop")
-        contenders[name] = started
-    rates: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(repeats):
-        for name, contender in contenders.items():
-            rates[name].append(contender.turn())
-    for contender in contenders.values():
-        contender.close()
+        if package not in skipped:
+            try:
+                words = (name, "--genome", fasta, "--megabases", megabases)
+                started = Contender(python if package else sys.executable, __file__, *words)
+            except RuntimeError as error:
+                skipped[name] = str(error)
+                continue
+            if started.ready != expected:
+                sys.exit(f"{name}: the first batch differs from the plain loop")
+            contenders[name] = started
+    rates = interleaved(contenders, repeats)
     best = statistics.median(rates[next(iter(rates))])
     print(
         f"{LENGTH}-base intervals of {megabases} Mb, batches of {BATCH} as float32 (n, 4, {LENGTH}), one process "
-        f"and thread each, {repeats} interleaved turns; {describe_load()}\n"
+        f"and thread each, {repeats} interleaved turns; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n"
     )
-    print("| path | intervals/s, median (min to max) | first row is faster by |")
-    print("| --- | --- | --- |")
+    rows = []
     for name, found in rates.items():
         median = statistics.median(found)
-        print(f"| {name} | {median:,.0f} ({min(found):,.0f} to {max(found):,.0f}) | {best / median:.1f} × |")
-    for name, reason in skipped.items():
-        print(f"| {name} | left out: {reason} | |")
-
-
-def describe_load() -> str:
-    return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+        rate = f"{median:,.0f} ({min(found):,.0f} to {max(found):,.0f})"
+        rows.append([name, rate, f"{best / median:.1f} ×"])
+    rows += [[name, f"left out: {reason}", ""] for name, reason in skipped.items()]
+    print(table(["path", "intervals/s, median (min to max)", "first row is faster by"], rows))
 
 
 def batch_digest(task: tuple[bytes, int]) -> str:
@@ -318,39 +257,32 @@ def four_workers(fasta: Path) -> None:
     """Print whether four processes read what one reads."""
     from bioattn.formats.genome import open_genome
 
-    pickled = pickle.dumps(open_genome(fasta))
-    tasks = [(pickled, seed) for seed in range(200)]
+    tasks = [(pickle.dumps(open_genome(fasta)), seed) for seed in range(200)]
     alone = [batch_digest(task) for task in tasks]
-    print("\n| start of the workers | batches of 4 processes equal to those of one |")
-    print("| --- | --- |")
     for method in ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(4) as pool:
             together = pool.map(batch_digest, tasks, chunksize=1)
         same = sum(a == b for a, b in zip(alone, together, strict=True))
-        print(f"| {method} | {same} of {len(tasks)} |")
-        if same != len(tasks):
-            sys.exit("the workers read something else")
+        print(f"{method}: {same} of {len(tasks)} batches of 4 processes are equal to those of one")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, output=False)
     parser.add_argument("--megabases", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--peers", type=Path, help="environment of the peers, kept for the next time")
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    parser.add_argument("--genome", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        serve(options.serve, options.genome, options.megabases)
+    parser.add_argument("--serve", help="be a contender, with --genome")
+    parser.add_argument("--genome", type=Path)
+    given = parser.parse_args()
+    if given.serve:
+        serve_batches(given.serve, given.genome, given.megabases)
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["BIOATTN_CACHE"] = str(folder / "cache")
         fasta = folder / "genome.fa"
-        write_genome(fasta, options.megabases)
-        compare(fasta, options.megabases, options.repeats, options.peers or folder / "peers")
+        write_genome(fasta, given.megabases)
+        compare(fasta, given.megabases, given.repeats, given.peers or folder / "peers")
         four_workers(fasta)
 
 

@@ -22,7 +22,9 @@ import h5py
 import numpy as np
 import pandas as pd
 import torch
+from commands import SHARED
 from scipy import stats
+from tables import options
 
 from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
 from bioattn.formats.nucleotides import decode, encode
@@ -32,7 +34,6 @@ from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import TEST, TRAIN, read_dataset
 from bioattn.simulate.motifs import MarkovBackground, separated_consensuses
 
-SHARED = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data"
 TREATMENTS = ("heat", "cold", "salt", "acid")[: int(os.environ.get("PLANTED_TREATMENTS", 4))]
 LENGTH, WIDTH, GAPS = int(os.environ.get("PLANTED_LENGTH", 200)), 10, range(4, 13)
 ON, SUBSTITUTED, MISMATCHES = 0.35, 0.1, 2
@@ -91,7 +92,7 @@ def prepare_planted(folder: Path, seed: int) -> Path:
     if dataset.exists():
         return dataset
     folder.mkdir(parents=True, exist_ok=True)
-    genome, genes = SHARED / "yeast/R64_genbank.genome.fa.gz", SHARED / "yeast/R64_genbank.gff3.gz"
+    genome, genes = SHARED / "data/yeast/R64_genbank.genome.fa.gz", SHARED / "data/yeast/R64_genbank.gff3.gz"
     window = ("--anchor", "cds", "--upstream", LENGTH, "--downstream", 0, "--biotype", "protein_coding")
     run("prepare", "promoters", genome, genes, "-o", folder / "yeast.fa", *window, "-q")
     rng, motifs = np.random.default_rng(seed), grammar_motifs(seed)
@@ -265,7 +266,7 @@ def measure_planted(
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = options(__doc__, output=False)
     parser.add_argument("work", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--settings", type=Path, required=True, help="TOML of `train diffusion`")

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tables import options as command_line
 
 from bioattn.alignments.input_features import (
     InputFeatures,
@@ -234,9 +235,7 @@ def random_parameters(shapes: Path, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, output=False)
     parser.add_argument("parameters", type=Path, help="AlphaFold's .npz, or a .json of shapes")
     parser.add_argument("alignment", type=Path)
     parser.add_argument("--recycles", type=int, default=3)

@@ -1,7 +1,6 @@
 """One Evoformer block on the CPU: speed beside torch.mm and a plain block, memory, training, cost of capture.
 
     python benchmarks/evoformer_block.py [--rounds 5] [--only forward layers memory training capture growth]
-        [--figure docs/figures/evoformer_growth.png]
 
 Prints Markdown. Every measurement is a process of its own on one thread with the default allocator; times are
 process CPU time, because wall time tells more about what else a machine does. A round measures torch.mm (2048³)
@@ -13,16 +12,18 @@ size before, inputs and parameters not counted, after a warm-up at a tiny size.
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.measured_process import in_own_process, peak_above
+from benchmarks.tables import options, table
+
 SIZES = ((128, 128), (128, 256), (512, 256))
 TRAINING_SIZE = (64, 128)
 BY_RESIDUES = ((128, 64), (128, 128), (128, 256), (128, 384))
@@ -54,14 +55,6 @@ def block_flops(rows: int, residues: int) -> float:
     if (rows, residues) in GIGAFLOP:
         return GIGAFLOP[rows, residues] * 1e9
     return sum(layer_flops(rows, residues).values())
-
-
-def memory(field: str) -> int:
-    """VmRSS or VmHWM of this process in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no {field}")
 
 
 def make_block(precision: str) -> Any:
@@ -162,45 +155,42 @@ def runner(task: str, which: str, precision: str, rows: int, residues: int) -> C
     return torch.no_grad()(forward)
 
 
-def work(options: argparse.Namespace) -> dict[str, Any]:
+def work(given: argparse.Namespace) -> dict[str, Any]:
     """One measurement, in this process."""
     import torch
 
     torch.set_num_threads(1)
-    rows, residues = options.size
-    if options.task == "layers":
-        return layers(options)
-    if options.task == "capture":
+    rows, residues = given.size
+    if given.task == "layers":
+        return layers(given)
+    if given.task == "capture":
         alone, captured = (
-            runner("forward", which, options.precision, rows, residues) for which in ("ours", "captured")
+            runner("forward", which, given.precision, rows, residues) for which in ("ours", "captured")
         )
         alone(), captured()
-        times = [(cpu_seconds(alone), cpu_seconds(captured)) for _ in range(options.repeats)]
+        times = [(cpu_seconds(alone), cpu_seconds(captured)) for _ in range(given.repeats)]
         return {"alone": min(a for a, _ in times), "captured": min(c for _, c in times)}
-    if options.task == "error":
+    if given.task == "error":
         return error(rows, residues)
-    if options.task in ("memory", "training memory"):
-        task = "training" if options.task == "training memory" else "forward"
-        runner(task, options.which, options.precision, 16, 32)()
-        run = runner(task, options.which, options.precision, rows, residues)
-        Path("/proc/self/clear_refs").write_text("5")
-        before = memory("VmRSS")
-        run()
-        return {"bytes": memory("VmHWM") - before}
-    run = runner(options.task, options.which, options.precision, rows, residues)
+    if given.task in ("memory", "training-memory"):
+        task = "training" if given.task == "training-memory" else "forward"
+        runner(task, given.which, given.precision, 16, 32)()
+        run = runner(task, given.which, given.precision, rows, residues)
+        return {"bytes": peak_above(run)}
+    run = runner(given.task, given.which, given.precision, rows, residues)
     run()
-    before = product_rate(options.precision)
-    seconds = min(cpu_seconds(run) for _ in range(options.repeats))
-    rate = (before + product_rate(options.precision)) / 2
+    before = product_rate(given.precision)
+    seconds = min(cpu_seconds(run) for _ in range(given.repeats))
+    rate = (before + product_rate(given.precision)) / 2
     return {"seconds": seconds, "rate": rate}
 
 
-def layers(options: argparse.Namespace) -> dict[str, Any]:
+def layers(given: argparse.Namespace) -> dict[str, Any]:
     """Every layer by itself, over the mean of the products before and after."""
     import torch
 
-    block = make_block(options.precision)
-    msa, pair, msa_mask, pair_mask = make_inputs(*options.size)
+    block = make_block(given.precision)
+    msa, pair, msa_mask, pair_mask = make_inputs(*given.size)
     arguments = {
         "msa_row_attention": (msa, pair, msa_mask),
         "msa_column_attention": (msa, msa_mask),
@@ -209,7 +199,7 @@ def layers(options: argparse.Namespace) -> dict[str, Any]:
         "pair_transition": (pair,),
     }
     seconds = {}
-    before = product_rate(options.precision)
+    before = product_rate(given.precision)
     for name in layer_flops(1, 1):
         first, *others = arguments.get(name, (pair, pair_mask))
         state, layer = first.clone(), getattr(block, name)
@@ -220,11 +210,11 @@ def layers(options: argparse.Namespace) -> dict[str, Any]:
 
         run()
         times = []
-        for _ in range(options.repeats):
+        for _ in range(given.repeats):
             state.copy_(first)
             times.append(cpu_seconds(run))
         seconds[name] = min(times)
-    return {"seconds": seconds, "rate": (before + product_rate(options.precision)) / 2}
+    return {"seconds": seconds, "rate": (before + product_rate(given.precision)) / 2}
 
 
 def error(rows: int, residues: int) -> dict[str, Any]:
@@ -250,157 +240,104 @@ def measure(
     task: str, size: tuple[int, int], which: str, precision: str = "float32", repeats: int = 2
 ) -> Any:
     """One measurement in a process of its own."""
-    done = subprocess.run(
-        [
-            *(sys.executable, __file__, "--task", task, "--which", which, "--precision", precision),
-            *("--size", str(size[0]), str(size[1]), "--repeats", str(repeats)),
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
-    )
-    return json.loads(done.stdout)
+    words = f"--task {task.replace(' ', '-')} --which {which} --precision {precision} --repeats {repeats}"
+    return in_own_process(__file__, *words.split(), "--size", *size)
+
+
+KINDS = (("plain", "float32"), ("ours", "float32"), ("ours", "bfloat16"))
+
+
+def median(runs: list[Any], name: str) -> float:
+    """The middle of a figure."""
+    return statistics.median(run[name] for run in runs)
 
 
 def forward_table(rounds: int) -> None:
     print("### Forward, one block, no gradients\n")
-    print("| S, R | block | s | GFLOP/s | torch.mm | fraction of torch.mm (rounds) | beside plain |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    rows = []
     for size in SIZES:
-        figures: dict[str, list[Any]] = {}
-        for _ in range(rounds):
-            for which, precision in (("plain", "float32"), ("ours", "float32"), ("ours", "bfloat16")):
-                figures.setdefault(f"{which} {precision}", []).append(
-                    measure("forward", size, which, precision)
-                )
-        plain = statistics.median(run["seconds"] for run in figures["plain float32"])
-        for name, runs in figures.items():
-            seconds = statistics.median(run["seconds"] for run in runs)
-            fractions = [block_flops(*size) / run["seconds"] / run["rate"] for run in runs]
-            print(
-                f"| {size[0]}, {size[1]} | {name} | {seconds:.3f} | {block_flops(*size) / seconds / 1e9:.0f} | "
-                f"{statistics.median(run['rate'] for run in runs) / 1e9:.0f} | "
-                f"{statistics.median(fractions):.0%} ({min(fractions):.0%} to {max(fractions):.0%}) | "
-                f"× {plain / seconds:.2f} |",
-                flush=True,
+        found = [[measure("forward", size, *kind) for kind in KINDS] for _ in range(rounds)]
+        plain = statistics.median(each[0]["seconds"] for each in found)
+        for kind, runs in zip(KINDS, zip(*found, strict=True), strict=True):
+            seconds, rate = median(list(runs), "seconds"), median(list(runs), "rate")
+            shares = [block_flops(*size) / run["seconds"] / run["rate"] for run in runs]
+            share = f"{statistics.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%})"
+            rates = (f"{each / 1e9:.0f}" for each in (block_flops(*size) / seconds, rate))
+            rows.append(
+                [f"{size[0]}, {size[1]}", " ".join(kind), seconds, *rates, share, f"× {plain / seconds:.2f}"]
             )
+    print(table(["S, R", "block", "s", "GFLOP/s", "torch.mm", "fraction (rounds)", "beside plain"], rows))
     print(
-        "\nDistance from the plain block in float32, ‖d‖ / ‖block‖ for the MSA and for the pairs, at 128, 256:\n"
+        "Distance from the plain block in float32, ‖d‖ / ‖block‖ for the MSA and for the pairs, at 128, 256:\n"
     )
     for name, (msa, pair) in measure("error", (128, 256), "ours").items():
         print(f"- {name}: {msa:.1e}, {pair:.1e}")
 
 
 def layers_table(rounds: int) -> None:
-    size = (128, 256)
-    flops = layer_flops(*size)
     print("\n### By layer at 128, 256\n")
-    print("| layer | GFLOP | float32 ms | of torch.mm | bfloat16 ms | of torch.mm |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    runs = {
-        precision: [measure("layers", size, "ours", precision) for _ in range(rounds)]
+    flops = layer_flops(128, 256)
+    both = [
+        [measure("layers", (128, 256), "ours", precision) for _ in range(rounds)]
         for precision in ("float32", "bfloat16")
-    }
-    names = [[name] for name in flops]
-    names.append([name for name in flops if name.startswith("triangle")])
-    for group in names:
-        cells = []
-        for precision_runs in runs.values():
-            milliseconds = statistics.median(sum(run["seconds"][n] for n in group) for run in precision_runs)
-            fraction = statistics.median(
-                sum(flops[n] for n in group) / sum(run["seconds"][n] for n in group) / run["rate"]
-                for run in precision_runs
-            )
-            cells += [f"{1000 * milliseconds:.0f}", f"{fraction:.0%}"]
-        label = group[0] if len(group) == 1 else "**triangle layers together**"
-        print(f"| {label} | {sum(flops[n] for n in group) / 1e9:.1f} | {' | '.join(cells)} |")
+    ]
+    groups = {name: [name] for name in flops}
+    groups["**triangle layers together**"] = [name for name in flops if name.startswith("triangle")]
+    rows = []
+    for label, names in groups.items():
+        operations, cells = sum(flops[name] for name in names), []
+        for runs in both:
+            seconds = [sum(run["seconds"][name] for name in names) for run in runs]
+            shares = [operations / each / run["rate"] for each, run in zip(seconds, runs, strict=True)]
+            cells += [f"{1000 * statistics.median(seconds):.0f}", f"{statistics.median(shares):.0%}"]
+        rows.append([label, f"{operations / 1e9:.1f}", *cells])
+    print(table(["layer", "GFLOP", "float32 ms", "of torch.mm", "bfloat16 ms", "of torch.mm"], rows))
 
 
-def memory_table(rounds: int) -> None:
+def megabytes(task: str, size: tuple[int, int], which: str, precision: str = "float32") -> str:
+    return f"{measure(task, size, which, precision)['bytes'] / 1e6:.0f}"
+
+
+def memory_table(_rounds: int) -> None:
     print("\n### Memory above inputs and parameters\n")
-    print("| S, R | plain MB | ours float32 MB | ours bfloat16 MB |")
-    print("| --- | --- | --- | --- |")
-    for size in SIZES:
-        cells = [
-            max(measure("memory", size, which, precision)["bytes"] for _ in range(min(rounds, 2))) / 1e6
-            for which, precision in (("plain", "float32"), ("ours", "float32"), ("ours", "bfloat16"))
-        ]
-        print(f"| {size[0]}, {size[1]} | {' | '.join(f'{cell:.0f}' for cell in cells)} |", flush=True)
+    rows = (
+        [f"{size[0]}, {size[1]}", *(megabytes("memory", size, *kind) for kind in KINDS)] for size in SIZES
+    )
+    print(table(["S, R", "plain MB", "ours float32 MB", "ours bfloat16 MB"], rows))
 
 
 def training_table(rounds: int) -> None:
     print(f"\n### Forward and backward at {TRAINING_SIZE[0]}, {TRAINING_SIZE[1]}, float32\n")
-    print("| block | s | GFLOP/s | beside plain | memory MB | beside plain |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    seconds, held = {}, {}
+    rows = []
     for which in ("plain", "ours"):
-        runs = [measure("training", TRAINING_SIZE, which) for _ in range(rounds)]
-        seconds[which] = statistics.median(run["seconds"] for run in runs)
-        held[which] = measure("training memory", TRAINING_SIZE, which)["bytes"] / 1e6
-        print(
-            f"| {which} | {seconds[which]:.2f} | {3 * block_flops(*TRAINING_SIZE) / seconds[which] / 1e9:.0f} | "
-            f"× {seconds['plain'] / seconds[which]:.2f} | {held[which]:.0f} | "
-            f"{held[which] / held['plain']:.2f} |"
-        )
+        seconds = median([measure("training", TRAINING_SIZE, which) for _ in range(rounds)], "seconds")
+        rate = f"{3 * block_flops(*TRAINING_SIZE) / seconds / 1e9:.0f}"
+        rows.append([which, seconds, rate, megabytes("training memory", TRAINING_SIZE, which)])
+    print(table(["block", "s", "GFLOP/s", "memory MB"], rows))
 
 
 def capture_table(rounds: int) -> None:
     print("\n### Capturing the row attention of one layer (mean over rows)\n")
-    print("| S, R | precision | block s | with capture s | cost (rounds) | memory MB: block, with capture |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    rows = []
     for size in SIZES:
         for precision in ("float32", "bfloat16"):
             runs = [measure("capture", size, "both", precision, repeats=4) for _ in range(rounds)]
-            alone, captured = (statistics.median(run[name] for run in runs) for name in ("alone", "captured"))
             costs = sorted(run["captured"] / run["alone"] - 1 for run in runs)
-            held = [
-                measure("memory", size, which, precision)["bytes"] / 1e6 for which in ("ours", "captured")
-            ]
-            print(
-                f"| {size[0]}, {size[1]} | {precision} | {alone:.3f} | {captured:.3f} | "
-                f"{statistics.median(costs):.1%} ({costs[0]:.1%} to {costs[-1]:.1%}) | "
-                f"{held[0]:.0f}, {held[1]:.0f} |",
-                flush=True,
-            )
+            cost = f"{statistics.median(costs):.1%} ({costs[0]:.1%} to {costs[-1]:.1%})"
+            held = ", ".join(megabytes("memory", size, which, precision) for which in ("ours", "captured"))
+            times = (median(runs, name) for name in ("alone", "captured"))
+            rows.append([f"{size[0]}, {size[1]}", precision, *times, cost, held])
+    print(table(["S, R", "precision", "block s", "captured s", "cost (rounds)", "MB: block, captured"], rows))
 
 
-def growth_table(rounds: int, figure: Path | None = None) -> None:
+def growth_table(rounds: int) -> None:
     print("\n### Growth with S and R, float32\n")
-    print("| S, R | GFLOP | s | GFLOP/s |")
-    print("| --- | --- | --- | --- |")
-    points = {}
+    rows = []
     for size in sorted({*BY_RESIDUES, *BY_ROWS}):
-        runs = [measure("forward", size, "ours") for _ in range(min(rounds, 3))]
-        seconds = statistics.median(run["seconds"] for run in runs)
-        flops = block_flops(*size)
-        points[size] = flops, seconds, statistics.median(run["rate"] for run in runs)
-        print(f"| {size[0]}, {size[1]} | {flops / 1e9:.1f} | {seconds:.3f} | {flops / seconds / 1e9:.0f} |")
-    if figure is not None:
-        draw_growth(points, figure)
-
-
-def draw_growth(points: dict[tuple[int, int], tuple[float, float, float]], path: Path) -> None:
-    """Seconds over FLOPs, and what torch.mm would take for as many."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(5, 3.6), layout="constrained")
-    for label, sizes, marker in (
-        ("128 rows, 64 to 384 residues", BY_RESIDUES, "o"),
-        ("256 residues, 32 to 1024 rows", BY_ROWS, "s"),
-    ):
-        flops, seconds, _ = zip(*(points[size] for size in sizes), strict=True)
-        axes.loglog([f / 1e9 for f in flops], seconds, marker=marker, label=label)
-    ends = [min(f for f, _, _ in points.values()), max(f for f, _, _ in points.values())]
-    rate = statistics.median(r for _, _, r in points.values())
-    axes.loglog([f / 1e9 for f in ends], [f / rate for f in ends], "k:", label="as many FLOPs by torch.mm")
-    axes.set_xlabel("GFLOP of one Evoformer block, float32")
-    axes.set_ylabel("CPU seconds, one thread")
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+        seconds = median([measure("forward", size, "ours") for _ in range(min(rounds, 3))], "seconds")
+        flops = block_flops(*size) / 1e9
+        rows.append([f"{size[0]}, {size[1]}", f"{flops:.1f}", seconds, f"{flops / seconds:.0f}"])
+    print(table(["S, R", "GFLOP", "s", "GFLOP/s"], rows))
 
 
 TABLES = {
@@ -409,28 +346,25 @@ TABLES = {
     "memory": memory_table,
     "training": training_table,
     "capture": capture_table,
+    "growth": growth_table,
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, output=False)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=[*TABLES, "growth"], default=[*TABLES, "growth"])
-    parser.add_argument("--figure", type=Path, help="draw the growth into this file (needs matplotlib)")
-    parser.add_argument("--task", help=argparse.SUPPRESS)
-    parser.add_argument("--which", help=argparse.SUPPRESS)
-    parser.add_argument("--precision", help=argparse.SUPPRESS)
-    parser.add_argument("--size", nargs=2, type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--repeats", type=int, default=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.task:
-        print(json.dumps(work(options)))
+    parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--task", help="of a process of its own, with its settings:")
+    parser.add_argument("--which")
+    parser.add_argument("--precision")
+    parser.add_argument("--size", nargs=2, type=int)
+    parser.add_argument("--repeats", type=int, default=2)
+    given = parser.parse_args()
+    if given.task:
+        print(json.dumps(work(given)))
         return
-    for name in options.only:
-        if name == "growth":
-            growth_table(options.rounds, options.figure)
-        else:
-            TABLES[name](options.rounds)
+    for name in given.only:
+        TABLES[name](given.rounds)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,15 @@ the three, so that a busy machine slows all alike; CPU time is shown beside wall
 the highest resident size after loading the model, less the resident size at that moment.
 """
 
-import argparse
 import json
-import os
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from measured_process import in_own_process, memory
+from tables import options, table
+
 TASKS = ("forward", "run", "export")
 LENGTH = 1000
 
@@ -70,14 +67,6 @@ def make_inputs(folder: Path, promoters: int, treatments: int, conditioning: str
     )
 
 
-def memory(field: str) -> int:
-    """VmRSS or VmHWM of this process in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no {field}")
-
-
 def work(task: str, folder: Path) -> dict[str, float]:
     """Do one task in this process and measure it."""
     import torch
@@ -111,65 +100,45 @@ def work(task: str, folder: Path) -> dict[str, float]:
         "seconds": time.perf_counter() - began,
         "cpu": time.process_time() - cpu,
         "above_model": memory("VmHWM") - resident,
-        "model": resident,
         "size": size,
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 
 
-def measure(task: str, folder: Path) -> dict[str, float]:
-    """Run one task in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--task", task, "--folder", str(folder)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
-    )
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, output=False)
     parser.add_argument("--promoters", type=int, default=30_000)
     parser.add_argument("--treatments", type=int, default=10)
     parser.add_argument("--conditioning", default="cross")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--task", choices=TASKS, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    sys.path.insert(0, str(REPOSITORY))
-    if options.task:
-        print(json.dumps(work(options.task, options.folder)))
+    parser.add_argument("--child", nargs=2, help="a task and its folder")
+    given = parser.parse_args()
+    if given.child:
+        print(json.dumps(work(given.child[0], Path(given.child[1]))))
         return
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        make_inputs(folder, options.promoters, options.treatments, options.conditioning)
-        rounds = [{task: measure(task, folder) for task in TASKS} for _ in range(options.rounds)]
+        make_inputs(Path(temporary), given.promoters, given.treatments, given.conditioning)
+        rounds = [
+            {task: in_own_process(__file__, "--child", task, temporary) for task in TASKS}
+            for _ in range(given.rounds)
+        ]
     print(
-        f"### Export: {options.promoters:,} promoters of {LENGTH:,} bp × {options.treatments} treatments, "
-        f"`{options.conditioning}`, 1 thread\n"
+        f"### Export: {given.promoters:,} promoters of {LENGTH:,} bp × {given.treatments} treatments, "
+        f"`{given.conditioning}`, 1 thread\n"
     )
-    print("| task | wall s | CPU s | promoters/s | MB above the model | MB written |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    rows = []
     for task in TASKS:
         runs = [figures[task] for figures in rounds]
-        seconds = statistics.median(run["seconds"] for run in runs)
-        cpu = statistics.median(run["cpu"] for run in runs)
-        above = max(run["above_model"] for run in runs) / 1e6
-        print(
-            f"| {task} | {seconds:.1f} | {cpu:.1f} | {options.promoters / cpu:,.0f} | {above:.0f} | "
-            f"{runs[0]['size'] / 1e6:.1f} |"
-        )
+        seconds, cpu = (statistics.median(run[clock] for run in runs) for clock in ("seconds", "cpu"))
+        above, size = max(run["above_model"] for run in runs) / 1e6, runs[0]["size"] / 1e6
+        rate = f"{given.promoters / cpu:,.0f}"
+        rows.append([task, f"{seconds:.1f}", f"{cpu:.1f}", rate, f"{above:.0f}", f"{size:.1f}"])
+    print(table(["task", "wall s", "CPU s", "promoters/s", "MB above the model", "MB written"], rows))
     for clock, words in (("cpu", "CPU time"), ("seconds", "wall time")):
         ratios = [figures["export"][clock] / figures["forward"][clock] for figures in rounds]
         print(
-            f"\nExport beside the forward pass alone, {words}: median {statistics.median(ratios):.2f}, "
-            f"rounds {', '.join(f'{ratio:.2f}' for ratio in ratios)} (wanted: at most 1.5)."
+            f"Export beside the forward pass alone, {words}: median {statistics.median(ratios):.2f}, "
+            f"rounds {', '.join(f'{ratio:.2f}' for ratio in ratios)} (wanted: at most 1.5).\n"
         )
-    above = max(figures["export"]["above_model"] for figures in rounds) / 1e6
-    print(f"\nMemory of the export above the model: {above:.0f} MB (wanted: at most 200).")
 
 
 if __name__ == "__main__":

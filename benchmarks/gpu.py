@@ -9,7 +9,6 @@ of an update, from two lengths of `train` with the same model. `maps`: `export a
 Products of float32 are exact (no TF32) where no row says otherwise. A row is written when it is known.
 """
 
-import argparse
 import contextlib
 import statistics
 import sys
@@ -23,9 +22,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.commands import run
 from benchmarks.evoformer_block import block_flops, make_block, make_inputs
 from benchmarks.evoformer_plain import PlainBlock
-from benchmarks.planted import step
+from benchmarks.tables import options
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
 from bioattn.models.evoformer.folder import write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
@@ -51,10 +51,6 @@ prepare contacts families/PAIRS.tsv -o contacts.dataset.h5
 simulate translation --task reverse-complement --pairs 1000 --shortest 200 --longest 300 -o pairs
 prepare translation pairs --source-alphabet dna --target-alphabet dna --split record -o pairs.dataset.h5
 """
-
-
-def command(line: str) -> None:
-    step(line.split(), show=False)
 
 
 def milliseconds(work: Callable[[], object], device: torch.device) -> float:
@@ -144,7 +140,7 @@ def protein(device: torch.device, blocks: int) -> Iterator[str]:
             torch.cuda.reset_peak_memory_stats(device)
         began = time.perf_counter()
         given = f"run evoformer x.a3m --model model --precision {name} --device {device.type} -o out --force"
-        command(given + words)
+        run(given + words)
         seconds = time.perf_counter() - began
         peak = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else 0.0
         what = f"{name}{', maps of all 48 row attentions kept' if words else ''}"
@@ -161,7 +157,7 @@ def training(device: torch.device) -> Iterator[str]:
             seconds = []
             for number in lengths:
                 began = time.perf_counter()
-                command(f"train {words} -o {name}-{place}-{number} {option} {number} --device {where}")
+                run(f"train {words} -o {name}-{place}-{number} {option} {number} --device {where}")
                 seconds.append(time.perf_counter() - began)
             found.append(1e3 * (seconds[1] - seconds[0]) / (lengths[1] - lengths[0]) / updates)
         yield f"| {name} | {found[0]:.1f} | {found[1]:.1f} | {found[1] / found[0]:.1f} × as fast |"
@@ -171,32 +167,29 @@ def maps(device: torch.device) -> Iterator[str]:
     """Wall seconds of whole commands."""
     yield "| `export attention`, 1,600 promoters × 10 treatments × 600 bases | seconds |"
     yield "| --- | --- |"
-    command("train promoter promoters.dataset.h5 -o maps-model --epochs 3 --no-baselines")
+    run("train promoter promoters.dataset.h5 -o maps-model --epochs 3 --no-baselines")
     for where in (device.type, "cpu"):
         began = time.perf_counter()
-        command(f"export attention maps-model promoters.fa --device {where} -o {where}.h5")
+        run(f"export attention maps-model promoters.fa --device {where} -o {where}.h5")
         yield f"| {where} | {time.perf_counter() - began:.1f} |"
 
 
 def main() -> None:
     """Measure, and write tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("parts", nargs="*", help="blocks, protein, maps, training [default: all]")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="sizes that a CPU can do, to see that it runs")
-    parser.add_argument("--output", "-o", type=Path, required=True)
     given = parser.parse_args()
     device = torch.device(given.device)
     parts = given.parts or ["blocks", "protein", "maps", "training"]
     with (
-        given.output.open("w") as file,
+        (given.output or Path("/dev/stdout")).open("w") as file,
         tempfile.TemporaryDirectory() as folder,
         contextlib.chdir(folder),
     ):
         for line in INPUTS.strip().splitlines() if {"training", "maps"} & set(parts) else ():
-            command(line)
+            run(line)
         made = {
             "blocks": lambda: blocks(device, ((16, 32),) if given.small else SIZES),
             "protein": lambda: protein(device, 1 if given.small else 48),

@@ -10,13 +10,13 @@ one is nobody can know. Once by the whole model, once without the heads that `ex
 without all others. Prints a line and the table of heads for each seed.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from planted_rules import run
+from commands import run
+from tables import options
 
 from bioattn.attention.head_masks import masked_heads
 from bioattn.formats.fasta import read_fasta
@@ -49,11 +49,8 @@ def copied(loaded: LoadedLanguageModel, simulation: Path, silenced: set[Head]) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, seeds=(0,), output=False)
     parser.add_argument("--folder", type=Path, required=True, help="where models are kept")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     given = parser.parse_args()
     folder, dataset = given.folder, given.folder / "x.dataset.h5"
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,15 +16,15 @@ A model that stands in DIR is not trained again.
 
 import argparse
 import gzip
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from planted_rules import report, run
+from commands import SHARED, run
+from tables import bootstrap, options, report
 
 from bioattn.alignments.weights import sequence_weights
 from bioattn.formats.fasta import read_fasta
@@ -35,7 +35,7 @@ from bioattn.sequences.sequence_dataset import open_sequence_dataset
 from bioattn.sequences.vocabulary import CLS, SPECIAL
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data"
+DATA = SHARED / "data"
 SETTINGS = REPOSITORY / "data" / "settings"
 SEEN = 16
 """Bases before a position that make it unique where training has none like them."""
@@ -163,20 +163,13 @@ def network_bits(folder: Path, codes: np.ndarray, stride: int = 128) -> np.ndarr
     return found
 
 
-def interval(difference: Callable[[np.ndarray], float], number: int, resamples: int = 2000) -> list[float]:
-    """95 % interval of a figure of resampled units."""
-    generator = np.random.default_rng(0)
-    values = [difference(generator.integers(number, size=number)) for _ in range(resamples)]
-    return np.percentile(values, [2.5, 97.5]).tolist()
-
-
 def paired(ours: np.ndarray, theirs: np.ndarray) -> str:
     """Mean difference in bits of positions with its interval, by blocks; NaN is left out."""
     blocks = np.arange(len(ours)) // BLOCK
     known = np.isfinite(ours) & np.isfinite(theirs)
     sums = np.bincount(blocks[known], (ours - theirs)[known], minlength=blocks[-1] + 1)
     sizes = np.bincount(blocks[known], minlength=blocks[-1] + 1)
-    low, high = interval(lambda chosen: sums[chosen].sum() / sizes[chosen].sum(), len(sums))
+    low, high = bootstrap(lambda chosen: sums[chosen].sum() / sizes[chosen].sum(), len(sums))
     return f"{sums.sum() / sizes.sum():+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
@@ -294,7 +287,7 @@ def family(work: Path, seed: int, steps: int | None) -> list[dict[str, object]]:
         for nats in (ours["log_likelihood"].to_numpy(), theirs)
     ]
     everyone = np.arange(len(test))
-    ratio = interval(lambda chosen: perplexities[0](chosen) - perplexities[1](chosen), len(test))
+    ratio = bootstrap(lambda chosen: perplexities[0](chosen) - perplexities[1](chosen), len(test))
 
     fitness = pd.read_csv(DATA / "variants/tem1_blat_ecolx.tsv.gz", sep="\t").set_index("mutant")
     columns = pd.read_csv(DATA / "splits/tem1_columns.tsv.gz", sep="\t").set_index("mutant")
@@ -322,8 +315,8 @@ def family(work: Path, seed: int, steps: int | None) -> list[dict[str, object]]:
     )
     measured = columns["fitness_2500"].to_numpy()
 
-    def gain(scored: np.ndarray) -> list[float]:
-        return interval(
+    def gain(scored: np.ndarray) -> tuple[float, float]:
+        return bootstrap(
             lambda chosen: (
                 spearman(scored[chosen], measured[chosen]) - spearman(simple[chosen], measured[chosen])
             ),
@@ -367,12 +360,10 @@ def _row_nats(profile: np.ndarray, tokens: np.ndarray, gap: int | None) -> float
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = options(__doc__, seeds=(0,))
     parser.add_argument("rows", nargs="+", choices=["ecoli", "yeast", "family"])
     parser.add_argument("--work", type=Path, required=True, help="folder of datasets and models")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--steps", type=int, help="steps of training (default: those of the settings)")
-    parser.add_argument("-o", "--output", type=Path)
     return parser.parse_args()
 
 

@@ -14,20 +14,20 @@ the pretrained model gains over that from random weights, with the interval of 2
 import argparse
 import gzip
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from planted_rules import run
+from commands import SHARED, run
+from tables import bootstrap, options
 
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.fasta import read_fasta
 from bioattn.promoters.response_metrics import average_precision, spearman
 
-DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data"
+DATA = SHARED / "data"
 PROTEINS = ("yeast/R64_genbank.protein.fa.gz", "ecoli/K12_MG1655.protein.fa.gz")
 YEAST = "yeast/R64_genbank.genome.fa.gz"
 PLANT = "arabidopsis/A.thaliana.1pct.fa.gz"
@@ -111,18 +111,17 @@ def gain(folder: Path, fasta: Path, table: Path, pool: str, seed: int) -> str:
     values, given = test["value"].to_numpy(float), []
     for start in ("pretrained", "random"):
         output = folder / f"{start}-{pool}-{seed}.tsv"
-        run("run", "language", output.with_suffix(""), fasta, "-o", output, "-q")
+        run(f"run language {output.with_suffix('')} {fasta} -o {output} -q")
         column = pd.read_csv(output, sep="\t", index_col="id").iloc[:, -1]
         given.append(column[test.index].to_numpy(float))
     figure = average_precision if set(values) == {0.0, 1.0} else spearman
-    draws = np.random.default_rng(0).integers(len(values), size=(2_000, len(values)))
-    both = [
-        [np.ravel(figure(values[drawn, None], each[drawn, None]))[0] for drawn in (slice(None), *draws)]
-        for each in given
-    ]
-    (whole, *differences) = np.subtract(*both)
-    low, high = np.percentile(differences, [2.5, 97.5])
-    return f"{figure.__name__}: {whole:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+    def difference(rows: np.ndarray) -> float:
+        ours, theirs = (np.ravel(figure(values[rows, None], each[rows, None]))[0] for each in given)
+        return float(ours - theirs)
+
+    low, high = bootstrap(difference, len(values))
+    return f"{figure.__name__}: {difference(np.arange(len(values))):+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def settings(path: Path, model: str, training: str) -> Path:
@@ -131,13 +130,44 @@ def settings(path: Path, model: str, training: str) -> Path:
     return path
 
 
+def prepare(name: str, folder: Path) -> tuple[Path, Path, Path]:
+    """Sequences, targets and dataset of a row, made where they are not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fasta, table, dataset = folder / "x.fa", folder / "x.tsv", folder / "x.dataset.h5"
+    if not dataset.exists():
+        rows = list(examples(name))
+        fasta.write_text("".join(f">s{number}\n{each[0]}\n" for number, each in enumerate(rows)))
+        cells = (f"s{number}\t{side}\t{target}\n" for number, (_, side, target) in enumerate(rows))
+        table.write_text("id\tsplit\tvalue\n" + "".join(cells))
+        words = f"--split-table {table} --alphabet {ROWS[name].alphabet} -q"
+        run(f"prepare language {fasta} -o {dataset} {words}")
+    return fasta, table, dataset
+
+
+def pretrain(row: Benchmark, folder: Path, shape: str, seed: int, given: argparse.Namespace) -> Path:
+    """A model of the sequences that the row does not hold out, trained where it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base, dataset = folder / f"base{seed}", folder / "genome.dataset.h5"
+    if base.exists() or not given.pretraining_steps:
+        return base
+    if not dataset.exists():
+        source = DATA / row.pretrained_on
+        if row.alphabet == "protein":
+            source = folder / "proteins.fa"
+            write_proteins(source)
+        holdouts = [word for each in row.holdout for word in ("--holdout", each)]
+        run(f"prepare language {source} -o {dataset} --alphabet {row.alphabet} --split record -q", *holdouts)
+    steps = f"steps = {given.pretraining_steps}\nsteps_per_round = 100\nvalidation_windows = 32\n"
+    steps += f"batch_size = {given.pretraining_batch}\nlearning_rate = 2e-3\n"
+    config = settings(folder / "base.toml", shape, steps)
+    run(f"train language {dataset} -o {base} --config {config} --seed {seed} --no-baselines -q")
+    return base
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, seeds=(0,), output=False)
     parser.add_argument("row", choices=ROWS)
     parser.add_argument("--folder", type=Path, required=True, help="where models are kept")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--pools", nargs="+", default=["mean"], help="mean, cls, varying")
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)
@@ -145,89 +175,48 @@ def main() -> None:
     parser.add_argument("--pretraining-steps", type=int, default=300)
     parser.add_argument("--pretraining-batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--weight-decay", type=float, default=0.1)
-    parser.add_argument("--readout-channels", type=int, default=0)
-    parser.add_argument("--replaced", type=float, default=0.0, help="share of words shown as random ones")
     parser.add_argument("--rounds", type=int, default=6, help="validations; 1: the last weights are kept")
+    parser.add_argument("--training", default="", help="further lines of [training], separated by ;")
     parser.add_argument("--no-baselines", action="store_true")
     given = parser.parse_args()
     row, folder = ROWS[given.row], given.folder / given.row
-    pretrained = given.folder / given.row.split("-")[0]
-    for each in (folder, pretrained):
-        each.mkdir(parents=True, exist_ok=True)
-    fasta, table, dataset = folder / "x.fa", folder / "x.tsv", folder / "x.dataset.h5"
-    if not dataset.exists():
-        rows = list(examples(given.row))
-        fasta.write_text("".join(f">s{number}\n{each[0]}\n" for number, each in enumerate(rows)))
-        cells = (f"s{number}\t{side}\t{target}\n" for number, (_, side, target) in enumerate(rows))
-        table.write_text("id\tsplit\tvalue\n" + "".join(cells))
-        split = ("--split-table", table, "--alphabet", row.alphabet, "-q")
-        run("prepare", "language", fasta, "-o", dataset, *split)
+    fasta, table, dataset = prepare(given.row, folder)
     shape = f"layers = {given.layers}\nchannels = {given.channels}\nnum_heads = 4\n"
     shape += f"hidden_channels = {2 * given.channels}\ncontext = {row.context}\n{row.model}"
+    training = f"steps = {given.steps}\nsteps_per_round = {max(1, given.steps // given.rounds)}\n"
+    training += given.training.replace(";", "\n") + "\n"
+    simple = ["--no-baselines"] if given.no_baselines else []
     for seed in given.seeds:
-        base = pretrained / f"base{seed}"
-        if not base.exists() and given.pretraining_steps:
-            genome = pretrained / "genome.dataset.h5"
-            holdouts = [word for each in row.holdout for word in ("--holdout", each)]
-            if not genome.exists():
-                source = DATA / row.pretrained_on
-                if row.alphabet == "protein":
-                    source = pretrained / "proteins.fa"
-                    write_proteins(source)
-                run(
-                    "prepare",
-                    "language",
-                    source,
-                    "-o",
-                    genome,
-                    "--alphabet",
-                    row.alphabet,
-                    "--split",
-                    "record",
-                    *holdouts,
-                    "-q",
-                )
-            steps = f"steps = {given.pretraining_steps}\nsteps_per_round = 100\nvalidation_windows = 32\n"
-            steps += f"batch_size = {given.pretraining_batch}\nlearning_rate = 2e-3\n"
-            config = settings(pretrained / "base.toml", shape, steps)
-            words = ("--config", config, "--seed", seed, "--no-baselines", "-q")
-            run("train", "language", genome, "-o", base, *words)
+        base = pretrain(row, given.folder / given.row.split("-")[0], shape, seed, given)
         for pool in given.pools:
             for start in ("random", "pretrained") if base.exists() else ("random",):
-                output = folder / f"{start}-{pool}-{seed}"
-                training = (
-                    f"steps = {given.steps}\nsteps_per_round = {max(1, given.steps // given.rounds)}\n"
-                    f"learning_rate = {given.learning_rate}\nbatch_size = {given.batch_size}\n"
-                    f'weight_decay = {given.weight_decay}\npool = "{pool}"\n'
-                    f"readout_channels = {given.readout_channels}\nreplaced = {given.replaced}\n"
+                output, begin = (
+                    folder / f"{start}-{pool}-{seed}",
+                    [] if start == "random" else ["--from", base],
                 )
-                model = shape if start == "random" else ""
-                config = settings(folder / "tuned.toml", f"{model}dropout = {given.dropout}\n", training)
-                words = ("--targets", table, "--config", config, "--seed", seed, "-q")
-                words += ("--no-baselines",) if given.no_baselines else ()
-                begin = () if start == "random" else ("--from", base)
-                run("train", "language", dataset, "-o", output, *begin, *words)
-                record = json.loads((output / "training.json").read_text())
-                own = [each for each in record["evaluation"] if each["side"] == "test"]
-                figures = {
-                    each["name"]: [f"{value:.3f}" for value in list(each.values())[3:]] for each in own
-                }
-                beside = "-"
-                if record["comparison"] is not None:
-                    low, high = record["comparison"]["gain_interval"]
-                    best = record["comparison"]["simple_model"]
-                    beside = f"{best} {' '.join(figures[best])}\t{low:+.3f} to {high:+.3f}"
-                print(
-                    f"{given.row}\tseed {seed}\t{start}, {pool}\t{' '.join(figures['this model'])}\t{beside}",
-                    flush=True,
-                )
+                model = f"{'' if begin else shape}dropout = {given.dropout}\n"
+                config = settings(folder / "tuned.toml", model, f'{training}pool = "{pool}"\n')
+                words = f"--targets {table} --config {config} --seed {seed} -q"
+                run(f"train language {dataset} -o {output} {words}", *begin, *simple)
+                print(f"{given.row}\tseed {seed}\t{start}, {pool}\t{figures_of(output)}", flush=True)
             if base.exists():
-                print(
-                    f"{given.row}\tseed {seed}\tgain by pretraining, {gain(folder, fasta, table, pool, seed)}"
-                )
+                gained = gain(folder, fasta, table, pool, seed)
+                print(f"{given.row}\tseed {seed}\tgain by pretraining, {gained}")
+
+
+def figures_of(model: Path) -> str:
+    """Test figures of a model, those of the best linear model, and the interval of the difference."""
+    record = json.loads((model / "training.json").read_text())
+    figures = {
+        each["name"]: " ".join(f"{value:.3f}" for value in list(each.values())[3:])
+        for each in record["evaluation"]
+        if each["side"] == "test"
+    }
+    if record["comparison"] is None:
+        return f"{figures['this model']}\t-"
+    low, high = record["comparison"]["gain_interval"]
+    best = record["comparison"]["simple_model"]
+    return f"{figures['this model']}\t{best} {figures[best]}\t{low:+.3f} to {high:+.3f}"
 
 
 if __name__ == "__main__":

@@ -16,22 +16,20 @@ generation: the same GPT-2, the likeliest token each time; tokens of both and th
 equal.
 """
 
-import argparse
 import json
 import os
 import random
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from measured_process import REPOSITORY, processor, resident_peak
+from commands import run
+from measured_process import in_own_process, peak_above, processor
+from tables import options, table
 
 LENGTHS = (512, 1024, 2048)
 BATCH, WINDOW = 16, 256
@@ -64,8 +62,7 @@ def make_models(folder: Path) -> None:
         letters = "".join(draw.choices(RESIDUES, k=length - 2))
         (folder / f"{length}.fa").write_text(f">protein\n{letters}\n")
     (folder / "genome.fa").write_text(f">genome\n{''.join(draw.choices('ACGT', k=400_000))}\n")
-    bioattn = [sys.executable, "-m", "bioattn_cli", "prepare", "language", str(folder / "genome.fa"), "-q"]
-    subprocess.run([*bioattn, "--split", "position", "-o", str(folder / "genome.dataset.h5")], check=True)
+    run(f"prepare language {folder}/genome.fa --split position -o {folder}/genome.dataset.h5 -q")
 
 
 def gpt2_config() -> Any:
@@ -77,22 +74,13 @@ def gpt2_config() -> Any:
     )
 
 
-def processor_seconds() -> float:
-    """Of this process so far."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
 def measured(work: Callable[[], Any], repeats: int = 1) -> dict[str, Any]:
     """Wall and processor seconds of each call, and what the last one returned."""
-    began, spent = time.perf_counter(), processor_seconds()
+    began, spent = time.perf_counter(), time.process_time()
     for _ in range(repeats):
         result = work()
-    return {
-        "wall": (time.perf_counter() - began) / repeats,
-        "cpu": (processor_seconds() - spent) / repeats,
-        "result": result,
-    }
+    wall, cpu = time.perf_counter() - began, time.process_time() - spent
+    return {"wall": wall / repeats, "cpu": cpu / repeats, "result": result}
 
 
 def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
@@ -123,7 +111,7 @@ def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
         kind = "eager" if who == "transformers" else "sdpa"
         theirs = transformers.EsmForMaskedLM.from_pretrained(folder / "esm", attn_implementation=kind).eval()
 
-    def run(length: int) -> float:
+    def maps_of(length: int) -> float:
         path = folder / f"{length}.fa"
         if who == "bioattn, to a file":
             output = folder / f"{length}.h5"
@@ -141,12 +129,11 @@ def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
                 loaded.model(tokens_1L)
             return receiver.rows
 
-    run(LENGTHS[0])
-    Path("/proc/self/clear_refs").write_text("5")  # the highest resident size begins anew
-    before = resident_peak()
-    found = measured(lambda: run(length))
+    maps_of(LENGTHS[0])
+    found: dict[str, Any] = {}
+    memory = peak_above(lambda: found.update(measured(lambda: maps_of(length))))
     (folder / f"{length}.h5").unlink(missing_ok=True)
-    return {**found, "memory": resident_peak() - before}
+    return {**found, "memory": memory}
 
 
 def training(folder: Path, who: str, steps: int) -> dict[str, Any]:
@@ -217,14 +204,14 @@ def generation(folder: Path, who: str, batch: int) -> dict[str, Any]:
         never = [2, *(number for number in range(24) if number not in order[vocabulary.written].tolist())]
         settings = {"do_sample": False, "suppress_tokens": never, "pad_token_id": 0}
 
-        def run(new: int) -> list[int]:
+        def write(new: int) -> list[int]:
             with torch.inference_mode():
                 made = model.generate(ids, min_new_tokens=new, max_new_tokens=new, **settings)
             return made[0, ids.shape[1] :].tolist()
 
     elif who == "bioattn, no cache":
 
-        def run(new: int) -> list[int]:
+        def write(new: int) -> list[int]:
             tokens_BL = torch.from_numpy(prompt).repeat(batch, 1)
             never = torch.ones(loaded.model.num_tokens, dtype=torch.bool)
             never[torch.from_numpy(vocabulary.written)] = False
@@ -236,13 +223,13 @@ def generation(folder: Path, who: str, batch: int) -> dict[str, Any]:
 
     else:
 
-        def run(new: int) -> list[int]:
+        def write(new: int) -> list[int]:
             length = len(PROMPT) + new
             made = generate(loaded, prompt, batch, length=length, temperature=0, top_p=1.0, seed=0)
             return order[torch.from_numpy(next(made)[len(PROMPT) :])].tolist()
 
-    run(8)
-    found = measured(lambda: run(NEW))
+    write(8)
+    found = measured(lambda: write(NEW))
     assert len(found["result"]) == NEW
     return {**found, "wall": found["wall"] / NEW / batch, "cpu": found["cpu"] / NEW / batch}
 
@@ -266,77 +253,58 @@ ROWS: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, tuple[int, ...]]]
 }
 
 
-def rounds(folder: Path, row: str, number: int) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
-    """Who, size and what each round measured; all take turns."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "cli"))),
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
-        "TRANSFORMERS_VERBOSITY": "error",
-    }
+def rounds(folder: Path, row: str, number: int) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """What each round measured, by who and size; all take turns."""
     sizes = [(who, size) for who, sizes in ROWS[row][1].items() for size in sizes]
     found: dict[tuple[str, int], list[dict[str, Any]]] = {each: [] for each in sizes}
     for turn in range(number):
         for who, size in sizes if turn % 2 == 0 else reversed(sizes):
-            command = [sys.executable, __file__, "--child", row, who, str(size), str(folder)]
-            said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-            found[who, size].append(json.loads(said.splitlines()[-1]))
-    for (who, size), each in found.items():
-        yield who, size, each
+            found[who, size].append(in_own_process(__file__, "--child", row, who, size, folder))
+    return found
 
 
-def table(row: str, found: list[tuple[str, int, list[dict[str, Any]]]]) -> str:
+def row_table(row: str, found: dict[tuple[str, int], list[dict[str, Any]]]) -> str:
     """Medians, and the ratio to transformers of the same round and size."""
-    tokens = {"maps": 1, "training": BATCH * WINDOW, "generation": 1}[row]
-    lines = [
-        {
-            "maps": "| maps of | length | seconds | CPU seconds | memory |",
-            "training": "| step of | | tokens per second | per core-second |",
-            "generation": "| tokens of | batch | tokens per second | per core-second |",
-        }[row].removesuffix("|")
-        + "| CPU of transformers over this (quartiles) |"
-    ]
-    lines.append("| --- " * (lines[0].count("|") - 1) + "|")
-    reference = {size: each for who, size, each in found if who == "transformers"}
-    for who, size, each in found:
-        middle = {key: statistics.median(one[key] for one in each) for key in ("wall", "cpu")}
-        ratios = sorted(a["cpu"] / b["cpu"] for a, b in zip(reference[size], each, strict=True))
+    tokens = BATCH * WINDOW if row == "training" else 1
+    rows = []
+    for (who, size), each in found.items():
+        wall, cpu = (statistics.median(one[key] for one in each) for key in ("wall", "cpu"))
+        ratios = sorted(a["cpu"] / b["cpu"] for a, b in zip(found["transformers", size], each, strict=True))
         low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-        cells = [who, "" if row == "training" else f"{size:,}"]
         if row == "maps":
-            cells += [f"{middle['wall']:.2f}", f"{middle['cpu']:.2f}"]
-            cells.append(f"{statistics.median(one['memory'] for one in each) / 1e6:,.0f} MB")
+            memory = statistics.median(one["memory"] for one in each) / 1e6
+            cells = [f"{wall:.2f}", f"{cpu:.2f}", f"{memory:,.0f} MB"]
         else:
-            cells += [f"{tokens / middle['wall']:,.0f}", f"{tokens / middle['cpu']:,.0f}"]
-        cells.append(f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+            cells = [f"{tokens / wall:,.0f}", f"{tokens / cpu:,.0f}"]
+        rows.append([who, f"{size:,}", *cells, f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})"])
+    rates = (
+        ["seconds", "CPU seconds", "memory"] if row == "maps" else ["tokens per second", "per core-second"]
+    )
+    return table([row, "length, steps or batch", *rates, "CPU of transformers over this (quartiles)"], rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = options(__doc__, output=False)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
-    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        row, who, size, folder = arguments.child
+    parser.add_argument("--child", nargs=4, help="a measurement: row, who, size, folder")
+    given = parser.parse_args()
+    if given.child:
+        row, who, size, folder = given.child
         print(json.dumps(ROWS[row][0](Path(folder), who, int(size))))
         return
     with tempfile.TemporaryDirectory(prefix="language-speed-") as name:
-        folder = Path(name)
-        make_models(folder)
+        make_models(Path(name))
         print(f"{processor()}, {os.cpu_count()} cores, one thread.")
-        for row in arguments.rows:
+        for row in given.rows:
             load = os.getloadavg()[0]
-            found = list(rounds(folder, row, arguments.rounds))
+            found = rounds(Path(name), row, given.rounds)
             print(f"\nLoad of the machine: {load:.1f} before, {os.getloadavg()[0]:.1f} after.\n")
-            print(table(row, found), flush=True)
+            print(row_table(row, found), flush=True)
             if row == "generation":
-                made = {(size, tuple(each[0]["result"])) for _, size, each in found}
-                same = len({tokens for _, tokens in made}) == 1
+                same = len({tuple(each[0]["result"]) for each in found.values()}) == 1
                 print(
-                    f"\nTokens with a cache, without, and of transformers: {'equal' if same else 'DIFFERENT'}."
+                    f"Tokens with a cache, without, and of transformers: {'equal' if same else 'DIFFERENT'}."
                 )
 
 

@@ -4,14 +4,15 @@ Import nothing large where this is used: the highest resident size that the kern
 that of its parent.
 """
 
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -45,21 +46,10 @@ def run_bioattn(
     Raises: RuntimeError with the end of what it said when it fails.
     """
     command = [sys.executable, "-m", "bioattn_cli", *map(str, arguments)]
-    return run_measured(command, folder, every=every, threads=threads)
-
-
-def run_measured(command: Sequence[str], folder: Path, *, every: float = 0.0, threads: int = 1) -> Cost:
-    """Run any command likewise; it finds bioattn of this working tree."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "cli"))),
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-    }
     log = folder / "last-command.log"
     began = time.monotonic()
     with log.open("w") as said:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
+        process = subprocess.Popen(command, cwd=folder, env=one_thread(threads), stdout=said, stderr=said)
         samples: list[Sample] = []
         ended = threading.Event()
         watcher = threading.Thread(target=_watch, args=(process.pid, every, samples, ended))
@@ -97,12 +87,37 @@ def size_of(path: Path) -> int:
     )
 
 
-def resident_peak() -> int:
-    """Highest resident size of this process in bytes."""
+def memory(field: str) -> int:
+    """VmRSS (resident now) or VmHWM (resident at most) of this process in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError("/proc/self/status has no VmHWM")
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def peak_above(work: Callable[[], object]) -> int:
+    """Bytes that this process holds at most during `work`, less those before."""
+    Path("/proc/self/clear_refs").write_text("5")  # the highest resident size begins anew
+    before = memory("VmRSS")
+    work()
+    return memory("VmHWM") - before
+
+
+def in_own_process(script: str, *words: object, python: Path | str = sys.executable) -> Any:
+    """The JSON that a script prints last, run with these words in a process of one thread."""
+    command = [str(python), script, *map(str, words)]
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=one_thread()).stdout
+    return json.loads(said.splitlines()[-1])
+
+
+def one_thread(threads: int = 1) -> dict[str, str]:
+    """The environment of a process that finds bioattn of this working tree and computes in so many threads."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "cli"))),
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads)),
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
 
 
 def processor() -> str:

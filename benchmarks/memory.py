@@ -10,10 +10,8 @@ genes; with one hop, with answers alone, and trained on 12 facts of 62 genes and
 twelve measured facts; test genes are never asked about in training. --only takes the rows whose name holds a word.
 """
 
-import argparse
 import csv
 import gzip
-import os
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -21,8 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from planted import step
-from translation import CPU, wrong_share
+from commands import SHARED, run
+from tables import options
+from translation import CPU, DNA, wrong_share
 
 from bioattn.models.translation.folder import load_translator
 
@@ -44,16 +43,13 @@ def copies(folder: Path, task: str, seed: int, only: str) -> list[str]:
     """A row for each model."""
     rows = []
     pairs, dataset = folder / task, folder / f"{task}.dataset.h5"
-    made = ("--task", task, "--pairs", "5000", "--seed", str(seed), "-o", str(pairs))
-    step(["simulate", "translation", *made], show=False)
-    dna = ("--source-alphabet", "dna", "--target-alphabet", "dna", "--split", "record")
-    step(["prepare", "translation", str(pairs), *dna, "-o", str(dataset)], show=False)
+    run(f"simulate translation --task {task} --pairs 5000 --seed {seed} -o {pairs} -q")
+    run(f"prepare translation {pairs} {DNA} -o {dataset} -q")
     for name, words in MACHINES.items():
         if only not in name:
             continue
         began, model = time.process_time(), folder / f"{task}-{name}"
-        train = ("train", "translation", str(dataset), *words, "--seed", str(seed), "-o", str(model))
-        step([*train], show=False)
+        run(f"train translation {dataset} --seed {seed} -q", *words, "-o", model)
         minutes = (time.process_time() - began) / 60
         weights = sum(each.numel() for each in load_translator(model, CPU).model.parameters())
         shares = [
@@ -69,15 +65,14 @@ def trained(
     """A memory network, and its CPU minutes."""
     (folder / f"{name}.toml").write_text(config)
     began, model = time.process_time(), folder / name
-    train = ("train", "memory", str(tables / "facts.tsv"), "--config", str(folder / f"{name}.toml"), *words)
-    step([*train, "--seed", str(seed), "-o", str(model)], show=False)
+    run(f"train memory {tables}/facts.tsv -c {folder}/{name}.toml --seed {seed} -o {model} -q", *words)
     return model, (time.process_time() - began) / 60
 
 
 def asked(folder: Path, model: Path, tables: Path, hops: int) -> list[float]:
     """Share of right answers to the questions of a folder, and of true facts that each hop reads most."""
     output = folder / f"{model.name}-{tables.name}.tsv"
-    step(["run", "memory", str(model), str(tables), "-o", str(output)], show=False)
+    run(f"run memory {model} {tables} -o {output} -q")
     with output.open() as answers, (tables / "questions.tsv").open() as questions:
         rows = zip(
             csv.DictReader(answers, delimiter="\t"), csv.DictReader(questions, delimiter="\t"), strict=True
@@ -95,9 +90,8 @@ def cascade(folder: Path, seed: int, only: str) -> list[str]:
     """A row for each way to train and ask."""
 
     def made(name: str, pairs: int, genes: int, facts: int, seed: int) -> Path:
-        length = ("--shortest", str(facts), "--longest", str(facts), "--genes", str(genes))
-        words = ("--task", "cascade", *length, "--pairs", str(pairs), "--seed", str(seed))
-        step(["simulate", "translation", *words, "-o", str(folder / name)], show=False)
+        sizes = f"--shortest {facts} --longest {facts} --genes {genes} --pairs {pairs} --seed {seed}"
+        run(f"simulate translation --task cascade {sizes} -o {folder / name} -q")
         return folder / name
 
     rows = []
@@ -130,7 +124,7 @@ def row(name: str, seed: int, found: Sequence[float], minutes: float) -> str:
 
 def yeast(folder: Path, seed: int, _only: str) -> list[str]:
     """Regulators two steps upstream, from measured facts."""
-    path = Path(os.environ["BIOATTN_SHARED"]) / "data" / "yeast" / "tf_target_gold_standard.tsv.gz"
+    path = SHARED / "data" / "yeast" / "tf_target_gold_standard.tsv.gz"
     regulators = defaultdict(list)
     with gzip.open(path, "rt") as file:
         factors, *table = csv.reader(file, delimiter="\t")
@@ -179,24 +173,19 @@ def yeast(folder: Path, seed: int, _only: str) -> list[str]:
 
 def main() -> None:
     """Measure, and write rows of a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("what", choices=("copies", "cascade", "yeast"))
     parser.add_argument("--task", choices=("copy", "reverse-complement"), default="copy")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="")
-    parser.add_argument("--output", "-o", type=Path, required=True)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if arguments.what == "copies":
-            rows = copies(folder, arguments.task, arguments.seed, arguments.only)
+        if given.what == "copies":
+            rows = copies(folder, given.task, given.seed, given.only)
         else:
-            rows = {"cascade": cascade, "yeast": yeast}[arguments.what](
-                folder, arguments.seed, arguments.only
-            )
-    arguments.output.write_text("\n".join(rows) + "\n")
+            rows = {"cascade": cascade, "yeast": yeast}[given.what](folder, given.seed, given.only)
+    (given.output or Path("/dev/stdout")).write_text("\n".join(rows) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ predicted one after the other by models of the other four, and judged together. 
 all seeds.
 """
 
-import argparse
 import hashlib
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -21,6 +19,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from commands import SHARED
+from tables import options
 
 from bioattn.figures.molecule import read_coloured_molecule
 from bioattn.models.molecule.family import FAMILY, MoleculeTraining
@@ -34,7 +34,7 @@ from bioattn.training.run import train
 from bioattn_cli.main import main
 
 CPU = torch.device("cpu")
-DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "molecules"
+DATA = SHARED / "data" / "molecules"
 
 
 def fold_of(text):
@@ -201,10 +201,9 @@ def planted(encoder, seeds):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    parser = argparse.ArgumentParser()
+    parser = options(__doc__, seeds=(0,), output=False)
     parser.add_argument("what")
     parser.add_argument("--encoder", default="fingerprint")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     arguments = parser.parse_args()
     what, _, how = arguments.what.partition("-")
     if what == "planted":

@@ -7,19 +7,18 @@ Each set is trained as a user would, `bioattn train promoter DATA -o MODEL`. Fin
 again. Small sets are random genes of yeast; noise is normal, in standard deviations of each condition.
 """
 
-import argparse
 import dataclasses
 import gzip
 import json
-import os
 from pathlib import Path
 
 import numpy as np
-from yeast_data import build_dataset, run_command
+from commands import SHARED, run
+from tables import options as command_line
+from yeast_data import build_dataset
 
 from bioattn.promoters.dataset import read_dataset, write_dataset
 
-SHARED = Path(os.environ.get("BIOATTN_SHARED", "../shared"))
 DEMO = Path(__file__).resolve().parent.parent / "data" / "demo"
 GENE_FIELDS = ("gene_ids", "chrom", "start", "end", "strand", "codes", "targets", "gene_split")
 
@@ -29,9 +28,9 @@ def ecoli(work: Path) -> Path:
     data, fasta, path = SHARED / "data" / "ecoli", work / "ecoli.fa", work / "ecoli.dataset.h5"
     genome = data / "GCF_000005845.2_ASM584v2_genomic"
     window = "--upstream 300 --downstream 100 --flank 30 -q"
-    run_command(f"prepare promoters {genome}.fna.gz {genome}.gff.gz -o {fasta} {window}")
+    run(f"prepare promoters {genome}.fna.gz {genome}.gff.gz -o {fasta} {window}")
     responses = data / "phage_log_tpm.csv.gz"
-    run_command(f"prepare dataset {fasta} {responses} -o {path} --split block --standardize treatment -q")
+    run(f"prepare dataset {fasta} {responses} -o {path} --split block --standardize treatment -q")
     return path
 
 
@@ -40,7 +39,7 @@ def plant_core(work: Path) -> Path:
     data, fasta, path = SHARED / "data" / "plant_core", work / "plant.fa", work / "plant.dataset.h5"
     fasta.write_bytes(gzip.decompress((data / "promoters.fa.gz").read_bytes()))
     table = data / "split.tsv.gz"
-    run_command(f"prepare dataset {fasta} {data}/responses.tsv.gz --split-table {table} -o {path} -q")
+    run(f"prepare dataset {fasta} {data}/responses.tsv.gz --split-table {table} -o {path} -q")
     return path
 
 
@@ -48,8 +47,8 @@ def demo(work: Path) -> Path:
     """Planted motifs, four treatments."""
     fasta, path = work / "demo.fa", work / "demo.dataset.h5"
     window = "--upstream 400 --downstream 0 -q"
-    run_command(f"prepare promoters {DEMO}/genome.fa.gz {DEMO}/annotation.gff3.gz -o {fasta} {window}")
-    run_command(f"prepare dataset {fasta} {DEMO}/responses.tsv.gz -o {path} -q")
+    run(f"prepare promoters {DEMO}/genome.fa.gz {DEMO}/annotation.gff3.gz -o {fasta} {window}")
+    run(f"prepare dataset {fasta} {DEMO}/responses.tsv.gz -o {path} -q")
     return path
 
 
@@ -92,7 +91,7 @@ def row(name: str, work: Path, seed: int) -> str:
     """Train where there is no model yet; a line of the table."""
     folder = work / f"{name}-{seed}"
     if not folder.exists():
-        run_command(f"train promoter {SETS[name](work)} -o {folder} --seed {seed}")
+        run(f"train promoter {SETS[name](work)} -o {folder} --seed {seed}")
     record = json.loads((folder / "training.json").read_text())
     beside = record["comparison"]
     low, high = beside["gain_interval"]
@@ -109,7 +108,7 @@ def row(name: str, work: Path, seed: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = command_line(__doc__, output=False)
     parser.add_argument("--work", type=Path, required=True, help="folder of datasets and models")
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--seed", type=int, default=0)

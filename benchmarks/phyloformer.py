@@ -15,10 +15,7 @@ distances: mean absolute and relative error of the distances of an alignment's p
 over the alignments that `trees` takes.
 """
 
-import argparse
-import os
-import subprocess
-import sys
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,8 +25,10 @@ import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F  # noqa: N812
-from planted_rules import report, run
+from commands import SHARED, run
+from measured_process import in_own_process, peak_above
 from skbio import TreeNode
+from tables import options, report
 
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.phyloformer.config import PhylogenyAlphabet
@@ -41,7 +40,7 @@ from bioattn.models.phyloformer.task import read_pairs
 from bioattn.models.phyloformer.trees import balanced_minimum_evolution, neighbour_joining
 from bioattn.system.progress import SILENT
 
-DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "phylo"
+DATA = SHARED / "data" / "phylo"
 PARAMETERS = DATA / "checkpoints" / "pf.ckpt"
 TREES: dict[str, Callable[[list[str], np.ndarray], str]] = {
     "neighbour joining": neighbour_joining,
@@ -80,16 +79,7 @@ def trees(output: Path | None) -> None:
     """Distances of trees to the truth, over all alignments."""
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        run(
-            "run",
-            "phyloformer",
-            DATA / "phyloformer" / "msas",
-            "--parameters",
-            PARAMETERS,
-            "-o",
-            f"{scratch}/o",
-            "-q",
-        )
+        run(f"run phyloformer {DATA}/phyloformer/msas --model {PARAMETERS} -o {scratch}/o -q")
         for path in sorted((DATA / "phyloformer" / "msas").iterdir()):
             alignment = read_alignment(path)
             newick = DATA / "phyloformer" / "trees" / f"{path.stem}.nwk"
@@ -150,55 +140,45 @@ def plain(model: Phyloformer, codes_NL: torch.Tensor) -> torch.Tensor:
     return F.softplus(model.project_distance(x)).mean((1, 2))
 
 
-def memory(name: str) -> float:
-    """Megabytes that the kernel tells of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
-
-
 def one_pass(which: str) -> None:
     """Print seconds of processor time and added megabytes of a pass."""
     model = read_parameters(PARAMETERS)
     codes_NL = torch.randint(20, (50, 500), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         model(codes_NL[:4, :20])  # what the first call alone takes
-        before = memory("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
         began = time.process_time()
-        distances = model(codes_NL) if which == "bioattn" else plain(model, codes_NL)
-        seconds = time.process_time() - began
-    print(seconds, memory("VmHWM") - before, float(distances.sum()))
+        added = peak_above(lambda: model(codes_NL) if which == "bioattn" else plain(model, codes_NL))
+        print(json.dumps([time.process_time() - began, added / 2**20]))
 
 
 def speed(output: Path | None, repeats: int) -> None:
     """Medians over turns."""
-    rows = []
-    for _ in range(repeats):
-        for which in ("bioattn", "plain torch"):
-            words = [sys.executable, __file__, "pass", "--which", which]
-            text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-            rows.append((which, *map(float, text.split())))
-    table = pd.DataFrame(rows, columns=["model", "seconds", "added MB", "sum"]).groupby("model", sort=False)
+    rows = [
+        (which, *in_own_process(__file__, "pass", "--which", which))
+        for _ in range(repeats)
+        for which in ("bioattn", "plain torch")
+    ]
+    table = pd.DataFrame(rows, columns=["model", "seconds", "added MB"]).groupby("model", sort=False)
     report([{"model": name, **each.median(numeric_only=True).to_dict()} for name, each in table], output)
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+def main() -> None:
+    parser = options(__doc__)
     parser.add_argument("part", choices=["trees", "speed", "distances", "pass"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--model", type=Path, action="append", default=[])
     parser.add_argument("--which", default="bioattn", help="of a pass")
-    parser.add_argument("-o", "--output", type=Path)
-    return parser.parse_args()
+    given = parser.parse_args()
+    match given.part:
+        case "trees":
+            trees(given.output)
+        case "speed":
+            speed(given.output, given.repeats)
+        case "distances":
+            distances(given.model, given.output)
+        case _:
+            one_pass(given.which)
 
 
 if __name__ == "__main__":
-    arguments = parse()
-    if arguments.part == "trees":
-        trees(arguments.output)
-    elif arguments.part == "speed":
-        speed(arguments.output, arguments.repeats)
-    elif arguments.part == "distances":
-        distances(arguments.model, arguments.output)
-    else:
-        one_pass(arguments.which)
+    main()

@@ -9,16 +9,17 @@ windows: r 0.651 / 0.637, specific 0.612 / 0.614 (../shared/data/splits/README.m
 
 import argparse
 import gzip
-import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
-from planted_rules import report, run
+from commands import SHARED, run
+from tables import options as command_line
+from tables import report
 
 import bioattn
 
-DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "plant_core"
+DATA = SHARED / "data" / "plant_core"
 MODELS = {
     "own readout, one bias for both systems": 'position_bias = "shared"',
     "own readout (default)": "",
@@ -82,11 +83,9 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser = command_line(__doc__, seeds=(0, 1, 2))
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("-o", "--output", type=Path)
     return parser.parse_args()
 
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from commands import run
 from plant_core import MODELS, accuracy, prepare, train
-from planted_rules import report, run
+from tables import mean_interval, options, report
 
 import bioattn
 from bioattn.formats.nucleotides import decode
@@ -112,12 +113,10 @@ def effects(
     )
 
 
-def interval(values: np.ndarray, rng: np.random.Generator) -> str:
+def interval(values: np.ndarray) -> str:
     """The mean of what is known, and its interval over promoters."""
-    known = values[np.isfinite(values)]
-    draws = rng.choice(known, (RESAMPLES, len(known))).mean(axis=1)
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return f"{known.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
+    low, high = mean_interval(values, RESAMPLES)
+    return f"{np.nanmean(values):+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def measured_effects(data: PromoterDataset) -> list[dict[str, object]]:
@@ -222,20 +221,18 @@ def measure(folder: Path, seeds: list[int], epochs: int, name: str) -> list[dict
                         "system": f"**{where}**" if where in element.systems else where,
                         "promoters": int(np.isfinite(own).sum()),
                         "contribution of a site": f"{np.nanmean(own):+.3f}",
-                        "beyond GC content": interval(gc, rng),
-                        "beyond shuffled": interval(others, rng),
+                        "beyond GC content": interval(gc),
+                        "beyond shuffled": interval(others),
                     }
                 )
     return rows
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser = options(__doc__, seeds=(0, 1, 2))
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--model", choices=list(MODELS), default="shared readout")
     parser.add_argument("--work", type=Path, help="keep models and maps here, and use those that are there")
-    parser.add_argument("-o", "--output", type=Path)
     return parser.parse_args()
 
 

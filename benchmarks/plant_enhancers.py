@@ -15,7 +15,6 @@ that are left (the best of four widths). Interval of the difference: resampling 
 
 import argparse
 import itertools
-import os
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -24,13 +23,15 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from planted_rules import report, run
+from commands import SHARED, run
 from scipy.stats import spearmanr
+from tables import bootstrap, report
+from tables import options as command_line
 
 import bioattn
 from bioattn.formats.fasta import read_fasta
 
-DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "plant_enhancers"
+DATA = SHARED / "data" / "plant_enhancers"
 CONDITIONS = ["dark", "light"]
 FRAGMENTS = ["fragment3", "fragment2", "fragment1"]
 SETTINGS = {
@@ -77,9 +78,8 @@ def copy_sequences(name: str, folder: Path) -> None:
 def interval(statistic: Callable[[np.ndarray], float], clusters: np.ndarray) -> str:
     """95 % interval of a statistic of row numbers, whole clusters resampled."""
     rows = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
-    random = np.random.default_rng(0)
-    drawn = [np.concatenate([rows[i] for i in random.integers(0, len(rows), len(rows))]) for _ in range(1000)]
-    low, high = np.nanquantile([statistic(chosen) for chosen in drawn], [0.025, 0.975])
+    drawn = lambda chosen: statistic(np.concatenate([rows[i] for i in chosen]))  # noqa: E731
+    low, high = bootstrap(drawn, len(rows), 1000)
     return f"{low:.3f} to {high:.3f}"
 
 
@@ -200,10 +200,8 @@ def smoothed(places: np.ndarray, measured: np.ndarray, width: float) -> np.ndarr
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = command_line(__doc__, seeds=(0, 1, 2))
     parser.add_argument("part", choices=["combinations", "maps"])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("-o", "--output", type=Path)
     return parser.parse_args()
 
 

@@ -10,21 +10,23 @@ scores are defined in `bioattn.interpret.planted.localisation`.
 """
 
 import argparse
-import contextlib
 import json
 import platform
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from commands import run
 from motif_scanner import scanner_attention
+from tables import options as command_line
+from tables import table
 
-from bioattn.errors import BioattnError
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.planted.attention_score import score_attention_and_predictions
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
@@ -32,14 +34,11 @@ from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.promoters.dataset import TEST, read_dataset, write_dataset
-from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.simulate.promoters import SimulatedPromoters, simulate_promoters, simulation_settings
-from bioattn_cli.main import main
 
 LENGTHS = {"standard": 400, "hard": 1000}
-BIN_WIDTH = 8
-"""Bases of a bin of the model, unless --config says otherwise."""
 CEILING_WIDTHS = (8, 16)
+"""Bases of a bin; the first is that of the model, unless --config says otherwise."""
 SIMPLE_UPSAMPLING = (Upsampling.NEAREST, Upsampling.GAUSSIAN)
 """The ways to bases that need no model: bins drawn here have no receptive field."""
 
@@ -70,49 +69,36 @@ class SeedResult:
     prediction: float
     """Agreement of predictions and responses on the test promoters, mean over treatments."""
     ceilings: pd.DataFrame
-    """What bins of `CEILING_WIDTHS` bases allow; see `ceilings`."""
+    """AUROC and AUPRC of perfect attention and of the scanner, by width of the bins and upsampling."""
     controls: dict[str, LocalisationReport]
-    seconds: dict[str, float]
+    seconds: float
 
 
-def step(arguments: list[str], *, show: bool) -> None:
-    """Run one command of bioattn; stop when it fails."""
-    if show:
-        print("    bioattn " + " ".join(arguments), flush=True)
-    with contextlib.redirect_stdout(sys.stderr):  # the tables of train; ours are the only ones on stdout
-        code = main([*arguments, "--quiet"])
-    if code:
-        raise SystemExit(f"bioattn {' '.join(arguments)} ended with {code}")
-
-
-def prepare(folder: Path, difficulty: str, seed: int, options: argparse.Namespace, *, show: bool) -> None:
+def prepare(
+    folder: Path, difficulty: str, seed: int, genes: int, task: str = "regression", flank: int = 20
+) -> None:
     """simulate → prepare promoters → prepare dataset, in `folder`."""
-    sim = folder / "sim"
-    simulate = ["simulate", "promoters", "-o", str(sim), "--difficulty", difficulty, "--seed", str(seed)]
-    step([*simulate, "--genes", str(options.genes), "--task", options.task], show=show)
-    inputs = [str(sim / "genome.fa"), str(sim / "annotation.gff3")]
-    window = ["--upstream", str(LENGTHS[difficulty]), "--downstream", "0", "--flank", str(options.flank)]
-    step(["prepare", "promoters", *inputs, *window, "-o", str(folder / "promoters.fa")], show=show)
-    tables = [str(folder / "promoters.fa"), str(sim / "responses.tsv")]
-    tables += ["--treatment-table", str(sim / "treatments.tsv"), "--task", options.task]
-    split = ["--holdout", "validation=chr7", "--holdout", "test=chr8"]
-    step(["prepare", "dataset", *tables, *split, "-o", str(folder / "planted.dataset.h5")], show=show)
+    sim, fasta, dataset = folder / "sim", folder / "promoters.fa", folder / "planted.dataset.h5"
+    sizes = f"--difficulty {difficulty} --seed {seed} --genes {genes} --task {task}"
+    run(f"simulate promoters -o {sim} {sizes} -q", show=True)
+    window = f"--upstream {LENGTHS[difficulty]} --downstream 0 --flank {flank}"
+    run(f"prepare promoters {sim}/genome.fa {sim}/annotation.gff3 {window} -o {fasta} -q", show=True)
+    sides = "--holdout validation=chr7 --holdout test=chr8"
+    tables = f"{fasta} {sim}/responses.tsv --treatment-table {sim}/treatments.tsv --task {task}"
+    run(f"prepare dataset {tables} {sides} -o {dataset} -q", show=True)
 
 
-def train(
-    folder: Path, dataset: Path, name: str, seed: int, options: argparse.Namespace, *, show: bool
-) -> Path:
-    """Train `cross` with its defaults; only --epochs and --config come from the options."""
-    arguments = ["train", "promoter", str(dataset), "-o", str(folder / name), "--seed", str(seed)]
-    arguments += ["--conditioning", "cross", "--no-baselines"]
-    if options.epochs:
-        arguments += ["--epochs", str(options.epochs)]
-    if options.config:
-        arguments += ["--config", str(options.config)]
-    if options.threads:
-        arguments += ["--threads", str(options.threads)]
-    step(arguments, show=show)
-    return folder / name
+def train(dataset: Path, model: Path, seed: int, given: argparse.Namespace) -> Path:
+    """Train `cross` with its defaults; only --epochs, --config and --threads come from the options."""
+    words = [
+        word
+        for name in ("epochs", "config", "threads")
+        if (value := getattr(given, name)) is not None
+        for word in (f"--{name}", value)
+    ]
+    settings = f"--seed {seed} --conditioning cross --no-baselines -q"
+    run(f"train promoter {dataset} -o {model} {settings}", *words, show=True)
+    return model
 
 
 def write_test_promoters(folder: Path) -> Path:
@@ -124,11 +110,6 @@ def write_test_promoters(folder: Path) -> Path:
     path = folder / "test.fa"
     path.write_text("".join(f">{record}" for record in kept))
     return path
-
-
-def read_fasta_names(path: Path) -> list[str]:
-    """Gene ids of a promoter FASTA."""
-    return [promoter.gene_id for promoter in read_promoters(path)]
 
 
 def score(
@@ -156,13 +137,6 @@ def random_weights(folder: Path, model: Path, promoters: Path, seed: int) -> Pat
     return path
 
 
-def simulated_again(difficulty: str, seed: int, options: argparse.Namespace) -> SimulatedPromoters:
-    """What `simulate` wrote, with the motifs that no file of the user's shows."""
-    return simulate_promoters(
-        simulation_settings(difficulty, genes=options.genes, seed=seed, task=options.task)
-    )
-
-
 def scanner(
     simulated: SimulatedPromoters, genes: set[str], width: int, method: Upsampling = Upsampling.GAUSSIAN
 ) -> LocalisationReport:
@@ -186,16 +160,14 @@ def scanner(
 
 
 def ceilings(simulated: SimulatedPromoters, genes: set[str]) -> pd.DataFrame:
-    """Per width of the bins: AUROC and AUPRC of perfect attention and of the scanner, either upsampling."""
-    rows = {}
-    for width in CEILING_WIDTHS:
-        row = {}
-        for method in SIMPLE_UPSAMPLING:
-            scores = scanner(simulated, genes, width, method).positives.loc[ALL]
-            for name in ("ceiling_auroc", "ceiling_auprc", "auroc", "auprc"):
-                row[f"{method} {name}"] = float(scores[name])
-        rows[width] = row
-    return pd.DataFrame.from_dict(rows, orient="index")
+    """What the width of the bins and the way to bases allow."""
+    names = ["ceiling_auroc", "ceiling_auprc", "auroc", "auprc"]
+    rows = {
+        (f"{width} bp", str(method)): scanner(simulated, genes, width, method).positives.loc[ALL, names]
+        for width in CEILING_WIDTHS
+        for method in SIMPLE_UPSAMPLING
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").astype(float)
 
 
 def shuffled_labels(folder: Path, seed: int) -> Path:
@@ -208,231 +180,154 @@ def shuffled_labels(folder: Path, seed: int) -> Path:
 
 
 def run_seed(
-    folder: Path, difficulty: str, seed: int, options: argparse.Namespace, *, show: bool, shuffle: bool
+    folder: Path, difficulty: str, seed: int, given: argparse.Namespace, *, shuffle: bool
 ) -> SeedResult:
     """The whole job and its controls for one seed."""
-    seconds = {}
     began = time.monotonic()
-    prepare(folder, difficulty, seed, options, show=show)
-    seconds["prepare"] = time.monotonic() - began
-    began = time.monotonic()
-    model = train(folder, folder / "planted.dataset.h5", "model", seed, options, show=show)
-    seconds["train"] = time.monotonic() - began
-    began = time.monotonic()
-    promoters = write_test_promoters(folder)
-    attention = folder / "attention.h5"
-    export = ["export", "attention", str(model), str(promoters), "-o", str(attention), "--value-weighted"]
-    step(export, show=show)
+    prepare(folder, difficulty, seed, given.genes, given.task, given.flank)
+    model = train(folder / "planted.dataset.h5", folder / "model", seed, given)
+    promoters, attention = write_test_promoters(folder), folder / "attention.h5"
+    phases = f"--phases {given.phases}"
+    run(f"export attention {model} {promoters} -o {attention} --value-weighted {phases} -q", show=True)
     report, predictions = score(folder, attention)
-    weighted, _ = score(folder, attention, value_weighted=True)
-    seconds["export and score"] = time.monotonic() - began
-    began = time.monotonic()
     controls = {"random weights": score(folder, random_weights(folder, model, promoters, seed))[0]}
     if shuffle:
-        other = train(folder, shuffled_labels(folder, seed), "shuffled", seed, options, show=False)
-        control = folder / "shuffled.attention.h5"
-        step(["export", "attention", str(other), str(promoters), "-o", str(control)], show=False)
-        controls["shuffled labels"] = score(folder, control)[0]
-    seconds["controls"] = time.monotonic() - began
-    genes = set(read_fasta_names(promoters))
-    simulated = simulated_again(difficulty, seed, options)
-    agreement = predictions.loc[ALL, predictions.columns[0]]
+        other = train(shuffled_labels(folder, seed), folder / "shuffled", seed, given)
+        run(f"export attention {other} {promoters} -o {folder}/shuffled.h5 -q")
+        controls["shuffled labels"] = score(folder, folder / "shuffled.h5")[0]
+    genes = {record.split(maxsplit=1)[0] for record in promoters.read_text().split(">")[1:]}
+    # What `simulate` wrote, with the motifs that no file of the user's shows.
+    simulated = simulate_promoters(
+        simulation_settings(difficulty, genes=given.genes, seed=seed, task=given.task)
+    )
     return SeedResult(
         report=report,
-        value_weighted=weighted,
-        scanner=scanner(simulated, genes, BIN_WIDTH),
-        prediction=float(agreement),
+        value_weighted=score(folder, attention, value_weighted=True)[0],
+        scanner=scanner(simulated, genes, CEILING_WIDTHS[0]),
+        prediction=float(predictions.loc[ALL, predictions.columns[0]]),
         ceilings=ceilings(simulated, genes),
         controls=controls,
-        seconds=seconds,
+        seconds=time.monotonic() - began,
     )
 
 
-def spread(values: list[float], *, worst: str = "min") -> tuple[str, str]:
-    """Mean and worst over seeds, as text."""
-    bad = min(values) if worst == "min" else max(values)
-    return f"{np.mean(values):.3f}", f"{bad:.3f}"
+def values(reports: list[LocalisationReport], name: str, treatment: str = ALL) -> list[float]:
+    """A score of every seed."""
+    return [float(report.positives.loc[treatment, name]) for report in reports]
 
 
-def markdown(difficulty: str, results: dict[int, SeedResult], options: argparse.Namespace) -> str:
-    """The tables of one set."""
-    first = next(iter(results.values()))
-    metric = "AUROC" if options.task == "binary" else "Pearson r"
-    pairs = sum(int(result.report.positives.loc[ALL, "pairs"]) for result in results.values())
-    lines = [
-        f"### Planted motifs, {difficulty} set",
-        "",
-        f"{options.genes:,} promoters of {LENGTHS[difficulty]:,} bp, {options.task}, {first.report.bins} bins; "
-        f"{first.report.genes:,} test promoters per seed, {pairs:,} promoter × treatment pairs in all; "
-        f"seeds {' '.join(map(str, results))}.",
-        "",
-        "| measure (test promoters) | mean | worst seed | knowing the motifs | aim |",
-        "| --- | --- | --- | --- | --- |",
-        "| prediction, {} (mean over treatments) | {} | {} | | |".format(
-            metric, *spread([result.prediction for result in results.values()])
-        ),
+def markdown(difficulty: str, results: dict[int, SeedResult], given: argparse.Namespace) -> Iterator[str]:
+    """The tables of one set: means over seeds unless a heading says otherwise."""
+    seeds = list(results.values())
+    reports, first = [seed.report for seed in seeds], seeds[0].report
+    yield (
+        f"### Planted motifs, {difficulty} set\n\n{given.genes:,} promoters of {LENGTHS[difficulty]:,} bp, "
+        f"{given.task}, {first.bins} bins; {first.genes:,} test promoters per seed, "
+        f"{sum(values(reports, 'pairs')):,.0f} promoter × treatment pairs in all; "
+        f"seeds {' '.join(map(str, results))}; "
+        f"{np.mean([seed.seconds for seed in seeds]):.0f} s a seed.\n"
+    )
+    metric = "AUROC" if given.task == "binary" else "Pearson r"
+    predictions = [seed.prediction for seed in seeds]
+    rows: list[list[object]] = [
+        [f"prediction, {metric} (mean over treatments)", np.mean(predictions), min(predictions), "", ""]
     ]
     for name, label, aim in ROWS:
-        values = [float(result.report.positives.loc[ALL, name]) for result in results.values()]
-        known, _ = spread([float(result.scanner.positives.loc[ALL, name]) for result in results.values()])
-        lines.append("| {} | {} | {} | {} | {} |".format(label, *spread(values), known, aim))
-    for name, label in (("auroc", "AUROC"), ("auprc", "AUPRC")):
-        values = [float(result.value_weighted.positives.loc[ALL, name]) for result in results.values()]
-        lines.append("| value-weighted attention, {} | {} | {} | | |".format(label, *spread(values)))
-    lines += seed_lines(results)
-    lines += ceiling_lines(results)
-    lines += control_lines(results)
-    lines += mass_lines(results)
-    lines += treatment_lines(results)
-    total = {name: np.mean([r.seconds[name] for r in results.values()]) for name in first.seconds}
-    lines += [
-        "",
-        "Seconds per seed: " + ", ".join(f"{name} {value:.0f}" for name, value in total.items()) + ".",
-    ]
-    return "\n".join(lines) + "\n"
+        own, known = values(reports, name), values([seed.scanner for seed in seeds], name)
+        rows.append([label, np.mean(own), min(own), np.mean(known), aim])
+    for name in ("auroc", "auprc"):
+        own = values([seed.value_weighted for seed in seeds], name)
+        rows.append([f"value-weighted attention, {name.upper()}", np.mean(own), min(own), "", ""])
+    yield table(["measure (test promoters)", "mean", "worst seed", "knowing the motifs", "aim"], rows)
+
+    names = ("auroc", "auprc", "top_bin", "top_5_bins", "decoy_auroc")
+    yield table(
+        ["seed", "prediction", *names, "worst treatment's AUROC"],
+        (
+            [
+                seed,
+                result.prediction,
+                *(values([result.report], name)[0] for name in names),
+                float(result.report.positives["auroc"].drop(ALL).min()),
+            ]
+            for seed, result in results.items()
+        ),
+    )
+    bins = pd.concat([seed.ceilings for seed in seeds]).groupby(level=[0, 1]).mean()
+    heading = ["perfect attention, AUROC", "AUPRC", "knowing the motifs, AUROC", "AUPRC"]
+    yield table(
+        ["bins of", "upsampling", *heading],
+        ([*at, *row] for at, row in zip(bins.index, bins.values, strict=True)),
+    )
+    yield table(["control", "seeds", "AUROC", "highest", "AUPRC", "highest"], control_rows(results))
+    masses = ("mass_causal", "mass_decoy", "mass_other", "mass_background", "mass_sink", "entropy")
+    rows = []
+    for label, kind in (("promoters with the motif", "positives"), ("promoters without it", "negatives")):
+        tables = [getattr(report, kind) for report in reports]
+        known = [[float(each.loc[ALL, name]) for each in tables if name in each] for name in masses]
+        rows.append([label, *(np.mean(each) if each else "–" for each in known)])
+    yield table(["share of attention on", *(name.removeprefix("mass_") for name in masses)], rows)
+    yield table(
+        ["treatment", *names[:4]],
+        (
+            [treatment, *(np.mean(values(reports, name, treatment)) for name in names[:4])]
+            for treatment in first.positives.index.drop(ALL)
+        ),
+    )
 
 
-def seed_lines(results: dict[int, SeedResult]) -> list[str]:
-    """One line per seed, with its worst treatment: a motif that was not found shows there."""
-    lines = [
-        "",
-        "| seed | prediction | AUROC | AUPRC | top bin | top 5 bins | vs decoys | worst treatment's AUROC |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for seed, result in results.items():
-        table = result.report.positives
-        names = ("auroc", "auprc", "top_bin", "top_5_bins", "decoy_auroc")
-        cells = [result.prediction, *(float(table.loc[ALL, name]) for name in names)]
-        cells.append(float(table["auroc"].drop(ALL).min()))
-        lines.append(f"| {seed} | " + " | ".join(f"{value:.3f}" for value in cells) + " |")
-    return lines
-
-
-def ceiling_lines(results: dict[int, SeedResult]) -> list[str]:
-    """What the width of the bins allows, means over seeds."""
-    table = pd.concat([result.ceilings for result in results.values()]).groupby(level=0).mean()
-    lines = [
-        "",
-        "| bins of | upsampling | perfect attention, AUROC | AUPRC | knowing the motifs, AUROC | AUPRC |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for width, row in table.iterrows():
-        for method in SIMPLE_UPSAMPLING:
-            names = ("ceiling_auroc", "ceiling_auprc", "auroc", "auprc")
-            cells = " | ".join(f"{row[f'{method} {name}']:.3f}" for name in names)
-            lines.append(f"| {width} bp | {method} | {cells} |")
-    return lines
-
-
-def control_lines(results: dict[int, SeedResult]) -> list[str]:
-    """Controls: mean and highest over the seeds that ran them."""
-    lines = [
-        "",
-        "| control | seeds | AUROC | highest | AUPRC | highest | aim |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+def control_rows(results: dict[int, SeedResult]) -> Iterator[list[object]]:
+    """Controls: mean and highest over the seeds that ran them (aim: AUROC ≤ 0.65)."""
     for control in next(iter(results.values())).controls:
-        ran = [seed for seed, result in results.items() if control in result.controls]
-        reports = [results[seed].controls[control].positives.loc[ALL] for seed in ran]
-        cells = [
-            cell
-            for name in ("auroc", "auprc")
-            for cell in spread([float(r[name]) for r in reports], worst="max")
-        ]
-        seeds = " ".join(map(str, ran))
-        lines.append(f"| {control} | {seeds} | " + " | ".join(cells) + " | AUROC ≤ 0.65 |")
-    reports = [result.report.positives.loc[ALL] for result in results.values()]
-    cells = [
-        cell
-        for name in ("wrong_auroc", "wrong_auprc")
-        for cell in spread([float(r[name]) for r in reports], worst="max")
-    ]
+        ran = {
+            seed: result.controls[control] for seed, result in results.items() if control in result.controls
+        }
+        both = [values(list(ran.values()), name) for name in ("auroc", "auprc")]
+        yield [control, " ".join(map(str, ran)), *(f(each) for each in both for f in (np.mean, max))]
+    reports = [result.report for result in results.values()]
+    both = [values(reports, name) for name in ("wrong_auroc", "wrong_auprc")]
     seeds = " ".join(map(str, results))
-    return [*lines, f"| wrong treatment's map | {seeds} | " + " | ".join(cells) + " | AUROC ≤ 0.65 |"]
-
-
-def mass_lines(results: dict[int, SeedResult]) -> list[str]:
-    """Where the weight lies, with and without the motif; means over seeds."""
-    names = ("mass_causal", "mass_decoy", "mass_other", "mass_background", "mass_sink", "entropy")
-    lines = [
-        "",
-        "| share of attention on | causal motif | decoys | other motifs | background | sink | entropy |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for label, attribute in (
-        ("promoters with the motif", "positives"),
-        ("promoters without it", "negatives"),
-    ):
-        cells = []
-        for name in names:
-            values = [getattr(result.report, attribute).get(name) for result in results.values()]
-            known = [float(column[ALL]) for column in values if column is not None]
-            cells.append(f"{np.mean(known):.3f}" if known else "–")
-        lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def treatment_lines(results: dict[int, SeedResult]) -> list[str]:
-    """Per treatment (its rank in the set), means over seeds: treatments with a pair of motifs stand last."""
-    lines = ["", "| treatment | AUROC | AUPRC | top bin | top 5 bins |", "| --- | --- | --- | --- | --- |"]
-    tables = [result.report.positives for result in results.values()]
-    for treatment in tables[0].index.drop(ALL):
-        cells = [
-            f"{np.mean([table.loc[treatment, name] for table in tables]):.3f}"
-            for name in ("auroc", "auprc", "top_bin", "top_5_bins")
-        ]
-        lines.append(f"| {treatment} | " + " | ".join(cells) + " |")
-    return lines
+    yield ["wrong treatment's map", seeds, *(f(each) for each in both for f in (np.mean, max))]
 
 
 def parse_options() -> argparse.Namespace:
-    """Options of the script."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser = command_line(__doc__, seeds=(0, 1, 2, 3, 4))
     parser.add_argument("--sets", nargs="+", choices=sorted(LENGTHS), default=["standard", "hard"])
     parser.add_argument("--genes", type=int, default=6000)
     parser.add_argument("--task", choices=("regression", "binary"), default="regression")
     parser.add_argument("--flank", type=int, default=20, help="bases stored on both sides, for random shifts")
+    parser.add_argument("--phases", type=int, default=1, help="of the export")
     parser.add_argument("--epochs", type=int, help="of training [default: the command's]")
     parser.add_argument("--config", type=Path, help="TOML of `bioattn train promoter`")
     parser.add_argument("--threads", type=int)
     parser.add_argument(
-        "--shuffled", type=int, metavar="N", help="run that control on the first N seeds only [default: all]"
+        "--shuffled", type=int, metavar="N", help="run that control on the first N seeds alone"
     )
-    parser.add_argument("-o", "--output", type=Path, help="also write the tables here")
     return parser.parse_args()
 
 
-def run() -> None:
-    """Run every set and seed, print the tables."""
-    options = parse_options()
-    text = [
-        "Command: `python benchmarks/planted.py " + " ".join(sys.argv[1:]) + "`",
-        f"({platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, "
-        f"Python {platform.python_version()})\n",
-    ]
-    for difficulty in options.sets:
+def main() -> None:
+    given = parse_options()
+    text = (
+        f"Command: `python benchmarks/planted.py {' '.join(sys.argv[1:])}`\n({platform.machine()}, "
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}, Python {platform.python_version()})\n\n"
+    )
+    for difficulty in given.sets:
         results: dict[int, SeedResult] = {}
-        for seed in options.seeds:
+        for seed in given.seeds:
             with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-                shuffle = options.shuffled is None or len(results) < options.shuffled
-                show = not results
-                results[seed] = run_seed(Path(folder), difficulty, seed, options, show=show, shuffle=shuffle)
-            positives = results[seed].report.positives.loc[ALL]
-            summary = {name: round(float(positives[name]), 3) for name in ("auroc", "auprc", "top_bin")}
-            seconds = {name: round(value) for name, value in results[seed].seconds.items()}
-            print(f"{difficulty} seed {seed}: {json.dumps(summary)} {json.dumps(seconds)}", flush=True)
-            tables = markdown(difficulty, results, options)
-            if options.output is not None:  # after every seed: a run of an hour may be cut short
-                options.output.write_text("\n".join([*text, tables]))
-        text.append(tables)
+                shuffle = given.shuffled is None or len(results) < given.shuffled
+                results[seed] = run_seed(Path(folder), difficulty, seed, given, shuffle=shuffle)
+            summary = {
+                name: values([results[seed].report], name)[0] for name in ("auroc", "auprc", "top_bin")
+            }
+            print(f"{difficulty} seed {seed}: {json.dumps(summary)}", flush=True)
+            tables = "\n".join(markdown(difficulty, results, given))
+            if given.output is not None:  # after every seed: a run of an hour may be cut short
+                given.output.write_text(text + tables)
+        text += tables + "\n"
         print("\n" + tables, flush=True)
 
 
 if __name__ == "__main__":
-    try:
-        run()
-    except BioattnError as error:
-        raise SystemExit(f"planted.py: {error}") from error
+    main()

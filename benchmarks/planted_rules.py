@@ -7,24 +7,22 @@ for held-out promoters have (slope of predicted on true contrast, `rule_shares`)
 First row: the simple model that is best on the validation promoters.
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from commands import run
+from tables import options, report
 
 import bioattn
 from bioattn.interpret.planted.attention_score import rule_shares
 from bioattn.models.promoter.training.baselines import BaselineData, default_baselines
 from bioattn.simulate.truth import read_truth
-from bioattn_cli.main import main
 
 TREATMENTS = ("anywhere", "near", "far", "opposite", "opposite, other way", "pair")
-SIMULATION = (
-    *("--genes", 4000, "--near", 1, "--far", 1, "--opposites", 1, "--pairs", 1),
-    *("--substitution-rate", 0),  # nobody can tell a motif with a substitution from one by chance
-)
+# --substitution-rate 0: nobody can tell a motif with a substitution from one by chance
+SIMULATION = "--genes 4000 --near 1 --far 1 --opposites 1 --pairs 1 --substitution-rate 0"
 OWN_BIAS = 'position_bias = "treatment"\n'
 SHARED = OWN_BIAS + 'readout = "shared"\n'
 MODELS = {
@@ -37,20 +35,14 @@ MODELS = {
 """Settings of `[model]`."""
 
 
-def run(*words: object) -> None:
-    """A command of the program."""
-    if main([str(word) for word in words]) != 0:
-        raise SystemExit(f"bioattn {' '.join(map(str, words))} failed")
-
-
 def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dict[str, object]]:
     """Simulate once, train every model; one row of figures each."""
     sim, fasta, dataset = folder / "sim", folder / "promoters.fa", folder / "x.dataset.h5"
-    run("simulate", "promoters", "-o", sim, *SIMULATION, "--seed", seed, "-q")
-    window = ("--upstream", 400, "--downstream", 0, "--flank", 20)
-    run("prepare", "promoters", sim / "genome.fa", sim / "annotation.gff3", *window, "-o", fasta, "-q")
-    sides = ("--holdout", "validation=chr7", "--holdout", "test=chr8")
-    run("prepare", "dataset", fasta, sim / "responses.tsv", *sides, "-o", dataset, "-q")
+    run(f"simulate promoters {SIMULATION} -q", "-o", sim, "--seed", seed)
+    window = "--upstream 400 --downstream 0 --flank 20"
+    run(f"prepare promoters {sim}/genome.fa {sim}/annotation.gff3 {window} -o {fasta} -q")
+    sides = "--holdout validation=chr7 --holdout test=chr8"
+    run(f"prepare dataset {fasta} {sim}/responses.tsv {sides} -o {dataset} -q")
     data = bioattn.open(dataset)
     test = data.gene_split == 2
     measured = pd.DataFrame(data.targets, data.gene_ids, data.treatments.names)[test]
@@ -63,17 +55,8 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
     for name in chosen:
         model = folder / name.replace(" ", "_")
         (folder / "settings.toml").write_text(f"[model]\n{MODELS[name]}")
-        training = (
-            "-c",
-            folder / "settings.toml",
-            "--epochs",
-            epochs,
-            "--seed",
-            seed,
-            "--no-baselines",
-            "-q",
-        )
-        run("train", "promoter", dataset, "-o", model, *training)
+        settings = f"-c {folder}/settings.toml --epochs {epochs} --seed {seed} --no-baselines -q"
+        run(f"train promoter {dataset} {settings} -o", model)
         predictions[name] = bioattn.load_model(model).predict(fasta).loc[measured.index]
     return [
         {"seed": seed, "model": name}
@@ -83,32 +66,13 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
     ]
 
 
-def report(rows: list[dict[str, object]], output: Path | None) -> None:
-    """Print the figures as a Markdown table, and write it if an output is named."""
-    frame = pd.DataFrame(rows)
-    lines = ["| " + " | ".join(frame.columns) + " |", "|" + " --- |" * len(frame.columns)]
-    for values in frame.itertuples(index=False):
-        cells = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in values]
-        lines.append("| " + " | ".join(cells) + " |")
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if output is not None:
-        output.write_text(text, encoding="utf-8")
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+if __name__ == "__main__":
+    parser = options(__doc__, seeds=(0, 1, 2))
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("-o", "--output", type=Path)
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    arguments = parse()
+    given = parser.parse_args()
     figures: list[dict[str, object]] = []
-    for each in arguments.seeds:
+    for number in given.seeds:
         with tempfile.TemporaryDirectory() as scratch:
-            figures += measure(Path(scratch), each, arguments.epochs, arguments.models)
-    report(figures, arguments.output)
+            figures += measure(Path(scratch), number, given.epochs, given.models)
+    report(figures, given.output)

@@ -4,12 +4,10 @@
     python benchmarks/published_language_models.py --no-download   # random weights alone
 
 Prints Markdown. Models of random weights are saved by transformers and read by bioattn as they lie; two sequences,
-one padded. AntiBERTy (Ruffolo et al. 2021) comes with the wheel antiberty==0.1.3, and a pickle that has to be
-refused with sapiens==1.0.2; both are downloaded into a temporary folder, and nothing of them is imported. Needs
-transformers.
+one padded. AntiBERTy (Ruffolo et al. 2021) comes with the wheel antiberty==0.1.3, which is downloaded into a
+temporary folder; nothing of it is imported. Needs transformers.
 """
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -23,10 +21,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from tables import options
 from torch import Tensor, nn
 
 from bioattn.attention.capture import capture
-from bioattn.errors import BioattnError
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
 from bioattn.models.language.inference.scoring import score
 from bioattn.sequences.vocabulary import CLS, PAD
@@ -194,23 +192,8 @@ def antiberty(folder: Path) -> list[str]:
     ]
 
 
-def refused(folder: Path) -> str:
-    """What is said of weights that are pickled objects."""
-    model = folder / "pickled"
-    model.mkdir()
-    shutil.copy(
-        fetched("sapiens==1.0.2", folder) / "sapiens/models/v1/checkpoint_vh.pt", model / "pytorch_model.bin"
-    )
-    (model / "config.json").write_text('{"model_type": "bert"}')
-    try:
-        load_language_model(model, torch.device("cpu"))
-    except BioattnError as error:
-        return f"sapiens 1.0.2 is refused: {str(error).removeprefix(f'{model}/')}"
-    raise SystemExit("sapiens was read")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__, output=False)
     parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512])
     parser.add_argument("--no-download", action="store_true")
     arguments = parser.parse_args()
@@ -222,7 +205,6 @@ def main() -> None:
             print("| {} | {} | {:.1e} | {:.1e} | {:.2f} |".format(*row), flush=True)
         if not arguments.no_download:
             print("\n".join(antiberty(folder)))
-            print(f"\n{refused(folder)}")
 
 
 if __name__ == "__main__":

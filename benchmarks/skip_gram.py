@@ -8,7 +8,6 @@ sites that vary for GB1); linear models of scikit-learn predict the target, thei
 side. Beside each the same with random embeddings. gensim is installed from PyPI into an environment of its own.
 """
 
-import argparse
 import importlib.util
 import os
 import sys
@@ -21,6 +20,7 @@ from peers import borrowing_environment
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, roc_auc_score
+from tables import options
 
 from bioattn.formats.fasta import read_fasta
 
@@ -111,12 +111,9 @@ def figures(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, seeds=(0,), output=False)
     parser.add_argument("rows", choices=ROWS, nargs="+")
     parser.add_argument("--folder", type=Path, required=True, help="where gensim's environment is kept")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     given = parser.parse_args()
     if importlib.util.find_spec("gensim") is None:
         python, missing = borrowing_environment(given.folder / "gensim", {"gensim": "gensim"})

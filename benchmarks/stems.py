@@ -6,14 +6,14 @@ The standard set of `planted.py`, and its scores on the promoters of the test ch
 of `pretrained` learns to restore masked bases of the training promoters.
 """
 
-import argparse
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from planted import prepare, score, step, write_test_promoters
+from commands import run
+from planted import prepare, score, write_test_promoters
+from tables import options
 
 from bioattn.interpret.planted.localisation import ALL
 from bioattn.promoters.dataset import read_dataset
@@ -50,10 +50,9 @@ HEADING = [
 ]
 
 
-def train(folder: Path, name: str, words: Sequence[str]) -> dict[str, Any]:
+def train(folder: Path, name: str, *words: object) -> dict[str, Any]:
     """Train a model; returns its record."""
-    arguments = ["train", "promoter", str(folder / "planted.dataset.h5"), "-o", str(folder / name)]
-    step([*arguments, "--threads", "1", *words], show=True)
+    run(f"train promoter {folder}/planted.dataset.h5 -o {folder}/{name} --threads 1 -q", *words, show=True)
     return read_training_record(folder / name)
 
 
@@ -67,62 +66,52 @@ def pretrain(folder: Path) -> None:
     (folder / "split.tsv").write_text("gene\tsplit\n" + "".join(rows))
     (folder / "encoder.toml").write_text(ENCODER)
     (folder / "trained-too.toml").write_text("[model]\ntrain_encoder = true\n")
-    dataset = str(folder / "language.dataset.h5")
-    split = ["--split-table", str(folder / "split.tsv")]
-    step(["prepare", "language", str(folder / "promoters.fa"), *split, "-o", dataset], show=True)
-    settings = ["--config", str(folder / "encoder.toml"), "--threads", "1"]
-    step(["train", "language", dataset, "-o", str(folder / "encoder"), *settings], show=True)
+    dataset, split = folder / "language.dataset.h5", folder / "split.tsv"
+    run(f"prepare language {folder}/promoters.fa --split-table {split} -o {dataset} -q", show=True)
+    run(f"train language {dataset} -o {folder}/encoder -c {folder}/encoder.toml --threads 1 -q", show=True)
 
 
-def measure(folder: Path, promoters: Path, name: str, words: Sequence[str]) -> str:
+def measure(folder: Path, promoters: Path, name: str, *words: object) -> str:
     """Train one model and score its maps: a row of the table."""
     attention = folder / f"{name}.h5"
     began = time.process_time()
-    record = train(folder, name, [*words, "--no-baselines"])
+    record = train(folder, name, *words, "--no-baselines")
     epochs = len((folder / name / HISTORY).read_text().splitlines()) - 1
     seconds = (time.process_time() - began) / epochs
     (r,) = [row["pearson"] for row in record["evaluation"]["rows"] if row["cells"] == "test genes"]
-    export = ["export", "attention", str(folder / name), str(promoters), "-o", str(attention)]
-    step([*export, "--sites", "promoter.cross.*"], show=False)
+    run(f"export attention {folder}/{name} {promoters} -o {attention} --sites promoter.cross.* -q")
     scores = score(folder, attention)[0].positives.loc[ALL]
     figures = [r, scores["auroc"], scores["auprc"], scores["top_bin"]]
     return " | ".join([*(f"{float(figure):.3f}" for figure in figures), str(epochs), f"{seconds:.1f}"])
 
 
-def simple_model(folder: Path, seed: int) -> str:
-    """The best simple model of the same genes: a row of the table."""
-    best = train(folder, "simple", ["--epochs", "1", "--seed", str(seed)])[COMPARISON]
-    return f"| {best['simple_model']} | {best['simple_model_figure']:.3f} | – | – | – | – | – |"
-
-
-def run() -> None:
+def main() -> None:
     """Train and score every model, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--genes", type=int, default=6000)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--only", type=int, nargs="*", help="rows of the table, from 0 [default: all]")
-    parser.add_argument("-o", "--output", type=Path, help="also write the table here")
-    options = parser.parse_args()
+    given = parser.parse_args()
     lines = list(HEADING)
     with tempfile.TemporaryDirectory(prefix="stems-") as temporary:
         folder = Path(temporary)
-        planted = argparse.Namespace(genes=options.genes, task="regression", flank=20)
-        prepare(folder, "standard", options.seed, planted, show=True)
+        prepare(folder, "standard", given.seed, given.genes)
         promoters = write_test_promoters(folder)
-        lines.append(simple_model(folder, options.seed))
+        best = train(folder, "simple", "--epochs", 1, "--seed", given.seed)[COMPARISON]
+        lines.append(f"| {best['simple_model']} | {best['simple_model_figure']:.3f} | – | – | – | – | – |")
         print("\n".join(lines), flush=True)
         for number, (label, words) in enumerate(MODELS.items()):
-            if options.only is None or number in options.only:
+            if given.only is None or number in given.only:
                 if "pretrained" in words:
                     pretrain(folder)
                 filled = [word.format(folder=folder) for word in words]
-                words = (*filled, "--seed", str(options.seed), "--epochs", str(options.epochs))
-                lines.append(f"| {label} | {measure(folder, promoters, f'model{number}', words)} |")
+                more = ("--seed", given.seed, "--epochs", given.epochs)
+                lines.append(f"| {label} | {measure(folder, promoters, f'model{number}', *filled, *more)} |")
                 print(lines[-1], flush=True)
-                if options.output is not None:  # after every model: a run of an hour may be cut short
-                    options.output.write_text("\n".join(lines) + "\n")
+                if given.output is not None:  # after every model: a run of an hour may be cut short
+                    given.output.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
-    run()
+    main()

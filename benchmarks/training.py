@@ -8,11 +8,7 @@ installed from PyPI into a throw-away environment (FOLDER keeps it); without it 
 matrix-multiply peak of the same turns is the limit both are held against.
 """
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from peers import peer_environment
+from tables import options, table
+from turns import Contender, interleaved, serve
 
 LENGTH, BATCH, CHANNELS, STEPS = 1000, 64, 64, 8
 OURS = {"`cross`, 6 treatments": 6, "`cross`, 1 treatment": 1, "`cross`, 50 treatments": 50}
@@ -95,53 +93,24 @@ def peak_step() -> Callable[[], None]:
     return step
 
 
-def serve(name: str) -> None:
-    """Answer each line on stdin with the processor seconds of one step, the fastest of a turn."""
+def serve_steps(name: str) -> None:
+    """Answer with the processor seconds of one step, the median of a turn."""
     import torch
 
     torch.set_num_threads(1)
     step = peak_step() if name == PEAK else grelu_step() if name == PEER else our_step(OURS[name])
     step()
-    print(json.dumps({"ready": True}), flush=True)
-    for _ in sys.stdin:
+
+    def turn() -> float:
         step()
         seconds = []
         for _ in range(STEPS):
             began = time.process_time()
             step()
             seconds.append(time.process_time() - began)
-        print(json.dumps({"seconds": statistics.median(seconds)}), flush=True)
+        return statistics.median(seconds)
 
-
-class Contender:
-    """One contender's process."""
-
-    def __init__(self, python: Path, name: str) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            [str(python), __file__, "--serve", name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-        if "ready" not in self._answer():
-            raise RuntimeError(f"{name} did not start")
-
-    def _answer(self) -> dict[str, float]:
-        assert self.process.stdout is not None
-        return next((json.loads(line) for line in self.process.stdout if line.startswith("{")), {})
-
-    def turn(self) -> float:
-        assert self.process.stdin is not None
-        print("go", file=self.process.stdin, flush=True)
-        return self._answer()["seconds"]
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+    serve(turn)
 
 
 def multiply_adds(treatments: int) -> float:
@@ -157,26 +126,20 @@ def multiply_adds(treatments: int) -> float:
 def compare(turns: int, peers: Path) -> None:
     """Print the table of rates."""
     python, missing = peer_environment(peers, {"grelu": "gReLU"})
-    contenders = {name: Contender(Path(sys.executable), name) for name in (*OURS, PEAK)}
+    contenders = {name: Contender(sys.executable, __file__, name) for name in (*OURS, PEAK)}
     if not missing:
-        contenders[PEER] = Contender(python, PEER)
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(turns):
-        for name, contender in contenders.items():
-            seconds[name].append(contender.turn())
-    for contender in contenders.values():
-        contender.close()
+        contenders[PEER] = Contender(python, __file__, PEER)
+    seconds = interleaved(contenders, turns)
     first = next(iter(OURS))
     print(f"{turns} interleaved turns of {STEPS} steps, one thread each\n")
-    print("| row | promoters per core-second, median (min to max) | ratio to the first row, turn by turn |")
-    print("| --- | --- | --- |")
+    rows = []
     for name in (*OURS, *([] if missing else [PEER])):
         rates = [BATCH / value for value in seconds[name]]
         ratios = [value / base for value, base in zip(seconds[name], seconds[first], strict=True)]
-        print(
-            f"| {name} | {statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f}) "
-            f"| takes {statistics.median(ratios):.2f} × as long |"
-        )
+        rate = f"{statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
+        rows.append([name, rate, f"takes {statistics.median(ratios):.2f} × as long"])
+    header = ["row", "promoters per core-second, median (min to max)", "beside the first row, turn by turn"]
+    print(table(header, rows))
     fifty = [
         a / b for a, b in zip(seconds["`cross`, 50 treatments"], seconds["`cross`, 1 treatment"], strict=True)
     ]
@@ -192,18 +155,16 @@ def compare(turns: int, peers: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, output=False)
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--peers", type=Path)
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        serve(options.serve)
+    parser.add_argument("--serve", help="be a contender")
+    given = parser.parse_args()
+    if given.serve:
+        serve_steps(given.serve)
         return
     with tempfile.TemporaryDirectory() as scratch:
-        compare(options.turns, options.peers or Path(scratch) / "peers")
+        compare(given.turns, given.peers or Path(scratch) / "peers")
 
 
 if __name__ == "__main__":

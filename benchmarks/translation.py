@@ -12,10 +12,8 @@ model of `codons`. `lengths`: wrong bases of the likeliest output. A row is writ
 the model to train.
 """
 
-import argparse
 import itertools
 import math
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +23,8 @@ import numpy as np
 import torch
 from Bio.Data import CodonTable
 from Bio.Seq import Seq
-from planted import step
+from commands import SHARED, run
+from tables import options
 
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver
@@ -54,6 +53,7 @@ CODONS = {"`recurrent`": ("--architecture", "recurrent"), ATTENTION: MODELS[ATTE
 EQUAL = ("--channels", "120")
 """Of an LSTM with about as many weights as `ATTENTION` has."""
 CPU = torch.device("cpu")
+DNA = "--source-alphabet dna --target-alphabet dna --split record"
 
 SETTINGS = Path(__file__).parent.parent / "data" / "settings" / "translation-codons.toml"
 SMALL = """
@@ -84,24 +84,22 @@ OUTPUTS = 500
 def prepared(folder: Path, host: str, *sides: str) -> Path:
     """A dataset from one side, `protein` or `codon`, to the other, by the fixed split."""
     files, code = DATA[host]
-    shared = Path(os.environ["BIOATTN_SHARED"]) / "data"
-    pairs = [str(shared / f"{files}.{'cds' if side == 'codon' else side}.fa.gz") for side in sides]
-    alphabets = ("--source-alphabet", sides[0], "--target-alphabet", sides[1], "--genetic-code", str(code))
-    table = ("--split-table", str(shared / "splits" / f"codons_{host}.tsv.gz"))
-    dataset = folder / f"{host}-{sides[0]}.dataset.h5"
-    step(["prepare", "translation", *pairs, *alphabets, *table, "-o", str(dataset)], show=False)
+    pairs = [SHARED / f"data/{files}.{'cds' if side == 'codon' else side}.fa.gz" for side in sides]
+    alphabets = f"--source-alphabet {sides[0]} --target-alphabet {sides[1]} --genetic-code {code}"
+    dataset, split = folder / f"{host}-{sides[0]}.dataset.h5", SHARED / f"data/splits/codons_{host}.tsv.gz"
+    run(f"prepare translation {alphabets} --split-table {split} -o {dataset} -q", *pairs)
     return dataset
 
 
-def trained(dataset: Path, output: Path, *words: str) -> float:
+def trained(dataset: Path, output: Path, *words: object) -> float:
     """Train a model, or go on; returns CPU minutes."""
     began = time.process_time()
-    step(["train", "translation", str(dataset), "-o", str(output), "--resume", *words], show=True)
+    run(f"train translation {dataset} -o {output} --resume -q", *words, show=True)
     return (time.process_time() - began) / 60
 
 
 def codons(
-    folder: Path, host: str, keep: Path, only: Sequence[str], seeds: Sequence[int], words: Sequence[str]
+    folder: Path, host: str, keep: Path, only: Sequence[object], seeds: Sequence[int], words: Sequence[object]
 ) -> Iterator[str]:
     """A row for each model and seed, and one for the mean of the seeds' probabilities."""
     dataset = prepared(folder, host, "protein", "codon")
@@ -139,7 +137,7 @@ def codon_figures(dataset_path: Path, models: Sequence[Path], genetic_code: int)
     return f"{math.exp(nats / number):.3f} | {right / number:.4f} | {number:,}"
 
 
-def proteins(folder: Path, steps: int, words: Sequence[str]) -> Iterator[str]:
+def proteins(folder: Path, steps: int, words: Sequence[object]) -> Iterator[str]:
     """Hits of both models by quintile of length of the test genes, and what the one with attention writes."""
     dataset = prepared(folder, "yeast", "codon", "protein")
     pairs = sorted(open_pair_dataset(dataset).side(TEST), key=lambda pair: len(pair.source))
@@ -147,14 +145,7 @@ def proteins(folder: Path, steps: int, words: Sequence[str]) -> Iterator[str]:
     for name, channels, more in ((ATTENTION, 64, 1.0), ("`recurrent`, LSTM", 64, 4.0)):
         (folder / "small.toml").write_text(SMALL.format(channels=channels, longest=TRAINED))
         output = folder / f"proteins-{len(share)}"
-        own = (
-            "--config",
-            str(folder / "small.toml"),
-            *MODELS[name],
-            *words,
-            "--steps",
-            str(round(more * steps)),
-        )
+        own = ("-c", folder / "small.toml", *MODELS[name], *words, "--steps", round(more * steps))
         minutes = trained(dataset, output, *own)
         loaded = load_translator(output, CPU)
         weights = sum(each.numel() for each in loaded.model.parameters())
@@ -231,7 +222,7 @@ def constraints(folder: Path, keep: Path) -> Iterator[str]:
         yield f"| {what} | {len(sources)} | {right} | {clean} | {likelier} |"
 
 
-def lengths(folder: Path, seed: int, only: Sequence[str], words: Sequence[str]) -> Iterator[str]:
+def lengths(folder: Path, seed: int, only: Sequence[object], words: Sequence[object]) -> Iterator[str]:
     """A row for each task and model."""
     tested = (20, 120, 1000)
     yield from (
@@ -240,10 +231,8 @@ def lengths(folder: Path, seed: int, only: Sequence[str], words: Sequence[str]) 
     )
     for task in (PairTask.COPY, PairTask.REVERSE_COMPLEMENT):
         pairs, dataset = folder / task, folder / f"{task}.dataset.h5"
-        made = ("--task", str(task), "--pairs", "5000", "--seed", str(seed), "-o", str(pairs))
-        step(["simulate", "translation", *made], show=False)
-        dna = ("--source-alphabet", "dna", "--target-alphabet", "dna", "--split", "record")
-        step(["prepare", "translation", str(pairs), *dna, "-o", str(dataset)], show=False)
+        run(f"simulate translation --task {task} --pairs 5000 --seed {seed} -o {pairs} -q")
+        run(f"prepare translation {pairs} {DNA} -o {dataset} -q")
         for number, (name, model) in enumerate(MODELS.items()):
             if only and not any(each in name for each in only):
                 continue
@@ -283,9 +272,7 @@ def wrong_share(path: Path, task: PairTask, length: int, seed: int, number: int 
 
 def main() -> None:
     """Measure, and write a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("what", choices=("codons", "proteins", "constraints", "lengths"))
     parser.add_argument("host", nargs="?", choices=list(DATA), default="ecoli")
     parser.add_argument("--seed", type=int, nargs="+", default=[0], help="several: codons alone")
@@ -293,7 +280,6 @@ def main() -> None:
     parser.add_argument("--config", type=Path, default=SETTINGS, help="settings of the models of codons")
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--keep", type=Path, help="folder for the models of codons")
-    parser.add_argument("--output", "-o", type=Path, required=True)
     given = parser.parse_args()
     words = ["--seed", str(given.seed[0])]
     steps = ["--steps", str(given.steps)] if given.steps else []
@@ -313,7 +299,7 @@ def main() -> None:
                 rows = lengths(
                     folder, given.seed[0], given.only, [*words, "--steps", str(given.steps or 600)]
                 )
-        with given.output.open("w") as file:
+        with (given.output or Path("/dev/stdout")).open("w") as file:
             for row in rows:
                 print(row, file=file, flush=True)
 

@@ -2,8 +2,8 @@
 
     python benchmarks/yeast.py --work DIR                      # everything; hours on two cores
     python benchmarks/yeast.py --work DIR --rows baselines     # a minute
-    python benchmarks/yeast.py --work DIR --rows cross,cross-shared,concat --seeds 0,1,2
-    python benchmarks/yeast.py --work DIR --window coding --rows baselines,cross
+    python benchmarks/yeast.py --work DIR --rows cross cross-shared concat --seeds 0 1 2
+    python benchmarks/yeast.py --work DIR --window coding --rows baselines cross
     python benchmarks/yeast.py --work DIR --tables-only        # what is there, trained before
 
 S. cerevisiae R64 and Gasch et al. 2000 from the shared data (BIOATTN_SHARED). Test chromosomes IV and XV (or, with
@@ -23,29 +23,25 @@ stdout) show all rows that are there. Columns, with 95 % intervals over genes:
 
 import argparse
 import json
-import logging
-import os
 import sys
 import time
+import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from commands import DATA, SHARED, run
+from tables import options as command_line
 from yeast_data import TEST_CHROMOSOMES, WINDOWS, build_dataset, dataset_folder
 from yeast_tables import print_held_out, print_tables
 
-from bioattn.io.config_file import build, read_toml
+import bioattn
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge, default_baselines
-from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.models.promoter.training.evaluation import nearest_treatment
 from bioattn.promoters.dataset import PromoterDataset, read_dataset
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-SETTINGS = REPOSITORY / "data" / "settings"
 
 
 class NeuralRow(NamedTuple):
@@ -57,17 +53,14 @@ class NeuralRow(NamedTuple):
     settings: str | None = "small-noisy.toml"
     """A file of data/settings that comes first; what is given here replaces its values."""
 
-    def model_settings(self) -> dict[str, object]:
-        """Fields of the model's configuration."""
-        return {**self._table("model"), **self.model}
-
-    def training_config(self, **given: object) -> TrainingConfig:
-        """The training configuration; `given` comes last."""
-        values = {**self._table("training"), **self.training, **given}
-        return build(TrainingConfig, values, self.settings or "settings of the row")
-
-    def _table(self, name: str) -> dict[str, object]:
-        return {} if self.settings is None else read_toml(SETTINGS / self.settings).get(name, {})
+    def tables(self) -> dict[str, dict[str, object]]:
+        """The tables [model] and [training] of its settings."""
+        text = (
+            "" if self.settings is None else (DATA / "settings" / self.settings).read_text(encoding="utf-8")
+        )
+        first = tomllib.loads(text)
+        given = {"model": self.model, "training": self.training}
+        return {name: {**first.get(name, {}), **values} for name, values in given.items()}
 
 
 KMER_STEM = MappingProxyType({"stem": "kmer", "channels": 64, "num_heads": 4})
@@ -129,57 +122,44 @@ VARIANT_TITLES = {
 
 
 def main() -> None:
-    options = parse_options()
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    shared = Path(os.environ.get("BIOATTN_SHARED", REPOSITORY.parent / "shared"))
-    if not (shared / "data" / "yeast").is_dir():
-        raise SystemExit(f"no yeast data under {shared}; set BIOATTN_SHARED")
-    for row in [] if options.tables_only else options.rows:
+    given = parse_options()
+    if not (SHARED / "data" / "yeast").is_dir():
+        raise SystemExit(f"no yeast data under {SHARED}; set BIOATTN_SHARED")
+    for row in [] if given.tables_only else given.rows:
         variant = BASELINE_ROWS[row] if row in BASELINE_ROWS else NEURAL_ROWS[row].variant
-        path = build_dataset(shared, options.work, options.window, variant, options.test)
+        path = build_dataset(SHARED, given.work, given.window, variant, given.test)
         if row in BASELINE_ROWS:
             fit_baselines(path, results_folder(path), variant)
         else:
-            for seed in options.seeds:
-                train_row(row, seed, path, options)
+            for seed in given.seeds:
+                train_row(row, seed, path, given)
     for variant, title in VARIANT_TITLES.items():
-        path = dataset_folder(options.work, options.window, options.test) / f"{variant}.dataset.h5"
+        path = dataset_folder(given.work, given.window, given.test) / f"{variant}.dataset.h5"
         if path.exists() and any(results_folder(path).glob("*.npz")):
             dataset = read_dataset(path)
             rows = read_rows(results_folder(path), dataset)
-            upstream, downstream = WINDOWS[options.window]
+            upstream, downstream = WINDOWS[given.window]
             heading = f"Yeast, −{upstream}..{f'+{downstream}' if downstream else 0}, {title}"
-            if options.test != "iv-xv":
-                heading += f", test chromosomes {options.test.upper().replace('-', ' and ')}"
+            if given.test != "iv-xv":
+                heading += f", test chromosomes {given.test.upper().replace('-', ' and ')}"
             printer = print_held_out if variant.startswith("held-out") else print_tables
-            printer(heading, dataset, rows, options.resamples)
+            printer(heading, dataset, rows, given.resamples)
 
 
 def parse_options() -> argparse.Namespace:
     """Command line of the benchmark."""
-    every_row = [*BASELINE_ROWS, *NEURAL_ROWS]
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    every = [*BASELINE_ROWS, *NEURAL_ROWS]
+    parser = command_line(__doc__, seeds=(0, 1, 2), output=False)
     parser.add_argument("--work", type=Path, required=True, help="folder of datasets and finished rows")
-    parser.add_argument(
-        "--rows", default=",".join(every_row), help=f"comma-separated, of: {', '.join(every_row)}"
-    )
-    parser.add_argument("--seeds", default="0,1,2", help="comma-separated seeds of the neural rows")
+    parser.add_argument("--rows", nargs="+", choices=every, default=every, metavar="ROW")
     parser.add_argument("--window", choices=sorted(WINDOWS), default="upstream")
     parser.add_argument("--test", choices=sorted(TEST_CHROMOSOMES), default="iv-xv", help="test chromosomes")
     parser.add_argument("--epochs", type=int, help="epochs at most (default: those of the row's settings)")
     parser.add_argument("--device", default="cpu", help="torch device of the neural rows")
-    parser.add_argument("--threads", type=int, help="CPU threads (default: all that are granted)")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--resamples", type=int, default=1000, help="bootstrap resamples of the test genes")
     parser.add_argument("--tables-only", action="store_true", help="train nothing, print what is there")
-    options = parser.parse_args()
-    options.rows = options.rows.split(",")
-    options.seeds = [int(seed) for seed in options.seeds.split(",")]
-    unknown = sorted(set(options.rows) - set(every_row))
-    if unknown:
-        parser.error(f"unknown rows {', '.join(unknown)}; choose from {', '.join(every_row)}")
-    return options
+    return parser.parse_args()
 
 
 def results_folder(dataset_path: Path) -> Path:
@@ -190,15 +170,13 @@ def results_folder(dataset_path: Path) -> Path:
     return folder
 
 
-def save_row(
-    folder: Path, name: str, seed: int | None, predictions: np.ndarray, note: str, settings: str = ""
-) -> None:
+def save_row(folder: Path, name: str, seed: int | None, predictions: np.ndarray, note: str) -> None:
     """Keep predictions (genes × treatments, response units) under the row's name."""
     slug = "".join(letter if letter.isalnum() else "-" for letter in name)
     path = folder / f"{slug}{'' if seed is None else f'.seed{seed}'}.npz"
     temporary = path.with_suffix(".tmp")
     with temporary.open("wb") as file:
-        np.savez(file, predictions=predictions.astype(np.float32), name=name, note=note, settings=settings)
+        np.savez(file, predictions=predictions.astype(np.float32), name=name, note=note)
     temporary.replace(path)
 
 
@@ -250,53 +228,32 @@ def fit_baselines(dataset_path: Path, folder: Path, variant: str) -> None:
     print(f"{variant}: simple models, {time.perf_counter() - started:.0f} s", file=sys.stderr)
 
 
-def is_done(path: Path, settings: str) -> bool:
-    """Whether a row is there and was trained with these settings (a changed default trains it again)."""
-    if not path.exists():
-        return False
-    with np.load(path) as content:
-        return str(content["settings"]) == settings
-
-
-def train_row(row: str, seed: int, dataset_path: Path, options: argparse.Namespace) -> None:
-    """Train one model as `bioattn train promoter` does and keep its predictions."""
-    import torch
-
-    from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
-    from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.models.promoter.training.data import model_config
-    from bioattn.models.promoter.training.evaluation import predict_responses
-    from bioattn.system.device import set_threads
-    from bioattn.training.run import train
-
+def train_row(row: str, seed: int, dataset_path: Path, given: argparse.Namespace) -> None:
+    """Train one model and keep its predictions, unless a model of these settings is there."""
     started = time.perf_counter()
-    set_threads(options.threads)
     folder, dataset = results_folder(dataset_path), read_dataset(dataset_path)
-    epochs = {} if options.epochs is None else {"epochs": options.epochs}
-    model, training = NEURAL_ROWS[row].model_settings(), NEURAL_ROWS[row].training_config(seed=seed, **epochs)
-    shape = model_config(dataset, model, training)
-    settings = json.dumps([asdict(shape), asdict(training)], sort_keys=True)
-    if is_done(folder / f"{row}.seed{seed}.npz", settings):
+    model, config = folder / f"{row}.seed{seed}.model", folder / f"{row}.seed{seed}.toml"
+    tables = NEURAL_ROWS[row].tables()
+    tables["training"] |= {} if given.epochs is None else {"epochs": given.epochs}
+    text = "".join(
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+        for name, values in tables.items()
+    )
+    if model.exists() and config.read_text() == text:
         return
-    output = folder / f"{row}.seed{seed}.model"
-    device = torch.device(options.device)
-    run = PromoterTrainingSettings(
-        dataset=dataset_path,
-        output=output,
-        model=model,
-        training=asdict(training),
-        baselines=False,
-        force=True,
+    config.write_text(text)
+    running = f"--device {given.device} --threads {given.threads} --no-baselines --force -q"
+    run(f"train promoter {dataset_path} -o {model} -c {config} --seed {seed} {running}")
+    words: dict[str, object] = {}
+    held_out = dataset.treatments.frame[dataset.treatment_split != 0]
+    if len(held_out):
+        words = {"treatment_table": folder / "held-out.tsv"}
+        held_out.to_csv(folder / "held-out.tsv", sep="\t", index_label="treatment")
+    answers = bioattn.load_model(model, device=given.device).predict(
+        dataset_path.parent / "promoters.fa", **words
     )
-    train(FAMILY, run, device=device)
-    loaded = load_promoter_model(output, device)
-    held_out = np.flatnonzero(dataset.treatment_split != 0)
-    treatments = held_out if len(held_out) else np.arange(dataset.num_treatments)
-    genes = np.arange(dataset.num_genes)
-    answers = predict_responses(loaded.model, dataset, loaded.vocabulary, genes, treatments, device)
-    save_row(
-        folder, row, seed, answers, "" if options.epochs is None else f"{options.epochs} epochs", settings
-    )
+    note = "" if given.epochs is None else f"{given.epochs} epochs"
+    save_row(folder, row, seed, answers.loc[dataset.gene_ids].to_numpy(), note)
     print(f"{row}, seed {seed}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from commands import run
 
 from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
@@ -218,22 +219,13 @@ def prepare(
     genome, annotation = yeast / "R64_genbank.genome.fa.gz", yeast / "R64_genbank.gff3.gz"
     responses, treatments = folder / f"{variant}.responses.tsv", folder / f"{variant}.treatments.tsv"
     if not promoters.exists():
-        run_command(
+        run(
             f"prepare promoters {genome} {annotation} -o {promoters} --upstream {upstream} "
             f"--downstream {downstream} --anchor cds --flank {FLANK} --biotype protein_coding "
             "--id-attribute locus_tag"
         )
-    run_command(
+    run(
         f"prepare dataset {promoters} {responses} -o {output} --treatment-table {treatments} --split chromosome "
         f"--holdout test={','.join(test)} --holdout validation={','.join(VALIDATION_CHROMOSOMES)} "
         "--standardize treatment"
     )
-
-
-def run_command(line: str) -> None:
-    """`bioattn …` in this process; stops the benchmark when it fails. Paths must be free of blanks."""
-    from bioattn_cli.main import main
-
-    code = main(line.split())
-    if code != 0:
-        raise SystemExit(f"`bioattn {line}` ended with exit code {code}")

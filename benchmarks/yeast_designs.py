@@ -13,13 +13,12 @@ genes with PAC and RRPE. Shares have Wilson's intervals.
 """
 
 import dataclasses
-import os
 from pathlib import Path
 
 import numpy as np
 import torch
+from commands import SHARED, run
 from plant_core_designs import options, trained
-from planted_rules import run
 from scipy import stats
 from yeast_data import build_dataset
 
@@ -32,7 +31,6 @@ from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, read_dataset, write_dataset
 from bioattn.simulate.motifs import MarkovBackground
 
-SHARED = Path(os.environ.get("BIOATTN_SHARED", "../shared"))
 HEAT, *OTHERS = TREATMENTS = ("heat_shock_25_37", "aa_starvation", "carbon_galactose")
 STRE, HSE = "AGGGG", "GAAnnTTCnnGAA|TTCnnGAAnnTTC"
 OFF_TARGET = "TGACTC|TTACTAA|GGTGGCAAA|CGG(n11)CCG"

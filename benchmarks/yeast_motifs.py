@@ -22,8 +22,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from commands import run
 from scipy import stats
-from yeast_data import build_dataset, run_command
+from tables import options as command_line
+from yeast_data import build_dataset
 
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
@@ -48,9 +50,7 @@ PAIR = ["factor", "condition_group", "direction"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, output=False)
     parser.add_argument("--work", type=Path, required=True, help="folder of datasets, models and results")
     parser.add_argument("--seeds", default="0", help="comma-separated seeds; their signals are averaged")
     parser.add_argument("--genes", choices=("held-out", "all"), default="held-out", help="promoters scored")
@@ -109,13 +109,13 @@ def model_results(
     for seed in options.seeds.split(","):
         model = folder / f"motifs-model-{seed}"
         if not (model / "model.safetensors").exists():
-            run_command(
+            run(
                 f"train promoter {dataset} -o {model} {options.train} --no-baselines --device cpu --seed {seed} "
                 f"{threads}"
             )
         attention.append(folder / f"motifs-attention-{seed}.h5")
         if not attention[-1].exists():
-            run_command(
+            run(
                 f"export attention {model} {promoters} -o {attention[-1]} --value-weighted --device cpu {threads}"
             )
         if options.without_attribution:
@@ -123,7 +123,7 @@ def model_results(
         attribution.append(folder / f"motifs-explain-{options.genes}-{seed}.h5")
         if not attribution[-1].exists():
             chosen = f"--genes {genes}" if genes else ""
-            run_command(
+            run(
                 f"explain attribution {model} {promoters} -o {attribution[-1]} --method ism {chosen} --device cpu "
                 f"{threads}"
             )

@@ -1,6 +1,7 @@
 """Markdown tables of the yeast benchmark: medians with gene-bootstrap 95 % intervals, and paired differences."""
 
 import numpy as np
+from tables import table
 from yeast_statistics import (
     large_responses,
     median_average_precision,
@@ -58,8 +59,7 @@ def print_tables(heading: str, dataset: PromoterDataset, rows: Rows, resamples: 
         "prediction.\n"
     )
     rows = with_ensembles(rows)
-    print(f"| row | validation (a) | (b) | {' | '.join(COLUMNS.values())} |")
-    print("| --- |" + " ---: |" * (len(COLUMNS) + 2))
+    lines = []
     values: dict[str, dict[str, np.ndarray]] = {}
     for name, predictions in rows.items():
         values[name] = {
@@ -77,7 +77,8 @@ def print_tables(heading: str, dataset: PromoterDataset, rows: Rows, resamples: 
         ]
         cells = [formatted(interval(values[name][column])) for column in COLUMNS]
         seeds = f", {len(predictions)} seeds" if len(predictions) > 1 else ""
-        print(f"| {name}{seeds} | {points[0]:.3f} | {points[1]:.3f} | {' | '.join(cells)} |", flush=True)
+        lines.append([f"{name}{seeds}", *points, *cells])
+    print(table(["row", "validation (a)", "(b)", *COLUMNS.values()], lines))
     print_differences(values)
     print_seeds(dataset, rows, test, axis)
 
@@ -87,15 +88,15 @@ def print_seeds(dataset: PromoterDataset, rows: Rows, test: np.ndarray, axis: Sh
     seeded = {name: seeds for name, seeds in rows.items() if is_trained(name) and len(seeds) > 1}
     if not seeded:
         return
-    print(f"\n| row, by seed | {' | '.join(COLUMNS.values())} |")
-    print("| --- |" + " ---: |" * len(COLUMNS))
+    lines = []
     for name, seeds in seeded.items():
         scores = [statistics(dataset, seed[test], test, axis) for seed in seeds]
         cells = [
             " · ".join(f"{one[column](np.ones((1, len(test))))[0]:.3f}" for one in scores)
             for column in COLUMNS
         ]
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        lines.append([name, *cells])
+    print(table(["row, by seed", *COLUMNS.values()], lines))
 
 
 def print_differences(values: dict[str, dict[str, np.ndarray]]) -> None:
@@ -110,14 +111,15 @@ def print_differences(values: dict[str, dict[str, np.ndarray]]) -> None:
     ]
     if not pairs:
         return
-    print(f"\n| row | compared with | {' | '.join(f'Δ{COLUMNS[column]}' for column in DIFFERENCES)} |")
-    print("| --- | --- | ---: | ---: |")
-    for one, other in pairs:
-        cells = [
-            formatted(interval(values[one][column] - values[other][column]), signed=True)
-            for column in DIFFERENCES
+    lines = (
+        [
+            one,
+            other,
+            *(formatted(interval(values[one][c] - values[other][c]), signed=True) for c in DIFFERENCES),
         ]
-        print(f"| {one} | {other} | {' | '.join(cells)} |")
+        for one, other in pairs
+    )
+    print(table(["row", "compared with", *(f"Δ{COLUMNS[column]}" for column in DIFFERENCES)], lines))
 
 
 def print_held_out(heading: str, dataset: PromoterDataset, rows: Rows, resamples: int) -> None:
@@ -125,8 +127,7 @@ def print_held_out(heading: str, dataset: PromoterDataset, rows: Rows, resamples
     held_out = np.flatnonzero(dataset.treatment_split != TRAIN)
     axis = fit_shared_axis(dataset.targets[np.ix_(dataset.genes_in(TRAIN), held_out)])
     print(f"\n## {heading}: {len(held_out)} of {dataset.num_treatments} arrays\n")
-    print("| row | seen genes (a) | seen genes (b) | unseen genes (a) | unseen genes (b) |")
-    print("| --- | ---: | ---: | ---: | ---: |")
+    lines = []
     for name, predictions in with_ensembles(rows).items():
         cells = []
         for genes in (dataset.genes_in(TRAIN), dataset.genes_in(TEST)):
@@ -137,7 +138,9 @@ def print_held_out(heading: str, dataset: PromoterDataset, rows: Rows, resamples
                 )
                 cells.append(formatted(interval(found)))
         seeds = f", {len(predictions)} seeds" if len(predictions) > 1 else ""
-        print(f"| {name}{seeds} | {' | '.join(cells)} |", flush=True)
+        lines.append([f"{name}{seeds}", *cells])
+    columns = [f"{genes} genes ({column})" for genes in ("seen", "unseen") for column in "ab"]
+    print(table(["row", *columns], lines))
 
 
 def statistics(

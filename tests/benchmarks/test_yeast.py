@@ -7,23 +7,30 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bioattn.io.config_file import build
+from bioattn.models.promoter.config import PromoterModelConfig
+from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+@pytest.fixture
+def yeast(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    import yeast
+
+    return yeast
 
 
 @pytest.fixture
-def yeast_data(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def yeast_data(yeast):
     import yeast_data
 
     return yeast_data
 
 
 @pytest.fixture
-def yeast_tables(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def yeast_tables(yeast):
     import yeast_tables
 
     return yeast_tables
@@ -127,21 +134,15 @@ def test_held_out_treatments_have_a_table_of_their_own(yeast_tables, dataset, ca
     assert all(float(cell.split()[0]) > 0.9 for cell in cells)
 
 
-def test_neural_rows_build_from_the_settings_files(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import yeast
-
-    from bioattn.io.config_file import build
-    from bioattn.models.promoter.config import PromoterModelConfig
-
+def test_neural_rows_build_from_the_settings_files(yeast):
+    rows = {name: row.tables() for name, row in yeast.NEURAL_ROWS.items()}
     shapes = {
-        name: build(PromoterModelConfig, {**row.model_settings(), "length": 600}, name)
-        for name, row in yeast.NEURAL_ROWS.items()
+        name: build(PromoterModelConfig, {**tables["model"], "length": 600}, name)
+        for name, tables in rows.items()
     }
-    training = {name: row.training_config(seed=7) for name, row in yeast.NEURAL_ROWS.items()}
+    training = {name: build(TrainingConfig, tables["training"], name) for name, tables in rows.items()}
     assert (shapes["cross"].stem, shapes["cross-kmer"].stem) == ("both", "kmer")
     assert training["cross"].warm_start
-    assert training["cross"].seed == 7
     for control in ("shared", "position", "uniform"):
         assert shapes[f"cross-{control}"] == dataclasses.replace(shapes["cross"], attention_query=control)
         assert training[f"cross-{control}"] == training["cross"]

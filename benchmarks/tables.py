@@ -1,0 +1,58 @@
+"""Markdown tables of benchmarks, bootstrap intervals, and what their command lines share."""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+
+def options(
+    description: str | None, *, seeds: Sequence[int] = (), output: bool = True
+) -> argparse.ArgumentParser:
+    """A command line whose help is the script's docstring, with --seeds (of this default) and --output."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
+    if seeds:
+        parser.add_argument("--seeds", type=int, nargs="+", default=list(seeds))
+    if output:
+        parser.add_argument("-o", "--output", type=Path, help="write the tables here, too")
+    return parser
+
+
+def table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table; numbers that are not whole with three decimals."""
+    names = list(header)
+    lines = [names, ["---"] * len(names), *rows]
+    return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines)
+
+
+def cell(value: object) -> str:
+    """A value as it stands in a table."""
+    return f"{value:.3f}" if isinstance(value, float | np.floating) else str(value)
+
+
+def report(rows: Sequence[Mapping[str, object]], output: Path | None) -> None:
+    """Print rows as a table whose columns are their keys, and write it if an output is named."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = table(names, ([row.get(name, "") for name in names] for row in rows))
+    print(text, flush=True)
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+
+
+def bootstrap(
+    statistic: Callable[[np.ndarray], float], number: int, resamples: int = 2000, seed: int = 0
+) -> tuple[float, float]:
+    """95 % interval of a statistic of unit numbers, `number` of them drawn with replacement."""
+    random = np.random.default_rng(seed)
+    values = [statistic(random.integers(number, size=number)) for _ in range(resamples)]
+    low, high = np.nanpercentile(values, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def mean_interval(values: Sequence[float] | np.ndarray, resamples: int = 2000) -> tuple[float, float]:
+    """95 % interval of the mean of what is finite; NaN without any."""
+    known = np.asarray(values)[np.isfinite(values)]
+    if not len(known):
+        return float("nan"), float("nan")
+    return bootstrap(lambda chosen: float(known[chosen].mean()), len(known), resamples)
