@@ -9,7 +9,7 @@ Ten cases per seed, each a model and a dataset whose truth is known because it w
 - `counting`: responses are sums over the copies of a motif, wherever they lie: a mean over all positions will do;
 - `smeared keys`: `key_layers = 1`, a convolution over bins before keys and values; accurate, useless maps;
 - `shuffled labels`: `good`, trained and tested on responses shuffled between promoters;
-- `random weights`: the model of `good` before any training;
+- `random weights`: the promoters of `good`, trained at a rate of 1e-12;
 - `one reader`: the promoters of `good`, one reader for all treatments, a null key, own position biases;
 - `own gain only`: one reader; treatments share the shape and differ in the weight of the null key alone, with as
   many heads as treatments;
@@ -24,14 +24,10 @@ models was made; nothing was changed for the other seeds. Everything lies in --f
 was cut short goes on.
 """
 
-import argparse
 import contextlib
-import io
 import json
 import platform
-import shutil
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -40,19 +36,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from commands import run
 from numpy.typing import NDArray
-from tables import options as command_line
+from tables import options, table
 
 from bioattn.checks.promoters import read_maps
-from bioattn.errors import BioattnError
-from bioattn.io.files import read_json, sha256_of, write_json
-from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import TRAINING_RECORD
+from bioattn.io.files import read_json
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.cross import PositionCurve
-from bioattn.models.promoter.family import FAMILY, TREATMENTS, PromoterTrainingSettings
-from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
-from bioattn.models.promoter.model import PromoterModel
+from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import TEST, PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import named_treatments
@@ -65,7 +58,6 @@ from bioattn.simulate.promoters import (
 from bioattn.simulate.truth import CAUSAL, PlantedSite
 from bioattn.training.output_folder import is_finished
 from bioattn.training.run import train
-from bioattn_cli.main import main
 
 GENES, NUM_TREATMENTS, LENGTH = 1800, 6, 160
 TRAIN_GENES, VALIDATION_GENES = 1200, 200
@@ -82,6 +74,8 @@ MODEL: dict[str, Any] = {
 }
 """Small, so that a seed takes minutes; fewer heads than treatments, so that no head has one to itself."""
 TRAINING: dict[str, Any] = {"epochs": 10, "patience": 3, "batch_size": 32, "learning_rate": 4e-3}
+UNTRAINED = {"epochs": 1, "learning_rate": 1e-12, "warm_start": False}
+"""No step moves a weight."""
 CPU = torch.device("cpu")
 GOOD, ONE_MOTIF, COUNTING = "good", "one motif for all", "counting"
 SMEARED, SHUFFLED, RANDOM = "smeared keys", "shuffled labels", "random weights"
@@ -258,14 +252,11 @@ def prepare_case(case: str, seed: int, root: Path) -> Path:
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     dataset = write_case_data(case, seed, folder)
-    if case == RANDOM:
-        write_random_model(prepare_case(GOOD, seed, root) / "model", model, seed)
-        return folder
     settings = PromoterTrainingSettings(
         dataset=dataset,
         output=model,
         model={**MODEL, **CASES[case].model},
-        training={"seed": seed, **TRAINING},
+        training={"seed": seed, **TRAINING, **(UNTRAINED if case == RANDOM else {})},
         baselines=False,
         force=True,
     )
@@ -290,38 +281,15 @@ def own_bias_on_constant_bins() -> Iterator[None]:
         PositionCurve.__init__ = make  # type: ignore[method-assign]
 
 
-def write_random_model(trained: Path, output: Path, seed: int) -> None:
-    """The folder of a trained model with the weights it might have begun with."""
-    loaded = load_promoter_model(trained, CPU)
-    torch.manual_seed(seed + 1_000)
-    partial = output.with_name("model.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    untrained = PromoterModel(loaded.config, loaded.vocabulary)
-    write_promoter_model(
-        partial, untrained, loaded.vocabulary, loaded.treatments, task=loaded.task, reference=None
-    )
-    record = read_json(trained / TRAINING_RECORD)
-    record["sha256"] = {name: sha256_of(partial / name) for name in (WEIGHTS, CONFIG, TREATMENTS)}
-    record["evaluation"] = {"rows": [], "per_treatment": {}}
-    write_json(partial / TRAINING_RECORD, record)
-    partial.rename(output)
-
-
 def check_case(case: str, seed: int, root: Path) -> dict[str, Any]:
     """Run `bioattn explain check` as a user would, once; returns its JSON."""
     folder = prepare_case(case, seed, root)
-    output = folder / "check.json"
-    arguments = ["explain", "check", str(folder / "model"), str(folder / "promoters.fa"), "-o", str(output)]
-    arguments += ["--dataset", str(folder / "promoters.dataset.h5"), "--seed", str(seed), "--threads", "1"]
-    arguments += ["--quiet"]
-    if CASES[case].controls:
-        arguments += ["--controls", str(folder / "controls"), "--seeds", str(CASES[case].other_seeds)]
-    with contextlib.redirect_stdout(io.StringIO()):
-        code = main(arguments)
-    if code:
-        raise SystemExit(f"bioattn {' '.join(arguments)} ended with {code}")
-    content: dict[str, Any] = read_json(output)
+    controls = (
+        f"--controls {folder}/controls --seeds {CASES[case].other_seeds}" if CASES[case].controls else ""
+    )
+    words = f"--dataset {folder}/promoters.dataset.h5 --seed {seed} --threads 1 -q {controls}"
+    run(f"explain check {folder}/model {folder}/promoters.fa -o {folder}/check.json {words}")
+    content: dict[str, Any] = read_json(folder / "check.json")
     return content
 
 
@@ -369,38 +337,36 @@ SHOWN = (
 
 def markdown(results: dict[int, dict[str, dict[str, Any]]], root: Path, cases: list[str]) -> str:
     """The confusion table, and the range of every measure by case."""
-    seeds = " ".join(map(str, results))
-    codes = [CASES[case].verdict for case in cases]
-    codes = list(dict.fromkeys(codes))
     found = {case: Counter(result[case]["verdict"]["code"] for result in results.values()) for case in cases}
-    codes += sorted({code for counter in found.values() for code in counter} - set(codes))
-    lines = [
-        f"Seeds {seeds}; in how many of {len(results)} seeds the check came to each verdict (right ones bold).",
-        "",
-        "| case | " + " | ".join(f"`{code}`" for code in codes) + " |",
-        "| --- |" + " --- |" * len(codes),
-    ]
-    for case in cases:
-        cells = [
-            f"**{found[case][code]}**" if code == CASES[case].verdict else str(found[case][code] or "")
-            for code in codes
+    codes = list(
+        dict.fromkeys([*(CASES[case].verdict for case in cases), *(c for case in cases for c in found[case])])
+    )
+    verdicts = (
+        [
+            case,
+            *(f"**{found[case][c]}**" if c == CASES[case].verdict else found[case][c] or "" for c in codes),
         ]
-        lines.append(f"| {case} | " + " | ".join(cells) + " |")
-    lines += [
-        "",
-        *(
-            f"- {case}: `{CASES[case].caught_by}` fails in {caught(case, results)} of {len(results)} seeds."
-            for case in cases
-            if CASES[case].caught_by
-        ),
-    ]
+        for case in cases
+    )
+    failing = "".join(
+        f"- {case}: `{CASES[case].caught_by}` fails in {caught(case, results)} of {len(results)} seeds.\n"
+        for case in cases
+        if CASES[case].caught_by
+    )
+    measures = (
+        [
+            case,
+            *(spread([measured(result[case], name) for result in results.values()]) for name, _ in SHOWN),
+            spread([top_bin_on_motif(case, seed, root) for seed in results]),
+        ]
+        for case in cases
+    )
     headings = [*(heading for _, heading in SHOWN), "truth: top bin on the motif"]
-    lines += ["", "| case | " + " | ".join(headings) + " |", "| --- |" + " --- |" * len(headings)]
-    for case in cases:
-        columns = [[measured(result[case], name) for result in results.values()] for name, _ in SHOWN]
-        columns.append([top_bin_on_motif(case, seed, root) for seed in results])
-        lines.append(f"| {case} | " + " | ".join(map(spread, columns)) + " |")
-    return "\n".join(lines) + "\n"
+    return (
+        f"Seeds {' '.join(map(str, results))}; verdicts in {len(results)} seeds (right ones bold).\n\n"
+        f"{table(['case', *(f'`{code}`' for code in codes)], verdicts)}\n{failing}\n"
+        f"{table(['case', *headings], measures)}"
+    )
 
 
 def caught(case: str, results: dict[int, dict[str, dict[str, Any]]]) -> int:
@@ -428,46 +394,34 @@ def measured(content: dict[str, Any], name: str) -> float | None:
     return next((measure["value"] for measure in content["measures"] if measure["name"] == name), None)
 
 
-def parse_options() -> argparse.Namespace:
-    """Options of the script."""
-    parser = command_line(__doc__, seeds=(0, 1, 2, 3, 4))
+def main() -> None:
+    """Run every case of every seed, print the tables."""
+    parser = options(__doc__, seeds=(0, 1, 2, 3, 4))
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--folder", type=Path, required=True, help="where models and checks are kept")
     parser.add_argument("--tables", action="store_true", help="only tables, of checks that lie in --folder")
-    return parser.parse_args()
-
-
-def run() -> None:
-    """Run every case of every seed, print the tables."""
-    options = parse_options()
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    options.folder.mkdir(exist_ok=True)
+    given.folder.mkdir(exist_ok=True)
     head = (
         f"Command: `python benchmarks/check.py {' '.join(sys.argv[1:])}` ({platform.machine()}, 1 thread, torch "
         f"{torch.__version__}, Python {platform.python_version()})\n\n"
     )
     results: dict[int, dict[str, dict[str, Any]]] = {}
-    for seed in options.seeds:
-        began = time.process_time()
+    for seed in given.seeds:
         results[seed] = {
-            case: read_json(case_folder(case, seed, options.folder) / "check.json")
-            if options.tables
-            else check_case(case, seed, options.folder)
-            for case in options.cases
+            case: read_json(case_folder(case, seed, given.folder) / "check.json")
+            if given.tables
+            else check_case(case, seed, given.folder)
+            for case in given.cases
         }
         verdicts = {case: result["verdict"]["code"] for case, result in results[seed].items()}
-        print(
-            f"seed {seed}: {json.dumps(verdicts)} {time.process_time() - began:.0f} s",
-            file=sys.stderr,
-            flush=True,
-        )
-        if options.output is not None:  # after every seed: a long run may be cut short
-            options.output.write_text(head + markdown(results, options.folder, options.cases))
-    print(head + markdown(results, options.folder, options.cases))
+        print(f"seed {seed}: {json.dumps(verdicts)}", file=sys.stderr, flush=True)
+        text = head + markdown(results, given.folder, given.cases)
+        if given.output is not None:  # after every seed: a long run may be cut short
+            given.output.write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":
-    try:
-        run()
-    except BioattnError as error:
-        raise SystemExit(f"check.py: {error}") from error
+    main()

@@ -20,7 +20,6 @@ were set for promoter models, before any of these models was made.
 
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -28,7 +27,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 from scipy.special import logit
-from tables import options as command_line
+from tables import options, table
 from torch import Tensor, nn
 
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
@@ -209,51 +208,46 @@ def check_case(case: str, seed: int, checked: Path, fitted: Path) -> CheckRecord
 
 def markdown(results: dict[str, list[CheckRecord]]) -> str:
     """Verdicts and figures as tables."""
-    codes = sorted({str(report.verdict.code) for reports in results.values() for report in reports})
-    lines = [
-        "| case | " + " | ".join(f"`{code}`" for code in codes) + " |",
-        "| --- |" + " --- |" * len(codes),
-    ]
-    for case, reports in results.items():
-        counts = Counter(str(report.verdict.code) for report in reports)
-        cells = [
-            (f"**{counts[code]}**" if code == CASES[case] else str(counts[code])) if counts[code] else ""
-            for code in codes
-        ]
-        lines.append(f"| {case} | " + " | ".join(cells) + " |")
-    lines += ["", "| case | " + " | ".join(SHOWN.values()) + " |", "| --- |" + " --- |" * len(SHOWN)]
+    found = {
+        case: Counter(str(report.verdict.code) for report in reports) for case, reports in results.items()
+    }
+    codes = sorted({code for counts in found.values() for code in counts})
+    verdicts = (
+        [case, *(f"**{counts[c]}**" if c == CASES[case] else counts[c] or "" for c in codes)]
+        for case, counts in found.items()
+    )
+    measures = []
     for case, reports in results.items():
         cells = []
         for name in SHOWN:
             values = [m.value for report in reports for m in report.measures if m.name == name]
             known = [value for value in values if np.isfinite(value)]
             cells.append(f"{np.mean(known):.2f} ({min(known):.2f} to {max(known):.2f})" if known else "")
-        lines.append(f"| {case} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        measures.append([case, *cells])
+    heading = ["case", *(f"`{code}`" for code in codes)]
+    return f"{table(heading, verdicts)}\n{table(['case', *SHOWN.values()], measures)}"
 
 
-def run() -> None:
+def main() -> None:
     """Run every case of every seed, print the tables."""
-    parser = command_line(__doc__, seeds=(0, 1, 2, 3, 4))
-    options = parser.parse_args()
+    given = options(__doc__, seeds=(0, 1, 2, 3, 4)).parse_args()
     torch.set_num_threads(1)
     results: dict[str, list[CheckRecord]] = {case: [] for case in CASES}
-    for seed in options.seeds:
-        began = time.process_time()
+    for seed in given.seeds:
         with tempfile.TemporaryDirectory() as folder:
             checked, fitted = families(Path(folder), seed)
             for case in CASES:
                 results[case].append(check_case(case, seed, checked, fitted))
         verdicts = {case: str(reports[-1].verdict.code) for case, reports in results.items()}
-        print(f"seed {seed}: {verdicts} {time.process_time() - began:.0f} s", file=sys.stderr, flush=True)
+        print(f"seed {seed}: {verdicts}", file=sys.stderr, flush=True)
     right = sum(
-        str(each.verdict.code) == CASES[case] for case, reports in results.items() for each in reports
+        str(report.verdict.code) == CASES[case] for case, reports in results.items() for report in reports
     )
-    text = f"{right} of {len(CASES) * len(options.seeds)} verdicts are right.\n\n{markdown(results)}"
-    if options.output is not None:
-        options.output.write_text(text)
+    text = f"{right} of {len(CASES) * len(given.seeds)} verdicts are right.\n\n{markdown(results)}"
+    if given.output is not None:
+        given.output.write_text(text)
     print(text)
 
 
 if __name__ == "__main__":
-    run()
+    main()

@@ -7,14 +7,10 @@ that whatever else the machine does hits all of them. A turn is at least half a 
 intervals in batches of 64. The first batch of each is compared with a plain loop before anything is timed. The
 peers are installed from PyPI into a throw-away environment (FOLDER keeps it for the next time); one that cannot be
 installed or imported is left out by name.
-
-Afterwards four worker processes read the same mapped genome and their batches are compared with those of one.
 """
 
 import hashlib
-import multiprocessing
 import os
-import pickle
 import statistics
 import sys
 import tempfile
@@ -32,18 +28,15 @@ from turns import Contender, interleaved, serve
 LENGTH, BATCH, BATCHES = 1000, 64, 94
 CHROMOSOMES = 5
 TURN_SECONDS = 0.5
-PEERS = {"tangermeme": "tangermeme", "crested": "CREsted", "grelu": "gReLU"}
+PEERS = {"tangermeme": "tangermeme"}
 
 Batches = Callable[[], int]
 """Makes all batches once and returns how many intervals that were."""
 
 
 def write_genome(path: Path, megabases: int) -> None:
-    """Random bases without N in lines of 60, and the table of chromosome sizes that gReLU asks for."""
+    """Random bases without N in lines of 60."""
     random = np.random.default_rng(0)
-    sizes = path.with_name(path.name + ".sizes")
-    length = megabases * 1_000_000 // CHROMOSOMES // 60 * 60
-    sizes.write_text("".join(f"chr{number}\t{length}\n" for number in range(CHROMOSOMES)))
     with path.open("wb") as file:
         for number in range(CHROMOSOMES):
             count = megabases * 1_000_000 // CHROMOSOMES // 60
@@ -140,45 +133,6 @@ def tangermeme_loci(fasta: Path, chosen: list[tuple[str, int]], mode: str) -> tu
     return run, digest(extract(frame[:BATCH]).numpy())
 
 
-def crested_genome(fasta: Path, chosen: list[tuple[str, int]]) -> tuple[Batches, str]:
-    """`Genome.fetch` and `one_hot_encode_sequence` of each interval, stacked per batch."""
-    import crested
-    from crested.utils import one_hot_encode_sequence
-
-    genome = crested.Genome(fasta)
-
-    def batch(part: list[tuple[str, int]]) -> np.ndarray:
-        rows = [one_hot_encode_sequence(genome.fetch(chrom, start, start + LENGTH)) for chrom, start in part]
-        return np.concatenate(rows).astype(np.float32, copy=False)
-
-    def run() -> int:
-        for first in range(0, len(chosen), BATCH):
-            batch(chosen[first : first + BATCH])
-        return len(chosen)
-
-    return run, digest(batch(chosen[:BATCH]).transpose(0, 2, 1))
-
-
-def grelu_dataset(fasta: Path, chosen: list[tuple[str, int]], in_memory: bool) -> tuple[Batches, str]:
-    """`SeqDataset` items stacked per batch; with the sequences in memory already, or read from the genome too."""
-    from grelu.data.dataset import SeqDataset
-
-    frame = frame_of(chosen)
-
-    def load() -> SeqDataset:
-        return SeqDataset(frame, seq_len=LENGTH, genome=str(fasta))
-
-    loaded = load()
-
-    def run() -> int:
-        dataset = loaded if in_memory else load()
-        for first in range(0, len(dataset), BATCH):
-            torch.stack([dataset[i] for i in range(first, min(first + BATCH, len(dataset)))]).float()
-        return len(dataset)
-
-    return run, digest(torch.stack([loaded[i] for i in range(BATCH)]).float().numpy())
-
-
 CONTENDERS: dict[str, tuple[str, Callable[[Path, list[tuple[str, int]]], tuple[Batches, str]]]] = {
     "bioattn: mapped genome, reused float32 buffer": ("", lambda f, c: ours(f, c, as_float=True)),
     "bioattn: uint8 codes only": ("", lambda f, c: ours(f, c, as_float=False)),
@@ -191,9 +145,6 @@ CONTENDERS: dict[str, tuple[str, Callable[[Path, list[tuple[str, int]]], tuple[B
         "tangermeme",
         lambda f, c: tangermeme_loci(f, c, "batches"),
     ),
-    "CREsted Genome.fetch + one-hot": ("crested", crested_genome),
-    "gReLU dataset items, sequences in memory": ("grelu", lambda f, c: grelu_dataset(f, c, in_memory=True)),
-    "gReLU dataset from intervals": ("grelu", lambda f, c: grelu_dataset(f, c, in_memory=False)),
 }
 
 
@@ -243,29 +194,6 @@ def compare(fasta: Path, megabases: int, repeats: int, peers: Path) -> None:
     print(table(["path", "intervals/s, median (min to max)", "first row is faster by"], rows))
 
 
-def batch_digest(task: tuple[bytes, int]) -> str:
-    """What one worker makes of one batch."""
-    pickled, seed = task
-    genome = pickle.loads(pickled)
-    random = np.random.default_rng(seed)
-    numbers = random.integers(0, CHROMOSOMES, BATCH)
-    starts = random.integers(0, int(np.diff(genome.offsets).min()) - LENGTH, BATCH)
-    return digest(one_hot(genome.windows(numbers, starts, LENGTH)).numpy())
-
-
-def four_workers(fasta: Path) -> None:
-    """Print whether four processes read what one reads."""
-    from bioattn.formats.genome import open_genome
-
-    tasks = [(pickle.dumps(open_genome(fasta)), seed) for seed in range(200)]
-    alone = [batch_digest(task) for task in tasks]
-    for method in ("fork", "spawn"):
-        with multiprocessing.get_context(method).Pool(4) as pool:
-            together = pool.map(batch_digest, tasks, chunksize=1)
-        same = sum(a == b for a, b in zip(alone, together, strict=True))
-        print(f"{method}: {same} of {len(tasks)} batches of 4 processes are equal to those of one")
-
-
 def main() -> None:
     parser = options(__doc__, output=False)
     parser.add_argument("--megabases", type=int, default=50)
@@ -283,7 +211,6 @@ def main() -> None:
         fasta = folder / "genome.fa"
         write_genome(fasta, given.megabases)
         compare(fasta, given.megabases, given.repeats, given.peers or folder / "peers")
-        four_workers(fasta)
 
 
 if __name__ == "__main__":

@@ -15,25 +15,7 @@ def peer_environment(folder: Path, peers: Mapping[str, str]) -> tuple[Path, dict
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-    missing = {}
-    for package, requirement in {"torch": TORCH, **peers}.items():
-        if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0:
-            continue
-        command = [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            requirement,
-            TORCH,
-        ]
-        installed = subprocess.run(command, capture_output=True, text=True)
-        if installed.returncode:
-            reason = installed.stderr.strip().splitlines() or ["pip failed"]
-            missing[package] = f"not installed: {reason[-1]}"
-    return python, missing
+    return python, _missing(python, [str(python), "-m", "pip"], {"torch": TORCH, **peers}, TORCH)
 
 
 def borrowing_environment(folder: Path, peers: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
@@ -45,16 +27,19 @@ def borrowing_environment(folder: Path, peers: Mapping[str, str]) -> tuple[Path,
     if not python.exists():
         venv.create(folder)
         (ours,) = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-        (place,) = folder.glob("lib/python*/site-packages")
-        (place / "borrowed.pth").write_text(f"import site; site.addsitedir({ours!r})\n", encoding="utf-8")
+        (packages,) = folder.glob("lib/python*/site-packages")
+        (packages / "borrowed.pth").write_text(f"import site; site.addsitedir({ours!r})\n", encoding="utf-8")
+    return python, _missing(python, [sys.executable, "-m", "pip", "--python", str(python)], peers)
+
+
+def _missing(python: Path, pip: list[str], peers: Mapping[str, str], *more: str) -> dict[str, str]:
+    """Install what cannot be imported; why that failed, by package."""
     missing = {}
     for package, requirement in peers.items():
-        if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0:
-            continue
-        pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "--quiet"]
-        command = [*pip, "install", requirement]
-        installed = subprocess.run(command, capture_output=True, text=True)
-        if installed.returncode:
-            reason = installed.stderr.strip().splitlines() or ["pip failed"]
-            missing[package] = f"not installed: {reason[-1]}"
-    return python, missing
+        if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode:
+            command = [*pip, "--disable-pip-version-check", "--quiet", "install", requirement, *more]
+            installed = subprocess.run(command, capture_output=True, text=True)
+            if installed.returncode:
+                reason = installed.stderr.strip().splitlines() or ["pip failed"]
+                missing[package] = f"not installed: {reason[-1]}"
+    return missing

@@ -18,16 +18,18 @@ from pathlib import Path
 import numpy as np
 import torch
 from commands import SHARED, run
-from plant_core_designs import options, trained
 from scipy import stats
+from tables import options
 from yeast_data import build_dataset
 
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
+from bioattn.inference.runner import DesignRunner, with_ability
 from bioattn.interpret.designs.oracle import KmerOracle, kmer_distance, nearest
 from bioattn.interpret.known_motifs.expected_motifs import parse_consensus
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
+from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, read_dataset, write_dataset
 from bioattn.simulate.motifs import MarkovBackground
 
@@ -75,6 +77,13 @@ def pasted(rng: np.random.Generator, codes: np.ndarray) -> np.ndarray:
             place[:] = np.where(word.all(1), place, word.argmax(1))
             shift += len(word)
     return codes
+
+
+def trained(dataset: Path, model: Path, settings: Path, seed: int) -> DesignRunner:
+    """The diffusion model, trained where it is not there."""
+    if not model.exists():
+        run(f"train diffusion {dataset} -o {model} -c {settings} --seed {seed} -t 1 --resume")
+    return with_ability(load_runner(model, torch.device("cpu")), DesignRunner, "write designs")
 
 
 def share(holders: np.ndarray) -> str:
@@ -167,7 +176,15 @@ def measure(
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    given = options(__doc__, classifier=True)
+    parser = options(__doc__, output=False)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--settings", type=Path, required=True, help="TOML of `train diffusion`")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-n", "--number", type=int, default=200)
+    parser.add_argument("--guidance", type=float, nargs="*", default=[1.0, 3.0])
+    parser.add_argument("--classifier-guidance", type=float, nargs="*", default=[])
+    parser.add_argument("--steps", type=int, default=64)
+    given = parser.parse_args()
     measure(
         given.work,
         given.settings,

@@ -40,10 +40,13 @@ def yeast_tables(yeast):
 def test_controls_are_dropped_and_only_their_own_series_corrected(yeast_data, shared):
     yeast = shared / "data" / "yeast"
     raw = pd.read_csv(yeast / "gasch2000_log2ratio.tsv.gz", sep="\t", index_col=0)
-    responses, conditions = yeast_data.gasch_responses(yeast)
+    responses, features = yeast_data.gasch_responses(yeast), yeast_data.treatment_features()
     assert responses.shape == (6152, 168)
-    assert "control" not in set(conditions["group"])
-    assert conditions["group"].nunique() == 35
+    assert list(responses) == list(features.index)
+    conditions = pd.read_csv(yeast / "gasch2000_conditions.tsv", sep="\t", index_col=0).loc[features.index]
+    assert features["group"].equals(conditions["group"])
+    assert features["minutes"].equals(conditions["minutes"])
+    assert features["group"].nunique() == 35
     gene = "YAL002W"
     zero = raw.loc[gene, [f"Heat.Shock.000.minutes{end}" for end in (".hs.2", "..hs.2", "..hs.2.1")]].mean()
     array = "Heat.Shock.015.minutes..hs.2"
@@ -57,31 +60,13 @@ def test_controls_are_dropped_and_only_their_own_series_corrected(yeast_data, sh
     assert all("hs.2" in name or "dtt.2" in name for name in changed)
 
 
-@pytest.mark.shared
-def test_held_out_treatments_can_be_described_by_what_is_trained_on(yeast_data, shared):
-    _, conditions = yeast_data.gasch_responses(shared / "data" / "yeast")
-    features = yeast_data.treatment_features(conditions)
-    times = yeast_data.held_out_times(conditions)
-    groups = list(conditions.index[conditions["group"].isin(yeast_data.HELD_OUT_GROUPS)])
-    assert len(times) == 27
-    assert len(groups) == 18
-    for held_out in (times, groups):
-        seen, asked = features.drop(index=held_out), features.loc[held_out]
-        for column in ("agent", "strain", "osmotic", "carbon"):
-            assert set(asked[column]) <= set(seen[column])
-    for name in times:
-        course = conditions[conditions["treatment"] == conditions.loc[name, "treatment"]].drop(
-            index=times, errors="ignore"
-        )
-        assert course["minutes"].min() < conditions.loc[name, "minutes"] < course["minutes"].max()
-
-
-def test_temperatures_are_read_from_groups_and_doses(yeast_data):
-    assert yeast_data.temperatures("mild_heat_osmotic", "1 M") == (29, 33)
-    assert yeast_data.temperatures("heat_shock_var_37", "17->37 C") == (17, 37)
-    assert yeast_data.temperatures("temperature_steady_ct1", "21 C") == (21, 21)
-    assert np.isnan(yeast_data.temperatures("heat_yap1_mutant", "37 C")[0])
-    assert np.isnan(yeast_data.temperatures("DTT", "2.5 mM")).all()
+@pytest.mark.parametrize(("kind", "number"), [("time", 27), ("group", 18)])
+def test_held_out_treatments_can_be_described_by_what_is_trained_on(yeast_data, kind, number):
+    features = yeast_data.treatment_features()
+    held_out = features["held_out"] == kind
+    assert held_out.sum() == number
+    for column in ("agent", "strain", "osmotic", "carbon"):
+        assert set(features.loc[held_out, column]) <= set(features.loc[~held_out, column])
 
 
 @pytest.fixture
