@@ -1,6 +1,6 @@
 """One Evoformer block on the CPU: speed beside torch.mm and a plain block, memory, training, cost of capture.
 
-    python benchmarks/evoformer_block.py [--rounds 5] [--only forward layers memory training capture growth]
+    python benchmarks/evoformer_block.py [--rounds 5] [--only forward layers memory training capture]
 
 Prints Markdown. Every measurement is a process of its own on one thread with the default allocator; times are
 process CPU time, because wall time tells more about what else a machine does. A round measures torch.mm (2048³)
@@ -26,8 +26,6 @@ from benchmarks.tables import options, table
 
 SIZES = ((128, 128), (128, 256), (512, 256))
 TRAINING_SIZE = (64, 128)
-BY_RESIDUES = ((128, 64), (128, 128), (128, 256), (128, 384))
-BY_ROWS = ((32, 256), (128, 256), (256, 256), (512, 256), (1024, 256))
 GIGAFLOP = {(128, 128): 71.5, (128, 256): 216.0, (512, 256): 593.0}
 MSA, PAIR, HIDDEN, OUTER = 256, 128, 128, 32
 
@@ -330,23 +328,12 @@ def capture_table(rounds: int) -> None:
     print(table(["S, R", "precision", "block s", "captured s", "cost (rounds)", "MB: block, captured"], rows))
 
 
-def growth_table(rounds: int) -> None:
-    print("\n### Growth with S and R, float32\n")
-    rows = []
-    for size in sorted({*BY_RESIDUES, *BY_ROWS}):
-        seconds = median([measure("forward", size, "ours") for _ in range(min(rounds, 3))], "seconds")
-        flops = block_flops(*size) / 1e9
-        rows.append([f"{size[0]}, {size[1]}", f"{flops:.1f}", seconds, f"{flops / seconds:.0f}"])
-    print(table(["S, R", "GFLOP", "s", "GFLOP/s"], rows))
-
-
 TABLES = {
     "forward": forward_table,
     "layers": layers_table,
     "memory": memory_table,
     "training": training_table,
     "capture": capture_table,
-    "growth": growth_table,
 }
 
 

@@ -1,19 +1,14 @@
 """Published language models in bioattn and in transformers: differences of logits and of every attention map.
 
-    python benchmarks/published_language_models.py                 # random weights, and AntiBERTy's, some minutes
-    python benchmarks/published_language_models.py --no-download   # random weights alone
+    python benchmarks/published_language_models.py    # some minutes
 
 Prints Markdown. Models of random weights are saved by transformers and read by bioattn as they lie; two sequences,
-one padded. AntiBERTy (Ruffolo et al. 2021) comes with the wheel antiberty==0.1.3, which is downloaded into a
-temporary folder; nothing of it is imported. Needs transformers.
+one padded.
 """
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,22 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from tables import options
+from tables import options, report
 from torch import Tensor, nn
 
 from bioattn.attention.capture import capture
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
-from bioattn.models.language.inference.scoring import score
 from bioattn.sequences.vocabulary import CLS, PAD
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 import transformers
 
-TRASTUZUMAB = (
-    "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSK"
-    "NTAYLQMNSLRAEDTAVYYCSRWGGDGFYAMDYWGQGTLVTVSS"
-)
-"""The variable part of its heavy chain."""
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 ESM = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *RESIDUES]
@@ -134,7 +123,7 @@ def differences(
     return logits, largest, shown.std().item()
 
 
-def random_rows(lengths: list[int], folder: Path) -> list[tuple[str, int, float, float, float]]:
+def random_rows(lengths: list[int], folder: Path) -> list[tuple[object, ...]]:
     found = []
     random = np.random.default_rng(0)
     for length in lengths:
@@ -149,62 +138,20 @@ def random_rows(lengths: list[int], folder: Path) -> list[tuple[str, int, float,
             vocabulary = loaded.vocabulary
             letters = ["".join(random.choice(list(RESIDUES), size)) for size in (length - 2, length // 2)]
             rows = [vocabulary.framed(vocabulary.words(each, name)) for each in letters]
-            found.append((name, length, *differences(theirs, loaded, rows)))
+            logits, maps, spread = differences(theirs, loaded, rows)
+            found.append((name, length, f"{logits:.1e}", f"{maps:.1e}", f"{spread:.2f}"))
             shutil.rmtree(folder / "model")
     return found
 
 
-def fetched(package: str, folder: Path) -> Path:
-    """The unpacked wheel of a package of PyPI."""
-    subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder / package, package],
-        check=True,
-    )
-    (wheel,) = (folder / package).glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(folder / package)
-    return folder / package
-
-
-def antiberty(folder: Path) -> list[str]:
-    """Lines on the published weights."""
-    package = fetched("antiberty==0.1.3", folder) / "antiberty" / "trained_models"
-    model = package / "AntiBERTy_md_smooth"
-    shutil.copy(package / "vocab.txt", model)
-    loaded = load_language_model(model, torch.device("cpu"))
-    vocabulary = loaded.vocabulary
-    theirs = transformers.BertForMaskedLM.from_pretrained(model, attn_implementation="eager").eval()
-    rows = [vocabulary.framed(vocabulary.words(each, "VH")) for each in (TRASTUZUMAB, TRASTUZUMAB[:60])]
-    logits, maps, spread = differences(theirs, loaded, rows)
-    random = np.random.default_rng(0)
-    shuffled = ["".join(random.permutation(list(TRASTUZUMAB))) for _ in range(3)]
-    perplexity = [
-        np.exp(-found.log_likelihood / found.words)
-        for found in (
-            score(loaded, vocabulary.framed(vocabulary.words(each, "VH")))
-            for each in (TRASTUZUMAB, *shuffled)
-        )
-    ]
-    return [
-        f"| AntiBERTy, published weights (26 M) | {len(rows[0])} | {logits:.1e} | {maps:.1e} | {spread:.2f} |",
-        "",
-        f"Pseudo-perplexity of trastuzumab's VH: {perplexity[0]:.3f}; shuffled (3 times): "
-        f"{', '.join(f'{each:.1f}' for each in perplexity[1:])}.",
-    ]
-
-
 def main() -> None:
-    parser = options(__doc__, output=False)
+    parser = options(__doc__)
     parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512])
-    parser.add_argument("--no-download", action="store_true")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        print("| model | tokens | logits | maps | sd of logits |")
-        print("| --- | --- | --- | --- | --- |")
-        for row in random_rows(arguments.lengths, folder):
-            print("| {} | {} | {:.1e} | {:.1e} | {:.2f} |".format(*row), flush=True)
-        if not arguments.no_download:
-            print("\n".join(antiberty(folder)))
+        header = ("model", "tokens", "logits", "maps", "sd of logits")
+        rows = random_rows(given.lengths, Path(name))
+    report([dict(zip(header, row, strict=True)) for row in rows], given.output)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ The five `control` arrays are dropped. The hs-2 and dtt-2 series were hybridised
 the rest, so the mean of their own time-0 arrays is subtracted from them (which are not near zero: SD 0.6 to 0.75).
 
 `yeast_treatments.tsv` says for each of the 168 arrays what was done, as its name in the shared data tells it:
-agent, strain, osmotic change, carbon source, dose, temperatures before and after (°C), minutes, the molecule that
-was added. `held_out` names every third array inside time courses of five or more (`time`, never the first or last),
+agent, strain, osmotic change, carbon source, dose, temperatures before and after (°C), minutes, and what molecule
+was added. `held_out` names every third array inside time courses of five or more (`time`, never first or last),
 and whole groups whose agent and strain each occur in another group (`group`).
 """
 

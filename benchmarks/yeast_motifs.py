@@ -25,6 +25,7 @@ import pandas as pd
 from commands import run
 from scipy import stats
 from tables import options as command_line
+from tables import table
 from yeast_data import build_dataset
 
 from bioattn.formats.meme import read_meme
@@ -223,32 +224,32 @@ def measured_effects(dataset: PromoterDataset, expected: Path, motifs: Path, set
     return pd.Series(found)
 
 
-def print_tables(table: pd.DataFrame, measured: pd.Series, options: argparse.Namespace) -> None:
+def print_tables(found: pd.DataFrame, measured: pd.Series, given: argparse.Namespace) -> None:
     """Summaries by signal, then pairs by signal."""
-    print(f"### Known motifs, {options.genes} promoters, sites by {options.match}\n")
-    print(
-        "| signal | expected pairs found | also against all treatments | silent as they should be | ", end=""
-    )
-    print("shuffled motifs that pass | significant against the background alone |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for each in KnownMotifs(table=table, promoters=0).summaries():
-        own = table[(table["signal"] == each.signal) & (table["against"] == BACKGROUND)]
-        significant = own["shuffled_significant"].astype(float).mean()
-        print(
-            f"| {each.signal} | {each.expected_passed} of {each.expected} | {each.specific} | {each.none_passed} "
-            f"of {each.none} | {each.shuffled_passing or 0:.1%} | {significant:.0%} |"
+    print(f"### Known motifs, {given.genes} promoters, sites by {given.match}\n")
+    rows = []
+    for each in KnownMotifs(table=found, promoters=0).summaries():
+        own = found[(found["signal"] == each.signal) & (found["against"] == BACKGROUND)]
+        shares = (each.shuffled_passing or 0, own["shuffled_significant"].astype(float).mean())
+        passed = (
+            f"{each.expected_passed} of {each.expected}",
+            each.specific,
+            f"{each.none_passed} of {each.none}",
         )
-    signals = list(table["signal"].drop_duplicates())
+        rows.append([each.signal, *passed, *(f"{share:.1%}" for share in shares)])
+    heading = ("signal", "expected pairs found", "also against all treatments", "silent as they should be")
+    print(table([*heading, "shuffled motifs that pass", "significant against the background alone"], rows))
+    signals = list(found["signal"].drop_duplicates())
     for against in [BACKGROUND, "treatments", *dict.fromkeys(text.split(":")[1] for text in CONTRASTS)]:
-        rows = table[table["against"] == against]
+        chosen = found[found["against"] == against]
         if against not in (BACKGROUND, "treatments"):
-            rows = rows[[f"{name}:{against}" in CONTRASTS for name in rows["condition_group"]]]
-        print(f"\nEffect [95 % interval], share of shuffled motifs as large; against {against}\n")
-        print(f"| motif | condition | expected | measured t | {' | '.join(signals)} |")
-        print("| --- | --- | --- | ---: |" + " ---: |" * len(signals))
-        for pair, own in rows.groupby(PAIR, sort=False):
-            cells = [_cell(own[own["signal"] == signal].iloc[0]) for signal in signals]
-            print(f"| {pair[0]} | {pair[1]} | {pair[2]} | {measured[pair]:.1f} | {' | '.join(cells)} |")
+            chosen = chosen[[f"{name}:{against}" in CONTRASTS for name in chosen["condition_group"]]]
+        rows = [
+            [*pair, f"{measured[pair]:.1f}", *(_cell(own[own["signal"] == each].iloc[0]) for each in signals)]
+            for pair, own in chosen.groupby(PAIR, sort=False)
+        ]
+        print(f"Effect [95 % interval], share of shuffled motifs as large; against {against}\n")
+        print(table(["motif", "condition", "expected", "measured t", *signals], rows))
 
 
 def _cell(row: pd.Series) -> str:
