@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from commands import run
 from numpy.typing import NDArray
 from tables import options as command_line
 
@@ -27,7 +28,6 @@ from bioattn.interpret.attribution.methods import Mutagenesis, centred
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
 from bioattn.models.promoter.stem import one_hot
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn_cli.main import main as bioattn
 
 NAIVE_BATCHES = (32, 64)
 ROUNDS = 3
@@ -50,25 +50,17 @@ class OnBases(torch.nn.Module):
 
 def train(folder: Path, length: int, treatments: int) -> tuple[Path, Path]:
     """A model folder and a promoter FASTA: six simulated treatments, and as many more as mixtures of them."""
-    source, fasta = folder / "simulated", folder / "promoters.fa"
-    window = ["--upstream", length, "--downstream", "0", "--flank", "0"]
-    sizes = ["--genes", "600", "--treatments", "6", "--length", length]
-    dataset, responses = folder / "x.dataset.h5", folder / "responses.tsv"
-    steps = [
-        ["simulate", "promoters", "-o", source, *sizes],
-        ["prepare", "promoters", source / "genome.fa", source / "annotation.gff3", *window, "-o", fasta],
-        ["prepare", "dataset", fasta, responses, "-o", dataset],
-        ["train", "promoter", dataset, "-o", folder / "model", "--epochs", "3", "--threads", "1"],
-    ]
-    for step in steps:
-        if bioattn([str(word) for word in [*step, "--quiet"]]):
-            raise SystemExit(f"{' '.join(map(str, step))}: failed")
-        if step[0] == "simulate":
-            simulated = pd.read_csv(source / "responses.tsv", sep="\t", index_col=0)
-            shares = np.random.default_rng(0).dirichlet(np.full(6, 0.3), max(0, treatments - 6))
-            mixed = simulated.to_numpy() @ np.vstack([np.eye(6), shares])[:treatments].T
-            names = [f"treatment{number + 1}" for number in range(treatments)]
-            pd.DataFrame(mixed, index=simulated.index, columns=names).to_csv(responses, sep="\t")
+    source, fasta, responses = folder / "simulated", folder / "promoters.fa", folder / "responses.tsv"
+    run(f"simulate promoters -o {source} --genes 600 --treatments 6 --length {length} -q")
+    window = f"--upstream {length} --downstream 0 --flank 0"
+    run(f"prepare promoters {source}/genome.fa {source}/annotation.gff3 {window} -o {fasta} -q")
+    simulated = pd.read_csv(source / "responses.tsv", sep="\t", index_col=0)
+    shares = np.random.default_rng(0).dirichlet(np.full(6, 0.3), max(0, treatments - 6))
+    mixed = simulated.to_numpy() @ np.vstack([np.eye(6), shares])[:treatments].T
+    names = [f"treatment{number + 1}" for number in range(treatments)]
+    pd.DataFrame(mixed, index=simulated.index, columns=names).to_csv(responses, sep="\t")
+    run(f"prepare dataset {fasta} {responses} -o {folder}/x.dataset.h5 -q")
+    run(f"train promoter {folder}/x.dataset.h5 -o {folder}/model --epochs 3 --threads 1 -q")
     return folder / "model", fasta
 
 
@@ -111,9 +103,9 @@ def compare(length: int, treatments: int) -> None:
     values: dict[str, NDArray[np.float32]] = {}
     methods = ways(loaded)
     for _ in range(ROUNDS):
-        for way, run in methods.items():
+        for way, mutate in methods.items():
             began = time.process_time()
-            values[way] = run(codes)
+            values[way] = mutate(codes)
             taken.setdefault(way, []).append(time.process_time() - began)
     naive = {way: min(times) for way, times in taken.items() if way.startswith("forward")}
     best = min(naive, key=lambda way: naive[way])

@@ -81,12 +81,10 @@ def train_network(
     steps: int,
     schedule: int,
     seed: int,
-    report=None,
 ) -> ContactNetwork:
     """Train on crops of the families' maps; the weights returned are a running average.
 
-    schedule: steps over which the rate would fall to its end, of which `steps` are taken. report: called with
-    (step, network) every 100 steps.
+    schedule: steps over which the rate would fall to its end, of which `steps` are taken.
     """
     torch.manual_seed(seed)
     network = ContactNetwork(len(maps[0]))
@@ -115,8 +113,6 @@ def train_network(
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
         average.update(network, step + 1)
-        if report is not None and (step + 1) % 100 == 0:
-            report(step + 1, average.model.eval())
     network.load_state_dict(average.model.state_dict())
     return network.eval()
 

@@ -9,11 +9,7 @@ and with such a gap. Chromosomes IV and XV are held out for tests, VII and X for
 PLANTED_TREATMENTS in the environment make a smaller trial.
 """
 
-import argparse
 import os
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +18,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import torch
-from commands import SHARED
+from commands import SHARED, run
 from scipy import stats
 from tables import options
 
@@ -37,11 +33,6 @@ from bioattn.simulate.motifs import MarkovBackground, separated_consensuses
 TREATMENTS = ("heat", "cold", "salt", "acid")[: int(os.environ.get("PLANTED_TREATMENTS", 4))]
 LENGTH, WIDTH, GAPS = int(os.environ.get("PLANTED_LENGTH", 200)), 10, range(4, 13)
 ON, SUBSTITUTED, MISMATCHES = 0.35, 0.1, 2
-
-
-def run(*words: object) -> None:
-    """A command of the program."""
-    subprocess.run([sys.executable, "-m", "bioattn_cli", *map(str, words)], check=True)
 
 
 def grammar_motifs(seed: int) -> np.ndarray:
@@ -204,14 +195,10 @@ def measure_planted(
     dataset = prepare_planted(folder, seed)
     data, motifs = read_dataset(dataset), grammar_motifs(seed)
     model = folder / f"{settings.stem}.model"
-    began = time.process_time(), time.monotonic()
+    began = time.process_time()
     if not model.exists():
         run("train", "diffusion", dataset, "-o", model, "-c", settings, "--seed", seed, "-t", 1, "--resume")
-        took = resource.getrusage(resource.RUSAGE_CHILDREN)
-        print(
-            f"training: {took.ru_utime + took.ru_stime:.0f} CPU s, {time.monotonic() - began[1]:.0f} s",
-            flush=True,
-        )
+        print(f"training: {time.process_time() - began:.0f} CPU s", flush=True)
     runner = load_runner(model, torch.device("cpu"))
     rng = np.random.default_rng(seed)
     test = rng.permutation(data.genes_in(TEST))
@@ -265,7 +252,8 @@ def measure_planted(
         print(f"{name}: AUROC {value:.3f}", flush=True)
 
 
-def parse() -> argparse.Namespace:
+if __name__ == "__main__":
+    torch.set_num_threads(1)
     parser = options(__doc__, output=False)
     parser.add_argument("work", type=Path)
     parser.add_argument("--seed", type=int, default=0)
@@ -273,17 +261,5 @@ def parse() -> argparse.Namespace:
     parser.add_argument("-n", "--number", type=int, default=200)
     parser.add_argument("--guidance", type=float, nargs="+", default=[0.0, 2.0])
     parser.add_argument("--steps", type=int, default=64)
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    arguments = parse()
-    measure_planted(
-        arguments.work,
-        arguments.seed,
-        arguments.settings,
-        arguments.number,
-        arguments.guidance,
-        arguments.steps,
-    )
+    given = parser.parse_args()
+    measure_planted(given.work, given.seed, given.settings, given.number, given.guidance, given.steps)

@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from commands import run
 from measured_process import in_own_process, memory
 from tables import options, table
 
@@ -22,49 +23,15 @@ LENGTH = 1000
 
 
 def make_inputs(folder: Path, promoters: int, treatments: int, conditioning: str) -> None:
-    """An untrained model of default width and random promoters of 1 kb."""
-    import numpy as np
-    import pandas as pd
-    import torch
-
-    from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
-    from bioattn.models.promoter.folder import write_promoter_model
-    from bioattn.models.promoter.model import PromoterModel
-    from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-    from bioattn.promoters.promoter_fasta import Promoter, write_promoters
-    from bioattn.promoters.treatments import TreatmentTable
-
-    names = [f"treatment {i}" for i in range(treatments)]
-    table = TreatmentTable(pd.DataFrame(index=pd.Index(names, dtype=object)))
-    config = PromoterModelConfig(length=LENGTH, conditioning=Conditioning(conditioning))
-    vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
-    torch.manual_seed(0)
-    model = folder / "model"
-    model.mkdir()
-    write_promoter_model(
-        model,
-        PromoterModel(config, vocabulary),
-        vocabulary,
-        table,
-        task="regression",
-        reference=None,
-    )
-    random = np.random.default_rng(0)
-    write_promoters(
-        folder / "promoters.fa",
-        (
-            Promoter(
-                f"gene{i:06d}",
-                "chr1",
-                LENGTH * i,
-                LENGTH * (i + 1),
-                "+-"[i % 2],
-                0,
-                random.integers(0, 4, LENGTH, dtype=np.uint8),
-            )
-            for i in range(promoters)
-        ),
-    )
+    """Simulated promoters of 1 kb, and a model of default width that has seen few of their kind."""
+    for name, genes in (("few", 400), ("promoters", promoters)):
+        sizes = f"--genes {genes} --length {LENGTH} --treatments {treatments} -q"
+        run(f"simulate promoters -o {folder}/{name} {sizes}")
+        files = f"{folder}/{name}/genome.fa {folder}/{name}/annotation.gff3 -o {folder}/{name}.fa"
+        run(f"prepare promoters {files} --upstream {LENGTH} --downstream 0 -q")
+    run(f"prepare dataset {folder}/few.fa {folder}/few/responses.tsv -o {folder}/few.dataset.h5 -q")
+    settings = f"--epochs 1 --no-baselines --conditioning {conditioning} --threads 1 -q"
+    run(f"train promoter {folder}/few.dataset.h5 -o {folder}/model {settings}")
 
 
 def work(task: str, folder: Path) -> dict[str, float]:

@@ -14,7 +14,6 @@ with the fitness of TEM-1 mutants; beside them the profile (rows weighted at 80 
 A model that stands in DIR is not trained again.
 """
 
-import argparse
 import gzip
 import time
 from collections.abc import Sequence
@@ -359,16 +358,12 @@ def _row_nats(profile: np.ndarray, tokens: np.ndarray, gap: int | None) -> float
     return float(own[tokens != gap].sum())
 
 
-def parse() -> argparse.Namespace:
+if __name__ == "__main__":
     parser = options(__doc__, seeds=(0,))
     parser.add_argument("rows", nargs="+", choices=["ecoli", "yeast", "family"])
     parser.add_argument("--work", type=Path, required=True, help="folder of datasets and models")
     parser.add_argument("--steps", type=int, help="steps of training (default: those of the settings)")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    arguments = parse()
+    arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     for each in arguments.rows:
         figures: list[dict[str, object]] = []

@@ -12,6 +12,7 @@ all seeds.
 """
 
 import hashlib
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from commands import SHARED
+from commands import SHARED, run
 from tables import options
 
 from bioattn.figures.molecule import read_coloured_molecule
@@ -31,10 +32,20 @@ from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
 from bioattn.promoters.response_metrics import auroc, average_precision, estimate, mean_squared_error
 from bioattn.store.reader import open_attention
 from bioattn.training.run import train
-from bioattn_cli.main import main
 
 CPU = torch.device("cpu")
 DATA = SHARED / "data" / "molecules"
+PLANTED = """[model]
+gaussian_process = false
+radius = 2
+channels = 24
+slots = 32
+hidden = 0
+[training]
+steps = 200
+learning_rate = 1e-2
+average_decay = 0.9
+"""
 
 
 def fold_of(text):
@@ -159,26 +170,15 @@ def planted(encoder, seeds):
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)
             table, dataset = work / "made" / "molecules.tsv", work / "x.dataset.h5"
-            main(["simulate", "molecules", "-o", str(work / "made"), "--seed", str(seed)])
-            main(["prepare", "molecules", str(table), "--split", "random", "-o", str(dataset)])
-            settings = MoleculeTraining(
-                dataset=dataset,
-                output=work / "model",
-                model={
-                    "gaussian_process": False,
-                    "encoder": encoder,
-                    "radius": 2,
-                    "channels": 24,
-                    "slots": 32,
-                    "hidden": 0,
-                },
-                training={"steps": 200, "learning_rate": 1e-2, "average_decay": 0.9},
-                seed=seed,
-            )
+            run(f"simulate molecules -o {work}/made --seed {seed} -q")
+            run(f"prepare molecules {table} --split random -o {dataset} -q")
+            (work / "c.toml").write_text(PLANTED)
             began = time.process_time()
-            results = train(FAMILY, settings, device=CPU)
+            words = f"--encoder {encoder} -c {work}/c.toml --seed {seed} -q"
+            run(f"train molecule {dataset} -o {work}/model {words}")
             seconds = time.process_time() - began
-            main(["export", "attention", str(work / "model"), str(table), "-o", str(work / "a.h5")])
+            run(f"export attention {work}/model {table} -o {work}/a.h5 -q")
+            results = json.loads((work / "model" / "training.json").read_text())["evaluation"]
             truth = pd.read_csv(work / "made" / "truth.tsv", sep="\t", index_col=0, keep_default_na=False)[
                 "atoms"
             ]
@@ -193,7 +193,7 @@ def planted(encoder, seeds):
                         labels[np.array(truth[name].split(","), int) - 1] = 1
                         kind = "attention" if by else "contributions"
                         areas.setdefault(kind, []).append(auroc(labels[:, None], values[:, None])[0, 0])
-            rmse = [row["rmse"] for row in results.to_json() if row["side"] == "test"]
+            rmse = [row["rmse"] for row in results if row["side"] == "test"]
             cells = ", ".join(f"{kind} {np.mean(each):.3f} ({len(each)})" for kind, each in areas.items())
             row = f"| planted | {encoder}, seed {seed} | atoms: {cells} | test RMSE, NW, GP: {rmse} |"
             print(f"{row} {seconds:.0f} CPU s |", flush=True)

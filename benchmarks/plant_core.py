@@ -7,7 +7,6 @@ the other system's prediction (what is specific). The strongest simple models ar
 windows: r 0.651 / 0.637, specific 0.612 / 0.614 (../shared/data/splits/README.md).
 """
 
-import argparse
 import gzip
 import tempfile
 from pathlib import Path
@@ -82,15 +81,11 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
     return rows
 
 
-def parse() -> argparse.Namespace:
+if __name__ == "__main__":
     parser = command_line(__doc__, seeds=(0, 1, 2))
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    arguments = parse()
+    arguments = parser.parse_args()
     figures: list[dict[str, object]] = []
     for each in arguments.seeds:
         with tempfile.TemporaryDirectory() as scratch:

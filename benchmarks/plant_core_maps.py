@@ -14,7 +14,6 @@ Intervals are over promoters (95 %, 1,000 resamples). Beside the model stands a 
 whose coefficients are shared by the bases of each 5-mer. The last table: what a site adds to measured responses.
 """
 
-import argparse
 import re
 import tempfile
 from pathlib import Path
@@ -228,16 +227,12 @@ def measure(folder: Path, seeds: list[int], epochs: int, name: str) -> list[dict
     return rows
 
 
-def parse() -> argparse.Namespace:
+if __name__ == "__main__":
     parser = options(__doc__, seeds=(0, 1, 2))
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--model", choices=list(MODELS), default="shared readout")
     parser.add_argument("--work", type=Path, help="keep models and maps here, and use those that are there")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    arguments = parse()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         work = arguments.work or Path(scratch)
         report(measure(work, arguments.seeds, arguments.epochs, arguments.model), arguments.output)

@@ -13,7 +13,6 @@ predicted and measured light - dark, mean of the substitutions at a position, be
 that are left (the best of four widths). Interval of the difference: resampling blocks.
 """
 
-import argparse
 import itertools
 import tempfile
 from collections.abc import Callable
@@ -199,14 +198,10 @@ def smoothed(places: np.ndarray, measured: np.ndarray, width: float) -> np.ndarr
     return found
 
 
-def parse() -> argparse.Namespace:
+if __name__ == "__main__":
     parser = command_line(__doc__, seeds=(0, 1, 2))
     parser.add_argument("part", choices=["combinations", "maps"])
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    arguments = parse()
+    arguments = parser.parse_args()
     figures: list[dict[str, object]] = []
     for each in arguments.seeds:
         with tempfile.TemporaryDirectory() as scratch:

@@ -12,6 +12,7 @@ sites of Hsf1's matrix (p <= 1e-4) are counted, too. Off-target: Gcn4, Yap1, Rpn
 genes with PAC and RRPE. Shares have Wilson's intervals.
 """
 
+import argparse
 import dataclasses
 from pathlib import Path
 
@@ -107,16 +108,9 @@ def by_classifier(
     return np.stack([encode(record.sequence) for record in read_fasta(designs)])
 
 
-def measure(
-    work: Path,
-    settings: Path,
-    seed: int,
-    number: int,
-    guidances: list[float],
-    steps: int,
-    guided: list[float],
-) -> None:
+def measure(given: argparse.Namespace) -> None:
     """Train where there is no model, write designs, print a table."""
+    work, settings, seed, steps = given.work, given.settings, given.seed, given.steps
     work.mkdir(parents=True, exist_ok=True)
     path = prepare(work)
     runner = trained(path, work / f"{settings.stem}.{seed}.model", settings, seed)
@@ -134,7 +128,7 @@ def measure(
     limit = np.quantile(nearest(data.codes[test], data.codes[train]), 0.99)
     rng = np.random.default_rng(seed)
     responders = rng.permutation(test[above[test]])
-    number = min(number, len(responders))
+    number = min(given.number, len(responders))
     real, alike = data.codes[responders[:number]], data.codes[train[above[train]]]
     floor = kmer_distance(real, alike, 6)
     background = base_composition(data.codes[train])
@@ -164,11 +158,11 @@ def measure(
     chain = MarkovBackground.fitted(data.codes[train], 3).sample(rng, number, data.length)
     show("Markov chain of order 3", chain)
     show("the same, two STREs and an HSE pasted", pasted(rng, chain))
-    for guidance in guidances:
+    for guidance in given.guidance:
         for name, off in (("heat shock", []), ("heat shock, not the others", OTHERS)):
             codes = runner.designs([HEAT], off, number, guidance=guidance, steps=steps, seed=seed)
             show(f"{name}, W = {guidance:g}", codes)
-    for guidance in guided:
+    for guidance in given.classifier_guidance:
         codes = by_classifier(path, runner.path, work, seed, number, guidance, steps)
         show(f"heat shock by the promoter model, W = {guidance:g}", codes)
     show("no treatment", runner.designs([], [], number, guidance=0, steps=steps, seed=seed))
@@ -185,12 +179,4 @@ if __name__ == "__main__":
     parser.add_argument("--classifier-guidance", type=float, nargs="*", default=[])
     parser.add_argument("--steps", type=int, default=64)
     given = parser.parse_args()
-    measure(
-        given.work,
-        given.settings,
-        given.seed,
-        given.number,
-        given.guidance,
-        given.steps,
-        given.classifier_guidance,
-    )
+    measure(given)
