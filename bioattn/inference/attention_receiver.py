@@ -19,6 +19,7 @@ from bioattn.errors import BioattnError
 from bioattn.inference.finite import require_finite
 from bioattn.store import schema
 from bioattn.store.choices import Reduction
+from bioattn.store.contents import HeldSample
 from bioattn.store.writer import SampleArrays
 
 Arrays = dict[str, NDArray[Any]]
@@ -76,7 +77,7 @@ class SampleReceiver:
 
     def __init__(
         self,
-        arrays: Mapping[str, SampleArrays],
+        arrays: Mapping[str, SampleArrays] | Mapping[str, HeldSample],
         sites: Sequence[AttentionSite],
         layouts: Sequence[schema.GroupLayout],
         masks: Masks | None = None,

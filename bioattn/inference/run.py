@@ -17,6 +17,7 @@ from bioattn.errors import Interrupted
 from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import Batch, Source
 from bioattn.io.output_names import partial_path
+from bioattn.store.contents import Collector, Held
 from bioattn.store.schema import PREDICTIONS, SITES, Block, FileLayout
 from bioattn.store.shards import ShardRecord
 from bioattn.store.writer import ResultWriter, require_free_space, result_file
@@ -44,7 +45,7 @@ class Work:
     """Samples that are computed together."""
     compute: Callable[[Any], Block]
     """Gets the batches of the source."""
-    stream: Callable[[Any, ResultWriter], None] | None = None
+    stream: Callable[[Any, Any], None] | None = None
     """Computes a batch of one sample instead, and writes it while it does: results that are too large for a
     block."""
     model: Path | None = None
@@ -73,6 +74,17 @@ class Work:
                     with finite_results(f"{self.noun} {sample!r}", self.model):
                         require_finite(own, what)
         return block
+
+    def collect(self, layout: FileLayout) -> Held:
+        """The results of all samples, in memory. Raises: as `block`."""
+        kept = Collector(layout)
+        for batch in self.source.batches(self.batch_size):
+            if self.stream is None:
+                kept.append(self.block(batch, layout))
+            else:
+                with finite_results(f"{self.noun} {batch.samples.ids[0]!r}", self.model):
+                    self.stream(batch, kept)
+        return kept.contents()
 
     def blocks(
         self,

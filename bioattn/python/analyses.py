@@ -8,7 +8,6 @@ from bioattn.interpret.choices import AttributionBaseline
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import Attribution
 from bioattn.store.choices import Method
-from bioattn.store.contents import Collector
 
 __all__ = ["attribute"]
 
@@ -31,7 +30,4 @@ def attribute(
         seed=seed,
     )
     work, layout = attribution_work(model, source, treatments, settings)
-    kept = Collector(layout)
-    for block in work.blocks():
-        kept.append(block)
-    return Attribution(kept.contents())
+    return Attribution(work.collect(layout))

@@ -100,7 +100,7 @@ class Collector:
     """Keeps the blocks of a model in memory: what `bioattn.store.writer.ResultWriter` does with a file."""
 
     def __init__(self, layout: schema.FileLayout) -> None:
-        self._layout = layout
+        self.layout = layout
         self._groups = {group.path: group for group in layout.groups}
         self._samples: list[schema.Samples] = []
         self._arrays: dict[str, dict[str, list[NDArray[Any]]]] = {
@@ -148,7 +148,7 @@ class Collector:
                 for name, values in kept.items()
             }
         samples = schema.join_blocks([schema.Block(each, {}) for each in self._samples]).samples
-        return Held(self._layout, samples, arrays)
+        return Held(self.layout, samples, arrays)
 
 
 class SampleArrays:

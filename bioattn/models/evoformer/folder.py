@@ -5,61 +5,211 @@
 stands in `docs/formats/model.md`.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from bioattn.attention.site import AttentionSite
+from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
+from bioattn.inference.inputs import names_in, python_warnings
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
-from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
+from bioattn.models.attention_settings import attention_options
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.loading import allocate_model, load_parameters
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
+    LoadedModel,
+    Sites,
     check_sizes,
     load_weights,
     read_model_config,
     write_model_config,
     write_weights,
 )
-from bioattn.system.progress import Progress
+from bioattn.store.reader import Attention
+from bioattn.system.precision import Precision
+from bioattn.system.progress import SILENT, Progress
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bioattn.checks.engine import CheckSettings, Evidence
     from bioattn.models.evoformer.contact_probe import ContactProbe
     from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
+    from bioattn.models.evoformer.inference.prediction import Prediction
+    from bioattn.models.evoformer.inference.runner import AlignmentRunner
+    from bioattn.python.analyses import CheckReport
 
 MODEL_TYPE = "evoformer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedEvoformerModel:
-    """An MSA/pair model ready to run, on its device and in evaluation mode (`bioattn.inference.runner.Runner`)."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
+    """An MSA/pair model: contacts, distances and structures of proteins from their alignments.
+
+    `inputs` of its methods are the path of an alignment, or a folder or list of them; an `Alignment`; or its rows
+    by name, the target first, or a list of rows, with insertions in lower case as in A3M.
+    """
 
     family: ClassVar[str] = MODEL_TYPE
 
-    model: EvoformerModel
-    device: torch.device
     path: Path
     """The file the weights came from."""
-    sha256: str
-    """Of that file."""
     name: str
     """The model's name in results: the file name; for a model folder, `FOLDER/model.safetensors`."""
     inputs: InputSettings
     """How alignments are presented to the model."""
 
-    @property
-    def config(self) -> EvoformerConfig:
-        return self.model.config
+    def predict(
+        self,
+        inputs: Any,
+        *,
+        query: str | None = None,
+        recycles: int | None = None,
+        max_msa_clusters: int | None = None,
+        templates: Path | str | None = None,
+        precision: str = "fp32",
+        chunk: int | None = None,
+        seed: int = 0,
+    ) -> "pd.DataFrame":
+        """Predict contacts: a row for each pair of columns, the likeliest first, as contacts.tsv has them.
+
+        Of several alignments the tables stand below each other, their names in the index. query: name of the row
+        that is the target; None = the first. recycles: passes after the first, and max_msa_clusters: rows of the
+        clustered MSA at most; None = the model's. templates: a file of `prepare templates`. precision: fp32 or
+        bf16. chunk: rows or residues that layers take at a time; None = as memory allows. seed: of every random
+        choice.
+
+        Raises: BioattnError for alignments that cannot be read, and settings that the model has no part for.
+        """
+        from bioattn.models.evoformer.inference.arrays import contacts
+
+        with python_warnings():
+            runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
+            return contacts(runner, inputs)
+
+    def arrays(
+        self,
+        inputs: Any,
+        *,
+        query: str | None = None,
+        recycles: int | None = None,
+        max_msa_clusters: int | None = None,
+        templates: Path | str | None = None,
+        representations: Sequence[str] = (),
+        precision: str = "fp32",
+        chunk: int | None = None,
+        seed: int = 0,
+    ) -> "dict[str, Prediction]":
+        """Predict all that the model can, as arrays by the name of the alignment: distances, structure, pLDDT.
+
+        representations: those to keep too: `single`, `pair`, `msa`, `msa_first_row` or `structure`. Other
+        arguments and errors: as `predict`.
+        """
+        from bioattn.models.evoformer.inference.arrays import arrays
+
+        with python_warnings():
+            runner = self._runner(
+                query, recycles, max_msa_clusters, templates, precision, chunk, seed, representations
+            )
+            return arrays(runner, inputs)
+
+    def attention(
+        self,
+        inputs: Any,
+        *,
+        sites: str | Sequence[str] = "*",
+        heads: Sequence[int] | None = None,
+        dtype: str = "float32",
+        reduce: str = "mean-rows",
+        top_k: int = 16,
+        query: str | None = None,
+        recycles: int | None = None,
+        max_msa_clusters: int | None = None,
+        templates: Path | str | None = None,
+        precision: str = "fp32",
+        chunk: int | None = None,
+        seed: int = 0,
+    ) -> Attention:
+        """Return the attention weights of the last pass over alignments, in memory.
+
+        sites: shell patterns of names among `model.sites`. heads: numbers of those kept; None = all. dtype:
+        float32 or float16. reduce: `none`, `mean-rows`, `max-rows`, `mean-heads`, `max-heads`, or `top-k`, the
+        largest `top_k` of each query. Other arguments and errors: as `predict`.
+        """
+        from bioattn.models.evoformer.inference.arrays import attention
+
+        options = attention_options(sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k)
+        with python_warnings():
+            runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
+            return attention(runner, inputs, options)
+
+    def check(
+        self,
+        inputs: Path | str,
+        *,
+        other_models: Sequence["LoadedEvoformerModel"] = (),
+        samples: int = 300,
+        seed: int = 0,
+    ) -> "CheckReport":
+        """Check whether the attention of the model can be believed (docs/checks.md).
+
+        inputs: the path of alignments or of a dataset of contacts. other_models: the same trained with uniform
+        attention. samples: proteins at most, drawn by `seed`.
+
+        Raises: BioattnError for too few alignments.
+        """
+        from bioattn.python.analyses import check_by_tokens
+
+        with python_warnings():
+            return check_by_tokens(self, inputs, controls=other_models, samples=samples, seed=seed)
+
+    def write(self, folder: Path) -> None:
+        """Write the weights and `config.json` into the existing `folder`."""
+        write_evoformer_model(folder, self.model, self.inputs)
+
+    def _runner(
+        self,
+        query: str | None,
+        recycles: int | None,
+        max_msa_clusters: int | None,
+        templates: Path | str | None,
+        precision: str,
+        chunk: int | None,
+        seed: int,
+        representations: Sequence[str] = (),
+    ) -> "AlignmentRunner":
+        from bioattn.models.evoformer.inference.arrays import templates_in
+        from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
+
+        inputs = self.inputs
+        if recycles is not None:
+            inputs = replace(inputs, num_recycles=recycles)
+        if max_msa_clusters is not None:
+            inputs = replace(inputs, max_msa_clusters=max_msa_clusters)
+        settings = RunSettings(
+            inputs=inputs,
+            query=query,
+            seed=seed,
+            precision=chosen(Precision, "precision", precision),
+            chunk=chunk,
+            representations=tuple(
+                chosen(Representation, "representations", name) for name in names_in(representations)
+            ),
+            templates=templates_in(templates),
+        )
+        return AlignmentRunner(self, settings, SILENT)
 
     @property
-    def sites(self) -> dict[str, AttentionSite]:
-        found: dict[str, AttentionSite] = {}
+    def sites(self) -> Sites:
+        """Attention sites by name."""
+        found = Sites()
         for module in self.model.modules():
             for value in vars(module).values():
                 for site in value if isinstance(value, list) else [value]:

@@ -1,23 +1,27 @@
 """A language model as a folder of documented files, and a trained or published one ready to run."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from bioattn.attention.site import AttentionSite
+from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
+from bioattn.inference.inputs import Inputs, python_warnings
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
+from bioattn.models.attention_settings import attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.adapters import base_digest
-from bioattn.models.language.config import FineTuned, LanguageModelConfig, Output
+from bioattn.models.language.config import FineTuned, LanguageModelConfig, Output, Pool
 from bioattn.models.language.model import LanguageModel, attention_sites
 from bioattn.models.language.published.architectures import ARCHITECTURES
 from bioattn.models.language.published.reading import published_type, read_published_model
 from bioattn.models.model_folder import (
     LoadedModel,
+    Sites,
     check_sizes,
     load_weights,
     read_model_config,
@@ -27,32 +31,176 @@ from bioattn.models.model_folder import (
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import SPECIAL, PublishedTokens, Vocabulary
+from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bioattn.checks.engine import CheckSettings, Evidence
     from bioattn.models.language.encoder import LanguageEncoder
     from bioattn.models.language.head_scorer import LanguageHeadScorer
+    from bioattn.models.language.inference.predictions import Cell
     from bioattn.models.language.inference.probe import LanguageProbe
+    from bioattn.python.analyses import CheckReport
 
 VOCABULARY = "vocabulary.json"
 """Of models with a published vocabulary."""
 MODEL_TYPE = "language"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
-    """A language model ready to run."""
+    """A language model: how likely sequences are, what it predicts of them, and where it looks.
+
+    `inputs` of its methods are those of `bioattn.inference.inputs`: the path of a FASTA file, a sequence,
+    sequences by name, a list or a table, of DNA also codes and one-hot arrays. window: most tokens read at once;
+    None = the model's context; longer sequences are read in windows that overlap by half.
+    """
 
     family: ClassVar[str] = MODEL_TYPE
+
+    def predict(self, inputs: Inputs, *, window: int | None = None) -> "pd.DataFrame":
+        """Score sequences, or predict of them what the model was fine-tuned on: the table of `run language`.
+
+        Likelihoods: words, log_likelihood (natural logarithm), bits_per_word, perplexity; NaN where no word could
+        be asked for. A decoder gives each word the probability given those before it; an encoder masks each in
+        turn.
+
+        Raises: FormatError for sequences that the model cannot read; SettingsError for a window that it cannot
+        have.
+        """
+        from bioattn.models.language.inference.tables import read_source, sequence_table
+
+        with python_warnings():
+            source, most = read_source(self, inputs, window)
+            header, rows = sequence_table(self, source, most)
+            return _table(header, rows).set_index("id")
+
+    def score_variants(
+        self, inputs: Inputs, variants: Path | str, *, window: int | None = None
+    ) -> "pd.DataFrame":
+        """Score substitutions: ln of how much likelier a mutant is than the sequence.
+
+        variants: a table with the columns sequence and mutant, such as H24C. Raises: as `predict`; FormatError for
+        mutants of other sequences.
+        """
+        from bioattn.models.language.inference.tables import read_source, variant_table
+
+        with python_warnings():
+            source, most = read_source(self, inputs, window, variants=True)
+            header, rows, _ = variant_table(self, inputs, source, most, Path(variants))
+            return _table(header, rows)
+
+    def embed(self, inputs: Inputs, *, pool: str = "mean", window: int | None = None) -> "pd.DataFrame":
+        """Return embeddings: a row per sequence, a column per channel. pool: `mean` over words, or `cls`.
+
+        Raises: as `predict`.
+        """
+        import pandas as pd
+
+        from bioattn.models.language.inference.scoring import pooled
+        from bioattn.models.language.inference.tables import read_source, tokens_per_batch
+
+        with python_warnings():
+            source, most = read_source(self, inputs, window)
+            batches = source.batches(tokens_per_batch(min(source.longest, most)))
+            values = pooled(self, batches, chosen(Pool, "pool", pool), most)
+        return pd.DataFrame(values, index=pd.Index(source.ids, name="id"))
+
+    def attention(
+        self,
+        inputs: Inputs,
+        *,
+        sites: str | Sequence[str] = "*",
+        heads: Sequence[int] | None = None,
+        dtype: str = "float32",
+        reduce: str = "none",
+        top_k: int = 16,
+        value_weighted: bool = False,
+        window: int | None = None,
+        batch_size: int | None = None,
+    ) -> Attention:
+        """Return the attention that `<cls>`, the words and `<eos>` of each sequence pay each other, in memory.
+
+        Of a sequence longer than the window each window is a sample. sites: shell patterns of names among
+        `model.sites`. heads: numbers of those kept; None = all. dtype: float32 or float16. reduce: `none`,
+        `mean-heads`, `max-heads`, or `top-k`, the largest `top_k` of each query. value_weighted: also weights
+        times the norm of the value that they multiply. batch_size: sequences per forward pass; None = as memory
+        allows.
+
+        Raises: as `predict`; BioattnError for sites or heads that the model lacks.
+        """
+        from bioattn.models.language.inference.attention import attention_work
+
+        options = attention_options(
+            sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k, value_weighted=value_weighted
+        )
+        with python_warnings():
+            work, layout = attention_work(self, inputs, options, window=window, batch_size=batch_size)
+            return Attention(work.collect(layout))
+
+    def generate(
+        self,
+        number: int = 10,
+        *,
+        prompt: str = "",
+        examples: Inputs | None = None,
+        length: int | None = None,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """Draw new sequences from a decoder, token by token, which begin with `prompt`.
+
+        examples: sequences that are read before each. length: most tokens of one; None = what the model reads at
+        once. temperature: 0 for the likeliest token each time. top_p: draw from the likeliest tokens that hold
+        this much probability.
+
+        Raises: BioattnError for a model that is no decoder; SettingsError for what does not fit it.
+        """
+        from bioattn.models.language.inference.generation import drawn_sequences
+
+        with python_warnings():
+            return list(
+                drawn_sequences(
+                    self,
+                    number,
+                    prompt=prompt,
+                    examples=examples,
+                    length=length,
+                    temperature=temperature,
+                    top_p=top_p,
+                    seed=seed,
+                )
+            )
+
+    def check(
+        self, inputs: Path | str, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
+    ) -> "CheckReport":
+        """Check whether the attention of the model can be believed, on a FASTA file (docs/checks.md).
+
+        dataset: of the training, for the accuracy on what was held out. samples: windows, drawn by `seed`.
+
+        Raises: BioattnError for too few sequences, or a dataset that does not fit the model.
+        """
+        from bioattn.python.analyses import check_by_tokens
+
+        with python_warnings():
+            return check_by_tokens(self, inputs, dataset=dataset, samples=samples, seed=seed)
+
+    def write(self, folder: Path) -> None:
+        """Write weights, `config.json` and a published vocabulary into the existing `folder`."""
+        write_language_model(folder, self.model)
 
     @property
     def vocabulary(self) -> Vocabulary:
         return self.model.vocabulary
 
     @property
-    def sites(self) -> dict[str, AttentionSite]:
-        return attention_sites(self.model)
+    def sites(self) -> Sites:
+        """Attention sites by name."""
+        return Sites(attention_sites(self.model))
 
     def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "LanguageHeadScorer":
         """Judge heads on a split of a sequence dataset. Raises: BioattnError for one that does not fit."""
@@ -90,6 +238,12 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
                 f"{own.alphabet} in words of {own.word}"
             )
         return replace(found, vocabulary=own)
+
+
+def _table(header: Sequence[str], rows: "Iterable[Sequence[Cell]]") -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(list(rows), columns=list(header))
 
 
 def write_language_model(folder: Path, model: LanguageModel) -> None:

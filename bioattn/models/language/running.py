@@ -1,12 +1,10 @@
 """Commands of language models: their settings, and the way to what carries them out."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.language.config import Pool
 from bioattn.models.running import Running, RunReport, loaded_model, stream_output
@@ -27,7 +25,9 @@ if TYPE_CHECKING:
     from bioattn.models.language.folder import LoadedLanguageModel
     from bioattn.models.language.inference.source import TokenSource
 
-NO_OUTPUT = "was published without an output layer"
+NO_WORDS = (
+    "no word that the model could be asked for (N and X are unknown ones); the cells of the table are empty"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,24 +143,16 @@ def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
 
 def run(settings: LanguageRun, running: Running) -> RunReport:
     """Write scores and, where asked for, embeddings."""
-    from bioattn.models.language.config import Output, Shape
+    from bioattn.models.language.config import Output
     from bioattn.models.language.folder import load_language_model
     from bioattn.models.language.inference.embedding_file import write_embeddings
     from bioattn.models.language.inference.scoring import pooled
-    from bioattn.models.language.inference.source import read_tokens, say_windows, tokens_at_once
-    from bioattn.models.language.readout import require_length
+    from bioattn.models.language.inference.tables import NO_OUTPUT, read_source, tokens_per_batch
 
     loaded = loaded_model(settings, running, load_language_model)
-    if settings.variants is not None:
-        _require_likelihoods(loaded, settings.model)
-    most = tokens_at_once(loaded.config, settings.window)
-    whole = loaded.model.readout is not None
-    source = read_tokens(settings.sequences, loaded.vocabulary, most, whole=whole)
-    if loaded.model.readout is not None and loaded.model.readout.fine_tuned.num_tokens:
-        require_length(
-            source.tokens, source.ids, loaded.model.readout.fine_tuned.num_tokens, settings.sequences
-        )
-    say_windows(source, most, causal=loaded.config.shape is not Shape.ENCODER)
+    source, most = read_source(
+        loaded, settings.sequences, settings.window, variants=settings.variants is not None
+    )
     with stream_output(settings.output, running) as (file, written):
         file.writelines(_table(loaded, source, settings, most, running))
     if loaded.config.form.output is Output.NONE:
@@ -169,7 +161,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     table = "scores" if loaded.model.readout is None else "predictions"
     sentences = [f"wrote {path}: {table} of {what}" for path in written]
     if settings.embeddings is not None:
-        batches = source.batches(_batch_size(min(source.longest, most)))
+        batches = source.batches(tokens_per_batch(min(source.longest, most)))
         values = pooled(loaded, batches, settings.pool, most)
         write_embeddings(settings.embeddings, list(source.ids), values, loaded.sha256, settings.pool)
         written.append(settings.embeddings)
@@ -181,65 +173,24 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
 
 def generate(settings: LanguageGeneration, running: Running) -> RunReport:
     from bioattn.formats.fasta import FastaRecord, write_fasta
-    from bioattn.models.language.config import Shape
     from bioattn.models.language.folder import load_language_model
-    from bioattn.models.language.inference.generation import generate as drawn
-    from bioattn.models.language.inference.source import read_tokens
-    from bioattn.sequences.vocabulary import UNKNOWN
+    from bioattn.models.language.inference.generation import drawn_sequences
 
     loaded = loaded_model(settings, running, load_language_model)
-    if loaded.config.shape is not Shape.DECODER:
-        raise BioattnError(
-            f"{settings.model}: is an {loaded.config.shape}; sequences are drawn from a decoder "
-            "(`bioattn train language --shape decoder`)"
-        )
-    _require_likelihoods(loaded, settings.model)
-    vocabulary = loaded.vocabulary
-    words = vocabulary.words(settings.prompt, "--prompt")
-    if vocabulary.published is None and len(settings.prompt) % vocabulary.word:
-        raise SettingsError(
-            f"--prompt: {len(settings.prompt)} letters are not whole tokens of {vocabulary.word}"
-        )
-    prompt = vocabulary.framed(words)[: vocabulary.begins + len(words)]
-    if not len(prompt):
-        raise SettingsError(
-            "--prompt: this model has no token that begins a sequence; give the first letters"
-        )
-    if len(words) and (words == UNKNOWN).all():
-        raise SettingsError(f"--prompt {settings.prompt}: holds no letter that the model knows")
-    examples = []
-    if settings.examples is not None:
-        if not vocabulary.begins:
-            raise SettingsError(f"--prompt-file: {settings.model} has no token that begins a sequence")
-        examples = list(read_tokens(settings.examples, vocabulary, loaded.config.context).tokens)
-    shown = sum(map(len, examples))
-    room = loaded.config.context - vocabulary.begins - shown
-    if room < 1:
-        raise SettingsError(
-            f"--prompt-file: its sequences are {shown:,} tokens long; the model reads "
-            f"{loaded.config.context:,} at once: give fewer or shorter ones"
-        )
-    length = room if settings.length is None else settings.length
-    if not len(words) < length <= room:
-        raise SettingsError(
-            f"--length {length}: give more than the {len(words)} tokens of --prompt and at most {room}, which the "
-            f"model reads at once{' behind --prompt-file' if shown else ''}"
-        )
-    if not 0 < settings.top_p <= 1:
-        raise SettingsError(f"--top-p {settings.top_p:g}: give a share above 0 and up to 1")
-    running.progress.begin("sequences", settings.number)
-    records: list[FastaRecord] = []
-    for tokens in drawn(
+    sequences = drawn_sequences(
         loaded,
-        prompt,
         settings.number,
-        length=length,
+        prompt=settings.prompt,
+        examples=settings.examples,
+        length=settings.length,
         temperature=settings.temperature,
         top_p=settings.top_p,
         seed=settings.seed,
-        examples=examples,
-    ):
-        records.append(FastaRecord(f"generated_{len(records) + 1}", "", vocabulary.text(tokens)))
+    )
+    records: list[FastaRecord] = []
+    running.progress.begin("sequences", settings.number)
+    for letters in sequences:
+        records.append(FastaRecord(f"generated_{len(records) + 1}", "", letters))
         running.progress.advance(1)
     running.progress.end()
     write_fasta(settings.output, records)
@@ -258,14 +209,6 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     return write_attention(settings, running, loaded_model(settings, running, load_language_model))
 
 
-def _require_likelihoods(loaded: "LoadedLanguageModel", folder: Path) -> None:
-    if loaded.model.readout is not None:
-        raise SettingsError(
-            f"{folder}: was fine-tuned, and says no longer how likely sequences are; give the model that it was "
-            "trained from"
-        )
-
-
 def _table(
     loaded: "LoadedLanguageModel",
     source: "TokenSource",
@@ -274,65 +217,28 @@ def _table(
     running: Running,
 ) -> Iterator[str]:
     """The lines of the table: scores of variants where there are some, else of sequences."""
-    import numpy as np
+    from bioattn.models.language.inference.tables import sequence_table, variant_table
 
-    from bioattn.models.language.config import Output
-    from bioattn.models.language.inference.predictions import prediction_header, predictions
-    from bioattn.models.language.inference.scoring import score
-    from bioattn.models.language.inference.source import read_letters
-    from bioattn.models.language.inference.variants import read_variants, variant_scores
-    from bioattn.models.language.readout import is_word
-
-    readout, progress = loaded.model.readout, running.progress
-    without: list[str] = []
-    if readout is not None:
-        progress.begin("sequences", source.num_samples)
-        yield "\t".join(prediction_header(readout)) + "\n"
-        for cells in predictions(loaded, source, _batch_size(source.longest)):
-            yield "\t".join(cells) + "\n"
-            progress.advance(1)
-    elif settings.variants is not None:
-        if loaded.config.form.output is Output.NONE:
-            raise BioattnError(f"{settings.model}: {NO_OUTPUT}, so that it scores no variants")
-        sequences = dict(read_letters(settings.sequences, loaded.vocabulary))
-        variants = read_variants(settings.variants, sequences)
-        progress.begin("variants", len(variants))
-        yield "sequence\tmutant\tscore\n"
-        scores = variant_scores(loaded, source, sequences, variants, most)
-        for variant, value in zip(variants, scores, strict=True):
-            if value is None:
-                without.append(f"{variant.sequence} {variant.mutant}")
-            yield f"{variant.sequence}\t{variant.mutant}\t{'' if value is None else f'{value:.7g}'}\n"
-            progress.advance(1)
-    elif loaded.config.form.output is Output.NONE:
-        yield "id\twords\n"
-        yield from (
-            f"{name}\t{np.count_nonzero(is_word(tokens))}\n"
-            for name, tokens in zip(source.ids, source.tokens, strict=True)
-        )
-        return
+    number, what = source.num_samples, "sequences"
+    if settings.variants is None:
+        header, rows = sequence_table(loaded, source, most)
     else:
-        progress.begin("sequences", source.num_samples)
-        yield "id\twords\tlog_likelihood\tbits_per_word\tperplexity\n"
-        for name, tokens in zip(source.ids, source.tokens, strict=True):
-            scored = score(loaded, tokens, most)
-            progress.advance(1)
-            if not scored.words:
-                without.append(name)
-                yield f"{name}\t0\t\t\t\n"
-                continue
-            nats = -scored.log_likelihood / scored.words
-            yield (
-                f"{name}\t{scored.words}\t{scored.log_likelihood:.7g}\t{nats / math.log(2):.7g}\t"
-                f"{math.exp(min(nats, 700.0)):.7g}\n"
-            )
-    progress.end()
+        header, rows, number = variant_table(loaded, settings.sequences, source, most, settings.variants)
+        what = "variants"
+    running.progress.begin(what, number)
+    yield "\t".join(header) + "\n"
+    without: list[str] = []
+    for row in rows:
+        if None in row:
+            without.append(" ".join(str(cell) for cell in row[: 1 + (what == "variants")]))
+        yield "\t".join(map(_cell, row)) + "\n"
+        running.progress.advance(1)
+    running.progress.end()
     if without:
-        running.warn(
-            f"{settings.variants or settings.sequences}: {listed(without)}: no word that the model could be asked "
-            "for (N and X are unknown ones); the cells of the table are empty"
-        )
+        running.warn(f"{settings.variants or settings.sequences}: {listed(without)}: {NO_WORDS}")
 
 
-def _batch_size(longest: int) -> int:
-    return max(1, 8192 // longest)
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.7g}" if isinstance(value, float) else str(value)

@@ -60,7 +60,6 @@ from bioattn.promoters.treatments import (
     select_treatments,
 )
 from bioattn.store.attribution import Attribution
-from bioattn.store.contents import Collector
 from bioattn.store.reader import Attention
 from bioattn.store.schema import CONTRIBUTIONS, PREDICTIONS, AttentionOptions
 from bioattn.system.progress import Progress
@@ -183,10 +182,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         with python_warnings():
             source = self._held(inputs)
             run = self._run(treatments, treatment_table, options, batch_size)
-            kept = Collector(run.file_layout(source))
-            for block in run.work(source).blocks():
-                kept.append(block)
-        return Attention(kept.contents())
+            return Attention(run.work(source).collect(run.file_layout(source)))
 
     def attribute(
         self,

@@ -12,8 +12,10 @@ import torch
 
 from bioattn import __version__
 from bioattn.alignments.filtering import centre_on_query, find_name
+from bioattn.attention.capture import AttentionReceiver
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
+from bioattn.formats.alignment import Alignment
 from bioattn.inference.alignment_inputs import read_with_digest
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folder_paths import InputFile
@@ -155,7 +157,10 @@ class AlignmentRunner:
 
     def prepare(self, source: InputFile) -> PreparedAlignment:
         """Read an alignment and encode it. Raises: BioattnError naming what is wrong with it."""
-        alignment, digest = read_with_digest(source.path)
+        return self.prepared(source, *read_with_digest(source.path))
+
+    def prepared(self, source: InputFile, alignment: Alignment, digest: str) -> PreparedAlignment:
+        """Encode an alignment that was read. Raises: as `prepare`."""
         if self.settings.query is not None:
             row = find_name(alignment.names, self.settings.query, str(source.path))
             alignment = centre_on_query(alignment, row, str(source.path))
@@ -190,7 +195,7 @@ class AlignmentRunner:
     ) -> list[str]:
         """Read and predict one alignment and write its folder; returns the names of the files."""
         prepared = self.prepare(source)
-        _tell(source, prepared, predicts_atoms=self.model.config.structure_module is not None)
+        tell(source, prepared, predicts_atoms=self.model.config.structure_module is not None)
         # Attention is that of the last pass.
         last = prepared.inputs.settings.num_recycles
         sample = prepared.sample_of_pass(source.name, self.settings.seed, last)
@@ -204,16 +209,12 @@ class AlignmentRunner:
         )
         # First of all: a place that takes no files is better known before hours of prediction than after.
         with atomic_folder(folder, PREDICTION_FILES) as partial:
-            with plan_memory(
-                self.model.config,
-                self.model.device,
-                sample.sizes,
-                self.settings.chunk,
-                num_templates=len(prepared.template_names),
-                attention=attention is not None,
-                source=str(source.path),
-            ):
-                prediction = self._predict(source, prepared, sample, request, attention)
+            with ExitStack() as stack:
+                receiver = (
+                    None if attention is None else stack.enter_context(attention.sample(sample.samples))
+                )
+                sites = () if attention is None else attention.site_names
+                prediction = self.compute(source, prepared, sample, request, receiver, sites)
             return write_prediction(partial, subject, prediction, self._scores(source, prepared))
 
     def layout(self, options: AttentionOptions) -> FileLayout:
@@ -237,16 +238,25 @@ class AlignmentRunner:
             **({} if settings.templates is None else {"templates_sha256": settings.templates.sha256}),
         }
 
-    def _predict(
+    def compute(
         self,
         source: InputFile,
         prepared: PreparedAlignment,
         sample: AlignmentSample,
         request: StopRequest,
-        attention: AttentionWriter | None,
+        receiver: AttentionReceiver | None = None,
+        sites: Sequence[str] = (),
     ) -> Prediction:
-        with ExitStack() as stack:
-            receiver = None if attention is None else stack.enter_context(attention.sample(sample.samples))
+        """Predict a prepared alignment; the attention of `sites` goes to `receiver`. Raises: as `predict`."""
+        with plan_memory(
+            self.model.config,
+            self.model.device,
+            sample.sizes,
+            self.settings.chunk,
+            num_templates=len(prepared.template_names),
+            attention=receiver is not None,
+            source=str(source.path),
+        ):
             return predict(
                 self.model,
                 prepared.inputs,
@@ -256,7 +266,7 @@ class AlignmentRunner:
                 description=source.name,
                 representations=self.settings.representations,
                 receiver=receiver,
-                sites=() if attention is None else attention.site_names,
+                sites=sites,
             )
 
     def _scores(self, source: InputFile, prepared: PreparedAlignment) -> dict[str, Any]:
@@ -280,7 +290,7 @@ class AlignmentRunner:
         }
 
 
-def _tell(source: InputFile, prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
+def tell(source: InputFile, prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
     """Say what is run, and what may be unexpected about it."""
     inputs, target = prepared.inputs, prepared.target
     columns = len(target.letters)

@@ -1,7 +1,7 @@
 """`export attention` of language models: every layer and head, a few sequences at a time."""
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -28,7 +28,8 @@ from bioattn.models.language.inference.source import (
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.models.running import Running, RunReport
 from bioattn.sequences.vocabulary import CLS
-from bioattn.store.schema import TEXT, Block, Column, FileLayout, site_layout
+from bioattn.store.contents import Collector
+from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, site_layout
 from bioattn.store.writer import ResultWriter
 from bioattn.text import counted
 
@@ -41,18 +42,24 @@ SEQUENCES = "sequences"
 """What files over sequences say of their inputs."""
 
 
-def write_attention(settings: ExportAttention, running: Running, loaded: "LoadedLanguageModel") -> RunReport:
-    """Write the maps that `<cls>`, the words and `<eos>` of each sequence have of each other.
+def attention_work(
+    loaded: "LoadedLanguageModel",
+    inputs: Any,
+    options: AttentionOptions,
+    *,
+    window: int | None,
+    batch_size: int | None,
+) -> tuple[Work, FileLayout]:
+    """How the maps that `<cls>`, the words and `<eos>` of each sequence have of each other are computed.
 
-    The decoder of an encoder-decoder reads the same sequence as its encoder. Of a sequence longer than --window
-    each window is a sample (`TokenSource.in_windows`).
+    The decoder of an encoder-decoder reads the same sequence as its encoder. Of a sequence longer than `window`
+    tokens each window is a sample (`TokenSource.in_windows`).
 
-    Raises: as `read_tokens` and `run_work`; BioattnError for sites or heads that the model lacks.
+    Raises: as `read_tokens`; BioattnError for sites or heads that the model lacks.
     """
-    options, batch_size = settings.options(), settings.batch_size
     names = choose_sites(loaded.sites, options.sites)
-    most = tokens_at_once(loaded.config, settings.window)
-    source = read_tokens(settings.sequences, loaded.vocabulary, most)
+    most = tokens_at_once(loaded.config, window)
+    source = read_tokens(inputs, loaded.vocabulary, most)
     if source.longest > most:
         number = sum(len(tokens) > most for tokens in source.tokens)
         LOGGER.info(
@@ -91,7 +98,7 @@ def write_attention(settings: ExportAttention, running: Running, loaded: "Loaded
         attend(batch, receiver)
         return Block(batch.samples, receiver.take())
 
-    def stream(batch: TokenSource, writer: ResultWriter) -> None:
+    def stream(batch: TokenSource, writer: ResultWriter | Collector) -> None:
         """Each tile of a map is written before the next one is computed."""
         with writer.sample(batch.samples) as arrays:
             receiver = SampleReceiver(arrays, [loaded.sites[name] for name in names], layouts)
@@ -127,14 +134,23 @@ def write_attention(settings: ExportAttention, running: Running, loaded: "Loaded
         ),
         groups=layouts,
     )
+    return work, layout
+
+
+def write_attention(settings: ExportAttention, running: Running, loaded: "LoadedLanguageModel") -> RunReport:
+    """Write the attention that `settings` ask for. Raises: as `attention_work` and `run_work`."""
+    options = settings.options()
+    work, layout = attention_work(
+        loaded, settings.sequences, options, window=settings.window, batch_size=settings.batch_size
+    )
     summary = write_attention_file(
         settings,
         running,
         loaded,
         work,
         layout,
-        sites=names,
-        inputs={"sequences": source.sha256, "window": most},
+        sites=choose_sites(loaded.sites, options.sites),
+        inputs={"sequences": work.source.sha256, "window": tokens_at_once(loaded.config, settings.window)},
         smaller="choose fewer --sites or --heads, --reduce, or shorter sequences",
     )
     return attention_report(settings, summary, "sequence")

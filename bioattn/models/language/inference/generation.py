@@ -4,15 +4,20 @@ Shape suffixes: B sequences, L tokens, V tokens of the vocabulary.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.models.language.config import Shape
 from bioattn.models.language.folder import LoadedLanguageModel
+from bioattn.models.language.inference.source import read_tokens
+from bioattn.models.language.inference.tables import require_likelihoods
 from bioattn.models.language.model import Cache
-from bioattn.sequences.vocabulary import EOS
+from bioattn.sequences.vocabulary import EOS, UNKNOWN
 
 AT_ONCE = 16
 """Sequences that are drawn together."""
@@ -95,3 +100,72 @@ def _drawn(logits_BV: Tensor, temperature: float, top_p: float, generator: torch
     drawn_B1 = torch.multinomial(ordered_BV, 1, generator=generator)
     chosen_B: Tensor = place_BV.gather(-1, drawn_B1).squeeze(-1).to(logits_BV.device)
     return chosen_B
+
+
+def drawn_sequences(
+    loaded: LoadedLanguageModel,
+    number: int,
+    *,
+    prompt: str = "",
+    examples: Any = None,
+    length: int | None = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+) -> Iterator[str]:
+    """Letters of new sequences, which begin with `prompt`.
+
+    examples: sequences that are read before each, as `read_tokens` takes them. length: most tokens of a sequence;
+    None = what the model reads at once. Others as `generate`.
+
+    Raises: BioattnError for a model that is no decoder; SettingsError for a prompt, examples or a length that do
+    not fit it.
+    """
+    if loaded.config.shape is not Shape.DECODER:
+        raise BioattnError(
+            f"{loaded.path}: is an {loaded.config.shape}; sequences are drawn from a decoder "
+            "(`bioattn train language --shape decoder`)"
+        )
+    require_likelihoods(loaded)
+    vocabulary = loaded.vocabulary
+    words = vocabulary.words(prompt, "--prompt")
+    if vocabulary.published is None and len(prompt) % vocabulary.word:
+        raise SettingsError(f"--prompt: {len(prompt)} letters are not whole tokens of {vocabulary.word}")
+    begin = vocabulary.framed(words)[: vocabulary.begins + len(words)]
+    if not len(begin):
+        raise SettingsError(
+            "--prompt: this model has no token that begins a sequence; give the first letters"
+        )
+    if len(words) and (words == UNKNOWN).all():
+        raise SettingsError(f"--prompt {prompt}: holds no letter that the model knows")
+    read: Sequence[NDArray[np.integer]] = ()
+    if examples is not None:
+        if not vocabulary.begins:
+            raise SettingsError(f"--prompt-file: {loaded.path} has no token that begins a sequence")
+        read = read_tokens(examples, vocabulary, loaded.config.context).tokens
+    shown = sum(map(len, read))
+    room = loaded.config.context - vocabulary.begins - shown
+    if room < 1:
+        raise SettingsError(
+            f"--prompt-file: its sequences are {shown:,} tokens long; the model reads "
+            f"{loaded.config.context:,} at once: give fewer or shorter ones"
+        )
+    most = room if length is None else length
+    if not len(words) < most <= room:
+        raise SettingsError(
+            f"--length {most}: give more than the {len(words)} tokens of --prompt and at most {room}, which the "
+            f"model reads at once{' behind --prompt-file' if shown else ''}"
+        )
+    if not 0 < top_p <= 1:
+        raise SettingsError(f"--top-p {top_p:g}: give a share above 0 and up to 1")
+    drawn = generate(
+        loaded,
+        begin,
+        number,
+        length=most,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        examples=read,
+    )
+    return (vocabulary.text(tokens) for tokens in drawn)

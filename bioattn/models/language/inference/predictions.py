@@ -11,6 +11,9 @@ from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.inference.source import TokenSource
 from bioattn.models.language.readout import Readout, is_word
 
+Cell = str | int | float | None
+"""Of a table; None where there is no value."""
+
 
 def prediction_header(readout: Readout) -> list[str]:
     """The columns: `id`, one for each target, and behind it `target.class` for each class of sequences."""
@@ -22,7 +25,7 @@ def prediction_header(readout: Readout) -> list[str]:
     return names
 
 
-def predictions(loaded: LoadedLanguageModel, source: TokenSource, batch_size: int) -> Iterator[list[str]]:
+def predictions(loaded: LoadedLanguageModel, source: TokenSource, batch_size: int) -> Iterator[list[Cell]]:
     """The row of each sequence: numbers, the likeliest class and the probability of each class, and the likeliest
     tag of each token."""
     assert loaded.model.readout is not None
@@ -31,7 +34,7 @@ def predictions(loaded: LoadedLanguageModel, source: TokenSource, batch_size: in
         with torch.inference_mode():
             outputs = loaded.model.predictions(part.padded().to(loaded.device))
         for row, (name, tokens) in enumerate(zip(part.ids, part.tokens, strict=True)):
-            cells = [name]
+            cells: list[Cell] = [name]
             for target, given in zip(targets, outputs, strict=True):
                 of_tokens = target.kind is TargetKind.TAGS
                 words = np.flatnonzero(is_word(tokens))
@@ -39,13 +42,13 @@ def predictions(loaded: LoadedLanguageModel, source: TokenSource, batch_size: in
             yield cells
 
 
-def _cells(target: Target, given: Tensor) -> list[str]:
+def _cells(target: Target, given: Tensor) -> list[Cell]:
     """given: outputs (W,), of tags one row for each word."""
     values = given.double().cpu().numpy()
     if target.kind is TargetKind.NUMBER:
-        return [f"{values[0] * target.sd + target.mean:.7g}"]
+        return [float(values[0] * target.sd + target.mean)]
     if target.kind is TargetKind.TAGS:
         return ["".join(target.classes[each] for each in values.argmax(-1))]
     shares = np.exp(values - values.max())
     shares /= shares.sum()
-    return [target.classes[int(values.argmax())], *(f"{each:.7g}" for each in shares)]
+    return [target.classes[int(values.argmax())], *shares.tolist()]

@@ -1,10 +1,12 @@
-"""A FASTA file as the tokens that a model reads: a `bioattn.inference.runner.Source`."""
+"""Sequences of a FASTA file or in memory as the tokens that a model reads: a `bioattn.inference.runner.Source`."""
 
+import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from string import ascii_uppercase
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,8 @@ from torch import Tensor
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
-from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
+from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, are_nucleotides, count_nucleotides
+from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
@@ -31,6 +34,13 @@ FIRST_WORD = "first_word"
 """Column of the sample table: where a window begins in its sequence."""
 RESIDUES = "query"
 """Column of the sample table: one letter a token, `-` for special ones."""
+LETTERS = {
+    Alphabet.DNA: "ACGTU" + AMBIGUITY_LETTERS,
+    Alphabet.CODON: "ACGTU" + AMBIGUITY_LETTERS,
+    Alphabet.PROTEIN: ascii_uppercase + "*",
+    Alphabet.ALIGNMENT: ascii_uppercase + "*-.",
+}
+"""Capital letters of sequences: text of these alone is no path."""
 _PIECE = 1 << 20
 """Words that are tokenized at a time."""
 
@@ -153,6 +163,16 @@ def read_letters(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]
         yield record.name, record.sequence.removesuffix("*") if protein else record.sequence
 
 
+def letters_in(inputs: Any, vocabulary: Vocabulary) -> tuple[Path | None, Iterator[tuple[str, str]]]:
+    """Names and letters of anything that `bioattn.inference.inputs` reads, and the path of a file."""
+    path = path_in(inputs, LETTERS[vocabulary.alphabet])
+    if path is not None:
+        return path, read_letters(path, vocabulary)
+    end = "*" if vocabulary.alphabet is Alphabet.PROTEIN else ""
+    ids, sequences = sequences_in(inputs)
+    return None, ((name, letters.removesuffix(end)) for name, letters in zip(ids, sequences, strict=True))
+
+
 def tokens_at_once(config: LanguageModelConfig, wanted: int | None) -> int:
     """Tokens that a model reads at once: its context, unless others are `wanted`.
 
@@ -180,18 +200,24 @@ def say_windows(source: TokenSource, most: int, *, causal: bool) -> None:
         )
 
 
-def read_tokens(path: Path, vocabulary: Vocabulary, context: int, *, whole: bool = False) -> TokenSource:
+def read_tokens(inputs: Any, vocabulary: Vocabulary, context: int, *, whole: bool = False) -> TokenSource:
     """Read the sequences of a FASTA file, or the rows of an alignment, which have `context` tokens.
 
-    whole: whether sequences are not to be cut into windows.
+    inputs: the path of such a file, or what else `letters_in` reads. whole: whether sequences are not to be cut
+    into windows.
 
     Raises: FormatError naming a record that is empty, holds other characters or broken codons, has another number
     of columns or, with `whole`, more tokens than `context`.
     """
     ids, tokens = [], []
     letters = nucleotides = 0
-    for name, sequence in read_letters(path, vocabulary):
-        where = f"{path}: {name}"
+    digest = hashlib.sha256()
+    path, sequences = letters_in(inputs, vocabulary)
+    shown = path or HELD
+    for name, sequence in sequences:
+        where = f"{shown}: {name}"
+        if path is None:
+            digest.update(f"{name}\0{sequence}\0".encode())
         letters += len(sequence)
         nucleotides += count_nucleotides(sequence)
         if not sequence:
@@ -201,8 +227,9 @@ def read_tokens(path: Path, vocabulary: Vocabulary, context: int, *, whole: bool
         framed = framed_tokens(words, len(sequence), vocabulary, context, where, whole=whole)
         tokens.append(framed.astype(np.int32))
     if vocabulary.alphabet is Alphabet.PROTEIN and are_nucleotides(nucleotides, letters):
-        warn_of_nucleotides(path, "a model of DNA")
-    return TokenSource(path, sha256_of(path), ids, tokens, [0] * len(ids))
+        warn_of_nucleotides(shown, "a model of DNA")
+    sha256 = digest.hexdigest() if path is None else sha256_of(path)
+    return TokenSource(shown, sha256, ids, tokens, [0] * len(ids))
 
 
 def framed_tokens(

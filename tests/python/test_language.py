@@ -1,0 +1,120 @@
+"""Language models in Python against what the commands write."""
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import EsmConfig, EsmForMaskedLM
+
+import bioattn
+from bioattn.errors import BioattnError
+from bioattn.models.language.config import LanguageModelConfig, Shape
+from bioattn.models.language.folder import write_language_model
+from bioattn.models.language.model import LanguageModel
+from bioattn.sequences.choices import Alphabet
+from tests.making import bioattn as command
+
+SEQUENCES = {"one": "ACGTTGCAACGTN", "two": "GGGTTTACAACA", "long": "ACGTTCA" * 8}
+
+
+@pytest.fixture(scope="module", params=["encoder", "decoder"])
+def folder(request, tmp_path_factory):
+    """An untrained model of DNA, a FASTA, and what the commands write."""
+    folder = tmp_path_factory.mktemp(request.param)
+    torch.manual_seed(0)
+    config = LanguageModelConfig(
+        alphabet=Alphabet.DNA,
+        shape=Shape(request.param),
+        layers=2,
+        channels=16,
+        num_heads=2,
+        hidden_channels=32,
+        context=40,
+    )
+    (folder / "model").mkdir()
+    write_language_model(folder / "model", LanguageModel(config).eval())
+    (folder / "x.fa").write_text("".join(f">{name}\n{letters}\n" for name, letters in SEQUENCES.items()))
+    (folder / "variants.tsv").write_text("sequence\tmutant\none\tA1C\ntwo\tG2T:G3A\n")
+    run = ("run", "language", folder / "model", folder / "x.fa")
+    assert command(*run, "-o", folder / "scores.tsv", "--embeddings", folder / "embeddings.h5") == 0
+    assert command(*run, "-o", folder / "variants.out.tsv", "--variants", folder / "variants.tsv") == 0
+    assert command("export", "attention", *run[2:], "-o", folder / "attention.h5") == 0
+    return folder
+
+
+def test_tables_are_those_of_the_commands(folder):
+    model = bioattn.load_model(folder / "model", threads=1)
+    written = pd.read_csv(folder / "scores.tsv", sep="\t", index_col="id")
+    codes = np.array([["ACGTN".index(base) for base in SEQUENCES["one"]]])
+    for inputs in (folder / "x.fa", SEQUENCES, pd.DataFrame({"id": SEQUENCES, "sequence": SEQUENCES})):
+        inputs = inputs.assign(id=inputs.index) if isinstance(inputs, pd.DataFrame) else inputs
+        pd.testing.assert_frame_equal(model.predict(inputs), written, rtol=1e-6)
+    for one in (SEQUENCES["one"], codes):
+        np.testing.assert_allclose(model.predict(one).iloc[0], written.loc["one"], rtol=1e-5)
+    scores = model.score_variants(SEQUENCES, folder / "variants.tsv")
+    variants = pd.read_csv(folder / "variants.out.tsv", sep="\t")
+    pd.testing.assert_frame_equal(scores, variants, atol=1e-5)
+    with h5py.File(folder / "embeddings.h5") as file:
+        np.testing.assert_allclose(model.embed(folder / "x.fa"), file["values"], atol=1e-6)
+
+
+def test_attention_is_that_of_the_command(folder, tmp_path):
+    model = bioattn.load_model(folder / "model", threads=1)
+    maps = model.attention(SEQUENCES)
+    maps.save(tmp_path / "saved.h5")
+    assert command("validate", tmp_path / "saved.h5") == 0
+    with bioattn.open(folder / "attention.h5") as file, bioattn.open(tmp_path / "saved.h5") as saved:
+        assert [*maps.sites] == [*file.sites] == [*saved.sites] == [*model.sites]
+        assert maps.samples.index.tolist() == file.samples.index.tolist()
+        assert maps.samples.index[2] == "long:0-39"
+        for site in maps.sites:
+            for sample in maps.samples.index:
+                weights = maps.weights(site, sample=sample)
+                np.testing.assert_allclose(weights, file.weights(site, sample=sample), atol=1e-6)
+                np.testing.assert_array_equal(weights, saved.weights(site, sample=sample))
+                np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+
+
+def test_new_sequences_are_those_of_the_command(folder, tmp_path):
+    model = bioattn.load_model(folder / "model", threads=1)
+    if folder.name.startswith("encoder"):
+        with pytest.raises(BioattnError, match="sequences are drawn from a decoder"):
+            model.generate()
+        return
+    options = ("-n", 3, "--prompt", "ACG", "--seed", 4)
+    assert command("generate", "language", folder / "model", "-o", tmp_path / "new.fa", *options) == 0
+    written = (tmp_path / "new.fa").read_text().split()[1::2]
+    assert model.generate(3, prompt="ACG", seed=4) == written
+
+
+def test_a_folder_of_hugging_face(tmp_path):
+    tokens = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
+    config = EsmConfig(
+        vocab_size=len(tokens),
+        mask_token_id=32,
+        pad_token_id=1,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=48,
+        max_position_embeddings=66,
+        position_embedding_type="rotary",
+        token_dropout=True,
+    )
+    torch.manual_seed(1)
+    network = EsmForMaskedLM(config).eval()
+    network.set_attn_implementation("eager")
+    network.save_pretrained(tmp_path / "esm")
+    (tmp_path / "esm" / "vocab.txt").write_text("\n".join(tokens))
+    model = bioattn.load_model(tmp_path / "esm", threads=1)
+    letters = "MKVLAAGHEW"
+    maps = model.attention(letters)
+    ids = torch.tensor([[0, *(tokens.index(letter) for letter in letters), 2]])
+    with torch.no_grad():
+        expected = network.esm(ids, output_attentions=True).attentions
+    for site, weights in zip(maps.sites, expected, strict=True):
+        np.testing.assert_allclose(maps.array(site), weights, atol=1e-5)
+    model.save(tmp_path / "model")
+    again = bioattn.load_model(tmp_path / "model").predict(letters)
+    pd.testing.assert_frame_equal(again, model.predict(letters), rtol=1e-5)
