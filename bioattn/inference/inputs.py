@@ -56,24 +56,25 @@ def path_in(inputs: Any, letters: str) -> Path | None:
         return None
 
 
-def sequences_in(inputs: Any, column: str = "sequence") -> Sequences:
+def sequences_in(inputs: Any, noun: str = "sequence", column: str = "sequence") -> Sequences:
     """Names and sequences of anything but a path.
 
-    column: of a DataFrame, the one that holds sequences; where there is none, the only column does.
+    noun: what one is, for names such as `sequence_1`. column: of a DataFrame, the one that holds sequences; where
+    there is none, the only column does.
 
     Raises: FormatError for what holds no sequences, and for a name that is empty, has a space or occurs twice.
     """
     if codes := codes_in(inputs):
         return Sequences(codes.ids, [decode(row) for row in codes.codes_NL])
     if isinstance(inputs, str):
-        return Sequences(["sequence_1"], [inputs])
+        return Sequences([f"{noun}_1"], ["".join(inputs.split())])
     if hasattr(inputs, "columns"):
-        names, texts = _of_table(inputs, column)
+        names, texts = _of_table(inputs, noun, column)
     elif hasattr(inputs, "items"):
         names, texts = map(list, zip(*inputs.items(), strict=True)) if len(inputs) else ([], [])
     elif isinstance(inputs, Iterable):
         texts = [inputs] if hasattr(inputs, "seq") else list(inputs)
-        names = [getattr(each, "id", f"sequence_{number}") for number, each in enumerate(texts, start=1)]
+        names = [getattr(each, "id", f"{noun}_{number}") for number, each in enumerate(texts, start=1)]
     else:
         raise FormatError(f"a {type(inputs).__name__} holds no sequences")
     found = Sequences(
@@ -153,7 +154,7 @@ class _Warnings(logging.Handler):
 _WARNINGS = _Warnings(logging.WARNING)
 
 
-def _of_table(table: Any, column: str) -> tuple[list[Any], list[Any]]:
+def _of_table(table: Any, noun: str, column: str) -> tuple[list[Any], list[Any]]:
     if column not in table.columns:
         others = [name for name in table.columns if name not in ID_COLUMNS]
         if len(others) != 1:
@@ -161,7 +162,7 @@ def _of_table(table: Any, column: str) -> tuple[list[Any], list[Any]]:
         (column,) = others
     names = next((table[name] for name in ID_COLUMNS if name in table.columns), None)
     if names is None and isinstance(table.index.dtype, np.dtype) and table.index.dtype.kind in "iu":
-        names = [f"sequence_{number}" for number in range(1, len(table) + 1)]
+        names = [f"{noun}_{number}" for number in range(1, len(table) + 1)]
     return list(table.index if names is None else names), list(table[column])
 
 

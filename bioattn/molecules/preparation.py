@@ -1,7 +1,7 @@
 """From a table of SMILES or an SDF file to a dataset: cleaned, split and audited."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -100,11 +100,25 @@ def read_molecules(
 
     Raises: FormatError without a column of SMILES; BioattnError when no molecule can be used.
     """
+    yield from clean_molecules(read_records(path, smiles_column), path, progress, unique=unique)
+
+
+def clean_molecules(
+    records: Iterable[tuple[str, str, Mapping[str, str]]],
+    path: Path,
+    progress: Progress = SILENT,
+    *,
+    unique: bool = True,
+) -> Iterator[Record]:
+    """Clean molecules, given as name, SMILES or MOL block, and further cells.
+
+    path: for messages. unique and errors: as `read_molecules`.
+    """
     require_rdkit()
     names, first_of = set[str](), dict[int, str]()
     first = ""
     progress.begin("molecules", None)
-    for name, text, columns in read_records(path, smiles_column):
+    for name, text, columns in records:
         progress.advance(1)
         try:
             if name in names:

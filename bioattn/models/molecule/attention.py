@@ -26,6 +26,7 @@ from bioattn.store.schema import (
     ATOM_CONTRIBUTIONS,
     TEXT,
     Array,
+    AttentionOptions,
     Block,
     Column,
     FileLayout,
@@ -68,16 +69,20 @@ class MoleculeSource:
             yield self.part(slice(first, first + size))
 
 
-def write_attention(
-    settings: ExportAttention, running: Running, loaded: LoadedMoleculeModel, molecules: Molecules
-) -> RunReport:
-    """Write the maps of molecules, and what each atom at each radius contributes to each task.
+def attention_work(
+    loaded: LoadedMoleculeModel,
+    molecules: Molecules,
+    path: Path,
+    sha256: str,
+    options: AttentionOptions,
+    batch_size: int | None,
+) -> tuple[Work, FileLayout]:
+    """How the maps of molecules are computed, and what each atom at each radius contributes to each task.
 
-    Raises: as `run_work`; BioattnError for sites or heads that the model lacks.
+    path, sha256: of the input. Raises: BioattnError for sites or heads that the model lacks.
     """
-    options, batch_size, path = settings.options(), settings.batch_size, settings.sequences
     names = choose_sites(loaded.sites, options.sites)
-    source = MoleculeSource(path, sha256_of(path), molecules, range(len(molecules.ids)))
+    source = MoleculeSource(path, sha256, molecules, range(len(molecules.ids)))
     lengths = [{ATOMS: int(size)} for size in molecules.sizes]
     contributions = GroupLayout(
         path=ATOM_CONTRIBUTIONS,
@@ -117,23 +122,33 @@ def write_attention(
         model=loaded.path,
         lengths=lengths,
     )
+    layout = FileLayout(
+        inputs=MOLECULES,
+        model_sha256=loaded.sha256,
+        attributes={"input_sha256": source.sha256},
+        columns=(
+            Column(ATOMS, "int32", "heavy atoms, in the order of the SMILES"),
+            Column("smiles", TEXT, "the molecule as the model reads it"),
+        ),
+        groups=layouts,
+    )
+    return work, layout
+
+
+def write_attention(
+    settings: ExportAttention, running: Running, loaded: LoadedMoleculeModel, molecules: Molecules
+) -> RunReport:
+    """Write the attention that `settings` ask for. Raises: as `attention_work` and `run_work`."""
+    path, options = settings.sequences, settings.options()
+    work, layout = attention_work(loaded, molecules, path, sha256_of(path), options, settings.batch_size)
     summary = write_attention_file(
         settings,
         running,
         loaded,
         work,
-        FileLayout(
-            inputs=MOLECULES,
-            model_sha256=loaded.sha256,
-            attributes={"input_sha256": source.sha256},
-            columns=(
-                Column(ATOMS, "int32", "heavy atoms, in the order of the SMILES"),
-                Column("smiles", TEXT, "the molecule as the model reads it"),
-            ),
-            groups=layouts,
-        ),
-        sites=names,
-        inputs={"molecules": source.sha256},
+        layout,
+        sites=choose_sites(loaded.sites, options.sites),
+        inputs={"molecules": work.source.sha256},
         smaller="choose fewer --sites or --heads, --reduce, or fewer molecules",
     )
     return attention_report(settings, summary, "molecule")

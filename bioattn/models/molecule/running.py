@@ -1,6 +1,5 @@
 """Commands of molecule models: their settings, and the way to what carries them out."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,10 +22,7 @@ from bioattn.text import counted
 
 if TYPE_CHECKING:
     from bioattn.models.molecule.folder import LoadedMoleculeModel
-    from bioattn.molecules.preparation import Record
 
-BATCH = 64
-"""Molecules that are predicted together."""
 TABLE_HELP = "Table with a column of SMILES, or SDF; the first other column names the molecules."
 _COLUMN_HELP = "The column of the SMILES [default: smiles, in any case]."
 
@@ -150,33 +146,20 @@ def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
 
 
 def run(settings: MoleculeRun, running: Running) -> RunReport:
-    from bioattn.inference.finite import finite_results
-    from bioattn.molecules.graphs import Collector
-    from bioattn.molecules.preparation import read_molecules
+    from bioattn.models.molecule.records import predicted_rows, records_in
 
     loaded = _loaded(settings, running)
-    records = read_molecules(settings.table, settings.smiles_column, running.progress, unique=False)
+    records = records_in(settings.table, settings.smiles_column, running.progress)
     predicted = dropped = 0
     with stream_output(settings.output, running) as (output, written):
         output.write("\t".join(["id", "smiles", *loaded.config.tasks, "note"]) + "\n")
-        for batch in _batches(records):
-            collector = Collector()
-            for record in batch:
-                if record.molecule is not None:
-                    collector.add(record.name, record.molecule)
-            molecules = collector.molecules()
-            number = len(molecules.ids)
-            with finite_results(f"molecules {predicted + 1:,} to {predicted + number:,}", loaded.path):
-                answers = loaded.predict(molecules, range(number)).tolist() if number else []
-            answers.reverse()
-            for name, molecule, reason, _ in batch:
-                cells = ["", *[""] * len(loaded.config.tasks), reason]
-                if molecule is not None:
-                    values = (f"{value:.7g}" for value in answers.pop())
-                    cells = [molecule.smiles, *values, "; ".join(molecule.notes)]
-                output.write("\t".join([name, *cells]) + "\n")
-            predicted += number
-            dropped += len(batch) - number
+        for name, smiles, values, note in predicted_rows(loaded, records):
+            cells = (
+                [""] * len(loaded.config.tasks) if values is None else [f"{value:.7g}" for value in values]
+            )
+            output.write("\t".join([name, smiles, *cells, note]) + "\n")
+            predicted += values is not None
+            dropped += values is None
     if dropped:
         running.warn(f"{counted(dropped, 'record')} without a prediction; the column note says why")
     return RunReport(
@@ -186,33 +169,16 @@ def run(settings: MoleculeRun, running: Running) -> RunReport:
     )
 
 
-def _batches(records: "Iterator[Record]") -> "Iterator[list[Record]]":
-    batch: list[Record] = []
-    for record in records:
-        batch.append(record)
-        if sum(each.molecule is not None for each in batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     from bioattn.models.molecule.attention import write_attention
-    from bioattn.molecules.graphs import Collector
-    from bioattn.molecules.preparation import read_molecules
+    from bioattn.models.molecule.records import collected, records_in
 
     settings.refuse((*ONLY_PROMOTERS, "window", "targets"), "molecule models")
     loaded = _loaded(settings, running)
-    collector, dropped = Collector(), list[str]()
-    for name, molecule, reason, _ in read_molecules(settings.sequences, None, running.progress, unique=False):
-        if molecule is None:
-            dropped.append(f"{name} {reason}")
-        else:
-            collector.add(name, molecule)
+    molecules, dropped, _ = collected(records_in(settings.sequences, None, running.progress))
     if dropped:
         running.warn(f"{counted(len(dropped), 'record')} left out; the first: {dropped[0]}")
-    return write_attention(settings, running, loaded, collector.molecules())
+    return write_attention(settings, running, loaded, molecules)
 
 
 def _loaded(settings: MoleculeRun | ExportAttention, running: Running) -> "LoadedMoleculeModel":
