@@ -4,11 +4,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from string import ascii_uppercase
+from typing import Any, NamedTuple
 
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
+from bioattn.formats.alignment_file import STANDARD_INPUT, parse_records, read_alignment
 from bioattn.inference.folder_paths import InputFile
+from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.io.files import read_lines, sha256_of, unreadable
 
 SUFFIXES = frozenset(
@@ -52,6 +55,39 @@ def read_with_digest(path: Path) -> tuple[Alignment, str]:
         digest.update("\0".join(alignment.names).encode())
         return alignment, digest.hexdigest()
     return read_alignment(path), sha256_of(path)
+
+
+ALIGNED_LETTERS = ascii_uppercase + "-.*"
+
+
+class Given(NamedTuple):
+    """An alignment, and what it is called."""
+
+    source: InputFile
+    alignment: Alignment
+    sha256: str
+    """Of its file; in memory, of names and rows."""
+
+
+def alignments_in(inputs: Any) -> tuple[list[Given], bool]:
+    """The alignments that the inputs are, and whether they were a folder or a list.
+
+    inputs: the path of an alignment, or a folder or list of them; an `Alignment`; its rows by name, the target
+    first, or a list of them, with insertions in lower case as in A3M.
+
+    Raises: BioattnError for what cannot be read.
+    """
+    path = path_in(inputs, ALIGNED_LETTERS)
+    if path is not None:
+        sources, several = find_alignments(path)
+        return [Given(source, *read_with_digest(source.path)) for source in sources], several
+    if not isinstance(inputs, Alignment):
+        rows = zip(*sequences_in(inputs), strict=True)
+        text = "".join(f">{name}\n{row}\n" for name, row in rows)
+        inputs = parse_records(str(HELD), text.encode())
+    digest = hashlib.sha256(inputs.residues.tobytes())
+    digest.update("\0".join(inputs.names).encode())
+    return [Given(InputFile(name=inputs.names[0], path=HELD), inputs, digest.hexdigest())], False
 
 
 def find_alignments(given: Path) -> tuple[list[InputFile], bool]:

@@ -25,13 +25,7 @@ def load_model(path: Path | str, *, device: str = "auto", threads: int | None = 
     """
     set_threads(threads)
     with python_warnings():
-        runner = load_runner(Path(path), choose_device(device))
-    if hasattr(runner, "predict") or hasattr(runner, "attention"):
-        return runner
-    from bioattn.models.family import family_of_parameters
-    from bioattn.python.model import Model
-
-    return Model(Path(path), family_of_parameters(Path(path)), runner)
+        return load_runner(Path(path), choose_device(device))
 
 
 def train(

@@ -1,5 +1,6 @@
 """A diffusion model as a folder of documented files, and a trained one ready to run."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,27 +10,91 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bioattn.attention.site import AttentionSite
 from bioattn.choices import not_there
 from bioattn.errors import SettingsError
+from bioattn.formats.nucleotides import decode
+from bioattn.inference.inputs import Inputs, names_in, python_warnings
+from bioattn.inference.promoter_windows import hold_promoters, padding
+from bioattn.models.attention_settings import attention_options
 from bioattn.models.diffusion.config import DiffusionModelConfig
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
-from bioattn.models.model_folder import LoadedModel, load_model
+from bioattn.models.model_folder import LoadedModel, Sites, load_model
 from bioattn.models.noise import HIDDEN
 from bioattn.promoters.dataset import PromoterDataset
+from bioattn.store.reader import Attention
 from bioattn.store.training_record import read_training_record
 
+LOGGER = logging.getLogger("bioattn")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
-    """A diffusion model: a `bioattn.inference.runner.DesignRunner`."""
+    """A diffusion model: new promoters for treatments, and where each treatment writes."""
 
     family: ClassVar[str] = "diffusion"
 
+    def generate(
+        self,
+        number: int = 100,
+        *,
+        treatments: str | Sequence[str] = (),
+        without: str | Sequence[str] = (),
+        guidance: float = 2.0,
+        steps: int = 64,
+        seed: int = 0,
+    ) -> list[str]:
+        """Write new promoters that are to respond to `treatments` and not to those of `without`.
+
+        Treatments that neither names are left open. guidance: how much further than the model expects designs go
+        towards the treatments. steps: from noise to promoter. The same seed writes the same designs, those of
+        `generate promoters`, which also keeps parts of a promoter and follows a classifier.
+
+        Raises: BioattnError for a treatment that the model does not know.
+        """
+        codes_BL = self.designs(
+            names_in(treatments), names_in(without), number, guidance=guidance, steps=steps, seed=seed
+        )
+        return [decode(row) for row in codes_BL]
+
+    def attention(
+        self,
+        inputs: Inputs,
+        *,
+        treatments: str | Sequence[str] = (),
+        sites: str | Sequence[str] = "*",
+        heads: Sequence[int] | None = None,
+        dtype: str = "float32",
+        reduce: str = "none",
+        top_k: int = 16,
+        value_weighted: bool = False,
+        batch_size: int | None = None,
+    ) -> Attention:
+        """Return weights of treatments at each position and step of promoters, in memory.
+
+        inputs: those of `bioattn.inference.inputs`. treatments: names; none = all. sites: shell patterns of names
+        among `model.sites`. heads: numbers of those kept; None = all. dtype: float32 or float16. reduce: `none`,
+        `mean-heads`, `max-heads`, or `top-k`, the largest `top_k` of each query. value_weighted: also weights
+        times the norm of the value that they multiply. batch_size: promoters per forward pass; None = 8.
+
+        Raises: BioattnError for promoters, treatments, sites or heads that the model cannot take.
+        """
+        from bioattn.models.diffusion.maps import maps_work
+
+        options = attention_options(
+            sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k, value_weighted=value_weighted
+        )
+        with python_warnings():
+            source = hold_promoters(inputs, self.config.length)
+            if padded := padding(source):
+                LOGGER.warning(padded)
+            work, layout = maps_work(self, source, names_in(treatments), options, batch_size)
+            return Attention(work.collect(layout))
+
     @property
-    def sites(self) -> dict[str, AttentionSite]:
-        return self.model.sites
+    def sites(self) -> Sites:
+        """Attention sites by name."""
+        return Sites(self.model.sites)
 
     @property
     def treatment_names(self) -> Sequence[str]:

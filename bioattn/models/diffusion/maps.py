@@ -8,6 +8,8 @@ with the treatment on from those with it off, all other treatments unknown.
 Shape suffixes: B promoters, P passes of all steps, S steps, L positions, T treatments, H heads, Q queries, K keys.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -20,12 +22,14 @@ from bioattn.inference.attention_file import write_attention_file
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.promoter_windows import PromoterBatch, scan_promoters
 from bioattn.inference.run import Work
+from bioattn.inference.runner import WindowSource
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.diffusion.folder import LoadedDenoiser
 from bioattn.models.diffusion.model import OFF, STEP, UNKNOWN
 from bioattn.models.noise import HIDDEN, evidence, signal
 from bioattn.models.running import Running, RunReport
 from bioattn.store.schema import (
+    SITES,
     WEIGHTS,
     Array,
     AttentionOptions,
@@ -138,15 +142,20 @@ def effects_and_weights(
     return np.concatenate(effects).astype(np.float64), np.concatenate(weights).astype(np.float64)
 
 
-def write_maps(settings: ExportAttention, running: Running, loaded: LoadedDenoiser) -> RunReport:
-    """Write weights and effects of the promoters of a FASTA.
+def maps_work(
+    loaded: LoadedDenoiser,
+    source: WindowSource,
+    asked: Sequence[str],
+    options: AttentionOptions,
+    batch_size: int | None,
+) -> tuple[Work, FileLayout]:
+    """How weights and effects of promoters are computed.
 
-    Raises: as `scan_promoters` and `run_work`; BioattnError for treatments, sites or heads that the model lacks.
+    asked: treatments; none = all. Raises: BioattnError for treatments, sites or heads that the model lacks.
     """
-    config, options = loaded.config, settings.options()
-    levels = loaded.wanted_levels(settings.treatments or config.treatments, ())
+    config = loaded.config
+    levels = loaded.wanted_levels(asked or config.treatments, ())
     treatments = [number for number, level in enumerate(levels) if level != UNKNOWN]
-    source = scan_promoters(settings.sequences, config.length)
     names = choose_sites(loaded.sites, options.sites) if loaded.sites or options.sites != ("*",) else []
     layouts = [site_layout(loaded.sites[name], options, sizes={STEP: len(PASSES)}) for name in names]
     axes = (
@@ -160,7 +169,7 @@ def write_maps(settings: ExportAttention, running: Running, loaded: LoadedDenois
     work = Work(
         source=source,
         noun="promoter",
-        batch_size=settings.batch_size or BATCH,
+        batch_size=batch_size or BATCH,
         compute=maps.compute,
         model=loaded.path,
     )
@@ -171,6 +180,20 @@ def write_maps(settings: ExportAttention, running: Running, loaded: LoadedDenois
         columns=PROMOTER_COLUMNS,
         groups=groups,
     )
+    return work, layout
+
+
+def write_maps(settings: ExportAttention, running: Running, loaded: LoadedDenoiser) -> RunReport:
+    """Write weights and effects of the promoters of a FASTA.
+
+    Raises: as `scan_promoters`, `maps_work` and `run_work`.
+    """
+    source = scan_promoters(settings.sequences, loaded.config.length)
+    options = settings.options()
+    work, layout = maps_work(loaded, source, settings.treatments, options, settings.batch_size)
+    (effects,) = (group for group in layout.groups if group.path == EFFECT)
+    treatments = list(effects.axes[0].coordinates or ())
+    names = [group.path.removeprefix(f"{SITES}/") for group in layout.groups if group is not effects]
     summary = write_attention_file(
         settings,
         running,

@@ -3,10 +3,12 @@
 Shape suffixes: B pairs, S source tokens, T steps of the decoder.
 """
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from string import ascii_uppercase
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor
 from bioattn.errors import BioattnError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
+from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.io.files import sha256_of
 from bioattn.models.translation.model import Translator
 from bioattn.sequences.choices import PairAlphabet
@@ -106,25 +109,43 @@ class PairSource:
             yield self.part(slice(first, first + size))
 
 
-def read_sources(path: Path, vocabulary: PairVocabulary, *, empty: bool = False) -> dict[str, Tokens]:
-    """Tokens of the records of a FASTA file, by name; empty: a record may have no sequence, as an output may.
+def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False) -> dict[str, Tokens]:
+    """Tokens of the records of a FASTA file, or of what else `bioattn.inference.inputs` reads, by name.
 
-    Raises: FormatError as `PairVocabulary.tokenize`.
+    empty: a record of a file may have no sequence, as an output may. Raises: FormatError as
+    `PairVocabulary.tokenize`.
     """
-    records = list(read_fasta(path))
-    text = "".join(record.sequence for record in records)
+    path = path_in(inputs, ascii_uppercase + "*")
+    if path is not None:
+        records = [(record.name, record.sequence) for record in read_fasta(path)]
+    else:
+        records = list(zip(*sequences_in(inputs), strict=True))
+    shown = path or HELD
+    text = "".join(sequence for _, sequence in records)
     if vocabulary.alphabet is PairAlphabet.PROTEIN and are_nucleotides(count_nucleotides(text), len(text)):
-        warn_of_nucleotides(path, "a model of DNA")
+        warn_of_nucleotides(shown, "a model of DNA")
     return {
-        record.name: np.zeros(0, np.int64)
-        if empty and not record.sequence
-        else vocabulary.tokenize(record.sequence, f"{path}: {record.name}")
-        for record in records
+        name: np.zeros(0, np.int64)
+        if empty and not sequence
+        else vocabulary.tokenize(sequence, f"{shown}: {name}")
+        for name, sequence in records
     }
 
 
-def read_given(sources: Path, targets: Path, model: Translator) -> PairSource:
+def digest_of(inputs: Any, sources: Mapping[str, Tokens]) -> str:
+    """SHA-256 of a file, or of the names and tokens of sequences in memory."""
+    if isinstance(inputs, Path):
+        return sha256_of(inputs)
+    digest = hashlib.sha256()
+    for name, tokens in sources.items():
+        digest.update(name.encode() + b"\0" + tokens.tobytes())
+    return digest.hexdigest()
+
+
+def read_given(sources: Any, targets: Any, model: Translator) -> PairSource:
     """Sources with given outputs, which are called as a source or, `NAME/2`, as one of its outputs.
+
+    sources, targets: as `read_sources` takes them.
 
     Raises: FormatError as `read_sources`; BioattnError for an output without a source.
     """
@@ -133,6 +154,9 @@ def read_given(sources: Path, targets: Path, model: Translator) -> PairSource:
     source_of = {name: name if name in known else name.rpartition("/")[0] for name in given}
     lacking = next((name for name, own in source_of.items() if own not in known), None)
     if lacking is not None:
-        raise BioattnError(f"{targets}: {lacking}: {sources} holds no source of this name")
+        raise BioattnError(
+            f"{targets if isinstance(targets, Path) else HELD}: {lacking}: no source has this name"
+        )
     pairs = [Pair(known[source_of[name]], target) for name, target in given.items()]
-    return PairSource(sources, sha256_of(sources), list(given), pairs, model)
+    path = sources if isinstance(sources, Path) else HELD
+    return PairSource(path, digest_of(sources, known), list(given), pairs, model)

@@ -1,6 +1,5 @@
 """Commands of translation models: their settings, and the way to what carries them out."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -229,17 +228,16 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
 
 
 def _outputs(loaded: "LoadedTranslator", settings: TranslationRun, running: Running) -> Iterator[str]:
-    import numpy as np
     import torch
 
     from bioattn.formats.fasta import format_record
     from bioattn.models.translation.batches import read_sources
     from bioattn.models.translation.inference.attention import tell_longer
-    from bioattn.models.translation.inference.search import translate
+    from bioattn.models.translation.inference.search import OUTPUT_COLUMNS, output_rows
     from bioattn.sequences.vocabulary import UNKNOWN
 
     sources = read_sources(settings.sources, loaded.model.source)
-    tell_longer(loaded, [len(each) for each in sources.values()], running)
+    tell_longer(loaded, [len(each) for each in sources.values()])
     search, constraint = _search(settings), _constraint(loaded, settings)
     if settings.constraint is not None:
         unknown = {name: int((each == UNKNOWN).sum()) for name, each in sources.items()}
@@ -253,39 +251,30 @@ def _outputs(loaded: "LoadedTranslator", settings: TranslationRun, running: Runn
     as_fasta = any(settings.output.name.removesuffix(".gz").endswith(end) for end in FASTA_NAMES)
     several = max(settings.samples, settings.number) > 1
     running.progress.begin("sources", len(sources))
-    header = "" if as_fasta else "id\trank\ttokens\tlog_likelihood\tscore\tsequence\n"
-    for name, source in sources.items():
-        found = translate(loaded, source, search, name, constraint, generator)
-        for rank, each in enumerate(found[: settings.samples or settings.number], start=1):
-            text = loaded.model.target.text(np.array(each.tokens, dtype=np.int64))
-            if as_fasta:
-                own = f"{name}/{rank}" if several and rank > 1 else name
-                yield format_record(own, f"log_likelihood={each.log_likelihood:.7g}", text)
-            else:
-                score = each.score(settings.length_penalty)
-                yield (
-                    f"{header}{name}\t{rank}\t{len(each.tokens)}\t{each.log_likelihood:.7g}\t{score:.7g}\t"
-                    f"{text}\n"
-                )
-                header = ""
-        running.progress.advance(1)
+    header = "" if as_fasta else "\t".join(OUTPUT_COLUMNS) + "\n"
+    rows = output_rows(loaded, sources, search, constraint, generator, settings.number, running.progress)
+    for name, rank, tokens, log_likelihood, score, text in rows:
+        if as_fasta:
+            own = f"{name}/{rank}" if several and rank > 1 else name
+            yield format_record(own, f"log_likelihood={log_likelihood:.7g}", text)
+        else:
+            yield f"{header}{name}\t{rank}\t{tokens}\t{log_likelihood:.7g}\t{score:.7g}\t{text}\n"
+            header = ""
     running.progress.end()
 
 
 def _given(loaded: "LoadedTranslator", settings: TranslationRun, running: Running) -> Iterator[str]:
     from bioattn.models.translation.batches import read_given
     from bioattn.models.translation.inference.attention import tell_longer
-    from bioattn.models.translation.inference.search import given_score
+    from bioattn.models.translation.inference.search import GIVEN_COLUMNS, given_rows
 
     assert settings.targets is not None
     given = read_given(settings.sources, settings.targets, loaded.model)
-    tell_longer(loaded, [len(pair.source) for pair in given.pairs], running)
+    tell_longer(loaded, [len(pair.source) for pair in given.pairs])
     running.progress.begin("pairs", given.num_samples)
-    header = "id\ttokens\tlog_likelihood\tperplexity\taccuracy\n"
-    for name, pair in zip(given.ids, given.pairs, strict=True):
-        tokens, likely, right = given_score(loaded, pair)
-        perplexity = math.exp(min(700.0, -likely / tokens))
-        yield f"{header}{name}\t{tokens}\t{likely:.7g}\t{perplexity:.7g}\t{right / tokens:.7g}\n"
+    header = "\t".join(GIVEN_COLUMNS) + "\n"
+    for name, tokens, likely, perplexity, accuracy in given_rows(loaded, given):
+        yield f"{header}{name}\t{tokens}\t{likely:.7g}\t{perplexity:.7g}\t{accuracy:.7g}\n"
         header = ""
         running.progress.advance(1)
     running.progress.end()

@@ -1,58 +1,20 @@
 """Alignments in memory, or of files, through an MSA/pair model: contacts as a table, attention as arrays."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
-from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_file import parse_records
-from bioattn.inference.alignment_inputs import AlignmentReader, find_alignments
+from bioattn.inference.alignment_inputs import Given, alignments_in
 from bioattn.inference.attention_receiver import SampleReceiver
-from bioattn.inference.folder_paths import InputFile
-from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.prediction_validation import CONTACT_COLUMNS, contact_rows
 from bioattn.models.evoformer.inference.runner import AlignmentRunner, PreparedAlignment, tell
 from bioattn.store.contents import Collector
 from bioattn.store.reader import Attention
-from bioattn.store.schema import AttentionOptions, Block
+from bioattn.store.schema import AttentionOptions
 from bioattn.system.signals import StopRequest
-
-ALIGNED_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ-.*"
-
-
-class Given(NamedTuple):
-    """An alignment, and what it is called."""
-
-    source: InputFile
-    alignment: Alignment
-    sha256: str
-    """Of its file; in memory, of names and rows."""
-
-
-def alignments_in(inputs: Any) -> tuple[list[Given], bool]:
-    """The alignments that the inputs are, and whether they were a folder or a list.
-
-    inputs: the path of an alignment, or a folder or list of them; an `Alignment`; its rows by name, the target
-    first, or a list of them, with insertions in lower case as in A3M.
-
-    Raises: BioattnError for what cannot be read.
-    """
-    path = path_in(inputs, ALIGNED_LETTERS)
-    if path is not None:
-        sources, several = find_alignments(path)
-        reader = AlignmentReader()
-        return [Given(source, *reader.read(source.path)) for source in sources], several
-    if not isinstance(inputs, Alignment):
-        rows = zip(*sequences_in(inputs), strict=True)
-        text = "".join(f">{name}\n{row}\n" for name, row in rows)
-        inputs = parse_records(str(HELD), text.encode())
-    digest = hashlib.sha256(inputs.residues.tobytes())
-    digest.update("\0".join(inputs.names).encode())
-    return [Given(InputFile(name=inputs.names[0], path=HELD), inputs, digest.hexdigest())], False
 
 
 def contacts(runner: AlignmentRunner, inputs: Any) -> pd.DataFrame:
@@ -80,7 +42,7 @@ def arrays(runner: AlignmentRunner, inputs: Any) -> dict[str, Prediction]:
 def attention(runner: AlignmentRunner, inputs: Any, options: AttentionOptions) -> Attention:
     """The attention of the last pass over alignments."""
     given, _ = alignments_in(inputs)
-    kept = Collector(runner.layout(options, settings_sha256=None, shard=None))
+    kept = Collector(runner.layout(options))
     for _ in _predictions(runner, given, kept):
         pass
     return Attention(kept.contents())
@@ -99,13 +61,13 @@ def _predictions(
         if kept is None:
             prediction = runner.compute(one.source, prepared, sample, StopRequest())
         else:
-            kept.append(Block(sample.samples, {}))
             groups = kept.layout.groups
             sites = [runner.sites[group.path.removeprefix("sites/")] for group in groups]
-            receiver = SampleReceiver(kept, sites, groups)
-            names = [site.name for site in sites]
-            prediction = runner.compute(one.source, prepared, sample, StopRequest(), receiver, names)
-            receiver.require_complete()
+            with kept.sample(sample.samples) as held:
+                receiver = SampleReceiver(held, sites, groups)
+                names = [site.name for site in sites]
+                prediction = runner.compute(one.source, prepared, sample, StopRequest(), receiver, names)
+                receiver.require_complete()
         yield one, prepared, prediction
 
 

@@ -16,7 +16,7 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import GAP, Alignment, looks_like_nucleotides, require_proteins
 from bioattn.inference.alignment_inputs import read_with_digest
-from bioattn.inference.attention_receiver import choose_sites
+from bioattn.inference.attention_receiver import SampleReceiver, choose_sites
 from bioattn.inference.finite import require_finite
 from bioattn.inference.folder_paths import InputFile
 from bioattn.inference.folders import AttentionWriter
@@ -27,6 +27,7 @@ from bioattn.models.phyloformer.folder import LoadedPhyloformer
 from bioattn.models.phyloformer.model import PAIR, PAIRS, SITES
 from bioattn.models.phyloformer.phylogeny import DISTANCES, MINIMUM_EVOLUTION, NEIGHBOUR_JOINING, PHYLOGENY
 from bioattn.models.phyloformer.trees import balanced_minimum_evolution, neighbour_joining
+from bioattn.store.contents import Collector
 from bioattn.store.schema import (
     TEXT,
     AttentionOptions,
@@ -153,17 +154,26 @@ class PhylogenyRunner:
         return [*files, PHYLOGENY.record]
 
     def distances(
-        self, prepared: Prepared, source: InputFile, attention: AttentionWriter | None
+        self,
+        prepared: Prepared,
+        source: InputFile,
+        attention: AttentionWriter | Collector | None = None,
     ) -> NDArray[np.float64]:
         """(N, N), in expected substitutions per site. Raises: BioattnError when it takes too much memory.
 
-        attention: what it is also written to.
+        attention: what it is also written to, or kept in.
         """
         self._check_memory(source, prepared)
         codes_NL = alignment_codes(prepared.alignment, self.loaded.model.config.alphabet)
         with ExitStack() as stack:
             stack.enter_context(torch.inference_mode())
-            if attention is not None:
+            if isinstance(attention, Collector):
+                groups = attention.layout.groups
+                sites = [self.sites[group.path.removeprefix("sites/")] for group in groups]
+                held = stack.enter_context(attention.sample(prepared.samples(source.name)))
+                receiver = SampleReceiver(held, sites, groups)
+                stack.enter_context(capture([site.name for site in sites], receiver))
+            elif attention is not None:
                 sample = prepared.samples(source.name)
                 receiver = stack.enter_context(attention.sample(sample))
                 stack.enter_context(capture(attention.site_names, receiver))
@@ -176,7 +186,10 @@ class PhylogenyRunner:
 
     def prepare(self, source: InputFile) -> Prepared:
         """Raises: BioattnError naming what is wrong with an alignment."""
-        alignment, digest = read_with_digest(source.path)
+        return self.prepared(source, *read_with_digest(source.path))
+
+    def prepared(self, source: InputFile, alignment: Alignment, digest: str) -> Prepared:
+        """An alignment that was read, found fit. Raises: as `prepare`."""
         alphabet = self.loaded.model.config.alphabet
         require_alphabet(alignment, alphabet, source.path)
         if alignment.num_rows < 2:

@@ -1,7 +1,9 @@
 """`export attention` of translation models: a second pass over the outputs, all steps at once."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,8 +11,8 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_file import attention_report, fitting_samples, write_attention_file
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.inputs import HELD
 from bioattn.inference.run import Work
-from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.running import Running, RunReport
 from bioattn.models.translation.batches import (
@@ -18,6 +20,7 @@ from bioattn.models.translation.batches import (
     TARGET_TEXT,
     PairSource,
     batch_of,
+    digest_of,
     read_given,
     read_sources,
 )
@@ -25,8 +28,19 @@ from bioattn.models.translation.folder import LoadedTranslator
 from bioattn.models.translation.inference.search import Search, translate
 from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS
 from bioattn.sequences.pairs import Pair
-from bioattn.store.schema import TEXT, Block, Column, FileLayout, ListColumn, site_layout
+from bioattn.store.schema import (
+    TEXT,
+    AttentionOptions,
+    Block,
+    Column,
+    FileLayout,
+    ListColumn,
+    site_layout,
+)
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted
+
+LOGGER = logging.getLogger("bioattn")
 
 PAIRS = "pairs"
 """What files over pairs say of their inputs."""
@@ -37,20 +51,27 @@ TITLES = {
 }
 
 
-def write_attention(settings: ExportAttention, running: Running, loaded: LoadedTranslator) -> RunReport:
-    """Write maps of given outputs, or of the likeliest token at each step, with the words of both sides.
+WITHOUT = "recurrent ones do not attend; train recurrent-attention"
 
-    Raises: as `run_work`; BioattnError for sites or heads that the model lacks.
+
+def attention_work(
+    loaded: LoadedTranslator,
+    sources: Any,
+    targets: Any,
+    options: AttentionOptions,
+    batch_size: int | None,
+    progress: Progress = SILENT,
+) -> tuple[Work, FileLayout]:
+    """How maps of given outputs are computed or, without `targets`, of the likeliest token at each step.
+
+    sources, targets: as `read_sources` takes them. Raises: BioattnError for sites or heads that the model lacks.
     """
-    options, batch_size = settings.options(), settings.batch_size
-    names = choose_sites(
-        loaded.sites, options.sites, without="recurrent ones do not attend; train recurrent-attention"
-    )
-    if settings.targets is not None:
-        source = read_given(settings.sequences, settings.targets, loaded.model)
+    names = choose_sites(loaded.sites, options.sites, without=WITHOUT)
+    if targets is not None:
+        source = read_given(sources, targets, loaded.model)
     else:
-        source = _written(settings.sequences, running, loaded)
-    tell_longer(loaded, [len(pair.source) for pair in source.pairs], running)
+        source = _written(sources, progress, loaded)
+    tell_longer(loaded, [len(pair.source) for pair in source.pairs])
     lengths = source.lengths
     layouts = tuple(site_layout(loaded.sites[name], options, lengths=lengths) for name in names)
     if batch_size is None:
@@ -83,13 +104,24 @@ def write_attention(settings: ExportAttention, running: Running, loaded: LoadedT
         ),
         groups=layouts,
     )
+    return work, layout
+
+
+def write_attention(settings: ExportAttention, running: Running, loaded: LoadedTranslator) -> RunReport:
+    """Write the attention that `settings` ask for. Raises: as `attention_work` and `run_work`."""
+    options = settings.options()
+    work, layout = attention_work(
+        loaded, settings.sequences, settings.targets, options, settings.batch_size, running.progress
+    )
+    source = work.source
+    assert isinstance(source, PairSource)
     summary = write_attention_file(
         settings,
         running,
         loaded,
         work,
         layout,
-        sites=names,
+        sites=choose_sites(loaded.sites, options.sites, without=WITHOUT),
         inputs={
             "sources": source.sha256,
             "targets": [[int(token) for token in pair.target] for pair in source.pairs],
@@ -100,24 +132,25 @@ def write_attention(settings: ExportAttention, running: Running, loaded: LoadedT
     return replace(attention_report(settings, summary, "pair"), inputs=inputs)
 
 
-def _written(path: Path, running: Running, loaded: LoadedTranslator) -> PairSource:
+def _written(inputs: Any, progress: Progress, loaded: LoadedTranslator) -> PairSource:
     """Sources with their likeliest outputs."""
-    sources = read_sources(path, loaded.model.source)
+    sources = read_sources(inputs, loaded.model.source)
     pairs = []
-    running.progress.begin("sources", len(sources))
+    progress.begin("sources", len(sources))
     for name, each in sources.items():
         best = translate(loaded, each, Search(), name)[0]
         pairs.append(Pair(each, np.array(best.tokens, dtype=np.int64)))
-        running.progress.advance(1)
-    running.progress.end()
-    return PairSource(path, sha256_of(path), list(sources), pairs, loaded.model)
+        progress.advance(1)
+    progress.end()
+    path = inputs if isinstance(inputs, Path) else HELD
+    return PairSource(path, digest_of(inputs, sources), list(sources), pairs, loaded.model)
 
 
-def tell_longer(loaded: LoadedTranslator, lengths: list[int], running: Running) -> None:
-    """Say when sources are longer than those of the training."""
+def tell_longer(loaded: LoadedTranslator, lengths: list[int]) -> None:
+    """Warn when sources are longer than those of the training."""
     longer = sum(each > loaded.config.longest_source for each in lengths)
     if longer:
-        running.warn(
+        LOGGER.warning(
             f"{counted(longer, 'source')} of {len(lengths):,} longer than the "
             f"{loaded.config.longest_source:,} tokens that the model was trained on"
         )

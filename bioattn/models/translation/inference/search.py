@@ -3,18 +3,20 @@
 Shape suffixes: B outputs that are written at once, V tokens of the vocabulary.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bioattn.models.translation.batches import IGNORED, batch_of, with_ends
+from bioattn.models.translation.batches import IGNORED, PairSource, batch_of, with_ends
 from bioattn.models.translation.folder import LoadedTranslator
 from bioattn.models.translation.inference.constraints import Constraint, residues_of
 from bioattn.sequences.pairs import Pair, Tokens
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL
+from bioattn.system.progress import SILENT, Progress
 
 MOST_FOR_EACH = 4
 """Tokens of an output at most, for each of the source (three bases a codon), and as many again as `MOST_MORE`."""
@@ -172,3 +174,33 @@ def given_score(loaded: LoadedTranslator, pair: Pair) -> tuple[int, float, int]:
     own = likely_TV[known].gather(-1, wanted_T[known][:, None])
     right = likely_TV[known].argmax(-1) == wanted_T[known]
     return int(known.sum()), float(own.sum()), int(right.sum())
+
+
+OUTPUT_COLUMNS = ("id", "rank", "tokens", "log_likelihood", "score", "sequence")
+GIVEN_COLUMNS = ("id", "tokens", "log_likelihood", "perplexity", "accuracy")
+
+
+def output_rows(
+    loaded: LoadedTranslator,
+    sources: Mapping[str, Tokens],
+    search: Search,
+    constraint: Constraint | None,
+    generator: torch.Generator | None,
+    number: int,
+    progress: Progress = SILENT,
+) -> Iterator[tuple[str, int, int, float, float, str]]:
+    """The cells of `OUTPUT_COLUMNS` of the `number` best outputs, or of all draws, of every source."""
+    for name, source in sources.items():
+        found = translate(loaded, source, search, name, constraint, generator)
+        for rank, output in enumerate(found[: search.samples or number], start=1):
+            text = loaded.model.target.text(np.array(output.tokens, dtype=np.int64))
+            score = output.score(search.length_penalty)
+            yield name, rank, len(output.tokens), float(output.log_likelihood), score, text
+        progress.advance(1)
+
+
+def given_rows(loaded: LoadedTranslator, given: PairSource) -> Iterator[tuple[str, int, float, float, float]]:
+    """The cells of `GIVEN_COLUMNS` of given outputs."""
+    for name, pair in zip(given.ids, given.pairs, strict=True):
+        tokens, likely, right = given_score(loaded, pair)
+        yield name, tokens, likely, math.exp(min(700.0, -likely / tokens)), right / tokens
