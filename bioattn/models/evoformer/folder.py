@@ -33,7 +33,7 @@ from bioattn.models.model_folder import (
     write_weights,
 )
 from bioattn.store.reader import Attention
-from bioattn.system.precision import Precision
+from bioattn.system.device import Precision
 from bioattn.system.progress import SILENT, Progress
 
 if TYPE_CHECKING:

@@ -86,7 +86,9 @@ def run_memory(settings: MemoryRun, running: Running) -> RunReport:
         table.write("\t".join(columns_of(loaded)) + "\n")
         writer = None
         if settings.attention is not None:
-            writer = outputs.enter_context(result_file(settings.attention, layout_of(loaded, book), number, force=True))
+            writer = outputs.enter_context(
+                result_file(settings.attention, layout_of(loaded, book), number, force=True)
+            )
         running.progress.begin("questions", number)
         for rows, block in answered(loaded, book):
             for row in rows:
