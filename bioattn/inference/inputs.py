@@ -83,7 +83,7 @@ def sequences_in(inputs: Any, noun: str = "sequence", column: str = "sequence") 
     if not found.ids:
         raise FormatError(f"{HELD}: there are none")
     for number, name in enumerate(found.ids):
-        if len(name.split()) != 1:
+        if not name.strip() or (noun == "sequence" and len(name.split()) != 1):
             raise FormatError(f"{HELD}: the name {name!r} is empty or holds a space; give it another")
         if not found.sequences[number]:
             raise FormatError(f"{HELD}: {name!r} has no letters")

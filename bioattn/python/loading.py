@@ -10,7 +10,7 @@ from bioattn.choices import chosen
 from bioattn.errors import SettingsError
 from bioattn.inference.inputs import python_warnings
 from bioattn.models.family import ability, family, load_runner
-from bioattn.models.settings import Settings, options_of
+from bioattn.models.settings import Settings, options_of, with_config_file
 from bioattn.system.device import choose_device, set_threads
 
 _SET_HERE = frozenset({"output", "config", "device", "threads", "resume", "force"})
@@ -56,7 +56,8 @@ def train(
     folder = TemporaryDirectory(prefix="bioattn-") if output is None else None
     path = Path(output) if output is not None else Path(str(folder and folder.name)) / "model"
     (argument,) = (field for field, said in options_of(kind).items() if said.is_argument)
-    filled = _filled(kind, {argument: dataset, "output": path, **settings, "resume": resume, "force": force})
+    given = {argument: dataset, "output": path, **settings, "resume": resume, "force": force}
+    filled = with_config_file(_filled(kind, given))
     set_threads(threads)
     chosen_device = choose_device(device)
     try:

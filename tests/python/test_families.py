@@ -134,7 +134,7 @@ def test_diffusion(short, tmp_path):
     (tmp_path / "responses.tsv").write_text("\n".join(responses) + "\n")
     settings = ("--split", "random", "--task", "binary", "--threshold", 0.5, "-o", tmp_path / "x.h5")
     assert command("prepare", "dataset", fasta, tmp_path / "responses.tsv", *settings) == 0
-    short.write_text(SHORT + '[model]\nchannels = 16\nstages = 2\ncondition = "attention"\n')
+    short.write_text(SHORT + '[model]\nchannels = 16\nstages = 2\ncondition = "cross"\n')
     model = bioattn.train("diffusion", tmp_path / "x.h5", output=tmp_path / "model", config=short, threads=1)
     wanted = ("-n", 3, "--treatment", "heat", "--steps", 4, "--seed", 2, "-o", tmp_path / "new.fa")
     assert command("generate", "promoters", tmp_path / "model", *wanted) == 0

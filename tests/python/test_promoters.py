@@ -47,7 +47,7 @@ def test_importing_loads_nothing_heavy():
     code = f"import sys, bioattn; print([name for name in {heavy} if name in sys.modules], dir(bioattn))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.startswith("[] ")
-    assert out[3:].strip() == str(["__version__", "capture", "load_model", "open", "train"])
+    assert out[3:].strip() == str(["__version__", "capture", "load_model", "open", "plot", "train"])
 
 
 def test_predictions_are_the_table_that_run_writes(promoters, model, sequences, written):
