@@ -17,12 +17,6 @@ def test_named_files_exist():
     assert [path for path in named if not (ROOT / path).is_file()] == []
 
 
-def test_named_files_exist():
-    named = re.findall(r"`((?:bioattn|cli|tests)/[\w/]+\.py)`", page_text("architecture"))
-    assert len(named) > 20
-    assert [path for path in named if not (ROOT / path).is_file()] == []
-
-
 def test_drawing_in_python(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").symlink_to(ROOT / "data")

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bioattn.checks.engine import CheckSettings, Evidence
+    from bioattn.checks.record import CheckRecord
     from bioattn.models.evoformer.contact_probe import ContactProbe
     from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
     from bioattn.models.evoformer.inference.prediction import Prediction
     from bioattn.models.evoformer.inference.runner import AlignmentRunner
-    from bioattn.python.analyses import CheckReport
 
 MODEL_TYPE = "evoformer"
 
@@ -157,7 +157,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         other_models: Sequence["LoadedEvoformerModel"] = (),
         samples: int = 300,
         seed: int = 0,
-    ) -> "CheckReport":
+    ) -> "CheckRecord":
         """Check whether the attention of the model can be believed (docs/checks.md).
 
         inputs: the path of alignments or of a dataset of contacts. other_models: the same trained with uniform
@@ -165,10 +165,11 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
 
         Raises: BioattnError for too few alignments.
         """
-        from bioattn.python.analyses import check_by_tokens
+        from bioattn.checks.engine import CheckSettings, Evidence, check_model
 
         with python_warnings():
-            return check_by_tokens(self, inputs, controls=other_models, samples=samples, seed=seed)
+            settings = CheckSettings(samples=samples, seed=seed)
+            return check_model(self, Path(inputs), Evidence(other_models=other_models), settings=settings)
 
     def write(self, folder: Path) -> None:
         """Write the weights and `config.json` into the existing `folder`."""

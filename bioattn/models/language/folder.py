@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bioattn.checks.engine import CheckSettings, Evidence
+    from bioattn.checks.record import CheckRecord
     from bioattn.models.language.encoder import LanguageEncoder
     from bioattn.models.language.head_scorer import LanguageHeadScorer
     from bioattn.models.language.inference.predictions import Cell
     from bioattn.models.language.inference.probe import LanguageProbe
-    from bioattn.python.analyses import CheckReport
 
 VOCABULARY = "vocabulary.json"
 """Of models with a published vocabulary."""
@@ -177,17 +177,19 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
 
     def check(
         self, inputs: Path | str, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
-    ) -> "CheckReport":
+    ) -> "CheckRecord":
         """Check whether the attention of the model can be believed, on a FASTA file (docs/checks.md).
 
         dataset: of the training, for the accuracy on what was held out. samples: windows, drawn by `seed`.
 
         Raises: BioattnError for too few sequences, or a dataset that does not fit the model.
         """
-        from bioattn.python.analyses import check_by_tokens
+        from bioattn.checks.engine import CheckSettings, Evidence, check_model
 
+        evidence = Evidence(dataset=None if dataset is None else Path(dataset))
         with python_warnings():
-            return check_by_tokens(self, inputs, dataset=dataset, samples=samples, seed=seed)
+            settings = CheckSettings(samples=samples, seed=seed)
+            return check_model(self, Path(inputs), evidence, settings=settings)
 
     def write(self, folder: Path) -> None:
         """Write weights, `config.json` and a published vocabulary into the existing `folder`."""

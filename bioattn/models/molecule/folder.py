@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bioattn.checks.engine import CheckSettings, Evidence
+    from bioattn.checks.record import CheckRecord
     from bioattn.models.molecule.probe import MoleculeProbe
-    from bioattn.python.analyses import CheckReport
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -109,15 +109,17 @@ class LoadedMoleculeModel(LoadedModel[MoleculeModel, MoleculeModelConfig]):
 
     def check(
         self, inputs: Path | str, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
-    ) -> "CheckReport":
+    ) -> "CheckRecord":
         """Check whether the attention of the model can be believed, on a dataset (docs/checks.md).
 
         samples: held-out molecules, drawn by `seed`. Raises: BioattnError for a dataset that does not fit.
         """
-        from bioattn.python.analyses import check_by_tokens
+        from bioattn.checks.engine import CheckSettings, Evidence, check_model
 
+        evidence = Evidence(dataset=None if dataset is None else Path(dataset))
         with python_warnings():
-            return check_by_tokens(self, inputs, dataset=dataset, samples=samples, seed=seed)
+            settings = CheckSettings(samples=samples, seed=seed)
+            return check_model(self, Path(inputs), evidence, settings=settings)
 
     @property
     def sites(self) -> Sites:

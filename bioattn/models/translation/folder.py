@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bioattn.checks.engine import CheckSettings, Evidence
+    from bioattn.checks.record import CheckRecord
     from bioattn.models.translation.head_scorer import TranslationHeadScorer
     from bioattn.models.translation.inference.probe import TranslationProbe
-    from bioattn.python.analyses import CheckReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -126,15 +126,17 @@ class LoadedTranslator(LoadedModel[Translator, TranslationModelConfig]):
 
     def check(
         self, inputs: Path | str, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
-    ) -> "CheckReport":
+    ) -> "CheckRecord":
         """Check whether the attention of the model can be believed, on a dataset of pairs (docs/checks.md).
 
         samples: pairs, drawn by `seed`. Raises: BioattnError for a dataset that does not fit the model.
         """
-        from bioattn.python.analyses import check_by_tokens
+        from bioattn.checks.engine import CheckSettings, Evidence, check_model
 
+        evidence = Evidence(dataset=None if dataset is None else Path(dataset))
         with python_warnings():
-            return check_by_tokens(self, inputs, dataset=dataset, samples=samples, seed=seed)
+            settings = CheckSettings(samples=samples, seed=seed)
+            return check_model(self, Path(inputs), evidence, settings=settings)
 
     @property
     def sites(self) -> Sites:
