@@ -50,6 +50,8 @@ FIXED_BYTES = 1 << 14
 BYTES_PER_CHUNK = 20
 BYTES_PER_ARRAY_GROUP = 1800
 """One sample's group at one site: headers, dimension scales and their references."""
+COST_OF_GROUP = 7000
+"""What the time that a sample's group takes is worth in bytes."""
 BYTES_PER_NAME = 30
 """A sample's name in one group, and its line in the sample table, generously."""
 
@@ -440,8 +442,9 @@ def site_layout(
 
 
 def padding_wastes_half(layout: GroupLayout, lengths: Sequence[Mapping[str, int]]) -> bool:
-    """Whether arrays of each sample's own take less than half of arrays padded to the longest."""
-    own = sum(layout.bytes_of_sample(each) + BYTES_PER_ARRAY_GROUP for each in lengths)
+    """Whether arrays of each sample's own take less than half of arrays padded to the longest, at what it costs to
+    write and read a group."""
+    own = sum(layout.bytes_of_sample(each) + COST_OF_GROUP for each in lengths)
     return 2 * own < len(lengths) * layout.bytes_of_sample()
 
 

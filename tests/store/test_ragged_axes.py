@@ -142,7 +142,7 @@ def test_shards_make_the_whole(tmp_path, per_sample):
         ([100] * 5, False),
         ([90, 100, 95], False),
         ([400, 100, 100, 100], True),
-        ([12, 3, 3, 3], False),  # a group of its own would take more than the padding
+        ([20, 3, 3, 3], False),  # a group of its own would take more than the padding
         ([100], False),
     ],
 )
