@@ -55,8 +55,7 @@ class SampleArrays:
         self._check = check
         self._next = 0
         scales = {
-            axis.name: _write_axis(group, axis, schema.axis_length(axis, lengths), coordinates.get(axis.kind))
-            for axis in layout.axes
+            axis.name: _write_axis(group, axis, lengths, coordinates.get(axis.kind)) for axis in layout.axes
         }
         self.datasets: dict[str, h5py.Dataset] = {}
         for array in layout.arrays:
@@ -349,7 +348,7 @@ class ResultWriter:
             _set(group, name, value)
         if layout.per_sample:
             return
-        scales = {axis.name: _write_axis(group, axis, schema.axis_length(axis)) for axis in layout.axes}
+        scales = {axis.name: _write_axis(group, axis) for axis in layout.axes}
         whole = self._num_samples if self._layout.shard is None else self._layout.shard.total
         for array in layout.arrays:
             shape = (self._num_samples, *layout.shape(array))
@@ -540,28 +539,21 @@ def _bytes(group: schema.GroupLayout, array: schema.Array) -> int:
 
 
 def _write_axis(
-    group: h5py.Group, axis: Axis, length: int, coordinates: NDArray[Any] | None = None
+    group: h5py.Group,
+    axis: Axis,
+    lengths: Mapping[str, int] | None = None,
+    listed: schema.Values | None = None,
 ) -> h5py.Dataset:
-    """The dimension scale of an axis, and the edges of its bins."""
-    values: schema.Values
-    if coordinates is not None and axis.lengths is not None:
-        values = coordinates
-    elif axis.edges is not None:
-        values = schema.bin_centres(axis.edges)
+    """The dimension scale of an axis, and the edges of its bins. lengths, listed: as `schema.axis_places`."""
+    if axis.edges is not None:
         edges = put_array(group, f"{axis.name}_edges", np.asarray(axis.edges, dtype=np.int32))
         edges.make_scale(f"{axis.name}_edges")
         set_attribute(edges, "units", POSITION_UNITS)
-    elif axis.coordinates is not None and (not axis.coordinates or isinstance(axis.coordinates[0], str)):
-        values = [str(name) for name in axis.coordinates]
-    elif axis.coordinates is not None:
-        values = np.asarray(axis.coordinates, dtype=np.int32)
-    else:
-        values = np.arange(length, dtype=np.int32)
-    scale = put_values(group, axis.name, values)
+    scale = put_values(group, axis.name, schema.axis_places(axis, lengths, listed))
     scale.make_scale(axis.name)
     if axis.kind == schema.POSITION:
         set_attribute(scale, "units", POSITION_UNITS)
-    if axis.lengths is not None and schema.SAMPLE not in group.attrs:
+    if axis.lengths is not None and lengths is None:
         set_attribute(scale, "lengths", axis.lengths)
     return scale
 

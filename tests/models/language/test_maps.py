@@ -10,6 +10,7 @@ from bioattn.models.language.folder import write_language_model
 from bioattn.models.language.inference import attention as language_attention
 from bioattn.store import schema
 from bioattn.store.reader import open_attention
+from tests.contents import assert_same_content
 from tests.making import bioattn
 from tests.models.language.test_model import make_model
 
@@ -48,7 +49,7 @@ def test_streamed_maps_are_those_of_whole_batches(folder, options, monkeypatch):
     for number, part in enumerate(parts, start=1):
         assert bioattn(*command, part, "--shard", f"{number}/2") == 0
     assert bioattn("merge", *parts, "-o", folder / "merged.h5", "--force") == 0
-    assert (folder / "merged.h5").read_bytes() == (folder / "streamed.h5").read_bytes()
+    assert_same_content(folder / "merged.h5", folder / "streamed.h5")
     assert bioattn("validate", folder / "streamed.h5") == 0
     with (
         open_attention(folder / "batches.h5") as batches,
