@@ -225,9 +225,7 @@ def put_array(group: h5py.Group, name: str, values: NDArray[Any], *, packed: boo
 
 def put_text(group: h5py.Group, name: str, texts: Sequence[Any]) -> h5py.Dataset:
     """Store strings as UTF-8 of a fixed length."""
-    dataset = put_array(group, name, fixed_text(texts))
-    set_attribute(dataset, "_Encoding", "utf-8")  # so that xarray and netCDF4 give text, not bytes
-    return dataset
+    return put_array(group, name, fixed_text(texts))
 
 
 def fixed_text(texts: Sequence[Any]) -> NDArray[np.bytes_]:

@@ -104,7 +104,7 @@ def test_files_are_valid_and_read_as_written(path, reduce):
 
 def test_xarray_finds_the_coordinates(path):
     arrays = write(path, MEAN)
-    site = xarray.open_dataset(path, group=f"sites/{ROW}/s0000001", engine="h5netcdf")
+    site = xarray.open_dataset(path, group=f"sites/{ROW}/s0000001", engine="netcdf4")
     assert site["weights"].dims == ("head", "query", "key")
     np.testing.assert_array_equal(  # the last residue is match column 9
         site["weights"].sel(head=1, query=9), arrays[f"sites/{ROW}/s0000001/weights"][1, 7]

@@ -112,9 +112,9 @@ def test_both_ways_are_valid_and_read_alike(tmp_path, options, per_sample):
 def test_xarray_reads_padded_axes_and_the_column_of_their_lengths(tmp_path):
     path = tmp_path / "a.h5"
     own = write(path, layout_of(ALL, LENGTHS, per_sample=False), ALL)
-    site = xarray.open_dataset(path, group="sites/sequence.layers", engine="h5netcdf")
+    site = xarray.open_dataset(path, group="sites/sequence.layers", engine="netcdf4")
     assert site["weights"].dims == ("sample", "layer", "head", "query", "key")
-    samples = xarray.open_dataset(path, group="samples", engine="h5netcdf")
+    samples = xarray.open_dataset(path, group="samples", engine="netcdf4")
     length = int(samples[site["key"].attrs["lengths"]].sel(id="s4"))
     maps = site["weights"].sel(sample="s4", head=1)[:, :length, :length]
     np.testing.assert_array_equal(maps, own[4]["weights"][:, 1])
