@@ -94,8 +94,14 @@ def folder(tmp_path_factory):
     check = {
         "format": "bioattn-check",
         "format_version": "1.0",
-        "verdict": {"code": "used", "sentence": "Used."},
-        "measures": [{"label": "a", "value": 1.0}],
+        "model_sha256": "",
+        "input_sha256": "",
+        "settings": {},
+        "verdict": {"code": "used", "sentence": "Used.", "caveats": [], "rests_on": []},
+        "measures": [],
+        "heads": [],
+        "variants": [],
+        "skipped": [],
         "curves": {"deletion": {"fraction": [0, 0.5], "top": [1, 0], "random": [1, 0.9]}},
     }
     (folder / "check.json").write_text(json.dumps(check))

@@ -2,16 +2,25 @@
 
 import json
 import signal
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from bioattn.errors import BioattnError, FormatError, Interrupted
-from bioattn.models.promoter.controls import Control, PromoterTraining, read_training_record
+from bioattn.models.promoter.controls import (
+    Control,
+    control_settings,
+    controls_wanted,
+    read_training_record,
+    train_control,
+)
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.system.progress import SILENT
 from bioattn.system.signals import StopRequest
 from tests.training.promoter.conftest import make_dataset, write_dataset
 from tests.training.runs import CPU, train
@@ -36,11 +45,22 @@ def trained(tmp_path_factory):
     return folder
 
 
+@dataclass(frozen=True)
+class Own:
+    """A model and the record of its training."""
+
+    model: Any
+    record: Any
+
+    def control(self, name, step, dataset, folder, *, stop=None):
+        evidence = SimpleNamespace(dataset=dataset, controls=folder)
+        probe = SimpleNamespace(evidence=evidence, progress=SILENT, stop=stop or StopRequest())
+        return train_control(self.model, self.record, name, step, probe)
+
+
 @pytest.fixture
 def own(trained):
-    return PromoterTraining(
-        load_promoter_model(trained / "model", CPU), read_training_record(trained / "model")
-    )
+    return Own(load_promoter_model(trained / "model", CPU), read_training_record(trained / "model"))
 
 
 def test_one_thing_differs(trained, own, tmp_path):
@@ -68,7 +88,9 @@ def test_one_thing_differs(trained, own, tmp_path):
 
 def test_another_model_gets_controls_of_its_own(own):
     def name(training, control, step):
-        return training.control_settings(control, step, Path("d"), Path("folder")).output.name
+        return control_settings(
+            training.model, training.record, control, step, Path("d"), Path("folder")
+        ).output.name
 
     def trained_with(**changes):
         changed = replace(own.record.training, **changes)
@@ -93,7 +115,7 @@ def test_an_interrupted_control_goes_on(trained, own, tmp_path):
 
 
 def test_which_controls_say_something(own):
-    assert own.controls_wanted(2) == [
+    assert controls_wanted(own.model, 2) == [
         (Control.UNIFORM, 0),
         (Control.SHARED, 0),
         (Control.GAIN, 0),
@@ -106,12 +128,12 @@ def test_which_controls_say_something(own):
     shared = replace(
         model, model=type(model.model)(replace(model.config, attention_query="shared"), model.vocabulary)
     )
-    assert PromoterTraining(shared, None).controls_wanted(0) == [(Control.UNIFORM, 0)]
-    control = own.control_settings(Control.QUERY, 0, Path("d"), Path("folder")).model
+    assert controls_wanted(shared, 0) == [(Control.UNIFORM, 0)]
+    control = control_settings(own.model, own.record, Control.QUERY, 0, Path("d"), Path("folder")).model
     assert (control["attention_query"], control["position_bias"]) == ("treatment", "shared")
     config = replace(model.config, position_bias="shared")
-    common = PromoterTraining(replace(model, model=type(model.model)(config, model.vocabulary)), own.record)
-    assert (Control.QUERY, 0) not in common.controls_wanted(0)
+    common = replace(model, model=type(model.model)(config, model.vocabulary))
+    assert (Control.QUERY, 0) not in controls_wanted(common, 0)
 
 
 def test_records_that_are_not_whole(trained, tmp_path):

@@ -222,7 +222,7 @@ def test_export_of_self_attention(folder, tmp_path):
     assert command("export", "attention", model, promoters, "-o", output, "--device", "cpu") == 0
     assert validate_attention(output) == []
     recorder = Recorder()
-    runner = bioattn.load_model(model).runner
+    runner = bioattn.load_model(model)
     with torch.no_grad(), capture(["*"], recorder):
         batch = make_batch(list(read_promoters(promoters)), LENGTH)
         runner.model(torch.from_numpy(batch.codes), runner.encode_treatments(TABLE))

@@ -194,7 +194,12 @@ def write_check(path, digest):
         "model_sha256": digest,
         "input_sha256": "",
         "settings": {},
-        "verdict": {"code": "not-used", "sentence": "The model hardly uses <b>where</b> it looks."},
+        "verdict": {
+            "code": "not-used",
+            "sentence": "The model hardly uses <b>where</b> it looks.",
+            "caveats": [],
+            "rests_on": [],
+        },
         "measures": [
             {
                 "name": "deletion",
@@ -216,7 +221,8 @@ def write_check(path, digest):
             },
         ],
         "curves": {"deletion": {"fraction": [0, 0.5, 1], "top": [0, 1, 1.2], "random": [0, 0.2, 1.2]}},
-        "heads": [{"site": "promoter.cross.0", "head": 0, "entropy": 0.5}],
+        "heads": [{"site": "promoter.cross.0", "head": 0, "entropy": 0.5, "top_weight": 0.4, "sink": None}],
+        "variants": [],
         "skipped": [{"name": "retraining", "why": "not asked for"}],
     }
     path.write_text(json.dumps(content))

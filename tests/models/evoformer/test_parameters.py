@@ -205,7 +205,7 @@ def without(name):
         ({QUERY: np.zeros((8, 8), "f4")}, f"{QUERY} has shape"),
         ({QUERY: np.zeros((2, 8, 2, 4), "i4")}, f"{QUERY} has type int32"),
         ({QUERY: np.full((2, 8, 2, 4), np.nan, "f4")}, f"{QUERY} holds NaN"),
-        ({QUERY: np.array([{}], dtype=object)}, f"{QUERY} holds pickled"),
+        ({QUERY: np.array([{}], dtype=object)}, rf"{QUERY} is damaged \(it holds pickled"),
         (
             {PREFIX + "evoformer/~_relative_encoding/position_activations//weights": np.zeros(3, "f4")},
             "AlphaFold-Multimer.*not supported",

@@ -1,6 +1,6 @@
 """Running a toy model: calls as text, attention over bases, and new sequences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,14 +66,11 @@ class Sequences:
             yield self.part(slice(first, first + size))
 
 
-def run_toy(settings: Any, calls: Path | None, attention: Path | None, running: Running) -> RunReport:
-    """Write calls, attention, or both."""
-    device = running.device(settings.device, settings.threads)
-    runner = running.loaded or ToyRunner(settings.model, device)
-    source = Sequences(settings.sequences, sha256_of(settings.sequences), read_sequences(settings.sequences))
-    options = AttentionOptions(sites=getattr(settings, "sites", ()) or ("*",))
+def toy_work(
+    runner: ToyRunner, source: Sequences, options: AttentionOptions, sites: Sequence[str]
+) -> tuple[Work, FileLayout]:
+    """How sequences are called, batch by batch, and the layout of the results."""
     receiver = BatchReceiver(options)
-    sites = choose_sites(runner.sites, options.sites) if attention is not None else []
 
     def compute(batch: Sequences) -> Block:
         codes_BL = torch.from_numpy(padded(list(batch.codes.values()))).to(runner.device)
@@ -82,24 +79,35 @@ def run_toy(settings: Any, calls: Path | None, attention: Path | None, running: 
         return Block(batch.samples, {**receiver.take(), "calls": {"values": called_BL}})
 
     lengths = [{"length": len(each)} for each in source.codes.values()]
+    groups = tuple(site_layout(runner.sites[site], options, lengths=lengths) for site in sites)
+    longest = max(each["length"] for each in lengths)
+    called = GroupLayout(
+        path="calls",
+        axes=(Axis("place", "base", size=longest, lengths="length"),),
+        arrays=(Array("values", "uint8", ("place",), "1 for a base that was called seen before"),),
+    )
+    layout = FileLayout(
+        inputs="sequences",
+        model_sha256=runner.sha256,
+        columns=(Column("length", "int32", "bases"),),
+        groups=(*groups, called),
+    )
     work = Work(source=source, noun="sequence", batch_size=BATCH, compute=compute, lengths=lengths)
+    return work, layout
+
+
+def run_toy(settings: Any, calls: Path | None, attention: Path | None, running: Running) -> RunReport:
+    """Write calls, attention, or both."""
+    device = running.device(settings.device, settings.threads)
+    runner = running.loaded or ToyRunner(settings.model, device)
+    source = Sequences(settings.sequences, sha256_of(settings.sequences), read_sequences(settings.sequences))
+    options = AttentionOptions(sites=getattr(settings, "sites", ()) or ("*",))
+    sites = choose_sites(runner.sites, options.sites) if attention is not None else []
+    work, layout = toy_work(runner, source, options, sites)
     chosen = {"model": runner.sha256, "sequences": source.sha256, "sites": sites}
     shard = None if settings.shard is None else parse_shard(settings.shard)
     file = None
     if attention is not None:
-        groups = tuple(site_layout(runner.sites[site], options, lengths=lengths) for site in sites)
-        longest = max(each["length"] for each in lengths)
-        called = GroupLayout(
-            path="calls",
-            axes=(Axis("place", "base", size=longest, lengths="length"),),
-            arrays=(Array("values", "uint8", ("place",), "1 for a base that was called seen before"),),
-        )
-        layout = FileLayout(
-            inputs="sequences",
-            model_sha256=runner.sha256,
-            columns=(Column("length", "int32", "bases"),),
-            groups=(*groups, called),
-        )
         file = ResultFile(
             output=attention,
             layout=layout,

@@ -1333,16 +1333,17 @@ process BIOATTN_EXPLAIN_DESIGNS {
     """
 }
 
-// Draw figures of results, as PNG, SVG or PDF
+// Draw a result: its kind chooses the picture, --kind another one
 process BIOATTN_PLOT {
     tag "$meta.id"
     label 'process_single'
 
     input:
-    val meta
+    tuple val(meta), path(files)
 
     output:
     tuple val(meta), path("${prefix}.svg"), emit: figure
+    tuple val(meta), path("${prefix}.svg.run.json"), emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
 
     script:
@@ -1350,14 +1351,15 @@ process BIOATTN_PLOT {
     prefix = task.ext.prefix ?: "${meta.id}"
     """
     bioattn plot \\
-        ${args} \\
-        > ${prefix}.svg
+        ${files} \\
+        --output ${prefix}.svg \\
+        ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.svg
+    touch ${prefix}.svg ${prefix}.svg.run.json
     """
 }
 
@@ -1452,7 +1454,7 @@ process BIOATTN_VALIDATE {
     """
 }
 
-// Join the parts of a job with --shard into the bytes of one process
+// Join the parts of a job with --shard into one result
 process BIOATTN_MERGE {
     tag "$meta.id"
     label 'process_single'
