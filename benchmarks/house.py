@@ -290,7 +290,7 @@ def attention_passes() -> Callable[[], None]:
         def receive(self, *_: object) -> None:
             pass
 
-    runner = library.load_model("esm", device="cpu", threads=1).runner
+    runner = library.load_model("esm", device="cpu", threads=1)
     letters = Path("proteins.fa").read_text(encoding="utf-8").split()[1::2]
     batches = [
         torch.from_numpy(runner.vocabulary.framed(runner.vocabulary.words(protein, "")))[None].long()
