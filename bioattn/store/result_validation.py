@@ -371,10 +371,8 @@ class _Group:
             return
         for place, name in enumerate((*before, *array.dims)):
             scale = holder[name]
-            # Compared as objects: HDF5 searches the whole file for the name of a scale that it gets by reference.
-            if dataset.dims[place].label != name or scale not in dataset.dims[place].values():
-                yield error(where, f"axis {place} is not labelled {name!r} with the scale {scale.name}")
-            elif len(scale) != dataset.shape[place]:
+            # HDF5's labels and references lie in a heap without checksums: a flipped bit there can end the process.
+            if len(scale) != dataset.shape[place]:
                 yield error(scale.name, f"has {len(scale)} values for {dataset.shape[place]}")
         if dataset.shape != shape:
             yield error(where, f"has shape {dataset.shape}, {shape} is needed")

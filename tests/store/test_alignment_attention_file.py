@@ -176,10 +176,6 @@ def dataset_for_group(name):
     return change
 
 
-def drop_scale(file):
-    file[MAP].dims[2].detach_scale(file[f"sites/{ROW}/s0000000/query"])
-
-
 @pytest.mark.parametrize(
     ("reduce", "change", "words"),
     [
@@ -201,7 +197,6 @@ def drop_scale(file):
         (NONE, attribute("samples", "columns", ["rows", "age"]), "/samples/age: the dataset is missing"),
         (NONE, foreign_sample, f"/sites/{ROW}/s0000002: belongs to no sample"),
         (NONE, delete(f"sites/{ROW}/s0000000/key"), "key: the dimension scale is missing"),
-        (NONE, drop_scale, "axis 2 is not labelled 'query' with the scale"),
         (NONE, attribute(f"sites/{ROW}", "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
         (NONE, attribute(f"sites/{ROW}", "reduce", "top-k"), "the attribute 'top_k' is missing"),
         (NONE, lengths(ROW, "rows", "", "rows", "rows"), "has shape (5, 2, 6, 6), (5, 2, 5, 5) is needed"),

@@ -25,11 +25,6 @@ def delete_attribute(holder, name):
     return lambda file: file[holder].attrs.__delitem__(name)
 
 
-def drop_scale(file):
-    weights = file[f"{SITE}/weights"]
-    weights.dims[3].detach_scale(file[f"{SITE}/key"])
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -53,7 +48,6 @@ def drop_scale(file):
         (delete("samples"), "/samples: the group is missing"),
         (delete(f"{SITE}/weights"), f"/{SITE}/weights: the dataset is missing"),
         (delete(f"{SITE}/key"), f"/{SITE}/key: the dimension scale is missing"),
-        (drop_scale, "axis 3 is not labelled 'key' with the scale"),
         (attribute(SITE, "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
         (attribute("/", "format_version", "3.1"), "attention format 3.1 is not 2.0"),
     ],
