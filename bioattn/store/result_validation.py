@@ -371,7 +371,7 @@ class _Group:
             return
         for place, name in enumerate((*before, *array.dims)):
             scale = holder[name]
-            # HDF5's labels and references lie in a heap without checksums: a flipped bit there can end the process.
+            # HDF5's labels and references lie in a heap without checksums: a flipped bit there can crash HDF5.
             if len(scale) != dataset.shape[place]:
                 yield error(scale.name, f"has {len(scale)} values for {dataset.shape[place]}")
         if dataset.shape != shape:

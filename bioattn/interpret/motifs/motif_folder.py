@@ -165,7 +165,7 @@ def read_attended(folder: Path, genes: Collection[str]) -> dict[str, list[Attend
     edges = edges[edges["gene_id"].isin(list(genes))]
     start, end = (pd.to_numeric(edges[name], errors="coerce") for name in ("start", "end"))
     if (bad := start.isna() | end.isna()).any():
-        line = int(bad.idxmax()) + 2  # below the header, counted from 1
+        line = edges.index.to_numpy()[bad.to_numpy()][0] + 2  # below the header, counted from 1
         raise FormatError(f"{path}:{line}: a start or end is no number; run `bioattn export motifs` again")
     scores = edges["score"] if "score" in edges else pd.Series("", index=edges.index)
     edges = edges.assign(start=start, end=end, score=pd.to_numeric(scores, errors="coerce").fillna(0.0))
