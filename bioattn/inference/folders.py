@@ -300,8 +300,9 @@ def _is_finished(runner: FolderRunner, source: InputFile, folder: Path, *, resum
         return False
     earlier = read_json(folder / runner.record_file)
     same = isinstance(earlier, dict) and earlier.get("settings") == runner.settings_json()
-    digest = None if str(source.path) == "-" else sha256_of(source.path)
-    if not same or digest not in (None, earlier.get("input", {}).get("sha256")):
+    if str(source.path) == "-":
+        return False  # what is piped is read once, so it is run again
+    if not same or earlier.get("input", {}).get("sha256") != sha256_of(source.path):
         if force:  # with --resume: a run that replaces earlier results was interrupted
             return False
         raise BioattnError(

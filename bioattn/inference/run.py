@@ -207,7 +207,7 @@ def _run_to_file(
         with result_file(
             file.output, layout, number, settings=file.settings, resume=resume, force=force
         ) as writer:
-            done = resumed = len(writer.ids)
+            done = resumed = len(writer)
             if resumed:
                 LOGGER.info(f"going on after {resumed:,} of {number:,} {noun}s of an earlier run")
                 if results is not None:
@@ -221,7 +221,7 @@ def _run_to_file(
             for block in _written(work, layout, writer, progress, request):
                 if results is not None:
                     results.write(block)
-                done = len(writer.ids)
+                done = len(writer)
                 seconds = time.monotonic() - began
                 if not told and seconds > _TRIAL_SECONDS:
                     told = True

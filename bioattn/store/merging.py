@@ -1,7 +1,7 @@
 """`bioattn merge`: the whole of all parts of a sharded run."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -15,13 +15,14 @@ from bioattn.store.shards import (
     PART_START,
     SETTINGS,
     SHARD_FILE,
+    UNFINISHED,
     ShardRecord,
     read_shard_file,
     shard_of_hdf5,
     shard_of_table,
 )
 from bioattn.store.stored import read_samples, stored_layout
-from bioattn.store.writer import require_free_space, result_file
+from bioattn.store.writer import require_free_space, whole_file
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import listed
 
@@ -39,8 +40,10 @@ class MergeSummary:
     """In the order of their inputs."""
     num_inputs: int
     """Promoters, or alignments, of all parts."""
+    num_missing: int
+    """Alignments that failed in their parts, and so are not in the whole."""
     failed: dict[str, str]
-    """Inputs without a result, and why."""
+    """Their names and why, where the parts say so."""
 
 
 def merge_shards(
@@ -57,23 +60,27 @@ def merge_shards(
     """
     parts = _complete_set(paths)
     given, first = list(parts), next(iter(parts.values()))
+    failed: dict[str, str] = {}
+    missing = 0
     if given[0].is_dir():
         title = "folders of results"
         check_output_folder(_path(output, title), given, force=force)
         failed = _merge_folders(given, _path(output, title), progress)
+        missing = len(failed)
     elif is_hdf5(given[0]):
         title = "results"
         check_output(_path(output, title), given)
-        failed = _merge_results(given, _path(output, title), first.total, progress)
+        missing = first.total - _merge_results(given, _path(output, title), first.total, progress)
     else:
-        title, failed = "predictions", {}
+        title = "predictions"
         if isinstance(output, Path):
             check_output(output, given)
             with text_output(output) as file:
-                _merge_tables(given, cast(TextIO, file))
+                _merge_tables(parts, cast(TextIO, file))
         else:
-            _merge_tables(given, output)
-    return MergeSummary(title=title, parts=given, num_inputs=first.total, failed=failed)
+            _merge_tables(parts, None)  # what was printed cannot be taken back
+            _merge_tables(parts, output)
+    return MergeSummary(title=title, parts=given, num_inputs=first.total, num_missing=missing, failed=failed)
 
 
 def _path(output: Path | TextIO, title: str) -> Path:
@@ -137,25 +144,34 @@ def _record(path: Path) -> ShardRecord:
     return record
 
 
-def _merge_tables(parts: Sequence[Path], output: TextIO) -> None:
+def _merge_tables(parts: Mapping[Path, ShardRecord], output: TextIO | None) -> None:
+    """Write all parts to a file, or only read them."""
     header: str | None = None
-    for path in parts:
+    for path, record in parts.items():
         lines = (line for number, line in read_lines(path) if number > 1)
         columns = next(lines, None)
         if header not in (None, columns) or columns is None:
-            raise FormatError(f"{path}: has other columns than {parts[0]}; make it again")
-        if header is None:
+            raise FormatError(f"{path}: has other columns than {next(iter(parts))}; make it again")
+        if header is None and output is not None:
             output.write(columns + "\n")
-        header = columns
-        output.writelines(line + "\n" for line in lines)
+        header, rows = columns, 0
+        for line in lines:
+            rows += 1
+            if output is not None:
+                output.write(line + "\n")
+        if rows != (wanted := record.stop - record.first):
+            raise FormatError(f"{path}: has {rows:,} rows for {wanted:,} inputs; copy it or make it again")
 
 
-def _merge_results(parts: Sequence[Path], output: Path, total: int, progress: Progress) -> dict[str, str]:
+def _merge_results(parts: Sequence[Path], output: Path, total: int, progress: Progress) -> int:
+    """Write the whole; returns how many samples it holds."""
     layout: FileLayout | None = None
     settings: Any = {}
     owner: dict[str, Path] = {}
     for path in parts:
         with open_hdf5(path) as file:
+            if UNFINISHED in file.attrs:
+                raise BioattnError(f"{path}: is unfinished: repeat the command that made it with --resume")
             stored = replace(stored_layout(path, file), shard=None)
             settings = parse_json(text_attribute(file, SETTINGS) or "{}", str(path))
             ids = read_samples(file, ()).ids
@@ -174,14 +190,14 @@ def _merge_results(parts: Sequence[Path], output: Path, total: int, progress: Pr
     )
     progress.begin("merging", len(parts))
     try:
-        with result_file(output, layout, total, settings=settings, force=True) as writer:
+        with whole_file(output, layout, total, settings=settings) as writer:
             for path in parts:
                 with open_hdf5(path) as file:
                     writer.copy(file, read_samples(file, layout.columns, layout.lists))
                 progress.advance()
     finally:
         progress.end()
-    return {}
+    return len(owner)
 
 
 def _merge_folders(parts: Sequence[Path], output: Path, progress: Progress) -> dict[str, str]:

@@ -39,7 +39,7 @@ from bioattn.store.schema import (
     sample_group,
     slabs,
 )
-from bioattn.store.shards import shard_of_hdf5
+from bioattn.store.shards import UNFINISHED, shard_of_hdf5
 from bioattn.store.stored import (
     group_paths,
     read_list,
@@ -112,8 +112,8 @@ def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]
                 record = shard_of_hdf5(path, file)
                 if record is not None and len(samples) > record.stop - record.first:
                     problems.append(error("/samples", f"has more samples than inputs of {record.part}"))
-        if path.name.endswith(".partial"):
-            problems.append(error("", "is unfinished: repeat the command that made it with --resume"))
+            if UNFINISHED in file.attrs:
+                problems.append(error("", "is unfinished: repeat the command that made it with --resume"))
     except BioattnError as problem:
         problems.append(error("", str(problem).removeprefix(f"{path}: ")))
     finally:

@@ -19,6 +19,8 @@ from bioattn.system.shard import Shard, parse_shard
 
 SETTINGS = "settings"
 """Root attribute of HDF5 results: JSON of all that decides the content beside model and samples."""
+UNFINISHED = "unfinished"
+"""Root attribute of what an interrupted run left: samples are missing."""
 SHARD, SHARD_INPUTS = "shard", "shard_inputs"
 """Root attributes of HDF5 files, and keys of JSON."""
 SHARD_FILE = "shard.json"

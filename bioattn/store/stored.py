@@ -12,9 +12,19 @@ from bioattn.attention.site import Axis
 from bioattn.errors import FormatError
 from bioattn.io.hdf5_input import other_format, strings, text_attribute
 from bioattn.store import schema
-from bioattn.store.shards import SETTINGS, SHARD, SHARD_INPUTS, shard_of_hdf5
+from bioattn.store.shards import SETTINGS, SHARD, SHARD_INPUTS, UNFINISHED, shard_of_hdf5
 
-_ROOT = ("format", "format_version", "generated_by", "model_sha256", "inputs", SHARD, SHARD_INPUTS, SETTINGS)
+_ROOT = (
+    "format",
+    "format_version",
+    "generated_by",
+    "model_sha256",
+    "inputs",
+    SHARD,
+    SHARD_INPUTS,
+    SETTINGS,
+    UNFINISHED,
+)
 _OF_AXES = ("axes", "axis_kinds", "axis_lengths")
 
 

@@ -1,7 +1,8 @@
 """Writing a file of results once: blocks of samples, and slices of one sample's own arrays, as they come.
 
-The file is written under a temporary name and renamed when it is whole (`result_file`). Ctrl-C and SIGTERM
-close it behind the last whole sample as `NAME.partial`, with which `resume` goes on.
+The file is written under a temporary name and renamed when it is whole (`whole_file`). Of long work
+(`result_file`) Ctrl-C and SIGTERM close it behind the last whole sample as `NAME.partial`, with which `resume`
+goes on.
 """
 
 import json
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.attention.site import Axis
 from bioattn.errors import BioattnError, Interrupted
-from bioattn.io.files import parse_json, remove_leftover, unwritable
+from bioattn.io.files import atomic_output, parse_json, remove_leftover, unwritable
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.io.hdf5_output import (
     create_array,
@@ -31,7 +32,7 @@ from bioattn.io.hdf5_output import (
 )
 from bioattn.io.output_names import partial_path, temporary_path
 from bioattn.store import schema
-from bioattn.store.shards import SETTINGS
+from bioattn.store.shards import SETTINGS, UNFINISHED
 from bioattn.store.stored import read_samples
 from bioattn.text import human_bytes
 
@@ -168,7 +169,8 @@ class ResultWriter:
         self._pending: list[schema.Block] = []
         self._table: list[schema.Samples] = []
         self._written = self._appended = 0
-        self._step = _step(layout, num_samples)
+        self._total = num_samples if layout.shard is None else layout.shard.total
+        self._step = _step(layout, max(1, self._total))
         if "samples" in file:
             self._go_on()
             return
@@ -198,6 +200,9 @@ class ResultWriter:
     def ids(self) -> list[str]:
         """The samples that were written."""
         return [name for samples in self._table for name in samples.ids]
+
+    def __len__(self) -> int:
+        return self._appended
 
     def append(self, block: schema.Block) -> None:
         """Write the next samples, their lists and their arrays.
@@ -285,8 +290,10 @@ class ResultWriter:
         self._appended = self._written = self._appended + number
         self._check()
 
-    def close(self) -> None:
-        """Write what waits, and the table of the samples."""
+    def close(self, *, unfinished: bool = False) -> None:
+        """Write what waits, and the table of the samples. unfinished: say that samples are missing."""
+        if unfinished:
+            _set(self._file, UNFINISHED, True)
         self._write_pending(last=True)
         table = _joined_table(self._table, self._layout)
         group = self._file["samples"]
@@ -317,6 +324,7 @@ class ResultWriter:
 
     def _go_on(self) -> None:
         """Take the samples of an interrupted file up again."""
+        del self._file.attrs[UNFINISHED]
         group = self._file["samples"]
         table = read_samples(self._file, self._layout.columns, self._layout.lists)
         self._table = [table]
@@ -349,11 +357,10 @@ class ResultWriter:
         if layout.per_sample:
             return
         scales = {axis.name: _write_axis(group, axis) for axis in layout.axes}
-        whole = self._num_samples if self._layout.shard is None else self._layout.shard.total
         for array in layout.arrays:
             shape = (self._num_samples, *layout.shape(array))
             dataset = create_array(
-                group, array.name, shape, array.dtype, chunks=layout.chunk(array, max(1, whole))
+                group, array.name, shape, array.dtype, chunks=layout.chunk(array, max(1, self._total))
             )
             _label(dataset, array, scales, (schema.SAMPLE,))
 
@@ -402,6 +409,25 @@ class ResultWriter:
 
 
 @contextmanager
+def whole_file(
+    output: Path,
+    layout: schema.FileLayout,
+    num_samples: int,
+    *,
+    settings: Mapping[str, Any] | None = None,
+) -> Iterator[ResultWriter]:
+    """Write the file `output`, which gets its name when the body has ended well; else nothing is left.
+
+    num_samples, settings: as `result_file`. Raises: BioattnError when the file cannot be written.
+    """
+    with atomic_output(output) as temporary, hdf5_output(temporary) as (file, raw):
+        text = json.dumps(settings or {}, sort_keys=True, ensure_ascii=False)
+        writer = ResultWriter(file, layout, num_samples, settings=text, check=raw.check)
+        yield writer
+        writer.close()
+
+
+@contextmanager
 def result_file(
     output: Path,
     layout: schema.FileLayout,
@@ -411,11 +437,11 @@ def result_file(
     resume: bool = False,
     force: bool = False,
 ) -> Iterator[ResultWriter]:
-    """Write the file `output`, which gets its name when the body has ended well.
+    """Write the file `output`, which gets its name when the body has ended well, and go on with an earlier run.
 
     num_samples: at most. settings: JSON values of all that decides the content; a shard has them in its record.
-    When the body raises Interrupted or KeyboardInterrupt, the samples that are there stay as `NAME.partial`.
-    resume: go on with that. force: start again.
+    When the body raises Interrupted or KeyboardInterrupt, or anything in a run that went on with an earlier one,
+    the samples that are there stay as `NAME.partial`. resume: go on with that. force: start again.
 
     Raises: BioattnError when the file cannot be written, for a `NAME.partial` of other settings, and for any where
     neither `resume` nor `force` is given.
@@ -441,11 +467,13 @@ def result_file(
             writer = ResultWriter(file, layout, num_samples, settings=text, check=raw.check)
             try:
                 yield writer
-            except (Interrupted, KeyboardInterrupt) as stop:
+            except BaseException as stop:
+                if not going_on and not isinstance(stop, Interrupted | KeyboardInterrupt):
+                    raise
                 stopped = stop
-            writer.close()
+            writer.close(unfinished=stopped is not None)
         if stopped is not None:
-            if writer.ids:
+            if len(writer):
                 temporary.replace(partial)
             raise stopped
         temporary.replace(output)

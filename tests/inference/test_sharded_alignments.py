@@ -128,6 +128,7 @@ def test_what_failed_is_left_out_and_said(model, alignments, tmp_path, capsys):
     assert "2 alignments of 5 failed in their parts and are not in the whole" in capsys.readouterr().err
     assert files_of(tmp_path / "merged") == files_of(tmp_path / "whole")
     assert bioattn("merge", *attention_of(parts), "-o", tmp_path / "merged.h5") == 0
+    assert "2 alignments of 5 failed" in capsys.readouterr().err
     assert_same_content(tmp_path / "merged.h5", tmp_path / "whole.h5")
     assert inspect_file(parts[2]).figures["failed"].keys() == {"family4"}
 

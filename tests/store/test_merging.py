@@ -1,6 +1,7 @@
 """Merging parts cut anywhere, and going on with an interrupted file, give the content of the whole."""
 
 import functools
+import io
 import itertools
 import json
 import tempfile
@@ -102,6 +103,46 @@ def test_interrupted_and_gone_on_with(tmp_path, stop_at, size):
     assert validate_file(path) == []
     assert not partial.exists()
     assert_same_content(path, whole)
+
+
+def test_an_error_in_a_run_that_went_on_keeps_what_was_done(tmp_path):
+    path = tmp_path / "a.h5"
+    with pytest.raises(Interrupted):
+        write(path, 23, slice(0, 23), stop_at=7)
+    with (  # noqa: PT012
+        pytest.raises(ZeroDivisionError),
+        result_file(path, LAYOUT, 23, settings=SETTINGS, resume=True) as writer,
+    ):
+        writer.append(all_rows(23).part(slice(7, 9)))
+        raise ZeroDivisionError
+    assert inspect_file(partial_path(path)).figures["genes"] == 9
+    write(path, 23, slice(0, 23), resume=True)
+    assert_same_content(path, write(tmp_path / "whole.h5", 23, slice(0, 23)))
+
+
+def test_what_is_cut_short_is_not_merged(tmp_path):
+    shards = [record(1, 2, 0, 2, 5), record(2, 2, 2, 5, 5)]
+    tables = [tmp_path / "1.tsv", tmp_path / "2.tsv"]
+    for table, shard in zip(tables, shards, strict=True):
+        rows = "".join(f"g{number}\t1\n" for number in range(shard.first, shard.stop))
+        table.write_text(f"{table_line(shard)}gene_id\theat\n{rows}")
+    merge_shards(tables, tmp_path / "whole.tsv")
+    assert (tmp_path / "whole.tsv").read_text().splitlines() == [
+        "gene_id\theat",
+        *(f"g{i}\t1" for i in range(5)),
+    ]
+    tables[1].write_text(tables[1].read_text().rpartition("g4")[0])
+    printed = io.StringIO()
+    for output in (tmp_path / "cut.tsv", printed):
+        with pytest.raises(FormatError, match=r"2\.tsv: has 2 rows for 3 inputs"):
+            merge_shards(tables, output)
+    assert printed.getvalue() == ""
+    assert not (tmp_path / "cut.tsv").exists()
+    with pytest.raises(Interrupted):
+        write(tmp_path / "2.h5", 5, slice(2, 5), shard=shards[1], size=1, stop_at=4)
+    parts = [write(tmp_path / "1.h5", 5, slice(0, 2), shard=shards[0]), partial_path(tmp_path / "2.h5")]
+    with pytest.raises(BioattnError, match="is unfinished: repeat the command"):
+        merge_shards(parts, tmp_path / "whole.h5")
 
 
 def test_an_error_leaves_what_was_there(tmp_path):

@@ -25,7 +25,7 @@ from bioattn.store.schema import (
     Samples,
     site_layout,
 )
-from bioattn.store.writer import result_file
+from bioattn.store.writer import whole_file
 from bioattn.text import counted, percentage
 
 BATCH = 64
@@ -86,9 +86,7 @@ def run_memory(settings: MemoryRun, running: Running) -> RunReport:
         table.write("\t".join(columns_of(loaded)) + "\n")
         writer = None
         if settings.attention is not None:
-            writer = outputs.enter_context(
-                result_file(settings.attention, layout_of(loaded, book), number, force=True)
-            )
+            writer = outputs.enter_context(whole_file(settings.attention, layout_of(loaded, book), number))
         running.progress.begin("questions", number)
         for rows, block in answered(loaded, book):
             for row in rows:

@@ -169,13 +169,13 @@ def merge(
     summary = merge_shards(
         parts, sys.stdout if to_stdout else output, force=force, progress=reporter.progress()
     )
-    if summary.failed:
-        names = f": {listed(list(summary.failed))}"
+    if summary.num_missing:
+        names = f": {listed(list(summary.failed))}" if summary.failed else ""
         reporter.warn(
-            f"{counted(len(summary.failed), 'alignment')} of {summary.num_inputs:,} failed in their parts and are "
+            f"{counted(summary.num_missing, 'alignment')} of {summary.num_inputs:,} failed in their parts and are "
             f"not in the whole{names}"
         )
-    inputs = counted(summary.num_inputs - len(summary.failed), "input")
+    inputs = counted(summary.num_inputs - summary.num_missing, "input")
     wrote = f"wrote {output}: {summary.title} of {inputs}, from {counted(len(summary.parts), 'part')}"
     return Record(
         *([] if to_stdout else [wrote]),
