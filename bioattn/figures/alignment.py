@@ -12,7 +12,7 @@ from bioattn.choices import matching_sites, not_there
 from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.interpret.maps.alignment_maps import head_map, require_heads_somewhere
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 
 LETTER_ROOM = 2.3
 """Millimetres that the name of a token needs."""
@@ -38,7 +38,7 @@ class AlignmentPicture(NamedTuple):
 
 
 def read_alignments(
-    attention: AttentionFile,
+    attention: Attention,
     *,
     sample: str | None = None,
     sites: Sequence[str] | None = None,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample, strongest_pairs
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 
 MOST_PANELS = 48
 
@@ -39,7 +39,7 @@ class ArcPicture:
 
 
 def read_arcs(
-    attention: AttentionFile,
+    attention: Attention,
     *,
     sample: str | None = None,
     sites: Sequence[str] | None = None,

@@ -21,7 +21,7 @@ from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.figures.treatment_maps import TreatmentMaps, read_titled_maps
 from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import quoted
 
@@ -78,7 +78,7 @@ class HeadGrid:
 
 
 def read_head_grid(
-    attention: AttentionFile,
+    attention: Attention,
     *,
     samples: Sequence[str] = (),
     treatments: Sequence[str] | None = None,
@@ -128,7 +128,7 @@ def promoter_head_grid(maps: TreatmentMaps, *, title: str, zero: int | None = No
 
 
 def alignment_head_grid(
-    attention: AttentionFile,
+    attention: Attention,
     sample: str | None = None,
     *,
     sites: Sequence[str] | None = None,

@@ -12,7 +12,7 @@ from bioattn.choices import not_there, require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import style
 from bioattn.molecules.chemistry import atom_map, require_rdkit
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 
 ATOM = "atom"
 _ROOM = 0.8
@@ -30,7 +30,7 @@ class ColouredMolecule(NamedTuple):
 
 
 def read_coloured_molecule(
-    attention: AttentionFile,
+    attention: Attention,
     *,
     sample: str | None = None,
     show: Sequence[str] = (),

@@ -15,7 +15,7 @@ import numpy as np
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.store.kinds import Candidate, FileKind, find_kind, recognise
-from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import listed
 
@@ -156,7 +156,7 @@ def draw(
     if paths:
         kind = kind or _default_kind(paths[0], given)
         data = _read(kind, paths, given, progress)
-    elif isinstance(result, AttentionFile):
+    elif isinstance(result, Attention):
         kind = kind or _of_attention(result, given)
         data = _function(PICTURES[kind].read)(result, **_accepted(kind, given, progress))
     else:
@@ -186,7 +186,7 @@ def _default_kind(path: Path, options: Mapping[str, Any]) -> str:
     return known[0]
 
 
-def _of_attention(attention: AttentionFile, options: Mapping[str, Any]) -> str:
+def _of_attention(attention: Attention, options: Mapping[str, Any]) -> str:
     """Of promoters the picture of one gene, where one is named, else the heatmap over genes."""
     kind = _OF_ATTENTION.get(attention.inputs, ("alignment",))[0]
     named = [name for option in _SAMPLES for name in _names(options.get(option, ()))]

@@ -33,7 +33,7 @@ from bioattn.interpret.maps.window_genes import WindowGene, window_of
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
@@ -98,7 +98,7 @@ class PromoterPicture:
 
 
 def read_promoter_picture(
-    attention: AttentionFile,
+    attention: Attention,
     *,
     gene: str,
     treatments: Sequence[str] | None = None,
@@ -194,7 +194,7 @@ def read_promoter_picture(
     )
 
 
-def _extreme_treatments(attention: AttentionFile, gene: str) -> list[str] | None:
+def _extreme_treatments(attention: Attention, gene: str) -> list[str] | None:
     """At most six treatments in the file's order, half with the lowest and half with the highest prediction.
 
     None when there are no more treatments than that.

@@ -18,7 +18,7 @@ from scipy.spatial.distance import pdist
 from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.figures.treatment_maps import TreatmentMaps, described, read_titled_maps
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
 
 _ROW = 2.5
@@ -50,7 +50,7 @@ class TreatmentHeatmap:
 
 
 def read_treatment_heatmap(
-    attention: AttentionFile,
+    attention: Attention,
     *,
     genes: Sequence[str] = (),
     treatments: Sequence[str] | None = None,

@@ -15,7 +15,7 @@ from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.promoters.gene_ids import choose_genes
-from bioattn.store.reader import AttentionFile, SiteInfo
+from bioattn.store.reader import Attention, SiteInfo
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted
 
@@ -84,7 +84,7 @@ def window_zero(window_length: int, downstream: int | None, zero: int | str | No
 
 
 def read_treatment_maps(
-    attention: AttentionFile,
+    attention: Attention,
     *,
     genes: Sequence[str] | None = None,
     treatments: Sequence[str] | None = None,
@@ -144,7 +144,7 @@ def read_treatment_maps(
 
 
 def read_titled_maps(
-    attention: AttentionFile, genes: Sequence[str], zero: int | str | None, **choices: Any
+    attention: Attention, genes: Sequence[str], zero: int | str | None, **choices: Any
 ) -> tuple[TreatmentMaps, str, int | None]:
     """The maps, a title, and the window position of position 0.
 

@@ -20,7 +20,7 @@ from bioattn.interpret.maps.window_genes import AnnotatedGenes, Window, WindowGe
 from bioattn.interpret.motifs.hits import find_motif_hits
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.windows import WindowSettings, find_anchor
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
@@ -43,7 +43,7 @@ class MotifSite(NamedTuple):
 
 
 def window_genes(
-    attention: AttentionFile,
+    attention: Attention,
     gene: str,
     annotation: Path,
     *,

@@ -22,7 +22,7 @@ from bioattn.io.files import atomic_output, sha256_of
 from bioattn.io.hdf5_input import is_hdf5
 from bioattn.io.hdf5_output import hdf5_output
 from bioattn.promoters.gene_ids import choose_genes
-from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress, watched
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def read_predictions(path: Path) -> pd.DataFrame:
 
 
 def promoters_anndata(
-    attention: AttentionFile,
+    attention: Attention,
     sites: Sequence[str] = (),
     heads: Sequence[int] | None = None,
     value_weighted: bool = False,
@@ -185,7 +185,7 @@ def promoters_anndata(
 
 
 def alignment_anndata(
-    attention: AttentionFile,
+    attention: Attention,
     sites: Sequence[str] = (),
     heads: Sequence[int] | None = None,
     sample: str | None = None,
@@ -229,7 +229,7 @@ def alignment_anndata(
     return data
 
 
-def _source(attention: AttentionFile, heads: Sequence[int] | None) -> dict[str, Any]:
+def _source(attention: Attention, heads: Sequence[int] | None) -> dict[str, Any]:
     return {
         "attention_sha256": sha256_of(attention.path),
         "model_sha256": attention.model_sha256,

@@ -16,7 +16,7 @@ from bioattn.formats.bfactors import ResidueKey, require_structure_name, write_b
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.interpret.maps.alignment_maps import mean_residue_map, only_sample, strongest_pairs
 from bioattn.io.files import text_output
-from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.store.reader import Attention, open_attention
 from bioattn.structures.chain import BLANK_CHAIN, Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, map_columns
 
@@ -121,7 +121,7 @@ def paint_structure(
 
 
 def residue_places(
-    attention: AttentionFile, sample: str, chain: Chain, *, source: str, alignment: Path | None = None
+    attention: Attention, sample: str, chain: Chain, *, source: str, alignment: Path | None = None
 ) -> NDArray[np.int64]:
     """(L,) of each residue of a chain its place along the residue axes of the attention, -1 where it has none.
 

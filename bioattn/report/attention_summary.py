@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.store.reader import AttentionFile, SiteInfo
+from bioattn.store.reader import Attention, SiteInfo
 from bioattn.system.progress import Progress
 
 BLOCK_BYTES = 24_000_000
@@ -43,7 +43,7 @@ class SiteSummary:
     """Part of the maps' variance (less their mean over promoters) that differs between treatments."""
 
 
-def shown_sites(attention: AttentionFile) -> tuple[list[SiteInfo], list[str]]:
+def shown_sites(attention: Attention) -> tuple[list[SiteInfo], list[str]]:
     """The sites whose keys are positions and that have no query axis, and the names of the others."""
     shown, others = [], []
     for info in attention.sites.values():
@@ -56,7 +56,7 @@ def shown_sites(attention: AttentionFile) -> tuple[list[SiteInfo], list[str]]:
 
 
 def summarise_site(
-    attention: AttentionFile,
+    attention: Attention,
     info: SiteInfo,
     treatments: Sequence[str] | None,
     each_block: BlockReader,

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.interpret.maps.contributions import Contributions
 from bioattn.report.attention_summary import SiteSummary, summarise_site
-from bioattn.store.reader import AttentionFile, SiteInfo
+from bioattn.store.reader import Attention, SiteInfo
 from bioattn.system.progress import Progress
 
 STEPS = 63
@@ -87,7 +87,7 @@ class ReadMaps:
 
 
 def read_maps(
-    attention: AttentionFile,
+    attention: Attention,
     infos: Sequence[SiteInfo],
     treatments: Sequence[str] | None,
     ranked: Sequence[int],

@@ -14,7 +14,7 @@ from bioattn.alignments.couplings import average_product_correction
 from bioattn.interpret.maps.alignment_maps import head_map
 from bioattn.report.gene_maps import pack_bytes
 from bioattn.store.choices import Reduction
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 from bioattn.structures.contacts import MIN_SEPARATION, contact_scores
 
 _SITE = re.compile(r"(?P<stack>[a-z_]+)\.(?P<block>\d+)\.(?P<kind>[a-z_]+)\Z")
@@ -50,7 +50,7 @@ class DrawnHead(HeadSource):
     """Of its L best pairs against the structure."""
 
 
-def list_heads(attention: AttentionFile) -> list[HeadSource]:
+def list_heads(attention: Attention) -> list[HeadSource]:
     """All maps of residues, row attention first."""
     found = []
     for info in attention.sites.values():
@@ -78,14 +78,14 @@ def list_heads(attention: AttentionFile) -> list[HeadSource]:
     )
 
 
-def list_hidden(attention: AttentionFile) -> dict[str, int]:
+def list_hidden(attention: Attention) -> dict[str, int]:
     """How many sites are not drawn, as their maps are not between residues, by the last part of their names."""
     drawn = {source.site for source in list_heads(attention)}
     return dict(Counter(name.rpartition(".")[2] for name in attention.sites if name not in drawn))
 
 
 def draw_heads(
-    attention: AttentionFile,
+    attention: Attention,
     sample: str,
     sources: list[HeadSource],
     contact_RR: NDArray[np.floating] | None,

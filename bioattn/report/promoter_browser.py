@@ -24,7 +24,7 @@ from bioattn.report.gene_maps import ALONE_BYTES, BESIDE_BYTES, pack_within_budg
 from bioattn.report.inputs import ReportInputs
 from bioattn.report.lead import TRACKS_SHOWN, LeadPromoter, LeadTrack
 from bioattn.report.promoter_context import MotifHit, PromoterContext, known_of
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
 
@@ -85,7 +85,7 @@ class PromoterBrowser:
 
 
 def collect_browser(
-    attention: AttentionFile,
+    attention: Attention,
     inputs: ReportInputs,
     dataset: PromoterDataset | None,
     predictions: pd.DataFrame | None,

@@ -20,7 +20,7 @@ from bioattn.interpret.motifs.motif_folder import AttendedSite, MotifResults, re
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import SPLIT_NAMES, PromoterDataset
 from bioattn.report.inputs import ReportInputs
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 
 MAX_HITS = 80
 """Of one promoter; the likeliest are kept."""
@@ -54,7 +54,7 @@ class PromoterContext:
     def read(
         self,
         genes: Sequence[str],
-        attention: AttentionFile,
+        attention: Attention,
         inputs: ReportInputs,
         dataset: PromoterDataset | None,
         motifs: MotifResults | None,
@@ -103,7 +103,7 @@ class PromoterContext:
 
 
 def known_of(
-    attention: AttentionFile,
+    attention: Attention,
     inputs: ReportInputs,
     dataset: PromoterDataset | None,
     predictions: pd.DataFrame | None,

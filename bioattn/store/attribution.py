@@ -161,6 +161,3 @@ class Attribution(Results):
 def open_attribution(path: Path | str) -> Attribution:
     """Open an attribution file for reading, also as a context. Raises: as `Results.open`."""
     return Attribution.open(path)
-
-
-AttributionFile = Attribution

@@ -581,9 +581,6 @@ def open_attention(path: Path | str) -> Attention:
     return Attention.open(path)
 
 
-AttentionFile = Attention
-
-
 def choice(
     wanted: str | Sequence[str] | slice | None, numbers: dict[str, int], what: str
 ) -> int | list[int] | slice:

@@ -19,7 +19,7 @@ from bioattn.interpret.file_kinds import ARRAY_FOLDER, GENES, SEQUENCES, TREATME
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_ids import choose_genes
-from bioattn.store.attribution import AttributionFile, open_attribution
+from bioattn.store.attribution import Attribution, open_attribution
 from bioattn.system.progress import SILENT, Progress, watched
 
 ARRAY = "arr_0"
@@ -75,9 +75,7 @@ def export_attribution(
     return {"genes": len(ids), "treatments": len(chosen)}
 
 
-def _blocks(
-    file: AttributionFile, ids: Sequence[str], treatment: str | None
-) -> Iterator[NDArray[np.float32]]:
+def _blocks(file: Attribution, ids: Sequence[str], treatment: str | None) -> Iterator[NDArray[np.float32]]:
     step = max(1, BLOCK_BYTES // (16 * file.window_length))
     whole = list(ids) == list(file.samples.index)
     for first in range(0, len(ids), step):

@@ -30,7 +30,7 @@ from bioattn.interpret.contacts.contact_regression import ContactRegression, fit
 from bioattn.interpret.maps.alignment_maps import head_map
 from bioattn.io.files import text_output
 from bioattn.store.choices import Reduction
-from bioattn.store.reader import AttentionFile, SiteInfo, open_attention
+from bioattn.store.reader import Attention, SiteInfo, open_attention
 from bioattn.structures.contacts import (
     ContactScores,
     contact_scores,
@@ -69,7 +69,7 @@ class FitReport(NamedTuple):
     num_held_out: int
 
 
-def head_maps(attention: AttentionFile, sample: str) -> Iterator[tuple[str, int, NDArray[np.float64]]]:
+def head_maps(attention: Attention, sample: str) -> Iterator[tuple[str, int, NDArray[np.float64]]]:
     """Site, head and map (R, R) of every head of `contact_sites`, one in memory at a time. Raises: as that.
 
     Maps are symmetric and corrected; their diagonal is 0.
@@ -81,7 +81,7 @@ def head_maps(attention: AttentionFile, sample: str) -> Iterator[tuple[str, int,
             yield info.name, head, average_product_correction(map_RR + map_RR.T)
 
 
-def read_protein(attention: AttentionFile, name: str) -> Protein:
+def read_protein(attention: Attention, name: str) -> Protein:
     """The residues of a sample. Raises: BioattnError when the file does not hold it."""
     if attention.over_alignments:
         columns = attention.columns(name)
@@ -93,7 +93,7 @@ def read_protein(attention: AttentionFile, name: str) -> Protein:
     return Protein(letters, np.arange(len(letters)), len(letters), tokens)
 
 
-def contact_sites(attention: AttentionFile) -> list[SiteInfo]:
+def contact_sites(attention: Attention) -> list[SiteInfo]:
     """The sites of row attention over the clustered MSA, or of a language model's encoder, else decoder.
 
     Raises: BioattnError when there is none, the file's tokens are not the residues of whole proteins, or maps are
@@ -128,9 +128,7 @@ def contact_sites(attention: AttentionFile) -> list[SiteInfo]:
     return stack
 
 
-def predict_contacts(
-    attention: AttentionFile, sample: str, regression: ContactRegression
-) -> NDArray[np.float64]:
+def predict_contacts(attention: Attention, sample: str, regression: ContactRegression) -> NDArray[np.float64]:
     """Contact probabilities (R, R) of one protein, symmetric; the diagonal means nothing.
 
     Raises: BioattnError when the sample is not in the file, or the regression belongs to another model or heads.
@@ -154,7 +152,7 @@ def predict_contacts(
     return np.asarray(expit(logits_RR))
 
 
-def mean_map(attention: AttentionFile, sample: str) -> NDArray[np.float64]:
+def mean_map(attention: Attention, sample: str) -> NDArray[np.float64]:
     """Mean of the corrected maps of all heads (R, R): what attention says of contacts when nobody tells it of any.
 
     Raises: BioattnError when the sample or `contact_sites` are not in the file.
@@ -218,7 +216,7 @@ def fit_contacts(
 
 
 def _proteins_of(
-    attention: AttentionFile, dataset: ContactDataset
+    attention: Attention, dataset: ContactDataset
 ) -> tuple[list[ContactProtein], list[ContactProtein]]:
     """Proteins in both files: those to fit on, and the others."""
     known = attention.samples.index
@@ -243,9 +241,7 @@ def _proteins_of(
     return fitted, [protein for protein in proteins if protein.split != TRAIN]
 
 
-def _examples(
-    attention: AttentionFile, protein: ContactProtein
-) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def _examples(attention: Attention, protein: ContactProtein) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Features (N, F) and labels (N,) of the pairs that are judged."""
     seen = read_protein(attention, protein.id).columns
     apart = np.triu(known_pairs(protein.cb))[np.ix_(seen, seen)]
@@ -320,7 +316,7 @@ def export_contacts(
     return len(names)
 
 
-def _lines(attention: AttentionFile, name: str, regression: ContactRegression | None) -> Iterator[str]:
+def _lines(attention: Attention, name: str, regression: ContactRegression | None) -> Iterator[str]:
     letters, columns, _, _ = read_protein(attention, name)
     if regression is None:
         map_RR, least = mean_map(attention, name), -np.inf

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.interpret.maps.position_maps import PositionMaps
 from bioattn.interpret.maps.upsampling import upsample
-from bioattn.store.attribution import AttributionFile
+from bioattn.store.attribution import Attribution
 
 BLOCK_BYTES = 1 << 26
 """Memory of a block of promoters, as read and as a signal."""
@@ -98,7 +98,7 @@ class AttributionSignal:
     name = "attribution"
     signed = True
 
-    def __init__(self, files: Sequence[AttributionFile]) -> None:
+    def __init__(self, files: Sequence[Attribution]) -> None:
         """Raises: BioattnError when the files do not belong together."""
         self._files = files
         self.genes = require_same("promoters", [(file.path, list(file.samples.index)) for file in files])

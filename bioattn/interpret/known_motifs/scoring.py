@@ -25,8 +25,8 @@ from bioattn.interpret.known_motifs.position_signals import (
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.promoter_maps import codes_of_genes, open_maps
 from bioattn.promoters.gene_ids import choose_genes
-from bioattn.store.attribution import AttributionFile
-from bioattn.store.reader import AttentionFile
+from bioattn.store.attribution import Attribution
+from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, quoted
 
@@ -106,8 +106,8 @@ def score_known_motifs(
     database = None if motifs is None else read_meme(motifs)
     with ExitStack() as opened:
         files = [opened.enter_context(open_maps(path)) for path in results]
-        attention = [file for file in files if isinstance(file, AttentionFile)]
-        attribution = [file for file in files if isinstance(file, AttributionFile)]
+        attention = [file for file in files if isinstance(file, Attention)]
+        attribution = [file for file in files if isinstance(file, Attribution)]
         if not files:
             raise BioattnError("no result to score; give attention or attribution files")
         signals = _signals(attention, attribution, settings)
@@ -158,7 +158,7 @@ def write_known_motifs(path: Path, table: pd.DataFrame) -> None:
 
 
 def _signals(
-    attention: list[AttentionFile], attribution: list[AttributionFile], settings: KnownMotifSettings
+    attention: list[Attention], attribution: list[Attribution], settings: KnownMotifSettings
 ) -> list[PositionSignal]:
     """Make the signals: attention; value-weighted and contributions where every file has them; attribution."""
     require_same("promoters", [(file.path, list(file.samples.index)) for file in (*attention, *attribution)])

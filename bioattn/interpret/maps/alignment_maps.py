@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from bioattn.choices import matching_sites, not_there, require_names
 from bioattn.errors import BioattnError
 from bioattn.store.choices import Reduction
-from bioattn.store.reader import AttentionFile, SiteInfo
+from bioattn.store.reader import Attention, SiteInfo
 from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.text import quoted
 
 ROW_SITES = "*.msa_row"
 
 
-def choose_sites(attention: AttentionFile, patterns: Sequence[str] | None = None) -> list[SiteInfo]:
+def choose_sites(attention: Attention, patterns: Sequence[str] | None = None) -> list[SiteInfo]:
     """The sites whose names match one of the shell patterns; None = row attention, or all where there is none.
 
     Row attention over the extra MSA counts only where there is no other.
@@ -31,7 +31,7 @@ def choose_sites(attention: AttentionFile, patterns: Sequence[str] | None = None
 
 
 def require_heads_somewhere(
-    attention: AttentionFile, sites: Sequence[SiteInfo], heads: Sequence[int] | None
+    attention: Attention, sites: Sequence[SiteInfo], heads: Sequence[int] | None
 ) -> None:
     """Raises: BioattnError for a head that none of the sites has; sites may have different numbers of heads."""
     known = sorted({head for info in sites if "head" in info.dims for head in info.heads})
@@ -41,7 +41,7 @@ def require_heads_somewhere(
 
 
 def choose_maps(
-    attention: AttentionFile, patterns: Sequence[str] | None, heads: Sequence[int] | None
+    attention: Attention, patterns: Sequence[str] | None, heads: Sequence[int] | None
 ) -> list[tuple[SiteInfo, list[int | None]]]:
     """The sites as of `choose_sites`, each with its heads among `heads` (None = all), in the file's order; [None]
     where a site holds something made of all heads.
@@ -61,7 +61,7 @@ def choose_maps(
     ]
 
 
-def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | None) -> NDArray[np.float64]:
+def head_map(attention: Attention, info: SiteInfo, sample: str, head: int | None) -> NDArray[np.float64]:
     """(Q, K) of one head, the mean over rows (or outer residues) where the file holds each.
 
     Raises: BioattnError when the site has no queries.
@@ -82,7 +82,7 @@ def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | 
     return weights.mean(axis=tuple(range(len(outer)))) if outer else weights
 
 
-def only_sample(attention: AttentionFile, sample: str | None, over: Sequence[str] = ("alignments",)) -> str:
+def only_sample(attention: Attention, sample: str | None, over: Sequence[str] = ("alignments",)) -> str:
     """The alignment, or whatever the file may be over, that is meant.
 
     Raises: BioattnError when it is not there or could be any of several.
@@ -103,7 +103,7 @@ def only_sample(attention: AttentionFile, sample: str | None, over: Sequence[str
 
 
 def mean_residue_map(
-    attention: AttentionFile,
+    attention: Attention,
     sample: str,
     *,
     sites: Sequence[str] | None = None,

@@ -17,7 +17,7 @@ from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.store.attribution import open_attribution
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Contributions:
 
 @contextmanager
 def open_contributions(
-    attention: AttentionFile,
+    attention: Attention,
     attribution: Path | None = None,
     *,
     sites: Sequence[str] | None = None,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import matching_sites, not_there
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.store.reader import AttentionFile, SiteInfo
+from bioattn.store.reader import Attention, SiteInfo
 from bioattn.text import quoted
 
 READ_BYTES = 1 << 25
@@ -25,7 +25,7 @@ SCATTERED = 8
 class PositionMaps:
     """Attention over positions of an open file, averaged over sites, heads and queries; see `position_maps`."""
 
-    attention: AttentionFile
+    attention: Attention
     sites: list[SiteInfo]
     key_edges: NDArray[np.int64]
     """(K + 1,) in bases from the window's first base."""
@@ -95,7 +95,7 @@ class PositionMaps:
 
 
 def position_maps(
-    attention: AttentionFile,
+    attention: Attention,
     patterns: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
     *,

@@ -26,8 +26,8 @@ from bioattn.interpret.maps.upsampling import upsample
 from bioattn.io.files import sha256_of
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.store.attribution import AttributionFile, open_attribution
-from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.store.attribution import Attribution, open_attribution
+from bioattn.store.reader import Attention, open_attention
 from bioattn.store.schema import ATTRIBUTION_FORMAT
 
 LOGGER = logging.getLogger("bioattn")
@@ -39,7 +39,7 @@ ATTRIBUTED_BASES = 15
 """Width of the stretch that is cut out around a peak of attribution, which points at single bases."""
 
 
-def open_maps(path: Path) -> AbstractContextManager[AttentionFile | AttributionFile]:
+def open_maps(path: Path) -> AbstractContextManager[Attention | Attribution]:
     """Open a file of attention or of attribution. Raises: FormatError when it is neither."""
     with open_hdf5(path) as file:
         kind = text_attribute(file, "format")
@@ -109,7 +109,7 @@ class PromoterMaps:
 
 
 def attention_maps(
-    attention: AttentionFile,
+    attention: Attention,
     promoters: Path,
     *,
     genes: Sequence[str] | None,
@@ -145,7 +145,7 @@ def attention_maps(
     )
 
 
-def attribution_maps(attribution: AttributionFile, *, genes: Sequence[str] | None) -> PromoterMaps:
+def attribution_maps(attribution: Attribution, *, genes: Sequence[str] | None) -> PromoterMaps:
     """Maps of the contributions of bases. genes: None = all."""
 
     def stored(samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
@@ -167,7 +167,7 @@ def attribution_maps(attribution: AttributionFile, *, genes: Sequence[str] | Non
     )
 
 
-def codes_of_genes(promoters: Path, attention: AttentionFile, samples: pd.DataFrame) -> NDArray[np.uint8]:
+def codes_of_genes(promoters: Path, attention: Attention, samples: pd.DataFrame) -> NDArray[np.uint8]:
     """The sequences of `samples` (by gene id) from the FASTA that attention was exported from.
 
     Returns codes (G, L), right ends aligned, N before them. Warns when the FASTA is another file with the same

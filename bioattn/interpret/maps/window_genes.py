@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import STRANDS
 from bioattn.promoters.operons import GeneSpans, Span
-from bioattn.store.reader import AttentionFile
+from bioattn.store.reader import Attention
 
 
 class Window(NamedTuple):
@@ -28,7 +28,7 @@ class Window(NamedTuple):
         return first - self.end + length, last - self.end + length
 
 
-def window_of(attention: AttentionFile, gene: str) -> Window:
+def window_of(attention: Attention, gene: str) -> Window:
     """Where the window of a gene of an attention file lies."""
     place: dict[Any, Any] = attention.samples.loc[gene].to_dict()
     return Window(place["chrom"], place["start"], place["end"], place["strand"])

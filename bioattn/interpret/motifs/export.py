@@ -54,7 +54,7 @@ from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import WEIGHTS
 from bioattn.promoters.gene_ids import choose_genes
-from bioattn.store.attribution import AttributionFile
+from bioattn.store.attribution import Attribution
 from bioattn.store.windows import genomic_interval
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted
@@ -227,7 +227,7 @@ def _open(
     """The maps of a file of either kind; of attention with contributions those that raise and those that lower."""
     file = stack.enter_context(open_maps(path))
     chosen = choose_genes(genes, list(file.samples.index), path) if genes else None
-    if isinstance(file, AttributionFile):
+    if isinstance(file, Attribution):
         return [attribution_maps(file, genes=chosen)]
     if promoters is None:
         raise BioattnError(

@@ -32,7 +32,7 @@ from bioattn.interpret.tracks.layout import Stretch, lay_out, place_windows, rea
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_ids import choose_genes
-from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, first_names, percentage
 
@@ -232,7 +232,7 @@ class Track:
 
 
 def choose_tracks(
-    attention: AttentionFile, known: list[str] | None, requested: Sequence[str], reference: str | None
+    attention: Attention, known: list[str] | None, requested: Sequence[str], reference: str | None
 ) -> list[Track]:
     """List the tracks in the order requested, treatments before differences."""
     if known is None:
@@ -262,7 +262,7 @@ def choose_tracks(
 
 
 def _report_layout(
-    attention: AttentionFile,
+    attention: Attention,
     settings: TrackSettings,
     samples: pd.DataFrame,
     stretches: Sequence[Stretch],
@@ -308,7 +308,7 @@ def _shared(stretches: Sequence[Stretch]) -> float:
 
 
 def _record(
-    attention: AttentionFile,
+    attention: Attention,
     settings: TrackSettings,
     downstream: int,
     maps: PositionMaps,
