@@ -79,7 +79,7 @@ class TreatmentVariants:
         return {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckRecord:
     """Verdict, measures and curves of a check."""
 
@@ -94,6 +94,10 @@ class CheckRecord:
     variants: Sequence[TreatmentVariants] = ()
     skipped: dict[str, str] = field(default_factory=dict)
     """Measures that were not taken, and why."""
+
+    def __repr__(self) -> str:
+        taken = [measure.passed for measure in self.measures if measure.passed is not None]
+        return f"<check: {self.verdict.code}, {sum(taken)} of {len(taken)} measures passed>"
 
     def to_json(self) -> dict[str, Any]:
         """The content of a check file."""
