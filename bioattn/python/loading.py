@@ -1,9 +1,11 @@
 """`bioattn.load_model` and `bioattn.train`: models of any family."""
 
+import shutil
 import typing
+import weakref
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from bioattn.choices import chosen
@@ -53,8 +55,8 @@ def train(
     of = family(name)
     ability(of, "task")
     kind = of.settings["train"]
-    folder = TemporaryDirectory(prefix="bioattn-") if output is None else None
-    path = Path(output) if output is not None else Path(str(folder and folder.name)) / "model"
+    made = mkdtemp(prefix="bioattn-") if output is None else None
+    path = Path(made) / "model" if made is not None else Path(str(output))
     (argument,) = (field for field, said in options_of(kind).items() if said.is_argument)
     given = {argument: dataset, "output": path, **settings, "resume": resume, "force": force}
     filled = with_config_file(_filled(kind, given))
@@ -65,21 +67,12 @@ def train(
             run_training(typing.cast(Any, of), filled, device=chosen_device)
             model = of.load(path, chosen_device)
     except BaseException:
-        if folder is not None:
-            folder.cleanup()
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
         raise
-    if folder is not None:
-        _keep(model, folder)
+    if made is not None:  # `save` copies it, so it stays as long as the model
+        weakref.finalize(model.model, shutil.rmtree, made, ignore_errors=True)
     return model
-
-
-def _keep(model: Any, folder: "TemporaryDirectory[str]") -> None:
-    """Remove a folder when the model that was trained in it is no longer used."""
-    import weakref
-
-    finalizer = folder._finalizer  # type: ignore[attr-defined]
-    finalizer.detach()
-    weakref.finalize(model.model, TemporaryDirectory._rmtree, folder.name)  # type: ignore[attr-defined]
 
 
 def _filled(kind: type[Settings], values: dict[str, Any]) -> Any:
