@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bioattn.checks.measures import Measure
+from bioattn.checks.record import CheckRecord
+from bioattn.checks.verdict import Code, Verdict
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,17 +18,16 @@ MULTIQC = ROOT / ".venv-multiqc" / "bin" / "multiqc"
 pytestmark = pytest.mark.skipif(not MULTIQC.is_file(), reason="no MultiQC here (make install-multiqc)")
 
 HARMFUL = "<script>window.harmed=1</script>"
-CHECK = {
-    "format": "bioattn-check",
-    "format_version": "1.0",
-    "verdict": {"code": "position-only", "sentence": f"It looks at {HARMFUL} positions.", "caveats": []},
-    "measures": [
-        {"name": "used", "value": 1.0, "passed": True},
-        {"name": "points", "value": 0.1, "passed": False},
+CHECK = CheckRecord(
+    model_sha256="0" * 64,
+    input_sha256="0" * 64,
+    settings={"promoters": 60, "treatments": 3},
+    verdict=Verdict(Code.POSITION_ONLY, f"It looks at {HARMFUL} positions.", caveats=[], rests_on=[]),
+    measures=[
+        Measure(name="used", label="used", value=1.0, passed=True, sentence=""),
+        Measure(name="points", label="points", value=0.1, passed=False, sentence=""),
     ],
-    "skipped": [],
-    "settings": {"promoters": 60, "treatments": 3},
-}
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def report(tmp_path_factory):
     )  # fmt: skip
     bioattn("prepare", "dataset", promoters, TINY / "responses.tsv", "-o", dataset)
     bioattn("train", "promoter", dataset, "-o", folder / "model", "--epochs", "2", "--threads", "1")
-    check.write_text(json.dumps(CHECK))
+    check.write_text(json.dumps(CHECK.to_json()))
     bioattn(
         "export", "multiqc", promoters, dataset, folder / "model", check, "-o", folder / "one", "--sample",
         f"first {HARMFUL}",

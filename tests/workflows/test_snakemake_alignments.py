@@ -54,7 +54,7 @@ def test_a_protein_has_its_results(done):
     assert (results / "reports" / "first.html").stat().st_size > 50_000
     assert (results / "multiqc" / "first" / "bioattn_predictions_mqc.json").is_file()
     figure = json.loads((results / "figures" / "first.contacts.svg.run.json").read_text())
-    assert figure["inputs"]["truth"]["file"] == f"{NAMES[0]}.pdb"
+    assert [entry["file"] for entry in figure["inputs"].values()] == ["first", f"{NAMES[0]}.pdb"]
 
 
 @pytest.mark.slow
