@@ -96,10 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=[*SECTIONS], default=[*SECTIONS])
     parser.add_argument("--make-test", action="store_true", help="time `make test` too")
-    parser.add_argument(
-        "--functions", metavar="FILE", type=Path, help="write the functions that trips entered"
-    )
-    parser.add_argument("--trip", choices=[*TRIPS], help=argparse.SUPPRESS)
+    parser.add_argument("--trip", choices=[*TRIPS], help="print the functions that a trip enters, as JSON")
     options = parser.parse_args()
     if options.trip:
         print(json.dumps(entered(options.trip)))
