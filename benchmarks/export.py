@@ -40,7 +40,7 @@ def work(task: str, folder: Path) -> dict[str, float]:
 
     from bioattn.inference.promoter_windows import scan_promoters
     from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.models.promoter.inference.run import MAX_BATCH, run_promoters
+    from bioattn.models.promoter.running import MAX_BATCH, run_promoters
 
     torch.set_num_threads(1)
     loaded = load_promoter_model(folder / "model", torch.device("cpu"))

@@ -31,8 +31,8 @@ from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.planted.attention_score import score_attention_and_predictions
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.models.promoter.model import PromoterModel
+from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.dataset import TEST, read_dataset, write_dataset
 from bioattn.simulate.promoters import SimulatedPromoters, simulate_promoters, simulation_settings
 

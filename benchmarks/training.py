@@ -32,10 +32,9 @@ def our_step(treatments: int, **settings: object) -> Callable[[], None]:
     """
     import torch
 
-    from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+    from bioattn.models.promoter.config import Loss, PromoterModelConfig, TreatmentEncoding
     from bioattn.models.promoter.model import PromoterModel
-    from bioattn.models.promoter.training.config import Loss
-    from bioattn.models.promoter.training.losses import classifier_free_loss, measured_cells
+    from bioattn.models.promoter.training.data import classifier_free_loss, measured_cells
     from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
     from bioattn.promoters.treatments import named_treatments
 

@@ -21,8 +21,7 @@ from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig
 from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
 from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
 from bioattn.models.phyloformer.config import PhyloformerConfig, PhyloformerTrainingConfig
-from bioattn.models.promoter.config import PromoterModelConfig
-from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
 from bioattn.models.translation.config import TranslationModelConfig, TranslationTrainingConfig
 from bioattn.training.settings import UpdateConfig
 

@@ -1,6 +1,6 @@
 """How much each attention head matters for the tokens that a model predicts.
 
-As for promoter models (`bioattn.models.promoter.head_scorer`): the size of the loss's slope in a mask on what the
+As for promoter models (`bioattn.models.promoter.heads`): the size of the loss's slope in a mask on what the
 head gives (Michel, Levy & Neubig 2019), here one slope per sequence, averaged over sequences. The loss is that of
 training, the mean cross-entropy of a sequence's predicted tokens.
 

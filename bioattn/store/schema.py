@@ -87,7 +87,7 @@ class AttentionOptions:
     value_weighted: bool = False
     """Also write weights times the norm of the value vector."""
     phases: int = 1
-    """Shifted windows whose maps are averaged into finer bins (`bioattn.models.promoter.inference.phases`)."""
+    """Shifted windows whose maps are averaged into finer bins (`bioattn.models.promoter.running`)."""
 
     def __post_init__(self) -> None:
         if not self.sites:

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from bioattn.io.config_file import build
-from bioattn.models.promoter.config import PromoterModelConfig
-from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from bioattn import open as open_result
-from bioattn.models.promoter.config import PromoterModelConfig
-from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
 from bioattn_cli.main import main
 from tests.making import bioattn
 

@@ -10,7 +10,7 @@ import torch
 from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
-from bioattn.models.promoter.inference.run import run_promoters
+from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from tests.inference import evoformer_runs

@@ -10,7 +10,7 @@ from bioattn.attention.capture import capture
 from bioattn.errors import BioattnError
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import Conditioning
-from bioattn.models.promoter.inference.run import run_promoters
+from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import inspect_file

@@ -11,7 +11,7 @@ import torch
 from bioattn.errors import BioattnError
 from bioattn.io.output_names import partial_path
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.inference.run import run_promoters
+from bioattn.models.promoter.running import run_promoters
 from bioattn.store.inspection import inspect_file
 from bioattn.store.result_validation import validate_attention
 from bioattn.system.progress import NoProgress
@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from bioattn.errors import BioattnError, Interrupted
-from bioattn.models.promoter.inference.run import run_promoters
+from bioattn.models.promoter.running import run_promoters
 from bioattn.models.promoter.folder import load_promoter_model
 
 model, promoters, output, predictions, pause = sys.argv[1:6]

@@ -13,7 +13,7 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.promoter_windows import make_batch, scan_promoters
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
-from bioattn.models.promoter.inference.run import run_promoters
+from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, select_treatments
 from bioattn.store.choices import Reduction, WeightType

@@ -5,9 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from bioattn.models.promoter import best_match as module
-from bioattn.models.promoter.best_match import best_match
-from bioattn.models.promoter.mutants.cross_fields import interpolation, smooth_rows
+from bioattn.models.promoter import layers as module
+from bioattn.models.promoter.layers import best_match
+from bioattn.models.promoter.mutant_bins import interpolation, smooth_rows
 from bioattn.models.promoter.stem import one_hot
 
 

@@ -15,8 +15,8 @@ from bioattn.models.promoter.config import (
     Stem,
     TreatmentEncoding,
 )
+from bioattn.models.promoter.heads import pruned
 from bioattn.models.promoter.model import PromoterModel, attention_sites
-from bioattn.models.promoter.pruning import pruned
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import named_treatments
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from bioattn.models.promoter.config import TreatmentEncoding
-from bioattn.models.promoter.treatment_encoder import FeatureEncoder
-from bioattn.models.promoter.treatment_kernel import KernelEncoder, chosen_widths
+from bioattn.models.promoter.treatment_encoder import FeatureEncoder, KernelEncoder, chosen_widths
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from tests.making import bioattn

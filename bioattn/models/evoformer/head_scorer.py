@@ -1,6 +1,6 @@
 """How much each attention head of an MSA/pair model matters for the distances it predicts.
 
-As for promoter models (`bioattn.models.promoter.head_scorer`): the size of the loss's slope in a mask on
+As for promoter models (`bioattn.models.promoter.heads`): the size of the loss's slope in a mask on
 what the head gives (Michel, Levy & Neubig 2019), here one slope per protein, averaged over proteins. The loss is
 the cross-entropy of the distogram over all pairs of residues with known distance, row 1 as target, first draw of
 the alignment. Heads of invariant point attention, which are joined with other quantities, are not among them.

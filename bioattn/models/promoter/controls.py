@@ -24,10 +24,15 @@ from bioattn.errors import BioattnError, FormatError, Interrupted
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.io.output_names import partial_path
-from bioattn.models.promoter.config import Conditioning, PositionBias, PromoterModelConfig, QuerySource
+from bioattn.models.promoter.config import (
+    Conditioning,
+    PositionBias,
+    PromoterModelConfig,
+    QuerySource,
+    TrainingConfig,
+)
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
-from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.store.training_record import read_training_record as read_training_json

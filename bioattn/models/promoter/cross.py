@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis, Contribution
-from bioattn.models.promoter.batch_part import PromoterDropout, drop_channels
 from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, QuerySource, Reader, Readout
+from bioattn.models.promoter.layers import PromoterDropout, drop_channels
 from bioattn.models.promoter.stem import STEMS, BinMixer
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary

@@ -1,21 +1,175 @@
 """The family of promoter models: its commands' settings, and the way to its training and its models."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, cast
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
+from bioattn.errors import SettingsError
+from bioattn.io.files import text_output
+from bioattn.models.attention_settings import (
+    BATCH_SIZE_HELP,
+    DROP_PARTS_HELP,
+    TREATMENT_HELP,
+    TREATMENT_TABLE_HELP,
+    ExportAttention,
+)
 from bioattn.models.family import Family, imported
-from bioattn.models.promoter import running as runs
 from bioattn.models.promoter.config import Conditioning, PositionBias, Readout, Stem, TreatmentEncoding
-from bioattn.models.promoter.running import PromoterRun
+from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
+    Writes,
     argument,
+    device_option,
+    force_option,
     option,
+    output_option,
+    resume_option,
+    shard_option,
+    threads_option,
     toml_key,
 )
+from bioattn.store.choices import WeightType
+from bioattn.system.device import Device
+from bioattn.text import counted, human_bytes
 from bioattn.training.settings import TrainingCommand
+
+MOST_SENTENCES = 10
+
+if TYPE_CHECKING:
+    from bioattn.models.promoter.folder import LoadedPromoterModel
+    from bioattn.promoters.treatments import TreatmentTable
+    from bioattn.store.schema import AttentionOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterRun(Settings):
+    """Predict the response of promoters to treatments.
+
+    Writes a wide TSV, one row per gene and one column per treatment (`-o -` writes to standard output; a .gz name
+    gives gzip): responses in the units of training, or probabilities for a binary model. --resume and --force
+    apply to the parts that an interrupted run with --attention leaves in ATTENTION.partial.
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained promoter model.", recorded_file="model.safetensors")
+    sequences: Path = argument(
+        "PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).", recorded="promoters"
+    )
+    output: Path = output_option("Result to write.", Writes.STREAM)
+    treatments: tuple[str, ...] = option(TREATMENT_HELP, "--treatment", default=(), metavar="NAME")
+    treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
+    attention: Path | None = option(
+        "Also write all attention here as HDF5 (`export attention` has the choices).", writes=Writes.FILE
+    )
+    treatment_weights: Path | None = option(
+        "Also write here, as a table, what each training treatment counts for each treatment "
+        "(--treatment-encoder kernel).",
+        writes=Writes.FILE,
+    )
+    batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    shard: str | None = shard_option()
+    resume: bool = resume_option()
+    force: bool = force_option(DROP_PARTS_HELP)
+
+
+def run(settings: PromoterRun, running: Running) -> RunReport:
+    """Write predictions and, with `attention`, attention. Raises: as `run_promoters`, and for the settings."""
+    return _run(settings, settings.output, settings.attention, None, running)
+
+
+def export_attention(settings: ExportAttention, running: Running) -> RunReport:
+    """Write attention. Raises: as `run_promoters`, and for the settings."""
+    settings.refuse(("targets", "window"), "promoter models")
+    if settings.dtype is WeightType.FLOAT16:
+        running.warn("float16: h5py and h5netcdf read it, netCDF4 and programs built on it do not")
+    return _run(settings, None, settings.output, settings.options(), running)
+
+
+def _tell_weights(
+    model: "LoadedPromoterModel", treatments: "TreatmentTable", output: Path | None
+) -> list[str]:
+    """What treatments that were not trained lean on, a sentence for each of the first; written to `output`.
+
+    Raises: SettingsError for `output` of a model that knows treatments otherwise.
+    """
+    from bioattn.models.promoter.treatment_encoder import weights_sentence, write_weights
+    from bioattn.promoters.treatments import UNCONDITIONAL
+
+    weights_TN = model.treatment_weights(treatments)
+    if weights_TN is None:
+        if output is not None:
+            raise SettingsError("--treatment-weights is for models trained with --treatment-encoder kernel")
+        return []
+    known = model.vocabulary.names
+    if output is not None:
+        write_weights(output, treatments.names, weights_TN, known)
+    new = [row for row, name in enumerate(treatments.names) if name not in (*known, UNCONDITIONAL)]
+    return [weights_sentence(treatments.names[row], weights_TN[row], known) for row in new[:MOST_SENTENCES]]
+
+
+def _run(
+    settings: PromoterRun | ExportAttention,
+    predictions: Path | None,
+    attention: Path | None,
+    options: "AttentionOptions | None",
+    running: Running,
+) -> RunReport:
+    from bioattn.models.promoter.folder import load_promoter_model
+    from bioattn.models.promoter.running import run_promoters
+    from bioattn.promoters.treatments import read_treatment_table, select_treatments
+    from bioattn.system.memory import keep_freed_memory
+    from bioattn.system.shard import parse_shard
+
+    shard = None if settings.shard is None else parse_shard(settings.shard)
+    to_stdout = str(predictions) == "-"
+    keep_freed_memory()
+    device = running.device(settings.device, settings.threads)
+    model = running.loaded or load_promoter_model(settings.model, device)
+    table = None if settings.treatment_table is None else read_treatment_table(settings.treatment_table)
+    treatments = select_treatments(model.treatments, settings.treatments, table)
+    leaning = _tell_weights(model, treatments, getattr(settings, "treatment_weights", None))
+    with ExitStack() as outputs:
+        text: TextIO | None = running.stdout if to_stdout else None
+        if predictions is not None and not to_stdout:
+            text = cast(TextIO, outputs.enter_context(text_output(predictions)))
+        summary = run_promoters(
+            model,
+            settings.sequences,
+            treatments=treatments,
+            predictions=text,
+            attention=attention,
+            options=options,
+            batch_size=settings.batch_size,
+            shard=shard,
+            resume=settings.resume,
+            force=settings.force,
+            progress=running.progress,
+        )
+    number = len(treatments.names)
+    scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
+    written = {}
+    if predictions is not None and not to_stdout:
+        written[predictions] = f"wrote {predictions}: predictions of {scope}"
+    if attention is not None:
+        sites = ", ".join(f"{name} {shape}" for name, shape in summary.sites.items())
+        size = human_bytes(summary.num_bytes)
+        written[attention] = f"wrote {attention}: attention of {scope}, {size}: {sites}"
+    return RunReport(
+        sentences=[*leaning, *written.values()],
+        outputs=[*written, *([weights] if (weights := getattr(settings, "treatment_weights", None)) else [])],
+        figures={
+            "device": str(device),
+            "promoters": summary.num_samples,
+            "treatments": number,
+            "resumed_promoters": summary.resumed_samples,
+        },
+    )
+
 
 TREATMENTS = "treatments.json"
 """The file of a model folder that holds the treatments and how they are encoded."""
@@ -88,8 +242,8 @@ class PromoterFamily(Family):
 
     load = imported("promoter.folder", "load_promoter_model")
     task = imported("promoter.training.task", "PromoterTask")
-    run = staticmethod(runs.run)
-    export_attention = staticmethod(runs.export_attention)
+    run = staticmethod(run)
+    export_attention = staticmethod(export_attention)
 
 
 FAMILY = PromoterFamily()

@@ -18,8 +18,7 @@ from torch.nn import functional
 
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN, decode, reverse_complement
-from bioattn.models.promoter.concat import ConcatModel
-from bioattn.models.promoter.model import PromoterModel
+from bioattn.models.promoter.model import ConcatModel, PromoterModel
 from bioattn.models.promoter.stem import ConvStem, KmerStem, one_hot
 
 HALF = 0.5

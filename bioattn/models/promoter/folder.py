@@ -47,10 +47,10 @@ from bioattn.models.promoter.config import (
     TreatmentEncoding,
 )
 from bioattn.models.promoter.family import TREATMENTS
-from bioattn.models.promoter.inference.run import PromoterRunner
 from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.predictor import PromoterPredictor
-from bioattn.models.promoter.treatment_kernel import kernel_encoder
+from bioattn.models.promoter.running import PromoterRunner
+from bioattn.models.promoter.treatment_encoder import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.treatments import (
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from bioattn.checks.engine import CheckSettings, Evidence
     from bioattn.checks.promoters import PromoterProbe
     from bioattn.checks.record import CheckRecord
-    from bioattn.models.promoter.head_scorer import PromoterHeadScorer
+    from bioattn.models.promoter.heads import PromoterHeadScorer
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -393,7 +393,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         return first_layer_matches(self.model, codes_BL, self.device)
 
     def head_scorer(self, dataset: Path, split: str, progress: Progress) -> "PromoterHeadScorer":
-        from bioattn.models.promoter.head_scorer import PromoterHeadScorer
+        from bioattn.models.promoter.heads import PromoterHeadScorer
 
         return PromoterHeadScorer(self, read_dataset(dataset), SPLIT_NAMES.index(split))
 
@@ -409,7 +409,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         progress: Progress,
     ) -> tuple[float, float] | None:
         """Write a model folder with the heads `keep` alone; returns accuracies of both on test genes."""
-        from bioattn.models.promoter.pruning import write_pruned
+        from bioattn.models.promoter.heads import write_pruned
 
         return write_pruned(self, output, folder, dataset, keep, note, force=force, progress=progress)
 

@@ -1,10 +1,17 @@
-"""A promoter model of any conditioning, the units it answers in, and the attention sites it has.
+"""A promoter model of any conditioning but `cross`, the units it answers in, and the attention sites it has.
 
-`film` and `cross-all` have a trunk over bins that is conditioned on the treatment at every stage. Both run it once
-per treatment, so training samples some treatments per step.
-Shape suffixes: B promoters, T treatments, P bins, C channels, E treatment channels, M tokens.
+`concat` has no attention map: two convolutions, flattened, joined with the treatment, and an MLP (FUN-PROSE,
+Nambiar et al. 2023). `film` and `cross-all` have a trunk over bins that is conditioned on the treatment at every
+stage; both run it once per treatment, so training samples some treatments per step. `ridge` is a ridge regression
+on k-mer counts, which a network has to beat.
+
+Shape suffixes: B promoters, T treatments, L bases, P bins, C channels, E treatment channels, M tokens, G
+treatment features, H hidden channels, K k-mers, X blocks of counts.
 """
 
+from dataclasses import replace
+
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -12,13 +19,126 @@ from torch import Tensor, nn
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.inference.runner import BinEncoder
-from bioattn.models.promoter.concat import ConcatModel
-from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.cross import CrossModel
-from bioattn.models.promoter.ridge_model import RidgeModel
-from bioattn.models.promoter.stem import ConvStem, PretrainedStem
+from bioattn.models.promoter.layers import PromoterDropout
+from bioattn.models.promoter.stem import ConvStem, KmerStem, PretrainedStem, one_hot
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
+
+
+class ConcatModel(nn.Module):
+    """The architecture of FUN-PROSE; with a numeric table (expression of all transcription factors), its model."""
+
+    def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
+        super().__init__()
+        first, second = config.concat_channels
+        pools = config.concat_pools
+        self.sequence = nn.Sequential(
+            nn.Conv1d(4, first, config.concat_kernels[0], padding=config.concat_kernels[0] // 2),
+            nn.MaxPool1d(pools[0]),
+            nn.ReLU(),
+            PromoterDropout(config.concat_dropout),
+            nn.BatchNorm1d(first),
+            nn.Conv1d(first, second, config.concat_kernels[1], padding=config.concat_kernels[1] // 2),
+            nn.MaxPool1d(pools[1]),
+            nn.ReLU(),
+            nn.BatchNorm1d(second),
+            nn.Flatten(),
+        )
+        flat = second * (config.length // pools[0] // pools[1])
+        self.by_id = config.treatment_encoder is TreatmentEncoding.ID
+        self.category_sizes = [len(values) + 1 for values in vocabulary.categories.values()]
+        features = (
+            len(vocabulary.names) if self.by_id else sum(self.category_sizes) + 2 * len(vocabulary.numbers)
+        )
+        self.unconditional_G = nn.Parameter(torch.zeros(features)) if config.unconditional else None
+        self.condition = nn.Sequential(nn.Linear(features, config.concat_condition_channels), nn.ELU())
+        widths = config.concat_hidden
+        # The first fused layer acts on the concatenation; as a sum of two products it is the same layer, and
+        # each promoter and each treatment passes through it once instead of once per pair.
+        self.fuse_sequence = nn.Linear(flat, widths[0])
+        self.fuse_condition = nn.Linear(config.concat_condition_channels, widths[0], bias=False)
+        self.fused = nn.Sequential(
+            nn.BatchNorm1d(widths[0]),
+            nn.ELU(),
+            nn.Linear(widths[0], widths[1]),
+            nn.BatchNorm1d(widths[1]),
+            nn.ELU(),
+            nn.Linear(widths[1], widths[2]),
+            nn.BatchNorm1d(widths[2]),
+            nn.ELU(),
+            nn.Linear(widths[2], 1),
+        )
+
+    def forward(
+        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
+    ) -> Tensor:
+        """Codes (B, L) and T treatments → predictions (B, T); `bases_BL4` (B, L, 4) replace the codes."""
+        bases_B4L = (
+            one_hot(codes_BL, self.fuse_sequence.weight.dtype)
+            if bases_BL4 is None
+            else bases_BL4.transpose(1, 2)
+        )
+        sequence_BC = self.sequence(bases_B4L)
+        condition_TC = self.condition(self._features(treatments))
+        fused_BTH = self.fuse_sequence(sequence_BC).unsqueeze(1) + self.fuse_condition(condition_TC)
+        answer_BT: Tensor = self.fused(fused_BTH.flatten(0, 1)).view(fused_BTH.shape[:2])
+        return answer_BT
+
+    def _features(self, treatments: TreatmentBatch) -> Tensor:
+        """One-hot ids, or one-hot categories beside numbers and whether they are known: (T, G)."""
+        if self.by_id:
+            size = self.condition[0].in_features
+            features_TG = F.one_hot(treatments.index_T.clamp(min=0), size).float()  # type: ignore[arg-type]
+        else:
+            categories = [
+                F.one_hot(treatments.categories_TF[:, f], size).float()
+                for f, size in enumerate(self.category_sizes)
+            ]
+            features_TG = torch.cat([*categories, treatments.numbers_TN, treatments.present_TN], dim=-1)
+        if self.unconditional_G is not None:
+            features_TG = torch.where(treatments.unconditional_T[:, None], self.unconditional_G, features_TG)
+        return features_TG
+
+
+class RidgeModel(nn.Module):
+    """For each block of counts a number per k-mer and treatment and a weight per base, and a number per treatment.
+
+    The k-mers of a `KmerStem` with bins of one base have as many channels as there are treatments: what an
+    occurrence adds to each of them.
+    """
+
+    weights_XL: Tensor
+    offset_T: Tensor
+
+    def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
+        super().__init__()
+        number = len(vocabulary.names)
+        single = replace(config, pool=1, channels=number, both_strands=False)
+        self.stems = nn.ModuleList(KmerStem(replace(single, kmer=k)) for k in config.ridge_kmers)
+        self.register_buffer("weights_XL", torch.zeros(len(config.ridge_kmers), config.length))
+        self.register_buffer("offset_T", torch.zeros(number))
+
+    def forward(
+        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
+    ) -> Tensor:
+        """Codes (B, L) and T treatments → predictions (B, T); `bases_BL4` as the stem takes them."""
+        answer_BT = self.offset_T.expand(len(codes_BL), -1)
+        for stem, weights_L in zip(self.stems, self.weights_XL, strict=True):
+            added_BLT, _ = stem(codes_BL, bases_BL4)
+            answer_BT = answer_BT + torch.einsum("blt,l->bt", added_BLT, weights_L)
+        return answer_BT[:, treatments.index_T]
+
+    @torch.no_grad()
+    def set_block(self, block: int, weights_L: np.ndarray, added_KT: np.ndarray) -> None:
+        """weights_L: what a k-mer counts that begins at each base. added_KT: for all 4^k k-mers."""
+        stem = self.stems[block]
+        assert isinstance(stem, KmerStem)
+        stem.vectors.weight[:-1] = torch.from_numpy(added_KT).float()
+        # The stem has a k-mer at its centre.
+        shift = stem.config.kmer // 2
+        self.weights_XL[block, shift:] = torch.from_numpy(weights_L[: len(weights_L) - shift]).float()
 
 
 class AdaptiveGroupNormStage(nn.Module):

@@ -1,22 +1,275 @@
 """A promoter model and the treatments it is asked for: codes in, responses out, and fast mutants.
 
-Shape suffixes: B promoters, L bases, T treatments, M mutants.
+All single mutants of a promoter through a `cross` model equal a forward pass each, with less work. The stem is
+computed where a mutation reaches (`mutant_bins`). With dot-product scores, one hop and at most one value layer
+the rest is too: keys and values near a mutation are computed for each mutant, and what all other bins add to the
+softmax's sums follows from some of the mutants. Mutants are taken some bins at a time, so that the sums over all
+other bins are formed without them: taken out of a sum over all bins they would leave nothing but rounding where
+they had nearly all the weight. For other models, and when somebody listens to the attention, the value mixer,
+each hop and the readout are run as they are.
+
+Shape suffixes: B promoters, L bases, M mutants, N nodes, P bins, E bins nearby, H heads, T treatments, D channels
+of a head, X all channels of the heads, C channels, Z hidden channels.
 """
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bioattn.attention.multi_head import WIDENING
+from bioattn.attention.capture import listener_for
+from bioattn.attention.multi_head import WIDENING, MultiHeadAttention
+from bioattn.attention.operator import masked_logit
+from bioattn.attention.score import DotScore
 from bioattn.models.promoter.config import Stem
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.model import PromoterModel
-from bioattn.models.promoter.mutants.cross_mutants import CrossMutants
+from bioattn.models.promoter.mutant_bins import (
+    MutatedBins,
+    MutatedStem,
+    PromoterFields,
+    Shifts,
+    interpolation,
+    smooth_rows,
+)
+from bioattn.models.promoter.treatment_encoder import TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+
+
+class Workspace:
+    """Named buffers that are reused; taking a buffer overwrites what it held."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def take(self, name: str, like: Tensor, *shape: int) -> Tensor:
+        """An uninitialised tensor of `shape`, with type and device of `like`."""
+        size = torch.Size(shape).numel()
+        held = self._held.get(name)
+        if held is None or held.numel() < size:
+            held = self._held[name] = torch.empty(size, dtype=like.dtype, device=like.device)
+        return held[:size].view(shape)
+
+
+class MutantReadout:
+    """From the attended values of the last hop's heads to predictions in standard units.
+
+    Two linear layers with a normalisation between them; what belongs to the treatments is the same for all
+    mutants. Batches are small and many, so buffers are reused: fresh memory would cost as much as the arithmetic.
+    """
+
+    def __init__(self, network: CrossModel, attention: MultiHeadAttention, embeddings_TE: Tensor) -> None:
+        readout = network.readout
+        assert isinstance(readout, TreatmentReadout)
+        assert isinstance(attention.project_output, nn.Linear)
+        output_CX, bias_C = attention.project_output.weight, attention.project_output.bias
+        self._centred_XC = (output_CX - output_CX.mean(0)).T.contiguous()
+        self._centred_C = bias_C - bias_C.mean()
+        self._eps = readout.normalise.eps
+        self._hidden_CZ = (readout.from_context.weight * readout.normalise.weight).T.contiguous()
+        shift_Z = readout.from_context(readout.normalise.bias)
+        self._shift_TZ = readout.from_treatment(embeddings_TE) + shift_Z
+        self._hidden_reader_TZ = readout.hidden_reader(embeddings_TE) * readout.hidden_scale
+        linear_reader_TC = readout.linear_reader(embeddings_TE) * readout.linear_scale
+        self._linear_reader_TX = linear_reader_TC @ output_CX
+        self._offset_T = readout.offset(embeddings_TE)[:, 0] + linear_reader_TC @ bias_C
+        self._workspace = Workspace()
+
+    def __call__(self, attended_MTX: Tensor) -> Tensor:
+        """Predictions (M, T); overwrites `attended_MTX`."""
+        mutants, treatments, _ = attended_MTX.shape
+        flat_NX = attended_MTX.flatten(0, 1)
+        context_NC = self._workspace.take("context", flat_NX, len(flat_NX), len(self._centred_C))
+        hidden_NZ = self._workspace.take("hidden", flat_NX, len(flat_NX), self._hidden_CZ.shape[1])
+        torch.addmm(self._centred_C, flat_NX, self._centred_XC, out=context_NC)
+        variance_N1 = torch.linalg.vector_norm(context_NC, dim=-1, keepdim=True).square_()
+        torch.mm(context_NC, self._hidden_CZ, out=hidden_NZ)
+        hidden_NZ *= variance_N1.div_(context_NC.shape[1]).add_(self._eps).rsqrt_()
+        hidden_MTZ = hidden_NZ.view(mutants, treatments, -1)
+        hidden_MTZ += self._shift_TZ
+        torch.ops.aten.gelu_(hidden_MTZ)
+        answer_MT = hidden_MTZ.mul_(self._hidden_reader_TZ).sum(-1)
+        answer_MT += attended_MTX.mul_(self._linear_reader_TX).sum(-1)
+        answer_MT += self._offset_T
+        return answer_MT
+
+
+BINS_AT_ONCE = 16
+"""Neighbouring bins whose mutants share the sums over all bins far away."""
+
+NODE_ELEMENTS = 1 << 20
+"""Number of weights of far bins that are in memory at once."""
+
+
+class CrossMutants:
+    """Predictions of a `cross` network for all mutants of a promoter, one promoter after the other."""
+
+    def __init__(self, network: CrossModel, treatments: TreatmentBatch, batch_size: int) -> None:
+        """batch_size: mutants whose logits near a mutation are in memory at once."""
+        self._network = network
+        self._batch_size = batch_size
+        self._embeddings_TE = network.treatment_encoder(treatments)
+        config = network.stem.config
+        attention = network.hops[0]
+        assert isinstance(attention, MultiHeadAttention)
+        self._attention = attention
+        self._few_keys_change = (
+            isinstance(attention.score, DotScore)
+            and len(network.hops) == 1
+            and config.key_layers == 0
+            and config.stem_sites == 0
+            and len(network.mixer.convolutions) <= 1
+        )
+        if self._few_keys_change:
+            query_TC = network.normalise_question[0](network.first_queries(self._embeddings_TE))
+            query_THD = attention.project_query(query_TC).unflatten(-1, (attention.num_heads, -1))
+            self._value_channels = attention.project_value.out_features // attention.num_heads
+            self._workspace = Workspace()
+            self._readout = (
+                MutantReadout(network, attention, self._embeddings_TE)
+                if isinstance(network.readout, TreatmentReadout)
+                else self._shared_readout
+            )
+            self._bias_HTP = network.position_bias(attention.site, self._embeddings_TE)
+            self._query_THD = query_THD / math.sqrt(query_THD.shape[-1]) * (not attention.uniform)
+
+    def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Predictions for mutants with `base_M` (uint8) at the ascending `position_M` (from 0) of a promoter.
+
+        Yields the numbers of some mutants (N,) and their predictions (N, T) in standard units.
+        """
+        every = torch.arange(len(position_M), device=codes_L.device)
+        stem = MutatedStem(self._network.stem, codes_L)
+        if not self._few_keys_change or listener_for(self._attention.site) is not None:
+            for rows in every.split(self._batch_size):
+                yield rows, self._plainly(stem, stem.mutants(position_M[rows], base_M[rows]))
+            return
+        fields = PromoterFields(self._network, stem, self._query_THD, self._bias_HTP)
+        group_M = stem.first_bins(position_M) // BINS_AT_ONCE
+        for rows in every.split(torch.unique_consecutive(group_M, return_counts=True)[1].tolist()):
+            mutated = stem.mutants(position_M[rows], base_M[rows])
+            shifts, mixed_MXC = fields.shifts(mutated)
+            variables_M4 = fields.variables(shifts).cpu().numpy()
+            smooth_M = torch.from_numpy(smooth_rows(variables_M4)).to(rows.device)
+            if not smooth_M.all():  # of nothing, `split` would make one empty piece
+                for few in (~smooth_M).nonzero()[:, 0].split(self._batch_size):
+                    yield rows[few], self._plainly(stem, mutated.rows(few))
+            if not smooth_M.any():
+                continue
+            nearby = self._nearby(stem, fields, mutated)
+            chosen, weights_MN = interpolation(variables_M4[smooth_M.cpu().numpy()])
+            smooth = smooth_M.nonzero()[:, 0]
+            nodes = smooth[torch.from_numpy(chosen).to(rows.device)]
+            top_HT, far_NX = self._far_away(fields, shifts.rows(nodes), nearby)
+            far_weights_MN = torch.from_numpy(weights_MN).to(far_NX)
+            for part in torch.arange(len(smooth), device=rows.device).split(self._batch_size):
+                these = smooth[part]
+                yield (
+                    rows[these],
+                    self._near(
+                        fields,
+                        mutated.rows(these),
+                        shifts.rows(these),
+                        mixed_MXC[these],
+                        nearby,
+                        top_HT,
+                        far_NX,
+                        far_weights_MN[part],
+                    ),
+                )
+
+    def _plainly(self, stem: MutatedStem, mutated: MutatedBins) -> Tensor:
+        """Predictions (M, T) by the whole network after the stem."""
+        return self._network.decode(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
+
+    def _shared_readout(self, attended_MTX: Tensor) -> Tensor:
+        """Predictions (M, T) from what the heads attended to."""
+        answer_MT: Tensor = self._network.readout(
+            self._attention.project_output(attended_MTX), self._embeddings_TE
+        )
+        return answer_MT
+
+    @staticmethod
+    def _nearby(stem: MutatedStem, fields: PromoterFields, mutated: MutatedBins) -> slice:
+        """The bins that any of the mutations reaches."""
+        first, last = int(mutated.first_M.min()), int(mutated.first_M.max()) + stem.width
+        return slice(max(0, first - fields.halo), min(len(stem.known_P), last + fields.halo))
+
+    def _far_away(self, fields: PromoterFields, shifts: Shifts, nearby: slice) -> tuple[Tensor, Tensor]:
+        """What all bins but those nearby add, in units of exp(top): largest logits (H, T) and, for the nodes, the
+        weighted sum of values and the sum of weights, (N, H·T·(D + 1))."""
+        bins = fields.logit_HPT.shape[1]
+        far = [part for part in (slice(0, nearby.start), slice(nearby.stop, bins)) if part.start < part.stop]
+        heads, treatments = fields.logit_HPT.shape[0], fields.logit_HPT.shape[2]
+        top_HT = fields.logit_HPT.new_full((heads, treatments), masked_logit(torch.float32))
+        for part in far:
+            top_HT = torch.maximum(top_HT, fields.logit_HPT[:, part].amax(1))
+        answers = []
+        at_once = max(1, NODE_ELEMENTS // fields.logit_HPT.numel())
+        for few in torch.arange(len(shifts.bin_scale_M), device=top_HT.device).split(at_once):
+            some = shifts.rows(few)
+            sums = torch.zeros(1, 1, 1, self._value_channels + 1, device=top_HT.device)
+            for part in far:
+                weights_NHET = (fields.logits(some, part) - top_HT[:, None]).exp_()
+                sums = sums + _weighted(weights_NHET, fields.values(some, part))
+            answers.append(sums.expand(len(few), heads, treatments, -1).flatten(1))
+        return top_HT, torch.cat(answers)
+
+    def _near(
+        self,
+        fields: PromoterFields,
+        mutated: MutatedBins,
+        shifts: Shifts,
+        mixed_MXC: Tensor,
+        nearby: slice,
+        top_HT: Tensor,
+        far_NX: Tensor,
+        far_weights_MN: Tensor,
+    ) -> Tensor:
+        """Predictions (M, T) from the sums far away and the bins nearby of each mutant."""
+        take = self._workspace.take
+        level_MHT = fields.level(shifts)
+        mutants, heads, treatments = level_MHT.shape
+        bins, channels = nearby.stop - nearby.start, self._value_channels
+        logits_MHET = take("logits", level_MHT, mutants, heads, bins, treatments)
+        fields.logits(shifts, nearby, out=logits_MHET)
+        rows_M1 = torch.arange(mutants, device=level_MHT.device)[:, None]
+        reached_MW = mutated.reached - nearby.start
+        logits_MHET[rows_M1, :, reached_MW] = fields.reached_logits(mutated) - level_MHT[:, None]
+        largest_MHT = torch.maximum(logits_MHET.amax(2), top_HT)
+        sink_HT = None
+        if self._attention.sink_key_HD is not None:
+            sink_HT = torch.einsum("thd,hd->ht", self._query_THD, self._attention.sink_key_HD)
+            largest_MHT = torch.maximum(largest_MHT, sink_HT - level_MHT)
+        weights_MHET = logits_MHET.sub_(largest_MHT[:, :, None]).exp_()
+        sums_MHTD = take("sums", level_MHT, mutants, heads, treatments, channels + 1)
+        _weighted(weights_MHET, fields.values(shifts, nearby, mutated, mixed_MXC), out=sums_MHTD)
+        far_MX = take("far", level_MHT, mutants, far_NX.shape[1])
+        torch.mm(far_weights_MN, far_NX, out=far_MX)
+        sums_MHTD.addcmul_(far_MX.view_as(sums_MHTD), (top_HT - largest_MHT).exp_()[..., None])
+        total_MHT1 = sums_MHTD[..., -1:]
+        if sink_HT is not None:
+            total_MHT1 = total_MHT1 + (sink_HT - level_MHT - largest_MHT).exp_()[..., None]
+        attended_MTHD = take("attended", level_MHT, mutants, treatments, heads, channels)
+        torch.div(sums_MHTD[..., :-1].transpose(1, 2), total_MHT1.transpose(1, 2), out=attended_MTHD)
+        return self._readout(attended_MTHD.flatten(2))
+
+
+def _weighted(weights_MHET: Tensor, values_MEC: Tensor, out: Tensor | None = None) -> Tensor:
+    """Sums over bins of weights times values, and of the weights behind them: (M, H, T, D + 1)."""
+    mutants, heads, bins, treatments = weights_MHET.shape
+    values_MHED = values_MEC.unflatten(2, (heads, -1)).transpose(1, 2)
+    with_one = torch.cat([values_MHED, torch.ones_like(values_MHED[..., :1])], dim=-1).flatten(0, 1)
+    weights = weights_MHET.view(mutants * heads, bins, treatments).transpose(1, 2)
+    sums = torch.bmm(
+        weights, with_one, out=None if out is None else out.view(mutants * heads, treatments, -1)
+    )
+    return sums.view(mutants, heads, treatments, -1)
+
 
 if TYPE_CHECKING:
     from bioattn.models.promoter.folder import LoadedPromoterModel

@@ -1,165 +1,448 @@
-"""`bioattn run promoter`, and `export attention` of promoter models: their settings, and the way to the runner."""
+"""Running a promoter model over promoters: predictions, and attention if asked for, in flat memory.
 
-from contextlib import ExitStack
-from dataclasses import dataclass
+Maps can be finer than the model's bins. A bin says where a motif is to within its width, and where it begins is an
+accident. Windows shifted by 1/N of a bin cut the same bases into bins N different ways (N *phases*); what all of
+them agree on is where the motif is. Each window's weights are shared equally by the bases of its bins, then
+averaged, and stored in bins N times finer.
+
+Shape suffixes: B promoters, L bases, T treatments, P bins of the model, F finer bins; leading axes are `...`.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias
 
-from bioattn.errors import SettingsError
-from bioattn.io.files import text_output
-from bioattn.models.attention_settings import (
-    BATCH_SIZE_HELP,
-    DROP_PARTS_HELP,
-    TREATMENT_HELP,
-    TREATMENT_TABLE_HELP,
-    ExportAttention,
-)
-from bioattn.models.running import Running, RunReport
-from bioattn.models.settings import (
-    Settings,
-    Writes,
-    argument,
-    device_option,
-    force_option,
-    option,
-    output_option,
-    resume_option,
-    shard_option,
-    threads_option,
-)
-from bioattn.store.choices import WeightType
-from bioattn.system.device import Device
-from bioattn.text import counted, human_bytes
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-MOST_SENTENCES = 10
+from bioattn.attention.capture import capture
+from bioattn.attention.integrated_gradients import integrated_gradients
+from bioattn.attention.site import Contribution
+from bioattn.errors import BioattnError
+from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.batch_size import fitting_batch
+from bioattn.inference.promoter_windows import N_CODE, padding
+from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
+from bioattn.inference.runner import WindowBatch, WindowSource
+from bioattn.models.promoter.cross import CrossModel
+from bioattn.models.promoter.predictor import PromoterPredictor
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn.store.choices import Reduction
+from bioattn.store.schema import (
+    CONTRIBUTIONS,
+    KEY,
+    PREDICTIONS,
+    QUERY,
+    SITES,
+    WEIGHTS,
+    AttentionOptions,
+    Block,
+    FileLayout,
+    GroupLayout,
+    predictions_layout,
+)
+from bioattn.store.shards import ShardRecord, table_line
+from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
+from bioattn.system.progress import SILENT, Progress
+from bioattn.system.shard import Shard
+from bioattn.text import counted
+
+Arrays: TypeAlias = Mapping[str, Mapping[str, NDArray[np.floating]]]
+"""By path of the site in the file, and name."""
+
+
+class PhaseAverage:
+    """Averages the maps of a batch: `begin` with the window as it is, `add` those of `shifts`, then `take`."""
+
+    def __init__(self, layouts: Sequence[GroupLayout], pool: int, number: int) -> None:
+        """layouts: the sites as they would be stored without phases; pool: bases of a bin; number: of phases.
+
+        Raises: BioattnError when the bins cannot be cut so, or a site has no positions as keys.
+        """
+        shifts = phase_shifts(pool, number)
+        self.shifts = [shift for shift in shifts if shift]
+        """Of all phases but the window as it is."""
+        self.layouts = [_fine_layout(layout, pool, number) for layout in layouts]
+        self._number = number
+        self._phases = {
+            layout.path: {
+                shift: phase_of(layout.axis(KEY).edges or (), pool // number, shift) for shift in shifts
+            }
+            for layout in layouts
+        }
+        self._types = {layout.path: np.dtype(layout.arrays[0].dtype) for layout in layouts}
+        self._sums: dict[str, dict[str, NDArray[np.float32]]] = {}
+
+    def begin(self, arrays: Arrays) -> None:
+        """Maps of the window as it is, (..., P)."""
+        self._sums = {
+            site: {name: spread(array, self._phases[site][0]) for name, array in of_site.items()}
+            for site, of_site in arrays.items()
+        }
+
+    def add(self, shift: int, arrays: Arrays) -> None:
+        """Maps of the window that begins `shift` bases later."""
+        for site, of_site in arrays.items():
+            for name, array in of_site.items():
+                self._sums[site][name] += spread(array, self._phases[site][shift])
+
+    def take(self) -> dict[str, dict[str, NDArray[np.floating]]]:
+        """The means over all phases, (..., F), in the type they are stored in."""
+        sums, self._sums = self._sums, {}
+        return {
+            site: {name: (total / self._number).astype(self._types[site]) for name, total in of_site.items()}
+            for site, of_site in sums.items()
+        }
+
+
+class Phase(NamedTuple):
+    """How one window's bins give to the finer ones."""
+
+    source_F: NDArray[np.int64]
+    """The bin each finer bin lies in."""
+    share_F: NDArray[np.float32]
+    """What of that bin's weight it gets."""
+
+
+def phase_shifts(pool: int, number: int) -> list[int]:
+    """The shifts of `number` phases in bases, the window as it is (0) among them.
+
+    Raises: BioattnError when bins of `pool` bases cannot be cut into so many alike.
+    """
+    if number < 1 or pool % number:
+        allowed = ", ".join(str(n) for n in range(1, pool + 1) if pool % n == 0)
+        raise BioattnError(f"--phases {number}: the model's bins have {pool} bases; give one of {allowed}")
+    return [pool // number * place for place in range(-(number // 2), number - number // 2)]
+
+
+def fine_edges(length: int, width: int) -> tuple[int, ...]:
+    """Edges of bins of `width` bases that end at the window's end; the first may be shorter."""
+    return (0, *range(length - (length - 1) // width * width, length + 1, width))
+
+
+def phase_of(edges: Sequence[int], width: int, shift: int) -> Phase:
+    """A window that begins `shift` bases later, for bins of `width` bases; edges: of the model's bins."""
+    length = edges[-1]
+    fine = np.array(fine_edges(length, width))
+    middle_F = (fine[:-1] + fine[1:]) / 2
+    moved = np.clip(np.array(edges) + shift, 0, length)
+    source_F = np.clip(np.searchsorted(moved, middle_F, side="right") - 1, 0, len(edges) - 2)
+    seen_F = (middle_F > moved[0]) & (middle_F < moved[-1])
+    share_F = np.where(seen_F, np.diff(fine) / np.maximum(np.diff(moved)[source_F], 1), 0)
+    return Phase(source_F, share_F.astype(np.float32))
+
+
+def shifted(codes_BL: NDArray[np.uint8], shift: int) -> NDArray[np.uint8]:
+    """The window that begins `shift` bases later; what it has beyond the promoter is N."""
+    moved_BL = np.full_like(codes_BL, N_CODE)
+    length = codes_BL.shape[1]
+    kept = slice(max(0, shift), length - max(0, -shift))
+    moved_BL[:, kept.start - shift : kept.stop - shift] = codes_BL[:, kept]
+    return moved_BL
+
+
+def spread(weights: NDArray[np.floating], phase: Phase) -> NDArray[np.float32]:
+    """Weights (..., P) of one window over the finer bins (..., F); rows keep their sum."""
+    weights = weights.astype(np.float32)
+    lost = np.setdiff1d(np.arange(weights.shape[-1]), phase.source_F[phase.share_F > 0])
+    if lost.size:
+        # A short first bin that was shifted out of the promoter: it weighs something only where nothing is known.
+        weights[..., lost.max() + 1] += weights[..., lost].sum(-1)
+    fine: NDArray[np.float32] = weights[..., phase.source_F] * phase.share_F
+    return fine
+
+
+def _fine_layout(layout: GroupLayout, pool: int, number: int) -> GroupLayout:
+    key = layout.axes[-1]
+    name = layout.path.rpartition("/")[2]
+    if key.edges is None:
+        raise BioattnError(
+            f"--phases {number} is for attention to positions (--conditioning cross); the keys of {name} are "
+            "none, leave it out"
+        )
+    if any(axis.name == QUERY for axis in layout.axes):
+        raise BioattnError(
+            f"--phases {number} is for the attention of treatments to positions; at {name} positions attend to "
+            "positions, choose others with --sites"
+        )
+    width = pool // number
+    edges = fine_edges(key.edges[-1], width)
+    field = layout.attributes.get("receptive_field")
+    # A finer bin gets weight from all bins it lies in, which reach beyond it on both sides.
+    wider = {"receptive_field": field + 2 * (pool - width)} if isinstance(field, int) else {}
+    return replace(
+        layout,
+        axes=(*layout.axes[:-1], replace(key, edges=edges, size=len(edges) - 1)),
+        attributes={**layout.attributes, **wider, "phases": number},
+    )
+
+
+class PredictionWriter:
+    """Writes rows as they come; seven significant digits, which is what float32 holds."""
+
+    def __init__(self, file: TextIO, treatments: Sequence[str], shard: ShardRecord | None = None) -> None:
+        """shard: of a part of a table, which says so in its first line."""
+        self._file = file
+        self._row = "\t".join(["%s", *["%.7g"] * len(treatments)]) + "\n"
+        if shard is not None:
+            file.write(table_line(shard))
+        file.write("\t".join(["gene_id", *treatments]) + "\n")
+
+    def write(self, block: Block) -> None:
+        self._file.write(
+            "".join(
+                self._row % (gene, *values)
+                for gene, values in zip(
+                    block.samples.ids, block.arrays[PREDICTIONS]["values"].tolist(), strict=True
+                )
+            )
+        )
+
+
+MAX_BATCH = 64
+MAX_PHASE_BYTES = 1 << 26
+"""What the averaged maps of a batch may take at one site: they are finer than the model's."""
+
+
+class PromoterRunner:
+    """A model, the treatments it is asked for and, if it is asked for, the receiver of its attention."""
+
+    def __init__(
+        self,
+        predictor: PromoterPredictor,
+        options: AttentionOptions | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        """options: what of the attention is collected; None = nothing. batch_size: promoters per forward pass;
+        None = what keeps memory flat.
+
+        Raises: BioattnError when the model lacks the sites or heads asked for.
+        """
+        self.predictor = predictor
+        self.device = predictor.runner.device
+        self._receiver: BatchReceiver | None = None
+        self._sites: list[str] = []
+        self._value_weighted = False
+        self._integrates = False
+        self._average: PhaseAverage | None = None
+        self._layouts: list[GroupLayout] = []
+        self._arrays: Mapping[str, Mapping[str, NDArray[Any]]] = {}
+        self._wanted_batch = batch_size
+        if options is not None:
+            self._listen(options)
+
+    @cached_property
+    def batch_size(self) -> int:
+        """Promoters per forward pass: those wanted, or as many as a trial of one finds room for."""
+        if self._wanted_batch is not None:
+            return self._wanted_batch
+        codes = torch.from_numpy(self._nothing_known()).to(self.device)
+        with torch.inference_mode():
+            most = fitting_batch(lambda: self.predictor.forward(codes), MAX_BATCH)
+        if self._average is not None:
+            finest = max(layout.bytes_of_sample() for layout in self._average.layouts)
+            most = max(1, min(most, MAX_PHASE_BYTES // finest))
+        return most
+
+    @property
+    def layouts(self) -> list[GroupLayout]:
+        """Of the sites whose attention is collected."""
+        return [self._with_intercept(layout) for layout in self._layouts]
+
+    def work(self, source: WindowSource) -> Work:
+        """The predictions, and what is collected, of all promoters of a source."""
+        return Work(
+            source=source,
+            noun="promoter",
+            batch_size=1 if source.num_samples == 1 else self.batch_size,
+            compute=self.compute,
+            model=self.predictor.runner.path,
+        )
+
+    def file_layout(self, source: WindowSource) -> FileLayout:
+        """The layout of what is collected of a source."""
+        model = self.predictor.runner
+        downstream = model.downstream if source.downstream is None else source.downstream
+        return FileLayout(
+            inputs=PROMOTERS,
+            model_sha256=model.sha256,
+            attributes=window_attributes(source.sha256, model.length, model.task, downstream),
+            columns=PROMOTER_COLUMNS,
+            groups=(*self.layouts, predictions_layout(self.predictor.names)),
+        )
+
+    def _listen(self, options: AttentionOptions) -> None:
+        """Collect attention from now on; a trial batch of one shows the shapes that there will be."""
+        self._sites = choose_sites(
+            self.predictor.runner.sites,
+            options.sites,
+            without="--conditioning concat, film and ridge have none",
+        )
+        self._value_weighted = options.value_weighted
+        self._integrates = options.reduce is Reduction.NONE and any(
+            site.contributes is Contribution.GRADIENT for site in self.predictor.runner.sites.values()
+        )
+        self._receiver = BatchReceiver(options, {"treatment": self.predictor.names})
+        self.predict(self._nothing_known())
+        self._receiver.take()
+        self._layouts = [self._receiver.layouts[name] for name in self._sites]
+        if options.phases > 1:
+            self._average = PhaseAverage(self._layouts, self.predictor.runner.config.pool, options.phases)
+            self._layouts = self._average.layouts
+
+    def predict(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """(B, length) codes → (B, T) responses or probabilities; attention is kept until it is asked for."""
+        predictions = self._predict_window(codes_BL)
+        if self._receiver is None:
+            return predictions
+        self._arrays = self._taken()
+        if self._average is not None:
+            self._average.begin(self._arrays)
+            for shift in self._average.shifts:
+                self._predict_window(shifted(codes_BL, shift))
+                self._average.add(shift, self._taken())
+            self._arrays = self._average.take()
+        return predictions
+
+    def _taken(self) -> dict[str, dict[str, NDArray[Any]]]:
+        """What the receiver heard; contributions in the units of responses."""
+        assert self._receiver is not None
+        arrays = self._receiver.take()
+        for of_site in arrays.values():
+            if CONTRIBUTIONS in of_site:
+                _, sd_T = self._response_units()
+                scaled = of_site[CONTRIBUTIONS] * sd_T[:, None, None]
+                of_site[CONTRIBUTIONS] = scaled.astype(of_site[WEIGHTS].dtype)
+        return arrays
+
+    def _with_intercept(self, layout: GroupLayout) -> GroupLayout:
+        """What contributions are added to, beside them."""
+        if all(array.name != CONTRIBUTIONS for array in layout.arrays):
+            return layout
+        network = self.predictor.runner.model.network
+        assert isinstance(network, CrossModel)
+        mean_T, sd_T = self._response_units()
+        with torch.inference_mode():
+            embeddings_TE = network.treatment_encoder(self.predictor.treatments)
+            intercept_T = mean_T + sd_T * network.intercept(embeddings_TE).cpu().numpy()
+        return replace(layout, attributes={**layout.attributes, "intercept": tuple(intercept_T.tolist())})
+
+    def _response_units(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        mean_T, sd_T = self.predictor.runner.model.response_units(self.predictor.treatments)
+        return mean_T.cpu().numpy(), sd_T.cpu().numpy()
+
+    def _predict_window(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """As `predict`; attention goes to the receiver."""
+        try:
+            with torch.inference_mode():
+                codes = torch.from_numpy(codes_BL).to(self.device)
+                if self._receiver is None:
+                    answer_BT = self.predictor.forward(codes)
+                elif self._integrates:
+                    answer_BT = self._integrated(codes)
+                else:
+                    with capture(self._sites, self._receiver, value_weighted=self._value_weighted):
+                        answer_BT = self.predictor.forward(codes)
+                answer_BT = torch.sigmoid(answer_BT) if self.predictor.runner.task == "binary" else answer_BT
+                predictions: NDArray[np.float32] = answer_BT.float().cpu().numpy()
+        except torch.OutOfMemoryError as error:
+            raise BioattnError(
+                f"{self.device}: out of memory with {len(codes_BL)} promoters × {len(self.predictor.names)} "
+                "treatments at a time; give a smaller --batch-size"
+            ) from error
+        return predictions
+
+    @torch.inference_mode(False)
+    def _integrated(self, codes_BL: Tensor) -> Tensor:
+        """Responses (B, T); the receiver gets the weights and, for contributions, integrated gradients."""
+        model, sites = self.predictor.runner.model, self.predictor.runner.sites
+        network, treatments = model.network, self.predictor.treatments
+        assert isinstance(network, CrossModel)
+        assert self._receiver is not None
+        with torch.no_grad(), capture(self._sites, self._receiver, value_weighted=self._value_weighted):
+            bins_BPC, known_BP = network.stem(codes_BL.clone())
+            network.stem.in_context(bins_BPC, known_BP)  # listened to here: decoding repeats it
+            embeddings_TE = network.treatment_encoder(treatments)
+        contributing = [site for site in sites.values() if site.contributes is Contribution.GRADIENT]
+        found = integrated_gradients(lambda: network.decode(bins_BPC, known_BP, embeddings_TE), contributing)
+        for name in [name for name in self._sites if name in found.contributions]:
+            self._receiver.receive(sites[name], found.weights[name], found.contributions[name])
+        return model.in_response_units(found.predictions, treatments)
+
+    def compute(self, batch: WindowBatch) -> Block:
+        predictions = self.predict(batch.codes)
+        arrays, self._arrays = self._arrays, {}
+        return Block(batch.samples, {**arrays, PREDICTIONS: {"values": predictions}})
+
+    def _nothing_known(self) -> NDArray[np.uint8]:
+        """One promoter of N alone, for trial batches: shapes do not depend on the bases."""
+        return np.full((1, self.predictor.runner.length), N_CODE, dtype=np.uint8)
+
 
 if TYPE_CHECKING:
     from bioattn.models.promoter.folder import LoadedPromoterModel
-    from bioattn.promoters.treatments import TreatmentTable
-    from bioattn.store.schema import AttentionOptions
+
+LOGGER = logging.getLogger("bioattn")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromoterRun(Settings):
-    """Predict the response of promoters to treatments.
+def run_promoters(
+    model: "LoadedPromoterModel",
+    promoters: Path,
+    *,
+    treatments: TreatmentTable,
+    predictions: TextIO | None = None,
+    attention: Path | None = None,
+    options: AttentionOptions | None = None,
+    batch_size: int | None = None,
+    shard: Shard | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = SILENT,
+) -> RunSummary:
+    """Predict every promoter of a FASTA under `treatments`, and write the attention behind it.
 
-    Writes a wide TSV, one row per gene and one column per treatment (`-o -` writes to standard output; a .gz name
-    gives gzip): responses in the units of training, or probabilities for a binary model. --resume and --force
-    apply to the parts that an interrupted run with --attention leaves in ATTENTION.partial.
+    predictions: gets a wide TSV: responses, or probabilities of a binary model. attention: HDF5 file by
+    `docs/formats/attention.md`. batch_size: promoters per forward pass, None = what keeps memory flat.
+    shard, resume, force: as in `run_work`.
+
+    Raises: BioattnError for promoters or treatments that the model cannot take, and as `run_work`.
     """
-
-    model: Path = argument("MODEL", "Folder of a trained promoter model.", recorded_file="model.safetensors")
-    sequences: Path = argument(
-        "PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).", recorded="promoters"
-    )
-    output: Path = output_option("Result to write.", Writes.STREAM)
-    treatments: tuple[str, ...] = option(TREATMENT_HELP, "--treatment", default=(), metavar="NAME")
-    treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
-    attention: Path | None = option(
-        "Also write all attention here as HDF5 (`export attention` has the choices).", writes=Writes.FILE
-    )
-    treatment_weights: Path | None = option(
-        "Also write here, as a table, what each training treatment counts for each treatment "
-        "(--treatment-encoder kernel).",
-        writes=Writes.FILE,
-    )
-    batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    shard: str | None = shard_option()
-    resume: bool = resume_option()
-    force: bool = force_option(DROP_PARTS_HELP)
-
-
-def run(settings: PromoterRun, running: Running) -> RunReport:
-    """Write predictions and, with `attention`, attention. Raises: as `run_promoters`, and for the settings."""
-    return _run(settings, settings.output, settings.attention, None, running)
-
-
-def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    """Write attention. Raises: as `run_promoters`, and for the settings."""
-    settings.refuse(("targets", "window"), "promoter models")
-    if settings.dtype is WeightType.FLOAT16:
-        running.warn("float16: h5py and h5netcdf read it, netCDF4 and programs built on it do not")
-    return _run(settings, None, settings.output, settings.options(), running)
-
-
-def _tell_weights(
-    model: "LoadedPromoterModel", treatments: "TreatmentTable", output: Path | None
-) -> list[str]:
-    """What treatments that were not trained lean on, a sentence for each of the first; written to `output`.
-
-    Raises: SettingsError for `output` of a model that knows treatments otherwise.
-    """
-    from bioattn.models.promoter.treatment_kernel import weights_sentence, write_weights
-    from bioattn.promoters.treatments import UNCONDITIONAL
-
-    weights_TN = model.treatment_weights(treatments)
-    if weights_TN is None:
-        if output is not None:
-            raise SettingsError("--treatment-weights is for models trained with --treatment-encoder kernel")
-        return []
-    known = model.vocabulary.names
-    if output is not None:
-        write_weights(output, treatments.names, weights_TN, known)
-    new = [row for row, name in enumerate(treatments.names) if name not in (*known, UNCONDITIONAL)]
-    return [weights_sentence(treatments.names[row], weights_TN[row], known) for row in new[:MOST_SENTENCES]]
-
-
-def _run(
-    settings: PromoterRun | ExportAttention,
-    predictions: Path | None,
-    attention: Path | None,
-    options: "AttentionOptions | None",
-    running: Running,
-) -> RunReport:
-    from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.models.promoter.inference.run import run_promoters
-    from bioattn.promoters.treatments import read_treatment_table, select_treatments
-    from bioattn.system.memory import keep_freed_memory
-    from bioattn.system.shard import parse_shard
-
-    shard = None if settings.shard is None else parse_shard(settings.shard)
-    to_stdout = str(predictions) == "-"
-    keep_freed_memory()
-    device = running.device(settings.device, settings.threads)
-    model = running.loaded or load_promoter_model(settings.model, device)
-    table = None if settings.treatment_table is None else read_treatment_table(settings.treatment_table)
-    treatments = select_treatments(model.treatments, settings.treatments, table)
-    leaning = _tell_weights(model, treatments, getattr(settings, "treatment_weights", None))
-    with ExitStack() as outputs:
-        text: TextIO | None = running.stdout if to_stdout else None
-        if predictions is not None and not to_stdout:
-            text = cast(TextIO, outputs.enter_context(text_output(predictions)))
-        summary = run_promoters(
-            model,
-            settings.sequences,
-            treatments=treatments,
-            predictions=text,
-            attention=attention,
-            options=options,
-            batch_size=settings.batch_size,
-            shard=shard,
-            resume=settings.resume,
-            force=settings.force,
-            progress=running.progress,
-        )
-    number = len(treatments.names)
-    scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
-    written = {}
-    if predictions is not None and not to_stdout:
-        written[predictions] = f"wrote {predictions}: predictions of {scope}"
+    source = model.read(promoters)
+    options = options or AttentionOptions()
+    runner = PromoterRunner(model.predictor(treatments), None if attention is None else options, batch_size)
+    if padded := padding(source):
+        LOGGER.info(padded)
+    layouts = runner.layouts
+    work = runner.work(source)
+    settings = _settings(runner, source, layouts)
+    rows = file = None
+    if predictions is not None:
+        record = None
+        if shard is not None:
+            record = ShardRecord.of(shard, source.num_samples, settings, runner.batch_size)
+        rows = PredictionWriter(predictions, treatments.names, record)
     if attention is not None:
-        sites = ", ".join(f"{name} {shape}" for name, shape in summary.sites.items())
-        size = human_bytes(summary.num_bytes)
-        written[attention] = f"wrote {attention}: attention of {scope}, {size}: {sites}"
-    return RunReport(
-        sentences=[*leaning, *written.values()],
-        outputs=[*written, *([weights] if (weights := getattr(settings, "treatment_weights", None)) else [])],
-        figures={
-            "device": str(device),
-            "promoters": summary.num_samples,
-            "treatments": number,
-            "resumed_promoters": summary.resumed_samples,
-        },
-    )
+        file = ResultFile(
+            output=attention,
+            layout=runner.file_layout(source),
+            settings={**settings, **options.as_json(settings["sites"])},
+            about="attention",
+            of_each=f" × {counted(len(treatments.names), 'treatment')} at {counted(len(layouts), 'site')}",
+            smaller="choose fewer --treatment, --sites or --heads, --reduce",
+        )
+    return run_work(work, rows, file, shard=shard, resume=resume, force=force, progress=progress)
+
+
+def _settings(runner: PromoterRunner, source: WindowSource, layouts: Sequence[GroupLayout]) -> dict[str, Any]:
+    """All that decides the predictions of all promoters."""
+    return {
+        "model": runner.predictor.runner.sha256,
+        "promoters": source.sha256,
+        "treatments": runner.predictor.digest(),
+        "sites": [layout.path.removeprefix(f"{SITES}/") for layout in layouts],
+    }

@@ -20,9 +20,8 @@ from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
 from bioattn.models.family import ability, family
-from bioattn.models.promoter.batch_part import uniform_like
-from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Activation, PromoterModelConfig, Stem
+from bioattn.models.promoter.layers import best_match, uniform_like
 from bioattn.promoters.homology import canonical_columns
 
 AMBIGUOUS = 4

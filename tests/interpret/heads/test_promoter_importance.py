@@ -9,7 +9,7 @@ from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
 from bioattn.interpret.heads.report import greedy_pruning, heads_after_pruning
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
-from bioattn.models.promoter.head_scorer import PromoterHeadScorer
+from bioattn.models.promoter.heads import PromoterHeadScorer
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from tests.making import untrained_model

@@ -17,7 +17,7 @@ from bioattn.models.evoformer.heads import distance_bins
 from bioattn.models.evoformer.inputs import AlignmentInputs
 from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.batches import centred_windows
+from bioattn.models.promoter.training.data import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.store.reader import open_attention
 from tests.making import bioattn

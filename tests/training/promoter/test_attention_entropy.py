@@ -6,11 +6,11 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.entropy import EntropyMeter
 from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.models.promoter.config import TrainingConfig
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training import task
-from bioattn.models.promoter.training.batches import centred_windows
-from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.training.data import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.system.signals import StopRequest
 from tests.training.runs import CPU, StopAfter, train

@@ -9,7 +9,7 @@ from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.models.promoter.config import PromoterModelConfig, Stem
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import ConvStem, one_hot
-from bioattn.models.promoter.training.first_filters import MIN_GENES, enriched_kmers, start_filters
+from bioattn.models.promoter.training.first_weights import MIN_GENES, enriched_kmers, start_filters
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import read_dataset
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.models.promoter.config import Metric
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.config import Metric
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.training.output_folder import prepare_output

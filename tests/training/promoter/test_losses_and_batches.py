@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from bioattn.formats.nucleotides import decode, encode
-from bioattn.models.promoter.training.batches import TrainingBatches, centred_windows
-from bioattn.models.promoter.training.config import Loss, TrainingConfig
-from bioattn.models.promoter.training.losses import (
+from bioattn.models.promoter.config import Loss, TrainingConfig
+from bioattn.models.promoter.training.data import (
+    TrainingBatches,
     cell_losses,
+    centred_windows,
     classifier_free_loss,
     masked_mean,
     measured_cells,

@@ -15,9 +15,8 @@ from bioattn.io.files import read_json
 from bioattn.models.evaluation import read_comparison
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.models.promoter.family import PromoterTrainingSettings
-from bioattn.models.promoter.training.baselines import BaselineData, default_baselines
-from bioattn.models.promoter.training.chosen_settings import SMALL_NOISY, choose_settings, matching_dropout
-from bioattn.models.promoter.training.kept_ridge import as_promoter_model
+from bioattn.models.promoter.training.baselines import BaselineData, as_promoter_model, default_baselines
+from bioattn.models.promoter.training.settings import SMALL_NOISY, choose_settings, matching_dropout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
 from bioattn.store.training_record import Comparison

@@ -8,7 +8,7 @@ import torch
 
 import bioattn
 from bioattn.formats.nucleotides import decode
-from bioattn.models.promoter.batch_part import drop_channels, part_of_batch
+from bioattn.models.promoter.layers import drop_channels, part_of_batch
 from bioattn.models.promoter.training.data import TargetScale, log_odds
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
 from tests.making import bioattn as command

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError
+from bioattn.models.promoter.config import Loss, Metric
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.config import Loss, Metric
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from tests.training.runs import CPU, train
 

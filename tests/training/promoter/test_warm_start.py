@@ -11,8 +11,8 @@ from bioattn.io.files import read_json
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge
-from bioattn.models.promoter.training.batches import centred_windows
-from bioattn.models.promoter.training.warm_start import gated_programmes
+from bioattn.models.promoter.training.data import centred_windows
+from bioattn.models.promoter.training.first_weights import gated_programmes
 from bioattn.models.training_history import read_history
 from bioattn.promoters.dataset import read_dataset
 from bioattn.system.signals import StopRequest

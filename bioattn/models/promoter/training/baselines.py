@@ -1,8 +1,7 @@
 """What simple models reach on the same split: the rows every trained model is printed beside.
 
 All are fitted on training genes, choose their settings on validation genes and are scored on validation and test
-genes; no choice looks at a test gene. Treatments held out from training take no part, except in
-`nearest_treatment`, which is about them.
+genes; no choice looks at a test gene. Treatments held out from training take no part.
 
 Shape suffixes: G genes, T treatments (those of training), D directions in treatment space.
 """
@@ -15,9 +14,12 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
+from bioattn.models.promoter.model import PromoterModel, RidgeModel
 from bioattn.models.promoter.training.ridge import (
     Codes,
     Kmers,
@@ -27,7 +29,9 @@ from bioattn.models.promoter.training.ridge import (
     Standardiser,
     find_start_codon,
 )
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.homology import canonical_columns
 from bioattn.promoters.response_metrics import SharedAxis, auroc, fit_shared_axis, median, pearson, summarise
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, duration
@@ -324,3 +328,43 @@ def principal_directions(deviations_GT: Matrix) -> Matrix:
     """Orthonormal directions of treatment space by falling variance over genes: shape=(treatments, treatments)."""
     _, vectors_TD = np.linalg.eigh(deviations_GT.T.astype(np.float64) @ deviations_GT)
     return np.ascontiguousarray(vectors_TD[:, ::-1], np.float32)
+
+
+def as_promoter_model(
+    simple: Baseline,
+    vocabulary: TreatmentVocabulary,
+    length: int,
+    mean_T: NDArray[np.float64],
+    sd_T: NDArray[np.float64],
+) -> PromoterModel:
+    """The model that predicts what `simple` does, in units of the responses.
+
+    length: bases of a window. mean_T, sd_T: what the dataset's units are of the responses'.
+    """
+    linear = simple.model
+    blocks = () if linear is None else linear.standardiser.blocks
+    config = PromoterModelConfig(
+        length=length,
+        conditioning=Conditioning.RIDGE,
+        unconditional=False,
+        channels=len(vocabulary.names),
+        pool=1,
+        ridge_kmers=tuple(block.k for block in blocks),
+    )
+    model = PromoterModel(config, vocabulary)
+    network = model.network
+    assert isinstance(network, RidgeModel)
+    offset_T = simple.predictions[0].astype(np.float64)
+    if linear is not None:
+        offset_T = linear.mean.astype(np.float64)
+        sizes = [len(mean_F) for mean_F in linear.standardiser.means]
+        parts = np.split(linear.coefficients.astype(np.float64), np.cumsum(sizes)[:-1])
+        for number, (block, part_FT) in enumerate(zip(blocks, parts, strict=True)):
+            added_FT = linear.standardiser.factors[number][:, None] * part_FT
+            offset_T = offset_T - linear.standardiser.means[number] @ added_FT
+            columns = canonical_columns(block.k) if block.canonical else np.arange(4**block.k)
+            network.set_block(number, block.weights(length), added_FT[columns])
+    network.offset_T.copy_(torch.from_numpy(offset_T))
+    model.response_mean_T.copy_(torch.from_numpy(mean_T))
+    model.response_sd_T.copy_(torch.from_numpy(sd_T))
+    return model.eval()

@@ -1,26 +1,39 @@
-"""What of a promoter dataset a training run takes, and whether its settings fit the dataset."""
+"""What a training run takes of a promoter dataset: targets, batches, and losses over measured cells.
+
+Every random choice of a batch is a function of (seed, epoch, step): nothing needs to be remembered to go on after
+an interruption, and a resumed run sees exactly the batches of an undisturbed one.
+
+Shape suffixes: B promoters, G genes, L bases, T treatments.
+"""
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bioattn.choices import Noise
 from bioattn.errors import BioattnError
+from bioattn.formats.nucleotides import reverse_complement
 from bioattn.io.config_file import build
+from bioattn.models.noise import noised
 from bioattn.models.promoter.config import (
     Conditioning,
+    Loss,
+    Metric,
     PositionBias,
     PromoterModelConfig,
     QuerySource,
     Readout,
+    TrainingConfig,
     TreatmentEncoding,
 )
-from bioattn.models.promoter.training.config import Loss, Metric, TrainingConfig
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
@@ -142,3 +155,142 @@ def check_task(dataset: PromoterDataset, training: TrainingConfig) -> None:
         raise BioattnError(
             f"metric = {training.metric} does not fit the dataset, whose task is {dataset.task}"
         )
+
+
+class Batch(NamedTuple):
+    """Promoters of one step and the treatments whose responses are predicted."""
+
+    codes_BL: Tensor
+    """uint8 (B, length)."""
+    targets_BT: Tensor
+    """float32 (B, T) in the dataset's units; NaN = missing."""
+    treatments_T: Tensor
+    """int64: positions among the training treatments."""
+    seed: int
+    """torch's random state while responses are predicted."""
+    bases_BL4: Tensor | None = None
+    """With gaussian noise what is read instead of the codes, float32 (B, length, 4)."""
+
+
+class TrainingBatches:
+    """The batches of a run over the training genes and training treatments of a dataset."""
+
+    def __init__(
+        self,
+        dataset: PromoterDataset,
+        genes: NDArray[np.int64],
+        treatments: NDArray[np.int64],
+        config: TrainingConfig,
+        *,
+        max_shift: int,
+        treatments_per_step: int | None,
+    ) -> None:
+        self.config = config
+        self.genes = genes
+        self.max_shift = max_shift
+        self.length = dataset.length
+        self.flank = dataset.flank
+        # (genes, shifts, length) without copying: window s starts s bases into the stored, flanked sequence.
+        self.windows = sliding_window_view(dataset.codes, dataset.length, axis=1)
+        self.targets_GT = dataset.targets[:, treatments]
+        self.num_treatments = len(treatments)
+        self.treatments_per_step = min(treatments_per_step or self.num_treatments, self.num_treatments)
+        self._epoch = -1
+        self._order = genes
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of one pass; the genes left over join the last batch rather than make a tiny one."""
+        return max(1, len(self.genes) // self.config.batch_size)
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        """The batch of a step of an epoch, both from 0."""
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = np.random.default_rng([self.config.seed, epoch]).permutation(self.genes)
+        last = step == self.steps_per_epoch - 1
+        start = step * self.config.batch_size
+        genes_B = self._order[start : None if last else start + self.config.batch_size]
+        random = np.random.default_rng([self.config.seed, epoch, step])
+        seed = int(random.integers(2**62))
+        return self._draw(genes_B, random, seed)
+
+    def _draw(self, genes_B: NDArray[np.int64], random: np.random.Generator, seed: int) -> Batch:
+        shifts_B = random.integers(-self.max_shift, self.max_shift + 1, size=len(genes_B))
+        codes_BL = self.windows[genes_B, self.flank + shifts_B]
+        if self.config.reverse_complement:
+            turned_B = random.random(len(genes_B)) < 0.5
+            codes_BL[turned_B] = reverse_complement(codes_BL[turned_B])
+        codes, bases_BL4 = torch.from_numpy(np.ascontiguousarray(codes_BL)), None
+        if self.config.noise is not None:
+            bases = noised(codes_BL, self.config.noise, random).bases[:, 0]
+            if self.config.noise is Noise.MASKED:
+                codes = bases
+            else:
+                bases_BL4 = bases.softmax(-1)
+        if self.treatments_per_step < self.num_treatments:
+            treatments_T = np.sort(
+                random.choice(self.num_treatments, self.treatments_per_step, replace=False)
+            )
+        else:
+            treatments_T = np.arange(self.num_treatments)
+        return Batch(
+            codes,
+            torch.from_numpy(self.targets_GT[genes_B][:, treatments_T]),
+            torch.from_numpy(treatments_T),
+            seed,
+            bases_BL4,
+        )
+
+
+def centred_windows(dataset: PromoterDataset, genes: NDArray[np.int64]) -> Tensor:
+    """The unshifted windows of `genes`: uint8 (B, length)."""
+    return torch.from_numpy(dataset.codes[genes, dataset.flank : dataset.flank + dataset.length])
+
+
+def cell_losses(answers_BT: Tensor, targets_BT: Tensor, loss: Loss, huber_delta: float) -> Tensor:
+    """The loss of each cell (B, T); 0 where the target is NaN."""
+    measured_BT = torch.isfinite(targets_BT)
+    targets_BT = torch.where(measured_BT, targets_BT, 0.0)
+    match loss:
+        case Loss.MSE:
+            losses_BT = (answers_BT - targets_BT).square()
+        case Loss.HUBER:
+            losses_BT = F.huber_loss(answers_BT, targets_BT, reduction="none", delta=huber_delta)
+        case Loss.BINARY:
+            losses_BT = F.binary_cross_entropy_with_logits(answers_BT, targets_BT, reduction="none")
+    return losses_BT * measured_BT
+
+
+def measured_cells(targets_BT: Tensor) -> Tensor:
+    """How many cells have a target, a scalar; 1 when none has, so that it can be divided by."""
+    return torch.isfinite(targets_BT).sum().clamp(min=1)
+
+
+def masked_mean(losses_BT: Tensor, targets_BT: Tensor) -> Tensor:
+    """Mean over measured cells; 0 when there is none."""
+    return losses_BT.sum() / measured_cells(targets_BT)
+
+
+def classifier_free_loss(
+    answers_BT: Tensor,
+    unconditional_B1: Tensor | None,
+    targets_BT: Tensor,
+    measured: Tensor,
+    *,
+    loss: Loss,
+    huber_delta: float,
+    probability: float,
+) -> Tensor:
+    """The expected loss when each cell's treatment is dropped with `probability` (Ho & Salimans 2022).
+
+    measured: the `measured_cells` of the whole batch; of a part of it this is what the part adds to the loss.
+
+    Dropping at random would ask the unconditional token about a random part of the cells; asking it about all
+    of them, weighted by the probability, has the same expectation and less noise.
+    """
+    conditional = cell_losses(answers_BT, targets_BT, loss, huber_delta).sum() / measured
+    if unconditional_B1 is None:
+        return conditional
+    dropped_BT = cell_losses(unconditional_B1.expand_as(targets_BT), targets_BT, loss, huber_delta)
+    return (1 - probability) * conditional + probability * (dropped_BT.sum() / measured)

@@ -21,7 +21,7 @@ from bioattn.models.evaluation import METRIC_TITLES
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.baselines import Baseline, best_simple
-from bioattn.models.promoter.training.batches import centred_windows
+from bioattn.models.promoter.training.data import centred_windows
 from bioattn.models.promoter.training.ridge import Matrix
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset

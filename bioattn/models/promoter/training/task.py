@@ -19,35 +19,46 @@ from bioattn.inference.runner import EncodingRunner, with_ability
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS, load_runner
-from bioattn.models.promoter.batch_part import part_of_batch
-from bioattn.models.promoter.config import Conditioning, Readout, Stem, TreatmentEncoding
+from bioattn.models.promoter.config import (
+    Conditioning,
+    FirstFilters,
+    Loss,
+    Metric,
+    Readout,
+    Stem,
+    TrainingConfig,
+    TreatmentEncoding,
+)
 from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
 from bioattn.models.promoter.folder import write_promoter_model
+from bioattn.models.promoter.layers import part_of_batch
 from bioattn.models.promoter.model import PromoterModel, attention_sites
-from bioattn.models.promoter.training.baselines import Baseline, best_simple, default_baselines
-from bioattn.models.promoter.training.batches import Batch, TrainingBatches, centred_windows
-from bioattn.models.promoter.training.chosen_settings import choose_settings, shared_stem_dropout
-from bioattn.models.promoter.training.config import FirstFilters, Loss, Metric, TrainingConfig
+from bioattn.models.promoter.training.baselines import (
+    Baseline,
+    as_promoter_model,
+    best_simple,
+    default_baselines,
+)
 from bioattn.models.promoter.training.data import (
+    Batch,
     TargetScale,
+    TrainingBatches,
+    cell_losses,
+    centred_windows,
     check_task,
+    classifier_free_loss,
     log_odds,
+    masked_mean,
+    measured_cells,
     model_config,
     report_features,
     training_treatments,
     validation_genes,
 )
 from bioattn.models.promoter.training.evaluation import FIGURES, Evaluation, card_lines, evaluate
-from bioattn.models.promoter.training.first_filters import start_filters
-from bioattn.models.promoter.training.kept_ridge import as_promoter_model
-from bioattn.models.promoter.training.losses import (
-    cell_losses,
-    classifier_free_loss,
-    masked_mean,
-    measured_cells,
-)
-from bioattn.models.promoter.training.warm_start import warm_start
-from bioattn.models.promoter.treatment_kernel import kernel_encoder
+from bioattn.models.promoter.training.first_weights import start_filters, warm_start
+from bioattn.models.promoter.training.settings import choose_settings, shared_stem_dropout
+from bioattn.models.promoter.treatment_encoder import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset
 from bioattn.promoters.response_metrics import fit_shared_axis, known_mean, per_treatment, summarise

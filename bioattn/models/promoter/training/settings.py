@@ -1,6 +1,7 @@
-"""Settings that nobody gave, chosen by the size and the noise of the data.
+"""Settings of a training run against its dataset: whether they fit, and those that nobody gave.
 
-Both are known before training: the number of promoters, and how well ridges on k-mers predict validation genes.
+The data choose by their size and their noise. Both are known before training: the number of promoters, and how
+well ridges on k-mers predict validation genes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bioattn.models.promoter.training.baselines import Baseline, BaselineData
-from bioattn.models.promoter.training.first_filters import strongest_kmer
+from bioattn.models.promoter.training.first_weights import strongest_kmer
 from bioattn.models.promoter.training.ridge import kmer_counts
 from bioattn.promoters.dataset import TRAIN, PromoterDataset
 

@@ -1,1 +1,0 @@
-"""Running a promoter model: batches in, predictions and attention out."""

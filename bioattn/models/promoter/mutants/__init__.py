@@ -1,1 +1,0 @@
-"""All single mutants of a promoter through a `cross` model, computing only what a mutation changes."""
