@@ -16,7 +16,7 @@ from commands import run
 from tables import options, table
 
 from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
-from bioattn.models.evoformer.training.samples import TrainingFamily
+from bioattn.models.evoformer.training_samples import TrainingFamily
 from bioattn.structures.contacts import ContactScores, contact_scores, mean_scores
 
 

@@ -24,13 +24,13 @@ from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
 from bioattn.models.evoformer.family import FAMILY, EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.training.evaluation import (
+from bioattn.models.evoformer.training_evaluation import (
     MEAN_FIELD,
     MUTUAL_INFORMATION,
     coupling_scores,
     score_family,
 )
-from bioattn.models.evoformer.training.samples import TrainingFamily
+from bioattn.models.evoformer.training_samples import TrainingFamily
 from bioattn.structures.contacts import ContactScores, contact_scores
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.training.run import train

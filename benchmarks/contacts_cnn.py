@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
 from bioattn.alignments.couplings import column_states, covariance_features
-from bioattn.models.evoformer.training.samples import TrainingFamily
+from bioattn.models.evoformer.training_samples import TrainingFamily
 from bioattn.structures.contacts import contacts, known_pairs
 from bioattn.training.task import WeightAverage
 

@@ -60,7 +60,7 @@ def make_block(precision: str) -> Any:
     import torch
 
     from bioattn.models.evoformer.config import EvoformerConfig
-    from bioattn.models.evoformer.projection import use_precision
+    from bioattn.models.evoformer.layers import use_precision
     from bioattn.models.evoformer.stacks import EvoformerBlock
 
     torch.manual_seed(0)

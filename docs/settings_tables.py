@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
-from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
+from bioattn.models.evoformer.config import SMALL_MODEL, EvoformerConfig, EvoformerTrainingConfig
 from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
 from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
 from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.evoformer.inference.attention import alignment_layout
+from bioattn.models.evoformer.sites import alignment_layout
 from bioattn.store.attribution import GAP, SEQUENCE, VALUES, attribution_file_layout
 from bioattn.store.choices import Method, Reduction
 from bioattn.store.schema import AttentionOptions, Block, FileLayout, predictions_layout, site_layout

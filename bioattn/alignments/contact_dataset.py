@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bioattn.alignments.alphabet import GAP, UNKNOWN
-from bioattn.alignments.filtering import count_residues
 from bioattn.alignments.input_features import EncodedAlignment, column_profile
+from bioattn.alignments.rows import count_residues
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import looks_like_nucleotides
 from bioattn.formats.alignment_file import read_alignment

@@ -29,7 +29,7 @@ from bioattn.alignments.alphabet import (
     aatype_codes,
     msa_codes,
 )
-from bioattn.alignments.filtering import first_of_each
+from bioattn.alignments.rows import first_of_each
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, require_proteins
 

@@ -9,10 +9,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.alignments import filtering
-from bioattn.alignments.filtering import centre_on_query, find_name
+from bioattn.alignments.rows import (
+    FORMAT,
+    FORMAT_VERSION,
+    AlignmentStatistics,
+    alignment_statistics,
+    centre_on_query,
+    columns_within_gaps,
+    count_residues,
+    find_name,
+    first_of_each,
+    random_rows,
+    rows_near_query,
+    rows_with_residues,
+    rows_within_gaps,
+)
 from bioattn.alignments.search import SearchRound, SearchSettings, read_search_query, search_database
-from bioattn.alignments.statistics import FORMAT, FORMAT_VERSION, AlignmentStatistics, alignment_statistics
 from bioattn.alignments.weights import WEIGHT_IDENTITY, filter_order, non_redundant, sequence_weights
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, join_rows, require_proteins
@@ -184,28 +196,28 @@ def prepare_alignment(
         query = find_name(preparation.alignment.names, settings.query, source)
         preparation.replace("query_columns", centre_on_query(preparation.alignment, query, source))
     if settings.max_gap_column is not None:
-        columns = filtering.columns_within_gaps(preparation.alignment.residues, settings.max_gap_column)
+        columns = columns_within_gaps(preparation.alignment.residues, settings.max_gap_column)
         if not columns.size:
             raise BioattnError(
                 f"{source}: --max-gap-column {settings.max_gap_column:g} leaves no column; every one has more gaps"
             )
         preparation.replace("gap_columns", preparation.alignment.keep_as_match(columns))
-    if not filtering.count_residues(preparation.alignment.residues[:1])[0]:
+    if not count_residues(preparation.alignment.residues[:1])[0]:
         raise BioattnError(
             f"{source}: the query, {preparation.alignment.names[0]}, has no residue in the columns that are left"
         )
-    preparation.keep_rows("duplicates", filtering.first_of_each(preparation.alignment.residues))
-    preparation.keep_rows("empty_rows", filtering.rows_with_residues(preparation.alignment.residues))
+    preparation.keep_rows("duplicates", first_of_each(preparation.alignment.residues))
+    preparation.keep_rows("empty_rows", rows_with_residues(preparation.alignment.residues))
     # hhfilter looks at rows in an order that comes from all of them, also those other criteria leave out.
-    order = filter_order(filtering.count_residues(preparation.alignment.residues))
+    order = filter_order(count_residues(preparation.alignment.residues))
     kept = np.arange(preparation.alignment.num_rows)
     whole = preparation.alignment
     if settings.max_gap_row is not None:
-        rows = filtering.rows_within_gaps(whole.residues, settings.max_gap_row)
+        rows = rows_within_gaps(whole.residues, settings.max_gap_row)
         kept = np.intersect1d(kept, rows)
         preparation.keep_rows("gap_rows", rows)
     if settings.min_query_identity is not None:
-        rows = filtering.rows_near_query(preparation.alignment.residues, settings.min_query_identity)
+        rows = rows_near_query(preparation.alignment.residues, settings.min_query_identity)
         kept = kept[rows]
         preparation.keep_rows("query_identity", rows)
     if settings.max_identity is not None:
@@ -215,7 +227,7 @@ def prepare_alignment(
         preparation.keep_rows("redundant_rows", np.searchsorted(kept, chosen))
     if settings.max_depth is not None:
         random = np.random.default_rng(settings.seed)
-        rows = filtering.random_rows(preparation.alignment.num_rows, settings.max_depth, random)
+        rows = random_rows(preparation.alignment.num_rows, settings.max_depth, random)
         preparation.keep_rows("depth", rows)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bioattn.alignments.filtering import find_name
+from bioattn.alignments.rows import find_name
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import Alignment, looks_like_nucleotides, split_insertions
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment

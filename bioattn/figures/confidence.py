@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bioattn.figures import style
-from bioattn.structures.confidence import MAX_ALIGNED_ERROR, AlignedError, Confidence, read_plddt
+from bioattn.structures.predictions import MAX_ALIGNED_ERROR, AlignedError, Confidence, read_plddt
 
 BANDS = (
     (90, 100, "#0053D6", "very high"),

@@ -23,7 +23,7 @@ from bioattn.figures.contact_prediction import (
 )
 from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
 from bioattn.structures.contacts import distances as distances_between
-from bioattn.structures.distogram_file import Distances, read_distances
+from bioattn.structures.predictions import Distances, read_distances
 
 LOGGER = logging.getLogger("bioattn")
 MISSED = "#A0A0A0"

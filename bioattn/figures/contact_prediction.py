@@ -24,7 +24,7 @@ from bioattn.store.kinds import read_table
 from bioattn.structures.chain import read_chain
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
-from bioattn.structures.distogram_file import read_distances
+from bioattn.structures.predictions import read_distances
 from bioattn.text import listed, quoted
 
 LOGGER = logging.getLogger("bioattn")

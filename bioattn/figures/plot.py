@@ -58,7 +58,7 @@ PICTURES = {
     ),
     "distogram": Picture("contact_map:read_distogram", "contact_map:draw_distogram", "DistogramPicture"),
     "pae": Picture(
-        "bioattn.structures.confidence:read_aligned_error",
+        "bioattn.structures.predictions:read_aligned_error",
         "confidence:draw_aligned_error",
         "AlignedError",
         85,
@@ -288,7 +288,7 @@ def _of_array(values: "np.ndarray[Any, np.dtype[np.float64]]", kind: str) -> Any
     from bioattn.figures.contact_prediction import UNKNOWN, ContactPrediction
     from bioattn.figures.motif_logos import Logos
     from bioattn.formats.meme import Motif
-    from bioattn.structures.confidence import AlignedError, Confidence
+    from bioattn.structures.predictions import AlignedError, Confidence
 
     size = len(values)
     wanted = {"plddt": (size,), "logos": (size, 4)}.get(kind, (size, size))

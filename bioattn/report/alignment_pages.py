@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import open_contact_dataset
-from bioattn.alignments.filtering import centre_on_query, find_name
+from bioattn.alignments.rows import centre_on_query, find_name
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
@@ -28,7 +28,7 @@ from bioattn.store.reader import open_attention
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import MIN_SEPARATION, ContactScores, contact_scores, contacts, known_pairs
-from bioattn.structures.prediction_scores import PredictionScores, read_scores
+from bioattn.structures.predictions import PredictionScores, read_scores
 from bioattn.system.progress import Progress, watched
 
 

@@ -16,7 +16,7 @@ from bioattn.alignments.contact_dataset import (
     open_contact_dataset,
     validate_contact_dataset,
 )
-from bioattn.alignments.statistics import FORMAT as STATISTICS_FORMAT
+from bioattn.alignments.rows import FORMAT as STATISTICS_FORMAT
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.annotation import read_bed

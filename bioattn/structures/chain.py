@@ -23,9 +23,9 @@ from Bio.PDB.PDBParser import PDBParser
 from Bio.PDB.Residue import DisorderedResidue, Residue
 from numpy.typing import NDArray
 
+from bioattn.choices import MissingCb
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import decompression_errors, open_bytes
-from bioattn.structures.choices import MissingCb
 from bioattn.structures.ideal_geometry import ATOM37
 from bioattn.text import counted, quoted
 

@@ -9,9 +9,9 @@ from Bio.PDB import PDBParser, PPBuilder
 from Bio.PDB.MMCIFParser import MMCIFParser
 from Bio.PDB.vectors import calc_dihedral
 
+from bioattn.alignments.templates import NOT_ALIGNED, read_templates
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.structures.ideal_geometry import ATOM37, CHI_CHAINS, torsion_features
-from bioattn.structures.template_file import NOT_ALIGNED, read_templates
 from tests.conftest import REPOSITORY
 from tests.making import bioattn
 

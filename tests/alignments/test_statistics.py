@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bioattn.alignments import weights
-from bioattn.alignments.statistics import alignment_statistics
+from bioattn.alignments.rows import alignment_statistics
 from bioattn.alignments.weights import (
     TileCounter,
     count_neighbours,
@@ -127,7 +127,7 @@ def test_pair_and_chance_identity_by_loops():
 def test_blocks_of_rows_change_nothing(monkeypatch):
     residues = random_family(40, 30, seed=6)
     expected = describe(residues).as_json()
-    monkeypatch.setattr("bioattn.alignments.statistics._ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("bioattn.alignments.rows._ROWS_AT_ONCE", 7)
     assert describe(residues).as_json() == expected
 
 

@@ -7,7 +7,7 @@ import torch
 from benchmarks.evoformer_block import GIGAFLOP, block_flops, layer_flops, make_block, make_inputs
 from benchmarks.evoformer_plain import PlainBlock
 from bioattn.attention.capture import capture
-from bioattn.models.evoformer import tiled_layers
+from bioattn.models.evoformer import layers
 
 # So many residues that products, attention and tiles take the ways they take at full size.
 SIZE = (12, 200)
@@ -51,7 +51,7 @@ def test_bfloat16_within_a_hundredth(plain):
 
 @pytest.mark.parametrize("recomputed", [False, True])
 def test_gradients(recomputed, monkeypatch):
-    monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", 0 if recomputed else 1 << 40)
+    monkeypatch.setattr(layers, "MIN_RECOMPUTED_ELEMENTS", 0 if recomputed else 1 << 40)
     msa, pair, *masks = make_inputs(8, 96)
     slopes = torch.randn(8, 96, 256), torch.randn(96, 96, 128)
     gradients = []

@@ -16,11 +16,10 @@ from bioattn.figures.arcs import read_arcs
 from bioattn.figures.plot import PICTURES, _function, plot
 from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.interpret.choices import Upsampling
-from bioattn.models.evoformer.inference.attention import AlignmentSample
-from bioattn.models.evoformer.sites import alignment_site
+from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
 from bioattn.store import open_attention
 from bioattn.store.windows import promoter_samples
-from bioattn.structures.confidence import read_aligned_error, read_plddt
+from bioattn.structures.predictions import read_aligned_error, read_plddt
 from bioattn_cli.main import main
 from tests.result_files import (
     cross_site,

@@ -14,8 +14,7 @@ from scipy.sparse import csr_array
 
 from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings
-from bioattn.models.evoformer.inference.attention import AlignmentSample
-from bioattn.models.evoformer.sites import alignment_site
+from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.windows import promoter_samples

@@ -7,9 +7,9 @@ import pytest
 from Bio.PDB.MMCIFParser import MMCIFParser
 
 from bioattn.io.config_file import build
+from bioattn.models.evoformer.config import EvoformerTrainingConfig
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
-from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
-from bioattn.models.evoformer.training.task import model_config
+from bioattn.models.evoformer.training_task import model_config
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.settings import with_config_file
 from tests.docs.conftest import page_text, run_python, snippets

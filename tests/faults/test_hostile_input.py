@@ -24,8 +24,8 @@ from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.errors import FormatError
 from bioattn.formats.npz import NpzArrays
 from bioattn.io.files import is_file_name, text_output
-from bioattn.models.evoformer.inference.prediction_validation import describe_arrays
-from bioattn.models.evoformer.parameters.arrays import open_arrays
+from bioattn.models.evoformer.file_kinds import describe_arrays
+from bioattn.models.evoformer.parameter_files import open_arrays
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset
 from bioattn.store.attribution import open_attribution

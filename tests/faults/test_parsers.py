@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bioattn.alignments.contact_pairs import read_pairs
+from bioattn.alignments.contact_preparation import read_pairs
 from bioattn.checks.record import read_check
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment_file import AlignmentFormat, read_alignment
@@ -30,8 +30,8 @@ from bioattn.interpret.known_motifs.expected_motifs import read_expected
 from bioattn.interpret.tracks.layout import read_chromosome_lengths
 from bioattn.io.config_file import read_toml
 from bioattn.io.files import read_lines
-from bioattn.models.evoformer.parameters.arrays import open_arrays
-from bioattn.models.evoformer.parameters.export import describe_parameters, validate_parameters
+from bioattn.models.evoformer.parameter_export import describe_parameters, validate_parameters
+from bioattn.models.evoformer.parameter_files import open_arrays
 from bioattn.models.model_folder import read_model_config
 from bioattn.models.training_history import read_history
 from bioattn.promoters.chromosomes import read_aliases

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from bioattn.models.evoformer.inference.attention import AlignmentSample
-from bioattn.models.evoformer.sites import alignment_site
+from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions, Samples
 from bioattn.store.windows import promoter_samples

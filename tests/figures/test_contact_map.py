@@ -24,10 +24,10 @@ from bioattn.figures.contact_prediction import (
 )
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import StructureResidue, write_pdb
-from bioattn.models.evoformer.inference.outputs import PredictionOf, TargetRow, write_prediction
-from bioattn.models.evoformer.inference.prediction import Prediction
+from bioattn.models.evoformer.prediction import Prediction
+from bioattn.models.evoformer.prediction_files import PredictionOf, TargetRow, write_prediction
 from bioattn.structures.contacts import contact_scores
-from bioattn.structures.distogram_file import Distances, read_distances
+from bioattn.structures.predictions import Distances, read_distances
 
 SIZE = 30
 LETTERS = "ACDEFGHIKLMNPQRSTVWYACDEFGHIKL"

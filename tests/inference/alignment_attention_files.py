@@ -8,8 +8,7 @@ import torch
 from bioattn.attention.site import Tile
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folders import AttentionWriter
-from bioattn.models.evoformer.inference.attention import AlignmentSample, AlignmentSizes, alignment_layout
-from bioattn.models.evoformer.sites import alignment_site
+from bioattn.models.evoformer.sites import AlignmentSample, AlignmentSizes, alignment_layout, alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.writer import result_file

@@ -13,7 +13,7 @@ from bioattn.errors import BioattnError
 from bioattn.io.output_names import partial_path
 from bioattn.models.evoformer.attention import GatedAttention
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.inference.attention import (
+from bioattn.models.evoformer.sites import (
     AlignmentSample,
     AlignmentSizes,
     alignment_layout,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bioattn.formats import structure_output
-from bioattn.models.evoformer.inference import memory as evoformer_memory
+from bioattn.models.evoformer import memory as evoformer_memory
 from tests.inference.evoformer_runs import ROWS, arrays, run, write_fasta
 
 

@@ -14,9 +14,9 @@ from bioattn.errors import Interrupted
 from bioattn.inference.alignment_inputs import find_alignments
 from bioattn.inference.folder_paths import AttentionOutput
 from bioattn.inference.folders import run_folders
+from bioattn.models.evoformer import prediction, runner
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.inference import prediction, runner
-from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
+from bioattn.models.evoformer.runner import AlignmentRunner, RunSettings
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import validate_file
 from bioattn.store.schema import AttentionOptions
@@ -220,7 +220,7 @@ def test_running_out_of_memory_stops_one_alignment(trunk, folder, tmp_path, monk
         return prediction.predict(_model, inputs, **arguments)
 
     write_fasta(folder / "b.fasta", ROWS[2:])
-    monkeypatch.setattr("bioattn.models.evoformer.inference.runner.predict", predict)
+    monkeypatch.setattr("bioattn.models.evoformer.runner.predict", predict)
     assert run(folder, "--model", trunk, "-o", tmp_path / "out") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b", "c"]
 

@@ -6,7 +6,7 @@ from bioattn.errors import SettingsError
 from bioattn.inference.alignment_inputs import find_alignments
 from bioattn.inference.folder_paths import check_run_paths
 from bioattn.io.files import check_apart
-from bioattn.models.evoformer.parameters.export import export_parameters
+from bioattn.models.evoformer.parameter_export import export_parameters
 from bioattn.store.inspection import validate_file
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import make_model, run, write_fasta

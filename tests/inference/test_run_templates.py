@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from bioattn.alignments.input_features import encode_alignment, pass_random, sample_input_features
+from bioattn.alignments.templates import read_templates
 from bioattn.attention.capture import capture
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.inputs import ModelInputs, TemplateInputs
 from bioattn.store.inspection import validate_file
-from bioattn.structures.template_file import read_templates
 from tests.inference.evoformer_runs import CPU, run, write_config
 from tests.making import bioattn
 

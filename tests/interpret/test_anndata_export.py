@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.models.evoformer.inference.attention import AlignmentSample
-from bioattn.models.evoformer.sites import alignment_site
+from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
 from bioattn.store.windows import promoter_samples
 from tests.making import bioattn
 from tests.result_files import cross_site, promoter_layout, write_alignments, write_promoters

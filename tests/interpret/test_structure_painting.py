@@ -12,8 +12,7 @@ from Bio.PDB.PDBParser import PDBParser
 from bioattn.formats.bfactors import ResidueKey
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.interpret.structure_painting import ResidueLine, paint_structure, write_script
-from bioattn.models.evoformer.inference.attention import AlignmentSample
-from bioattn.models.evoformer.sites import alignment_site
+from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
 from tests.making import bioattn
 from tests.result_files import write_alignments
 

@@ -12,8 +12,7 @@ import pytest
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.interpret.maps.alignment_maps import head_map
-from bioattn.models.evoformer.inference.attention import AlignmentSample
-from bioattn.models.evoformer.sites import alignment_site
+from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
 from bioattn.report.alignment_pages import collect_alignments
 from bioattn.report.head_maps import draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs

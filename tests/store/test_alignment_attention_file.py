@@ -6,8 +6,7 @@ import pytest
 import xarray
 
 from bioattn.errors import BioattnError
-from bioattn.models.evoformer.inference.attention import AlignmentSample
-from bioattn.models.evoformer.sites import alignment_site
+from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import as_text, inspect_file, validate_file
 from bioattn.store.reader import open_attention

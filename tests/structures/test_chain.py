@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 
-from bioattn.alignments.contact_pairs import families, related_pairs
+from bioattn.alignments.contact_preparation import families, related_pairs
 from bioattn.errors import BioattnError
 from bioattn.structures.chain import read_chain
 

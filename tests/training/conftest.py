@@ -16,7 +16,7 @@ _MODULES = [
     "bioattn_cli.main",
     "bioattn.training.run",
     "bioattn.models.promoter.training.task",
-    "bioattn.models.evoformer.training.task",
+    "bioattn.models.evoformer.training_task",
 ]
 _PROGRAM = """
 import datetime, os, sys, time

@@ -10,8 +10,15 @@ from torch import Tensor, nn
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite, Tile
-from bioattn.models.evoformer.projection import Projection, final_linear, linear
-from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled, rows_per_tile, tiles
+from bioattn.models.evoformer.layers import (
+    Projection,
+    add_tiled,
+    final_linear,
+    linear,
+    map_tiled,
+    rows_per_tile,
+    tiles,
+)
 
 TILE_ELEMENTS = 1 << 19
 """Elements of a tile: 8 MSA rows of 256 residues and 256 channels, or 16 pair rows with 128 channels. Its

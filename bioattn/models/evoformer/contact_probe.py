@@ -44,7 +44,7 @@ from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, prepare_inputs
 from bioattn.models.evoformer.sites import EXTRA_MSA_ROW, MSA_ROW
-from bioattn.models.evoformer.training.samples import TrainingFamily
+from bioattn.models.evoformer.training_samples import TrainingFamily
 from bioattn.store.training_record import read_training_record
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
 from bioattn.system.progress import watched

@@ -1,19 +1,261 @@
-"""The family of MSA/pair models: its commands' settings, and the way to its training and its models."""
+"""The family of MSA/pair models: its commands' settings, `bioattn run evoformer`, and the way to its training."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from bioattn.models.evoformer import running as runs
-from bioattn.models.evoformer.running import EvoformerRun
+from bioattn.errors import SettingsError
+from bioattn.io.config_file import build, settings_error
+from bioattn.io.files import read_json, text_output
+from bioattn.models.evoformer import family as runs
+from bioattn.models.evoformer.config import InputSettings, Representation
 from bioattn.models.family import Family, imported
-from bioattn.models.running import RunReport
+from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
+    Writes,
     argument,
+    device_option,
+    force_option,
     option,
+    output_option,
+    resume_option,
+    shard_option,
+    table,
+    threads_option,
+    with_config_file,
 )
+from bioattn.system.device import Device, Precision
+from bioattn.text import listed
 from bioattn.training.settings import TrainingCommand
+
+if TYPE_CHECKING:
+    from bioattn.inference.folder_paths import AttentionOutput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterSettings:
+    """Table [parameters]: what a file of parameters does not tell."""
+
+    structure_layers: int | None = None
+    """Layers of the structure module, which share their weights and so cannot be counted; None = AlphaFold's 8."""
+
+    def __post_init__(self) -> None:
+        if self.structure_layers is not None and self.structure_layers < 1:
+            raise SettingsError(f"structure_layers is {self.structure_layers}; it must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvoformerRun(Settings):
+    """Predict contacts, distances and, if the parameters allow it, the structure of a protein from its alignment.
+
+    Writes contacts.rr (CASP RR) and contacts.tsv, distogram.h5, structure.pdb and .cif with pLDDT as B-factor, and
+    scores.json. With several alignments each has its own folder, and a failure does not stop the others. With
+    several models each has a folder of its name with all that, and ranking.tsv ranks them by mean pLDDT.
+
+    Settings come from the model, then --config (tables [inputs], [attention] and [parameters], which
+    docs/formats/evoformer-output.md explains), then the options here.
+
+    Warns of alignments whose rows agree no more than by chance, or with few effective sequences (Neff).
+    """
+
+    alignment: Path = argument(
+        "IN", "Alignment of any format and packing, or `-`; or a folder or a list of alignments.", recorded=""
+    )
+    output: Path = output_option("Folder of the results; one folder each for several inputs.")
+    model: tuple[Path, ...] = option(
+        "The model: a folder (`bioattn train evoformer`), AlphaFold's params_model_*.npz or an OpenFold .pt state "
+        "dict; can be repeated.",
+        "--model",
+        "--parameters",
+        default=(),
+        metavar="PATH",
+        recorded="",
+    )
+    templates: Path | None = option(
+        "Known structures as templates: a file of `bioattn prepare templates` for this alignment's target."
+    )
+    query: str | None = option(
+        "Name of the target row; its residues become the columns [default: row 1, all columns stay].",
+        metavar="ID",
+    )
+    recycles: int | None = option(
+        "Passes after the first [default: the model's, 3 of AlphaFold].",
+        table="inputs",
+        key="num_recycles",
+        min=0,
+    )
+    max_msa_clusters: int | None = option(
+        "Rows of the clustered MSA at most [default: the model's].", table="inputs", min=1
+    )
+    representations: tuple[Representation, ...] = option(
+        "Also write this representation to representations.h5; can be repeated.", default=()
+    )
+    attention: Path | None = option("Also write attention here as HDF5.", metavar="FILE", writes=Writes.OTHER)
+    sites: tuple[str, ...] = option(
+        "Attention sites, for example 'evoformer.*.msa_row'; can be repeated [default: all].",
+        default=(),
+        metavar="PATTERN",
+    )
+    config: Path | None = option(
+        "TOML file with any setting; options override it.", "--config", "-c", recorded=""
+    )
+    precision: Precision = option(
+        "Precision of the layers; bf16 is faster on processors that support it.", default=Precision.FP32
+    )
+    chunk: str = option(
+        "Rows or residues that layers take at a time at most; auto: as memory allows.",
+        default="auto",
+        metavar="N|auto",
+    )
+    seed: int = option("Seed of every random choice.", default=0, min=0)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    shard: str | None = shard_option()
+    resume: bool = resume_option()
+    force: bool = force_option()
+    inputs: Mapping[str, Any] = table()
+    """Fields of `InputSettings`, over those of the model."""
+    attention_options: Mapping[str, Any] = table("attention")
+    """Fields of `AttentionOptions`."""
+    parameters: Mapping[str, Any] = table()
+    """Fields of `ParameterSettings`."""
+
+
+def run(settings: EvoformerRun, running: Running) -> RunReport:
+    """Predict all alignments. Raises: as `run_folders`, and for the settings."""
+    from bioattn.alignments.templates import read_templates
+    from bioattn.inference.alignment_inputs import find_alignments
+    from bioattn.inference.folder_paths import check_run_paths, holds_result
+    from bioattn.structures.predictions import SCORES
+    from bioattn.system.shard import parse_shard
+
+    if len(settings.model) > 1:
+        return _run_models(settings, running)
+    settings = with_config_file(settings)
+    output, attention = settings.output, settings.attention
+    if settings.shard is not None:
+        parse_shard(settings.shard)
+    if not settings.model:
+        raise SettingsError(
+            "give the model: --model FOLDER, or --parameters FILE (AlphaFold's or OpenFold's)"
+        )
+    weights = settings.model[0]
+    size = _chunk(settings.chunk)
+    parameters = build(ParameterSettings, settings.parameters, settings.source("parameters"))
+    sources, several = find_alignments(settings.alignment)
+    wanted = _attention(settings)
+    check_run_paths(sources, output, several=several, attention=attention, model=weights)
+    if several and settings.templates is not None:
+        raise SettingsError("--templates: a file of templates is of one target; give one alignment")
+    templates = None if settings.templates is None else read_templates(settings.templates)
+    if not several:
+        holds_result(output, SCORES, resume=settings.resume, force=settings.force)
+
+    # What loads torch, which takes seconds, comes after the mistakes that need none of it.
+    from bioattn.inference.folders import report_folders
+    from bioattn.models.evoformer.folder import load_evoformer_model
+    from bioattn.models.evoformer.runner import AlignmentRunner, RunSettings
+
+    device = running.device(settings.device, settings.threads)
+    loaded = running.loaded or load_evoformer_model(weights, device, parameters.structure_layers)
+    # What the model wants, unless the user wants something else.
+    inputs = build(
+        InputSettings, asdict(loaded.inputs) | settings.merged("inputs"), settings.source("inputs")
+    )
+    asked = RunSettings(
+        inputs=inputs,
+        query=settings.query,
+        seed=settings.seed,
+        precision=settings.precision,
+        chunk=size,
+        representations=settings.representations,
+        templates=templates,
+    )
+    return report_folders(
+        AlignmentRunner(loaded, asked, running.progress),
+        settings,
+        sources,
+        several=several,
+        attention=wanted,
+        figures={"model": {"file": loaded.name, "sha256": loaded.sha256}, "device": str(device)},
+    )
+
+
+def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
+    from bioattn.inference.folders import folder_of_results
+
+    output = settings.output
+    names = [path.resolve().name.removesuffix(".npz").removesuffix(".pt") for path in settings.model]
+    if len(set(names)) < len(names):
+        raise SettingsError(f"--model and --parameters: two models are called alike ({', '.join(names)})")
+    if settings.attention or settings.shard or str(settings.alignment) == "-":
+        raise SettingsError(
+            "--attention, --shard and standard input are for one model; give one --parameters"
+        )
+    with folder_of_results(output):
+        reports = [
+            run(replace(settings, model=(path,), output=output / name), running)
+            for path, name in zip(settings.model, names, strict=True)
+        ]
+        ranked = _rank(output, names, list(reports[0].inputs))
+    failed = [name for name, report in zip(names, reports, strict=True) if report.failure]
+    return RunReport(
+        sentences=[*(sentence for report in reports for sentence in report.sentences), *ranked],
+        outputs=[output],
+        inputs=reports[0].inputs,
+        figures={"models": [report.figures for report in reports]},
+        failure=f"alignments failed with {listed(failed)}; the reasons stand above" if failed else None,
+    )
+
+
+def _rank(output: Path, models: Sequence[str], alignments: Sequence[str]) -> list[str]:
+    """Rank the models of each alignment, as AlphaFold does for monomers; returns what is to be said of it."""
+    from bioattn.structures.predictions import SCORES
+
+    sentences = []
+    with text_output(output / "ranking.tsv") as file:
+        file.write("alignment\trank\tmodel\tmean_plddt\tptm\n")
+        for name in alignments:
+            places = {model: (output / model / SCORES, output / model / name / SCORES) for model in models}
+            scores = {model: read_json(path) for model in models for path in places[model] if path.is_file()}
+            order = sorted(scores, key=lambda model: -(scores[model].get("mean_plddt") or 0))
+            for rank, model in enumerate(order, start=1):
+                plddt, ptm = (scores[model].get(key) for key in ("mean_plddt", "ptm"))
+                file.write(f"{name}\t{rank}\t{model}\t{plddt or ''}\t{ptm or ''}\n")
+            if order and (best := scores[order[0]].get("mean_plddt")):
+                sentences.append(f"{name}: {order[0]} ranks first with a mean pLDDT of {best:.1f}")
+    return [*sentences, f"wrote {output / 'ranking.tsv'}"]
+
+
+def _chunk(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not (text.isdecimal() and int(text) > 0):
+        raise SettingsError(f"--chunk {text}: give a number of rows from 1, or auto")
+    return int(text)
+
+
+def _attention(settings: EvoformerRun) -> "AttentionOutput | None":
+    from bioattn.inference.folder_paths import AttentionOutput
+    from bioattn.store.choices import Reduction
+    from bioattn.store.schema import AttentionOptions
+
+    configured, source = settings.attention_options, f"{settings.config} [attention]"
+    if settings.attention is None:
+        if settings.sites or configured:
+            what = "--sites" if settings.sites else source
+            raise settings_error(what, "speaks of attention; give --attention FILE too")
+        return None
+    options = build(
+        AttentionOptions,
+        {"reduce": "mean-rows", **configured, **({"sites": list(settings.sites)} if settings.sites else {})},
+        source if configured else "--sites",
+    )
+    if "top_k" in configured and options.reduce is not Reduction.TOP_K:
+        raise settings_error(source, 'top_k is for reduce = "top-k"; say that too, or leave it out')
+    return AttentionOutput(path=settings.attention, options=options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +296,7 @@ class EvoformerFamily(Family):
 
     load = imported("evoformer.folder", "load_evoformer_model")
     load_file = load
-    task = imported("evoformer.training.task", "EvoformerTask")
+    task = imported("evoformer.training_task", "EvoformerTask")
     run = staticmethod(runs.run)
 
     def export_parameters(
@@ -64,7 +306,7 @@ class EvoformerFamily(Family):
 
         structure_layers: of a file of parameters, which does not tell it; None: AlphaFold's 8.
         """
-        from bioattn.models.evoformer.parameters.export import export_parameters
+        from bioattn.models.evoformer.parameter_export import export_parameters
 
         number = export_parameters(model, output, num_structure_layers=structure_layers, force=force)
         return RunReport(

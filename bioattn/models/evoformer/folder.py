@@ -21,7 +21,7 @@ from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import attention_options
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.parameters.loading import allocate_model, load_parameters
+from bioattn.models.evoformer.parameter_loading import allocate_model, load_parameters
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
     LoadedModel,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from bioattn.checks.record import CheckRecord
     from bioattn.models.evoformer.contact_probe import ContactProbe
     from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
-    from bioattn.models.evoformer.inference.prediction import Prediction
-    from bioattn.models.evoformer.inference.runner import AlignmentRunner
+    from bioattn.models.evoformer.prediction import Prediction
+    from bioattn.models.evoformer.runner import AlignmentRunner
 
 MODEL_TYPE = "evoformer"
 
@@ -88,7 +88,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
 
         Raises: BioattnError for alignments that cannot be read, and settings that the model has no part for.
         """
-        from bioattn.models.evoformer.inference.arrays import contacts
+        from bioattn.models.evoformer.runner import contacts
 
         with python_warnings():
             runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
@@ -112,7 +112,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         representations: those to keep too: `single`, `pair`, `msa`, `msa_first_row` or `structure`. Other
         arguments and errors: as `predict`.
         """
-        from bioattn.models.evoformer.inference.arrays import arrays
+        from bioattn.models.evoformer.runner import arrays
 
         with python_warnings():
             runner = self._runner(
@@ -143,7 +143,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         float32 or float16. reduce: `none`, `mean-rows`, `max-rows`, `mean-heads`, `max-heads`, or `top-k`, the
         largest `top_k` of each query. Other arguments and errors: as `predict`.
         """
-        from bioattn.models.evoformer.inference.arrays import attention
+        from bioattn.models.evoformer.runner import attention
 
         options = attention_options(sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k)
         with python_warnings():
@@ -186,8 +186,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         seed: int,
         representations: Sequence[str] = (),
     ) -> "AlignmentRunner":
-        from bioattn.models.evoformer.inference.arrays import templates_in
-        from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
+        from bioattn.models.evoformer.runner import AlignmentRunner, RunSettings, templates_in
 
         inputs = self.inputs
         if recycles is not None:
@@ -220,7 +219,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
 
     def trial(self) -> None:
         """Predict a small alignment of random residues. Raises: NotFiniteError."""
-        from bioattn.models.evoformer.inference.prediction import try_model
+        from bioattn.models.evoformer.prediction import try_model
 
         try_model(self)
 

@@ -21,9 +21,9 @@ from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
 from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import Head
+from bioattn.models.evoformer.heads import sample_losses
 from bioattn.models.evoformer.inputs import ModelInputs
-from bioattn.models.evoformer.training.losses import sample_losses
-from bioattn.models.evoformer.training.samples import TrainingFamily, load_families
+from bioattn.models.evoformer.training_samples import TrainingFamily, load_families
 from bioattn.structures.contacts import distances
 from bioattn.system.progress import Progress, watched
 

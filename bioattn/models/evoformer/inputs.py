@@ -13,7 +13,6 @@ from torch import Tensor
 
 from bioattn.alignments.alphabet import GAP, RESIDUES, UNKNOWN
 from bioattn.alignments.couplings import column_states, covariance_features
-from bioattn.alignments.filtering import random_rows
 from bioattn.alignments.input_features import (
     EncodedAlignment,
     InputFeatures,
@@ -22,13 +21,13 @@ from bioattn.alignments.input_features import (
     sample_input_features,
     shuffled_rows,
 )
-from bioattn.alignments.statistics import statistics_of_rows
+from bioattn.alignments.rows import random_rows, statistics_of_rows
+from bioattn.alignments.templates import NOT_ALIGNED, Templates
 from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.structures.ideal_geometry import torsion_features
-from bioattn.structures.template_file import NOT_ALIGNED, Templates
 from bioattn.system.progress import SILENT, Progress
 
 

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.embedders import ExtraMsaEmbedder, InputEmbedder, Recycled, RecyclingEmbedder
+from bioattn.models.evoformer.embedders import (
+    ExtraMsaEmbedder,
+    InputEmbedder,
+    Recycled,
+    RecyclingEmbedder,
+    TemplateEmbedder,
+)
 from bioattn.models.evoformer.heads import (
     AlignedErrorHead,
     DistogramHead,
@@ -22,7 +28,6 @@ from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.rigid import pseudo_beta
 from bioattn.models.evoformer.stacks import EvoformerStack, ExtraMsaStack
 from bioattn.models.evoformer.structure_module import StructureModule, StructureOutputs
-from bioattn.models.evoformer.templates import TemplateEmbedder
 
 
 class Trunk(NamedTuple):

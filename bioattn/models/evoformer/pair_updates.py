@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from bioattn.attention.cpu.matmul import linear, matmul
 from bioattn.attention.site import AttentionSite
-from bioattn.models.evoformer.projection import final_linear
-from bioattn.models.evoformer.projection import linear as new_linear
-from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled, on_cpu
+from bioattn.models.evoformer.layers import add_tiled, final_linear, map_tiled, on_cpu
+from bioattn.models.evoformer.layers import linear as new_linear
 
 TILE_ELEMENTS = 1 << 18
 """Pair elements of a tile: 8 residues i, 256 residues j, 128 channels; outer products take 8 MB in float32, the

@@ -1,6 +1,19 @@
-"""The attention sites of an MSA/pair model, and their axes."""
+"""The attention sites of an MSA/pair model, their axes, and how alignments stand in attention files.
+
+Every alignment has arrays of its own, never padded ones: one may fail, and no shard knows the sizes of another's.
+Shapes: S rows of the clustered MSA, E rows of the extra MSA, R residues (match columns that the model sees).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.errors import SettingsError
+from bioattn.store.schema import TEXT, AttentionOptions, Column, FileLayout, ListColumn, Samples, site_layout
 
 RESIDUE, MSA_ROW, EXTRA_MSA_ROW, TEMPLATE = "residue", "msa_row", "extra_msa_row", "template"
 """Kinds of axes."""
@@ -56,3 +69,116 @@ def template_site(num_heads: int, names: tuple[str, ...] | None = None) -> Atten
         Axis("key", TEMPLATE, coordinates=names),
     )
     return AttentionSite(name=TEMPLATE_SITE, axes=axes, heads=tuple(range(num_heads)))
+
+
+ALIGNMENTS = "alignments"
+"""What attention files over alignments say of their inputs."""
+ALIGNMENT_COLUMNS = (
+    Column("length", "int32", "match columns that the model saw"),
+    Column("alignment_columns", "int32", "match columns of the alignment"),
+    Column("rows", "int32", "rows of the clustered MSA that the model saw"),
+    Column("extra_rows", "int32", "rows of the extra MSA that the model saw"),
+    Column("query", TEXT, "the target row, - where it has a gap", lengths="length"),
+    Column("input_sha256", TEXT, "SHA-256 of the alignment file"),
+)
+ALIGNMENT_LISTS = (
+    ListColumn(
+        "columns",
+        "int32",
+        RESIDUE,
+        LENGTHS[RESIDUE],
+        "alignment_columns",
+        "match columns that the residues are, from 0",
+    ),
+    ListColumn("row_names", TEXT, MSA_ROW, LENGTHS[MSA_ROW], long_name="names of the rows"),
+    ListColumn("extra_row_names", TEXT, EXTRA_MSA_ROW, LENGTHS[EXTRA_MSA_ROW], long_name="names of the rows"),
+)
+
+
+class AlignmentSizes(NamedTuple):
+    """What decides the shapes of one alignment's weights."""
+
+    rows: int
+    """S: clustered MSA rows the model sees."""
+    extra_rows: int
+    """E: extra MSA rows the model sees."""
+    residues: int
+    """R: match columns."""
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {"length": self.residues, "rows": self.rows, "extra_rows": self.extra_rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignmentSample:
+    """One alignment as the file names it."""
+
+    id: str
+    """Unique in the file."""
+    query: str
+    """The target row, one letter for each match column that the model sees (R)."""
+    rows: int
+    extra_rows: int
+    input_sha256: str
+    """Of the alignment file."""
+    columns: tuple[int, ...] | None = None
+    """(R,) which match columns these are, from 0, ascending; None = all of them."""
+    alignment_columns: int | None = None
+    """Match columns of the alignment; None = R."""
+    row_names: tuple[str, ...] | None = None
+    """(rows,) names of the clustered MSA's rows; None = not known."""
+    extra_row_names: tuple[str, ...] | None = None
+    """(extra_rows,) names of the extra MSA's rows, "" for one that stands for none."""
+
+    @property
+    def seen_columns(self) -> NDArray[np.int32]:
+        """(R,) match columns that the model sees, from 0."""
+        return np.array(range(len(self.query)) if self.columns is None else self.columns, dtype=np.int32)
+
+    @property
+    def sizes(self) -> AlignmentSizes:
+        return AlignmentSizes(self.rows, self.extra_rows, len(self.query))
+
+    @property
+    def samples(self) -> Samples:
+        numbers = {
+            "length": len(self.query),
+            "alignment_columns": self.alignment_columns or len(self.query),
+            "rows": self.rows,
+            "extra_rows": self.extra_rows,
+        }
+        names = {"row_names": self.row_names, "extra_row_names": self.extra_row_names}
+        return Samples(
+            {
+                "id": [self.id],
+                **{name: np.array([number], dtype=np.int32) for name, number in numbers.items()},
+                "query": [self.query],
+                "input_sha256": [self.input_sha256],
+            },
+            {
+                "columns": [self.seen_columns],
+                **{name: [None if texts is None else list(texts)] for name, texts in names.items()},
+            },
+        )
+
+
+def alignment_layout(
+    sites: Sequence[AttentionSite], options: AttentionOptions, model_sha256: str
+) -> FileLayout:
+    """The layout of a file over alignments.
+
+    Raises: BioattnError when a head is asked for that a site does not have; SettingsError for what is not stored
+    of alignments.
+    """
+    if options.value_weighted or options.phases > 1:
+        raise SettingsError(
+            "value-weighted attention and phases are for promoters; leave value_weighted and phases out"
+        )
+    return FileLayout(
+        inputs=ALIGNMENTS,
+        model_sha256=model_sha256,
+        columns=ALIGNMENT_COLUMNS,
+        lists=ALIGNMENT_LISTS,
+        groups=tuple(site_layout(site, options, per_sample=True) for site in sites),
+    )

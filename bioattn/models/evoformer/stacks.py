@@ -58,10 +58,9 @@ from bioattn.models.evoformer.attention import (
     TriangleAttention,
 )
 from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.layers import add_tiled, final_linear, linear, relu_linear
 from bioattn.models.evoformer.pair_updates import MapsToPairs, OuterProductMean, TriangleMultiplication
-from bioattn.models.evoformer.projection import final_linear, linear, relu_linear
 from bioattn.models.evoformer.sites import alignment_site
-from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_ELEMENTS = 1 << 17
 """Elements of a tile: 512 positions of 256 channels. Their hidden activations (2 MB in float32, 1 MB in bfloat16)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bioattn.choices import Task
+from bioattn.choices import MissingCb, Task
 from bioattn.models.settings import Writes, argument, option
 from bioattn.promoters.choices import (
     Anchor,
@@ -14,7 +14,6 @@ from bioattn.promoters.choices import (
     Split,
     Standardize,
 )
-from bioattn.structures.choices import MissingCb
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
@@ -269,7 +268,7 @@ def templates(
     no chain of which is like the query (E-value above 0.01) is left out with a warning. Says coverage and identity
     of each template.
     """
-    from bioattn.alignments.template_preparation import prepare_templates
+    from bioattn.alignments.templates import prepare_templates
 
     made = prepare_templates(query, structures, output, row=row)
     return Record(

@@ -15,7 +15,7 @@ from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.heads import distance_bins
 from bioattn.models.evoformer.inputs import AlignmentInputs
-from bioattn.models.evoformer.training.samples import TrainingFamily
+from bioattn.models.evoformer.training_samples import TrainingFamily
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.data import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset

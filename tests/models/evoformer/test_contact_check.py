@@ -22,7 +22,7 @@ from bioattn.models.evoformer.contact_probe import (
 )
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training.samples import simulated_protein
+from bioattn.models.evoformer.training_samples import simulated_protein
 from tests.making import bioattn, small_evoformer
 
 SETTINGS = CheckSettings(samples=20)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.models.evoformer import tiled_layers
+from bioattn.models.evoformer import layers
 from tests.models.evoformer.golden import CASES, assert_close, golden_case, stacked
 
 
@@ -44,8 +44,8 @@ def autograd_off(request):
 def _tiled(request, monkeypatch):
     """In tiles of three rows, computed again for gradients, and in one piece through autograd."""
     if request.param:
-        monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda *_: 3)
-        monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", 0)
+        monkeypatch.setattr(layers, "rows_per_tile", lambda *_: 3)
+        monkeypatch.setattr(layers, "MIN_RECOMPUTED_ELEMENTS", 0)
 
 
 def tensors(arrays, *names):

@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.models.evoformer.embedders import Recycled
+from bioattn.models.evoformer.embedders import Recycled, pair_features
 from bioattn.models.evoformer.inputs import TemplateInputs
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.parameters.loading import load_parameters
+from bioattn.models.evoformer.parameter_loading import load_parameters
 from bioattn.models.evoformer.rigid import pseudo_beta
-from bioattn.models.evoformer.templates import pair_features
 from tests.models.evoformer.golden import CASES, assert_close, model_config, model_inputs, read_arrays
 
 pytestmark = pytest.mark.shared

@@ -9,7 +9,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.errors import SettingsError
-from bioattn.models.evoformer import pair_updates, tiled_layers
+from bioattn.models.evoformer import layers, pair_updates
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.pair_updates import OuterProductMean
 from bioattn.models.evoformer.stacks import EvoformerBlock, EvoformerStack
@@ -35,8 +35,8 @@ class Recorder:
 def tiled(request, monkeypatch):
     """In one piece; in tiles of four rows, computed again for gradients; by the products that a GPU takes."""
     if request.param == "tiled":
-        monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda *_: 4)
-        monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", 0)
+        monkeypatch.setattr(layers, "rows_per_tile", lambda *_: 4)
+        monkeypatch.setattr(layers, "MIN_RECOMPUTED_ELEMENTS", 0)
     if request.param == "as on a GPU":
         monkeypatch.setattr(pair_updates, "on_cpu", lambda _: False)
 
@@ -172,9 +172,9 @@ def test_tiles_change_no_gradient(masks, extra_msa, monkeypatch):
     block = random_block(extra_msa)
     arrays = [torch.tensor(array, dtype=torch.float32) for array in inputs(6, 10, masks, extra_msa)]
     gradients = []
-    monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda *_: 4)
+    monkeypatch.setattr(layers, "rows_per_tile", lambda *_: 4)
     for least in (1 << 30, 0):
-        monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", least)
+        monkeypatch.setattr(layers, "MIN_RECOMPUTED_ELEMENTS", least)
         block.zero_grad()
         leaves = [array.clone().requires_grad_() for array in arrays[:2]]
         msa, pair = block(*leaves, *arrays[2:])

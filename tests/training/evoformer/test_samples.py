@@ -9,10 +9,15 @@ import torch
 
 from bioattn.alignments.alphabet import GAP
 from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
-from bioattn.models.evoformer.heads import bin_edges, contact_bins, contact_probabilities, distance_bins
-from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
-from bioattn.models.evoformer.training.losses import sample_losses
-from bioattn.models.evoformer.training.samples import (
+from bioattn.models.evoformer.config import EvoformerTrainingConfig
+from bioattn.models.evoformer.heads import (
+    bin_edges,
+    contact_bins,
+    contact_probabilities,
+    distance_bins,
+    sample_losses,
+)
+from bioattn.models.evoformer.training_samples import (
     SimulatedFamilies,
     TrainingFamily,
     TrainingSamples,

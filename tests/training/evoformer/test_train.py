@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
+from bioattn.models.evoformer.config import SMALL_MODEL, EvoformerConfig, InputSettings
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training.config import SMALL_MODEL
-from bioattn.models.evoformer.training.evaluation import MODEL
+from bioattn.models.evoformer.training_evaluation import MODEL
 from bioattn_cli.main import main
 from tests.training.runs import CPU, EVOFORMER, same_folders, train, write_settings
 

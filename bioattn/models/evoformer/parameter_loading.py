@@ -23,8 +23,8 @@ from bioattn.models.evoformer.config import (
     TemplateConfig,
 )
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.parameters.files import ModelRow, ParameterFile, model_rows, open_parameters
-from bioattn.models.evoformer.parameters.table import Shape
+from bioattn.models.evoformer.parameter_files import ModelRow, ParameterFile, model_rows, open_parameters
+from bioattn.models.evoformer.parameter_table import Shape
 
 _BLOCK = "evoformer.blocks.0"
 _EXTRA_BLOCK = "extra_msa_stack.blocks.0"

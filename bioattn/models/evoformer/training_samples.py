@@ -22,9 +22,13 @@ from bioattn.alignments.couplings import column_states, covariance_features
 from bioattn.alignments.input_features import EncodedAlignment, column_profile, sample_input_features
 from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
-from bioattn.models.evoformer.config import InputSettings
+from bioattn.models.evoformer.config import (
+    MIN_EXTRA_SHARE,
+    MOSTLY_GAPS,
+    EvoformerTrainingConfig,
+    InputSettings,
+)
 from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, to_model_inputs, weighted_order
-from bioattn.models.evoformer.training.config import MIN_EXTRA_SHARE, MOSTLY_GAPS, EvoformerTrainingConfig
 from bioattn.simulate.families import simulate_family
 from bioattn.structures.contacts import distances
 from bioattn.system.progress import SILENT, Progress

@@ -15,8 +15,8 @@ from bioattn.alignments.couplings import coupling_bytes
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.attention import TILE_ELEMENTS, TILE_LEAST
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.inference.attention import AlignmentSizes
-from bioattn.models.evoformer.tiled_layers import ACCELERATOR_FACTOR, tiles_of_at_most
+from bioattn.models.evoformer.layers import ACCELERATOR_FACTOR, tiles_of_at_most
+from bioattn.models.evoformer.sites import AlignmentSizes
 from bioattn.system.memory import free_memory
 from bioattn.text import counted, human_bytes
 

@@ -14,15 +14,15 @@ from bioattn.io.files import atomic_output, check_apart, check_output, check_par
 from bioattn.io.folders import atomic_folder
 from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.folder import read_evoformer_config, write_evoformer_model
-from bioattn.models.evoformer.parameters.files import (
+from bioattn.models.evoformer.parameter_files import (
     ALPHAFOLD_PREFIX,
     ModelRow,
     ParameterFile,
     model_rows,
     open_parameters,
 )
-from bioattn.models.evoformer.parameters.loading import NOT_INFERRED, infer_config, load_parameters, per_block
-from bioattn.models.evoformer.parameters.table import from_canonical
+from bioattn.models.evoformer.parameter_loading import NOT_INFERRED, infer_config, load_parameters, per_block
+from bioattn.models.evoformer.parameter_table import from_canonical
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import model_files
 from bioattn.store.problems import Problem, error, warning

@@ -19,16 +19,19 @@ from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pd
 from bioattn.io.files import text_output, write_json
 from bioattn.io.hdf5_output import create_array, hdf5_file, put_array, set_attribute
 from bioattn.models.evoformer.config import Representation
-from bioattn.models.evoformer.inference.prediction import Prediction
-from bioattn.models.evoformer.inference.prediction_validation import (
+from bioattn.models.evoformer.prediction import Prediction
+from bioattn.structures.ideal_geometry import predicted_residues
+from bioattn.structures.predictions import (
+    ALIGNED_ERROR,
     CONTACT_COLUMNS,
+    DISTOGRAM,
+    DISTOGRAM_FORMAT,
+    FORMAT_VERSION,
+    MAX_ALIGNED_ERROR,
     REPRESENTATIONS_FORMAT,
+    SCORES,
     contact_rows,
 )
-from bioattn.structures.confidence import ALIGNED_ERROR, MAX_ALIGNED_ERROR
-from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, FORMAT_VERSION
-from bioattn.structures.ideal_geometry import predicted_residues
-from bioattn.structures.prediction_scores import SCORES
 
 _RANGE = re.compile(r"/(\d+)-(\d+)$")
 

@@ -1,11 +1,16 @@
-"""Layers computed some rows at a time, forward and backward, with the memory of one tile.
+"""Linear layers of the MSA/pair model, and layers computed some rows at a time.
 
-A layer passes a function of a tile. Without gradients tiles are computed one after another, and updates are
-made in place. With gradients the same is done, and only the layer's inputs are kept: the backward pass computes
-each tile again with autograd and takes its gradients at once. Intermediates exist for one tile only and stay in
-the cache, which pays for computing them twice.
+Linear layers start as in AlphaFold 2 (supplement, 1.11.4): the last layer of a residual update at 0, so that an
+untrained block is the identity; gates with weights 0 and bias 1; layers before a ReLU as in He et al. 2015, the
+others as in LeCun et al. 1998.
+
+Most layers pass a function of a tile, some rows of what they update. Without gradients tiles are computed one
+after another, and updates are made in place. With gradients the same is done, and only the layer's inputs are
+kept: the backward pass computes each tile again with autograd and takes its gradients at once. Intermediates exist
+for one tile only and stay in the cache, which pays for computing them twice.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +20,64 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.attention.capture import no_capture
+from bioattn.attention.cpu import matmul
+
+
+class Projection(nn.Linear):
+    """A linear layer that multiplies in the type of its weight, with the fastest available product."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(..., inputs) → (..., outputs), in the weight's type."""
+        return matmul.linear(input.to(self.weight.dtype), self.weight, self.bias)
+
+
+def use_precision(module: nn.Module, dtype: torch.dtype) -> None:
+    """Hold the weights of `module`'s projections in `dtype` (float32 or bfloat16), in place.
+
+    Every layer multiplies in the type of its weights. LayerNorm and the representations between blocks stay
+    float32; only the updates are rounded.
+    """
+    for part in module.modules():
+        if not isinstance(part, nn.LayerNorm):
+            for parameter in part.parameters(recurse=False):
+                parameter.data = parameter.data.to(dtype)
+
+
+def lecun_normal_(weight: Tensor) -> None:
+    """Fill weight (outputs, inputs) from a normal distribution of variance 1 / inputs."""
+    nn.init.trunc_normal_(weight, std=math.sqrt(1 / weight.shape[1]))
+
+
+def he_normal_(weight: Tensor) -> None:
+    """Fill weight (outputs, inputs) from a normal distribution of variance 2 / inputs."""
+    nn.init.trunc_normal_(weight, std=math.sqrt(2 / weight.shape[1]))
+
+
+def linear(inputs: int, outputs: int, *, bias: bool = True) -> Projection:
+    """A linear layer with LeCun's first weights and bias 0."""
+    layer = Projection(inputs, outputs, bias=bias)
+    with torch.no_grad():
+        lecun_normal_(layer.weight)
+        if bias:
+            layer.bias.zero_()
+    return layer
+
+
+def final_linear(inputs: int, outputs: int) -> Projection:
+    """A linear layer with weights and bias 0."""
+    layer = Projection(inputs, outputs)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def relu_linear(inputs: int, outputs: int) -> Projection:
+    """A linear layer before a ReLU, with He's first weights and bias 0."""
+    layer = linear(inputs, outputs)
+    with torch.no_grad():
+        he_normal_(layer.weight)
+    return layer
+
 
 TileUpdate = Callable[[Tensor, slice], Tensor]
 """Rows of the state and where they lie → what is to be added to them."""

@@ -20,7 +20,7 @@ from bioattn.alignments.couplings import (
 from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training.samples import TrainingFamily
+from bioattn.models.evoformer.training_samples import TrainingFamily
 from bioattn.store.training_record import Comparison
 from bioattn.structures.contacts import ContactScores, contact_scores, mean_scores
 from bioattn.system.progress import Progress, watched

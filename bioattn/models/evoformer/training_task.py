@@ -16,19 +16,18 @@ from bioattn.alignments.couplings import FEATURE_NAMES
 from bioattn.errors import BioattnError
 from bioattn.io.config_file import build, settings_error
 from bioattn.io.files import sha256_of
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import SMALL_MODEL, EvoformerConfig, EvoformerTrainingConfig
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model, read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.heads import sample_losses
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
-from bioattn.models.evoformer.training.evaluation import (
+from bioattn.models.evoformer.training_evaluation import (
     Evaluation,
     card_lines,
     evaluate_families,
     score_family,
 )
-from bioattn.models.evoformer.training.losses import sample_losses
-from bioattn.models.evoformer.training.samples import (
+from bioattn.models.evoformer.training_samples import (
     Sample,
     SimulatedFamilies,
     TrainingSamples,

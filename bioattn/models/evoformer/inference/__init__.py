@@ -1,1 +1,0 @@
-"""Running an MSA/pair model over alignments: contacts, distances, structures and attention out."""

@@ -1,1 +1,0 @@
-"""Published and own parameters of MSA/pair models: names, layouts, reading and writing."""

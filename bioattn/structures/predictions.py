@@ -1,0 +1,281 @@
+"""The files of a prediction: contacts, distances, scores, pLDDT of each residue, predicted aligned error (PAE).
+
+pLDDT and PAE are also read from the files of AlphaFold DB and ColabFold. `docs/formats/evoformer-output.md` is the
+contract.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.rr import ranked_pairs, read_rr
+from bioattn.io.files import read_json
+from bioattn.io.hdf5_input import open_hdf5, other_format, text_attribute
+from bioattn.structures.chain import read_chain
+
+DISTOGRAM_FORMAT = "bioattn-distogram"
+REPRESENTATIONS_FORMAT = "bioattn-representations"
+FORMAT_VERSION = 1
+DISTOGRAM = "distogram.h5"
+_ROWS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distances:
+    """Distances between the R columns that the model saw."""
+
+    name: str
+    letters: str
+    """One letter per match column of the alignment, `-` for a gap."""
+    columns: NDArray[np.int64]
+    """(R,) match columns, from 0."""
+    bin_edges: NDArray[np.float64]
+    """(N - 1,) ångström between bins."""
+    contact_probability: NDArray[np.float64]
+    """(R, R)."""
+    expected_distance: NDArray[np.float64]
+    """(R, R) ångström; the open bins at both ends count as wide as the others."""
+    entropy: NDArray[np.float64] | None = None
+    """(R, R) bits of the distribution over N bins: 0 = sure; None where it was not asked for."""
+
+    @property
+    def num_bins(self) -> int:
+        """Number of bins, N."""
+        return len(self.bin_edges) + 1
+
+
+def read_distances(path: Path, *, with_entropy: bool = False) -> Distances:
+    """Read `distogram.h5` of `run evoformer`, or of the folder that holds it.
+
+    with_entropy: takes reading the whole distribution. Raises: FormatError when it is no such file, or damaged.
+    """
+    if path.is_dir():
+        path = path / DISTOGRAM
+    with open_hdf5(path) as file:
+        kind = text_attribute(file, "format")
+        if kind != DISTOGRAM_FORMAT:
+            advice = "`bioattn run evoformer` writes distogram.h5"
+            raise other_format(path, "distogram", kind, DISTOGRAM_FORMAT, advice)
+        if int(file.attrs.get("format_version", 0)) != FORMAT_VERSION:
+            raise FormatError(
+                f"{path}: has format version {file.attrs.get('format_version')}, this bioattn reads "
+                f"{FORMAT_VERSION}"
+            )
+        columns = file["column_i"][()].astype(np.int64) - 1
+        return Distances(
+            name=text_attribute(file, "id") or "",
+            letters=text_attribute(file, "sequence") or "",
+            columns=columns,
+            bin_edges=file["bin_edge"][()].astype(np.float64),
+            contact_probability=file["contact_probability"][()].astype(np.float64),
+            expected_distance=file["expected_distance"][()].astype(np.float64),
+            entropy=_entropy(file["probability"]) if with_entropy else None,
+        )
+
+
+def _entropy(probability: h5py.Dataset) -> NDArray[np.float64]:
+    """(R, R) bits of the distributions (R, R, bins), some rows at a time."""
+    entropy = np.empty(probability.shape[:2])
+    for start in range(0, len(entropy), _ROWS_AT_ONCE):
+        part = probability[start : start + _ROWS_AT_ONCE].astype(np.float64)
+        logs = np.log2(part, out=np.zeros_like(part), where=part > 0)
+        entropy[start : start + _ROWS_AT_ONCE] = -(part * logs).sum(axis=-1)
+    return entropy
+
+
+SCORES = "scores.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionScores:
+    """The prediction of one alignment."""
+
+    folder: Path
+    id: str
+    input_sha256: str
+    """Of the alignment."""
+    query: str | None
+    """Name of the row that was asked for; None = the first one."""
+    rows: int
+    columns: int
+    columns_used: int
+    has_contacts: bool
+    plddt: list[float]
+    """Of each residue; empty without a structure."""
+    mean_plddt: float | None
+
+    def distances(self) -> Distances | None:
+        """The predicted distances; None where there are none. Raises: FormatError when the file is damaged."""
+        return read_distances(self.folder) if (self.folder / DISTOGRAM).is_file() else None
+
+    def contact_probability(self) -> float | None:
+        """Mean probability of as many of the likeliest contacts as columns were used; None without contacts."""
+        if not self.has_contacts:
+            return None
+        pairs = read_rr(self.folder / "contacts.rr").pairs
+        likeliest = sorted((pair.probability for pair in pairs), reverse=True)[: self.columns_used]
+        return round(sum(likeliest) / len(likeliest), 6) if likeliest else None
+
+
+def read_scores(folder: Path) -> PredictionScores:
+    """Read `scores.json` of the folder of a prediction. Raises: FormatError when it is damaged or incomplete."""
+    scores = read_json(folder / SCORES)
+    try:
+        return PredictionScores(
+            folder=folder,
+            id=str(scores["id"]),
+            input_sha256=str(scores["input"]["sha256"]),
+            query=scores["settings"]["query"],
+            rows=scores["rows"],
+            columns=scores["columns"],
+            columns_used=scores["columns_used"],
+            has_contacts="contact_pairs" in scores,
+            plddt=[float(value) for value in scores.get("plddt") or ()],
+            mean_plddt=scores.get("mean_plddt"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"{folder / SCORES}: is not complete ({error!r}); run the prediction again with --force"
+        ) from error
+
+
+ALIGNED_ERROR = "predicted_aligned_error.json"
+MAX_ALIGNED_ERROR = 31.75
+"""Å, the middle of the last of AlphaFold's 64 bins, which is the largest error that can be predicted."""
+
+
+class Confidence(NamedTuple):
+    """pLDDT along one chain."""
+
+    name: str
+    numbers: list[int]
+    """L residue numbers."""
+    plddt: NDArray[np.float64]
+    """(L,) 0..100."""
+
+
+class AlignedError(NamedTuple):
+    """The predicted aligned error."""
+
+    name: str
+    errors_RR: NDArray[np.float64]
+    """(R, R) Å: the expected error of residue j (column) where the prediction is aligned at residue i (row)."""
+
+    def record(self) -> dict[str, Any]:
+        """The figures of a run record."""
+        return {"mean_pae": round(float(self.errors_RR.mean()), 3)}
+
+
+def read_aligned_error(path: Path) -> AlignedError:
+    """Read the predicted aligned error.
+
+    path: a folder of `run evoformer`, AlphaFold DB's or ColabFold's JSON of the PAE, or ColabFold's scores.
+
+    Raises: BioattnError for a folder without PAE; FormatError when the file holds none.
+    """
+    name = path.stem
+    if path.is_dir():
+        if not (path / ALIGNED_ERROR).is_file():
+            raise BioattnError(
+                f"{path}: has no {ALIGNED_ERROR}; `run evoformer` writes it where parameters predict it "
+                "(AlphaFold's _ptm models)"
+            )
+        path = path / ALIGNED_ERROR
+    content = read_json(path)
+    if isinstance(content, list) and len(content) == 1:
+        content = content[0]
+    keys = ("predicted_aligned_error", "pae", "distance")
+    errors = _numbers(path, content, keys, "predicted aligned errors")
+    if "distance" in content:
+        # AlphaFold DB's versions 1 and 2: three lists, an entry for each pair of residues.
+        size = math.isqrt(errors.size)
+        named = [_numbers(path, content, (key,), "pairs of residues") for key in ("residue1", "residue2")]
+        if errors.ndim != 1 or not np.array_equal(named, np.indices((size, size)).reshape(2, -1) + 1):
+            raise FormatError(f"{path}: residue1 and residue2 do not name every pair of residues in order")
+        errors = errors.reshape(size, size)
+    if errors.ndim != 2 or errors.shape[0] != errors.shape[1] or not np.all(errors >= 0):
+        raise FormatError(f"{path}: the predicted aligned errors are no square of numbers from 0")
+    return AlignedError(name, errors)
+
+
+def read_plddt(path: Path, chain: str | None = None) -> Confidence:
+    """pLDDT of a prediction.
+
+    path: a folder of `run evoformer`; a PDB or mmCIF file with pLDDT as B-factors; AlphaFold DB's JSON of
+    confidences, or ColabFold's JSON of scores, whose residues are counted from 1. chain: of a structure.
+
+    Raises: BioattnError for a folder without structure; FormatError when the file holds no pLDDT.
+    """
+    name = path.name if path.is_dir() else path.name.split(".")[0]
+    if path.suffix == ".json":
+        content = read_json(path)
+        values = _numbers(path, content, ("plddt", "confidenceScore"), "pLDDT")
+        numbers = content.get("residueNumber", range(1, len(values) + 1))
+    else:
+        if path.is_dir() and not (path / "structure.cif").is_file():
+            raise BioattnError(
+                f"{path}: has no structure.cif, and so no pLDDT; the model predicts no structure"
+            )
+        found = read_chain(path / "structure.cif" if path.is_dir() else path, chain)
+        if found.method and "model" not in found.method:
+            raise FormatError(
+                f"{path}: is a structure by {found.method}, whose B-factors are no pLDDT; give a prediction"
+            )
+        values, numbers = found.bfactors.astype(np.float64), found.numbers
+    if values.ndim != 1 or len(values) != len(numbers) or not np.all((values >= 0) & (values <= 100)):
+        raise FormatError(f"{path}: holds no pLDDT, which is a number from 0 to 100 for each residue")
+    return Confidence(name, list(numbers), values)
+
+
+def _numbers(path: Path, content: Any, keys: tuple[str, ...], what: str) -> NDArray[np.float64]:
+    """The array under the first of `keys` that is there."""
+    found = next((content[key] for key in keys if isinstance(content, dict) and key in content), None)
+    if found is None:
+        raise FormatError(f"{path}: holds no {what} (entry {' or '.join(map(repr, keys))})")
+    try:
+        return np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise FormatError(f"{path}: the {what} are no numbers, or its rows differ in length") from None
+
+
+CONTACT_COLUMNS = (
+    "column_i",
+    "column_j",
+    "residue_i",
+    "residue_j",
+    "letter_i",
+    "letter_j",
+    "probability",
+    "expected_distance",
+)
+"""Of contacts.tsv."""
+
+
+def contact_rows(
+    letters: str,
+    columns: NDArray[np.integer],
+    numbers: Sequence[int | None],
+    probabilities: NDArray[np.floating],
+    distances: NDArray[np.floating],
+) -> Iterator[list[str]]:
+    """The cells of the lines of contacts.tsv, the likeliest pair first.
+
+    letters: one per match column of the alignment. columns: (R,) match columns from 0 that the model saw, and the
+    `numbers` of their residues, None for a gap. probabilities, distances: (R, R).
+    """
+    named = ["" if number is None else str(number) for number in numbers]
+    for i, j in zip(*(rows.tolist() for rows in ranked_pairs(probabilities, columns)), strict=True):
+        places = int(columns[i]), int(columns[j])
+        yield [
+            *(str(place + 1) for place in places),
+            *(named[i], named[j]),
+            *(letters[place] for place in places),
+            *(f"{probabilities[i, j]:.5f}", f"{distances[i, j]:.3f}"),
+        ]
