@@ -27,7 +27,7 @@ from bioattn.models.translation.folder import load_translator
 
 SETTINGS = Path(__file__).parents[1] / "data" / "settings"
 TURING = str(SETTINGS / "translation-turing.toml")
-LSTM = ("--cell", "lstm", "--channels", "72", "--layers", "1", "--steps", "800")
+LSTM = ("-c", "model.cell=lstm", "--channels", "72", "--layers", "1", "--steps", "800")
 MACHINES = {
     "Turing machine": ("--architecture", "turing-machine", "--config", TURING),
     "LSTM": ("--architecture", "recurrent", *LSTM),

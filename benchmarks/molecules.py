@@ -111,7 +111,7 @@ def held_out(what, sides, work, encoder, seed):
         output=work / "model",
         force=True,
         model={"encoder": encoder},
-        seed=seed,
+        training={"seed": seed},
     )
     train(FAMILY, settings, device=CPU)
     loaded = load_molecule_model(work / "model", CPU)

@@ -44,8 +44,8 @@ DATA = {"ecoli": ("ecoli/K12_MG1655", 11), "yeast": ("yeast/R64_genbank", 1)}
 """Files and genetic code."""
 ATTENTION = "`recurrent-attention`"
 MODELS = {
-    ATTENTION: ("--architecture", "recurrent-attention", "--score", "dot"),
-    "`recurrent`, LSTM": ("--architecture", "recurrent", "--cell", "lstm"),
+    ATTENTION: ("--architecture", "recurrent-attention", "-c", "model.score=dot"),
+    "`recurrent`, LSTM": ("--architecture", "recurrent", "-c", "model.cell=lstm"),
     "`transformer`": ("--architecture", "transformer"),
 }
 CODONS = {"`recurrent`": ("--architecture", "recurrent"), ATTENTION: MODELS[ATTENTION]}

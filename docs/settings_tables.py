@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from bioattn.io.settings import DECLARED
 from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
 from bioattn.models.evoformer.config import SMALL_MODEL, EvoformerConfig, EvoformerTrainingConfig
 from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
@@ -53,14 +54,15 @@ SHARED = ("weight_decay", "warmup_fraction", "average_decay", "gradient_clip", "
 
 
 def field_texts(kind: type) -> dict[str, str]:
-    """The text under each field of a dataclass, inherited ones first."""
+    """What each field of a dataclass is: the text under it, or the help of its option."""
     texts = field_texts(kind.__base__) if dataclasses.is_dataclass(kind.__base__) else {}
     (body,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(body, ast.ClassDef)
     for field, text in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
             texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
-    return texts
+    options = {field.name: field.metadata[DECLARED] for field in dataclasses.fields(kind) if field.metadata}
+    return texts | {name: option.help for name, option in options.items()}
 
 
 def toml(value: Any) -> str:

@@ -1,26 +1,25 @@
 """The settings of `bioattn export attention`, which asks the family of a model to write its attention."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.errors import SettingsError
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
-    device_option,
     force_option,
     option,
-    option_of,
     output_option,
+    parameters_of,
     resume_option,
     shard_option,
     threads_option,
 )
 from bioattn.store.choices import Reduction, WeightType
-from bioattn.system.device import Device
+from bioattn.system.device import Device, device_option
 from bioattn.system.shard import parse_shard
 
 if TYPE_CHECKING:
@@ -124,10 +123,9 @@ class ExportAttention(Settings):
         """
         if self.shard is not None:
             parse_shard(self.shard)
-        for each in fields(self):
-            if each.name in names and getattr(self, each.name) != each.default:
-                flag = next(iter(option_of(each).flags), f"--{each.name.replace('_', '-')}")
-                raise SettingsError(f"{flag} is not for {models}")
+        for one in parameters_of(type(self)):
+            if one.name in names and getattr(self, one.name) != one.default:
+                raise SettingsError(f"{one.flag} is not for {models}")
 
 
 def attention_options(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from bioattn import models
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json
-from bioattn.models.settings import Settings
+from bioattn.io.settings import Settings
 
 if TYPE_CHECKING:
     import torch

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import require
+from bioattn.io.settings import option, require
 
 
 class MoleculeEncoding(StrEnum):
@@ -25,8 +25,7 @@ class MoleculeEncoderConfig:
     """fingerprint or attention."""
     radius: int = 3
     """Layers: an atom knows what is up to so many bonds away."""
-    channels: int = 64
-    """Channels of an atom."""
+    channels: int = option("Channels of an atom.", default=64)
     slots: int = 128
     """Slots that atoms write into; for attention, channels of all heads together."""
     num_heads: int = 4

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.io.config_file import require
+from bioattn.io.settings import require
 
 HELIX_RISE, HELIX_RADIUS, HELIX_TURN = 1.5, 3.3, np.deg2rad(100)
 """Å per residue, Å from the axis to C-beta, radians per residue."""

@@ -7,9 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bioattn.errors import BioattnError
+from bioattn.io.settings import RUNNING, option
 from bioattn.system.cgroups import granted_by_quota
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ class Device(StrEnum):
     CPU = "cpu"
     CUDA = "cuda"
     MPS = "mps"
+
+
+def device_option() -> Any:
+    """--device: one of `Device`."""
+    return option(
+        "Device of the model; auto takes a GPU if one is present.", default=Device.AUTO, group=RUNNING
+    )
 
 
 def choose_device(name: str) -> "torch.device":

@@ -70,7 +70,7 @@ def train(
     check_apart(settings.output, settings.input_paths().values())
     events = None
     if settings.log_dir is not None and processes.is_first:
-        events = TrainingEvents(settings.log_dir, settings.output)
+        events = TrainingEvents(Path(settings.log_dir), settings.output)
     folder = (
         working_folder(settings.output, resume=settings.resume, force=settings.force)
         if processes.is_first

@@ -5,23 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bioattn.io.config_file import require
-from bioattn.models.settings import (
-    RUNNING,
+from bioattn.io.settings import (
     Settings,
     Writes,
     config_option,
-    device_option,
     force_option,
-    log_dir_option,
     option,
     output_option,
+    require,
     resume_option,
     seed_option,
     table,
     threads_option,
+    toml_key,
 )
-from bioattn.system.device import Device, Precision
+from bioattn.system.device import Device, Precision, device_option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +27,10 @@ class TrainingCommand(Settings):
     """The options of every `train` command; a family adds its own."""
 
     output: Path = output_option("Model folder to write.", Writes.FOLDER)
-    precision: Precision | None = option(
-        "Arithmetic of the forward pass [default: fp32].", table="training", group=RUNNING
-    )
-    config: Path | None = config_option()
-    seed: int | None = seed_option(table="training")
+    config: tuple[Path, ...] = config_option()
     device: Device = device_option()
     threads: int | None = threads_option()
-    log_dir: Path | None = log_dir_option()
+    log_dir: str | None = toml_key("a folder for TensorBoard events (pip install tensorboard)", default=None)
     resume: bool = resume_option()
     force: bool = force_option()
     model: Mapping[str, Any] = table()
@@ -49,10 +43,8 @@ class TrainingCommand(Settings):
 class UpdateConfig:
     """How weights are updated in rounds of equal steps; a family adds its own settings and has other defaults."""
 
-    seed: int = 0
-    """Decides first weights, batches and dropout."""
-    steps: int = 2000
-    """Updates of the weights."""
+    seed: int = seed_option()
+    steps: int = option("Updates of the weights.", default=2000)
     steps_per_round: int = 200
     """Updates after which the model is validated and saved."""
     batch_size: int = 16

@@ -22,8 +22,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
+from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import write_model
 from bioattn.store.training_record import Comparison
@@ -305,7 +305,7 @@ class ConfiguredTask(Task):
     def __init__(self, settings: Any, device: torch.device) -> None:
         self.settings = settings
         self.device = device
-        self.training = build(self.training_kind, settings.merged("training"), settings.source("training"))
+        self.training = build(self.training_kind, settings.training, settings.source("training"))
 
     def decided_by(self, **inputs: Path) -> None:
         """Note the inputs, and what the weights follow from."""

@@ -53,12 +53,12 @@ class TrainingEvents:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise BioattnError(
-                "--log-dir needs tensorboard, which is not installed: pip install tensorboard"
+                "log_dir needs tensorboard, which is not installed: pip install tensorboard"
             ) from error
         if folder.resolve().is_relative_to(output.resolve()):
-            raise SettingsError(f"--log-dir {folder}: is in the model folder {output}; give one beside it")
+            raise SettingsError(f"log_dir {folder}: is in the model folder {output}; give one beside it")
         if folder.exists() and not folder.is_dir():
-            raise BioattnError(f"--log-dir {folder}: is a file, a folder is needed")
+            raise BioattnError(f"log_dir {folder}: is a file, a folder is needed")
         self._new_writer: Any = SummaryWriter
         self._folder = folder
         self._writer: Any = None

@@ -8,7 +8,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass
+from dataclasses import MISSING
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
@@ -16,9 +16,9 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 import typer
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.settings import Parameter, Writes, filled, is_one_setting, parameters
 from bioattn.models.family import is_parameter_file
 from bioattn.models.running import RunReport
-from bioattn.models.settings import Option, Writes, option_of
 from bioattn.system.device import launch
 from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
 
@@ -52,86 +52,71 @@ class Record:
         self.figures = figures
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    """A parameter of a command, whose default is a field that `argument` or `option` made."""
+def _group(one: Parameter) -> str:
+    """The heading under which --help shows a parameter, one of `GROUPS`."""
+    if one.said.group is not None:
+        return one.said.group
+    if one.said.writes is not None:
+        return "Output"
+    if one.said.is_argument or Path in (one.kind, *get_args(one.kind)):
+        return "Inputs"
+    return {"model": "Model", "training": "Training"}.get(one.table or "", "Options")
 
-    name: str
-    kind: Any
-    field: "Field[Any]"
 
-    @property
-    def said(self) -> Option:
-        """How it stands on the command line."""
-        return option_of(self.field)
+def _is_tuple(one: Parameter) -> bool:
+    """Whether a parameter can be given several times."""
+    return get_origin(one.kind) is tuple
 
-    @property
-    def group(self) -> str:
-        """The heading under which --help shows it, one of `GROUPS`."""
-        if self.said.group is not None:
-            return self.said.group
-        if self.said.writes is not None:
-            return "Output"
-        if self.said.is_argument or Path in (self.kind, *get_args(self.kind)):
-            return "Inputs"
-        return {"model": "Model", "training": "Training"}.get(self.said.table or "", "Options")
 
-    @property
-    def is_tuple(self) -> bool:
-        """Whether it can be given several times."""
-        return get_origin(self.kind) is tuple
-
-    def for_typer(self) -> inspect.Parameter:
-        """The same as typer reads it."""
-        said, default = self.said, self.field.default
-        kind = list[get_args(self.kind)[0]] if self.is_tuple else self.kind  # type: ignore[misc]
-        if self.is_tuple and default == ():
-            kind, default = kind | None, None
-        if said.is_argument:
-            shown: Any = typer.Argument(metavar=said.metavar, help=said.help, rich_help_panel=self.group)
-        else:
-            # Of a flag that is off by default nothing like --no-force is offered.
-            flags = said.flags or ((f"--{self.name.replace('_', '-')}",) if default is False else ())
-            metavar = said.metavar or self._value_name()
-            shown = typer.Option(
-                *flags,
-                help=said.help,
-                metavar=metavar,
-                min=said.min,
-                max=said.max,
-                rich_help_panel=self.group,
-            )
-        return inspect.Parameter(
-            self.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is MISSING else default,
-            annotation=Annotated[kind, shown],
+def _for_typer(one: Parameter) -> inspect.Parameter:
+    """A parameter as typer reads it."""
+    said, default = one.said, one.default
+    kind = list[get_args(one.kind)[0]] if _is_tuple(one) else one.kind  # type: ignore[misc]
+    if _is_tuple(one) and default == ():
+        kind, default = kind | None, None
+    if said.is_argument:
+        shown: Any = typer.Argument(metavar=said.metavar, help=said.help, rich_help_panel=_group(one))
+    else:
+        # Of a flag that is off by default nothing like --no-force is offered.
+        flags = said.flags or ((one.flag,) if default is False else ())
+        metavar = said.metavar or _value_name(one)
+        shown = typer.Option(
+            *flags, help=said.help, metavar=metavar, min=said.min, max=said.max, rich_help_panel=_group(one)
         )
+    return inspect.Parameter(
+        one.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is MISSING else default,
+        annotation=Annotated[kind, shown],
+    )
 
-    def _value_name(self) -> str | None:
-        """`<int>` for a number with bounds, as typer has it for one without, and one value of several."""
-        kinds = (self.kind, *get_args(self.kind))
-        if self.said.min is not None or self.said.max is not None:
-            return "<float>" if float in kinds else "<int>"
-        if not self.is_tuple:
-            return None
-        one = kinds[1]
-        return f"<{'|'.join(one) if issubclass(one, Enum) else one.__name__}>"
 
-    def paths(self, arguments: Mapping[str, Any]) -> list[Path]:
-        """The files and folders among the arguments of a call."""
-        value = arguments[self.name]
-        return [path for path in (value if isinstance(value, tuple) else [value]) if isinstance(path, Path)]
+def _value_name(one: Parameter) -> str | None:
+    """`<int>` for a number with bounds, as typer has it for one without, and one value of several."""
+    kinds = (one.kind, *get_args(one.kind))
+    if one.said.min is not None or one.said.max is not None:
+        return "<float>" if float in kinds else "<int>"
+    if not _is_tuple(one):
+        return None
+    return f"<{'|'.join(kinds[1]) if issubclass(kinds[1], Enum) else kinds[1].__name__}>"
 
-    def recorded(self, arguments: Mapping[str, Any]) -> dict[str, Path]:
-        """Inputs by their name in the run record."""
-        name = self.name if self.said.recorded is None else self.said.recorded
-        if self.said.writes is not None or not name:
-            return {}
-        return {
-            name.format(number): path if path.is_file() else path / self.said.recorded_file
-            for number, path in enumerate(self.paths(arguments), start=1)
-        }
+
+def _paths(one: Parameter, arguments: Mapping[str, Any]) -> list[Path]:
+    """The files and folders among the arguments of a call."""
+    value = arguments[one.name]
+    return [path for path in (value if isinstance(value, tuple) else [value]) if isinstance(path, Path)]
+
+
+def _recorded(one: Parameter, arguments: Mapping[str, Any]) -> dict[str, Path]:
+    """Inputs by their name in the run record."""
+    name = one.name if one.said.recorded is None else one.said.recorded
+    if one.said.writes is not None or not name:
+        return {}
+    return {
+        name.format(number): path if path.is_file() else path / one.said.recorded_file
+        for number, path in enumerate(_paths(one, arguments), start=1)
+        if not is_one_setting(path)
+    }
 
 
 def command(words: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
@@ -151,33 +136,31 @@ def command(words: str) -> Callable[[Callable[..., Result]], Callable[..., Resul
 def with_report(function: Callable[..., Result]) -> Callable[..., None]:
     """The function with the shared options, for typer; see `command`."""
     signature = inspect.signature(function)
-    own = [
-        _Parameter(each.name, each.annotation, each.default)
-        for each in list(signature.parameters.values())[1:]
-    ]
+    declared = {name: (one.annotation, one.default) for name, one in list(signature.parameters.items())[1:]}
+    own = [one for name, (kind, field) in declared.items() for one in parameters(name, kind, field)]
 
     @functools.wraps(function)
     def run(
-        *, quiet: bool, verbose: bool, log_format: LogFormat, context: typer.Context, **arguments: Any
+        *, quiet: bool, verbose: bool, log_format: LogFormat, typer_context: typer.Context, **arguments: Any
     ) -> None:
         began = time.monotonic()
-        for each in own:
-            if each.is_tuple:
-                arguments[each.name] = tuple(arguments[each.name] or ())
-        words = context.obj or ()
+        for one in own:
+            if _is_tuple(one):
+                arguments[one.name] = tuple(arguments[one.name] or ())
+        words = typer_context.obj or ()
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
         if launch().count == 1:  # of several processes one says it, once they have met
             _check(own, arguments)
         try:
-            record = function(reporter, **arguments)
+            record = function(reporter, **filled(declared, arguments))
             if record is not None:
                 _write(record, reporter, own, arguments, began)
         finally:
             take_bar_away()
 
-    parameters = [*(each.for_typer() for each in own), *_SHARED]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    shown = [*map(_for_typer, own), *_SHARED]
+    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in shown}
     return run
 
 
@@ -195,12 +178,12 @@ _SHARED = [
             LogFormat.TEXT,
             Annotated[LogFormat, typer.Option("--log-format", help="Messages as text or JSON lines.")],
         ),
-        ("context", inspect.Parameter.empty, typer.Context),
+        ("typer_context", inspect.Parameter.empty, typer.Context),
     )
 ]
 
 
-def _check(parameters: Sequence[_Parameter], arguments: Mapping[str, Any]) -> None:
+def _check(own: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
     """Say that an input is absent, or an output cannot be or is there, before torch is loaded, which takes time.
 
     What else may be wrong with an input is for its reader to say. Raises: BioattnError.
@@ -208,11 +191,11 @@ def _check(parameters: Sequence[_Parameter], arguments: Mapping[str, Any]) -> No
     from bioattn.io.files import check_apart, check_output, check_parent, unreadable
     from bioattn.io.folders import already_there
 
-    inputs = [parameter for parameter in parameters if parameter.said.writes is None]
-    given = [path for parameter in inputs for path in parameter.paths(arguments)]
-    for path in (path for each in inputs if each.said.exists for path in each.paths(arguments)):
+    inputs = [one for one in own if one.said.writes is None]
+    given = [path for one in inputs for path in _paths(one, arguments)]
+    for path in (path for one in inputs if one.said.exists for path in _paths(one, arguments)):
         try:
-            if str(path) != "-":
+            if str(path) != "-" and not is_one_setting(path):
                 path.stat()
         except FileNotFoundError as error:
             raise unreadable(path, error) from None
@@ -221,10 +204,9 @@ def _check(parameters: Sequence[_Parameter], arguments: Mapping[str, Any]) -> No
     _check_model_folder(inputs, arguments)
     may_replace = arguments.get("force", True) or arguments.get("resume", False)
     outputs: dict[Path, str] = {}
-    for parameter in parameters:
-        option = "--" + parameter.name.replace("_", "-")
-        writes = parameter.said.writes
-        for path in parameter.paths(arguments):
+    for one in own:
+        option, writes = one.flag, one.said.writes
+        for path in _paths(one, arguments):
             if writes is not None and str(path) != "-":
                 if path.resolve() in outputs:
                     raise SettingsError(f"{outputs[path.resolve()]} and {option} name the same file, {path}")
@@ -238,7 +220,7 @@ def _check(parameters: Sequence[_Parameter], arguments: Mapping[str, Any]) -> No
                     raise already_there(path)
 
 
-def _check_model_folder(inputs: Sequence[_Parameter], arguments: Mapping[str, Any]) -> None:
+def _check_model_folder(inputs: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
     """Tell a model folder from a file: of two arguments they are easily swapped. Raises: BioattnError."""
     places = [each for each in inputs if each.said.is_argument]
     for model in (each for each in places if each.said.recorded_file):
@@ -247,27 +229,27 @@ def _check_model_folder(inputs: Sequence[_Parameter], arguments: Mapping[str, An
             each
             for each in places
             if each is not model
-            and any((path / model.said.recorded_file).is_file() for path in each.paths(arguments))
+            and any((path / model.said.recorded_file).is_file() for path in _paths(each, arguments))
         ]
         swapped = f"; {others[0].said.metavar} is one: swapped?" if others else ""
         if file.is_file() and (others or not is_parameter_file(file)):
             raise BioattnError(f"{model.said.metavar} {file}: is a file, a model folder is needed{swapped}")
         for other in others:
-            path = next(iter(other.paths(arguments)))
+            path = next(iter(_paths(other, arguments)))
             raise BioattnError(f"{other.said.metavar} {path}: is a model folder, a file is needed")
 
 
 def _write(
     record: Record | RunReport,
     reporter: Reporter,
-    parameters: Sequence[_Parameter],
+    own: Sequence[Parameter],
     arguments: Mapping[str, Any],
     began: float,
 ) -> None:
     """Write the run record beside the first output, then say the sentences. Raises: BioattnError for a failure."""
     from bioattn.io.run_record import write_run_record
 
-    inputs = {name: path for each in parameters for name, path in each.recorded(arguments).items()}
+    inputs = {name: path for one in own for name, path in _recorded(one, arguments).items()}
     output = arguments.get("output")
     outputs = record.outputs
     if outputs is None:

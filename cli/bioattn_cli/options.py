@@ -4,11 +4,9 @@ from functools import partial
 from typing import Any
 
 from bioattn.interpret.choices import Upsampling
-from bioattn.models.attention_settings import DROP_PARTS_HELP, TREATMENT_HELP, TREATMENT_TABLE_HELP
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Writes,
     argument,
-    device_option,
     force_option,
     option,
     output_option,
@@ -17,6 +15,8 @@ from bioattn.models.settings import (
     shard_option,
     threads_option,
 )
+from bioattn.models.attention_settings import DROP_PARTS_HELP, TREATMENT_HELP, TREATMENT_TABLE_HELP
+from bioattn.system.device import device_option
 
 OUTPUT = output_option("Result to write.", Writes.FILE)
 FOLDER = output_option("Result to write.", Writes.FOLDER)
@@ -24,7 +24,7 @@ RESULT = output_option("Result to write.")
 """Checked by what writes it: several files, or a file or a folder."""
 DEVICE = device_option()
 THREADS = threads_option()
-SEED = seed_option(default=0)
+SEED = seed_option()
 FORCE = force_option()
 RESUME = resume_option()
 SHARD = shard_option()

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.io.config_file import build
+from bioattn.io.settings import build
 from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable

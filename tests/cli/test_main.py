@@ -137,7 +137,7 @@ def test_help_stands_in_groups_as_wide_as_the_terminal(capsys, monkeypatch):
     group_of = {
         option: block.partition(":")[0] for block in shown for option in re.findall(r"--[a-z-]+", block)
     }
-    assert {"--config": "Inputs", "--output": "Output", "--hops": "Model", "--device": "Running"}.items() <= (
+    assert {"--config": "Inputs", "--output": "Output", "--stem": "Model", "--device": "Running"}.items() <= (
         group_of.items()
     )
 

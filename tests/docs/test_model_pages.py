@@ -6,12 +6,11 @@ import shutil
 import pytest
 from Bio.PDB.MMCIFParser import MMCIFParser
 
-from bioattn.io.config_file import build
+from bioattn.io.settings import build, with_config_file
 from bioattn.models.evoformer.config import EvoformerTrainingConfig
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.training_task import model_config
 from bioattn.models.promoter.family import PromoterTrainingSettings
-from bioattn.models.settings import with_config_file
 from tests.docs.conftest import page_text, run_python, snippets
 
 
@@ -26,16 +25,16 @@ def test_the_tables_are_those_of_the_code(settings_tables):
 def test_the_toml_is_accepted(tmp_path, page):
     (toml,) = re.findall(r"```toml\n(.*?)```", page_text(f"models/{page}"), flags=re.DOTALL)
     (tmp_path / "settings.toml").write_text(toml)
-    places = {"dataset": tmp_path / "x.h5", "output": tmp_path / "m", "config": tmp_path / "settings.toml"}
+    places = {"dataset": tmp_path / "x.h5", "output": tmp_path / "m", "config": (tmp_path / "settings.toml",)}
     if page == "promoter":
-        promoter = with_config_file(PromoterTrainingSettings(**places, seed=3))
-        assert promoter.merged("model") == {"hops": 2}
-        assert promoter.merged("training") == {"epochs": 60, "seed": 3}
+        promoter = with_config_file(PromoterTrainingSettings(**places, training={"seed": 3}))
+        assert promoter.model == {"hops": 2}
+        assert promoter.training == {"epochs": 60, "seed": 3}
         assert promoter.reference == "control"
         return
-    settings = with_config_file(EvoformerTrainingSettings(**places, seed=3))
-    assert model_config(settings.merged("model")).num_blocks == 3
-    training = build(EvoformerTrainingConfig, settings.merged("training"), settings.source("training"))
+    settings = with_config_file(EvoformerTrainingSettings(**places, training={"seed": 3}))
+    assert model_config(settings.model).num_blocks == 3
+    training = build(EvoformerTrainingConfig, settings.training, settings.source("training"))
     assert (training.steps, training.simulated_steps, training.seed) == (500, 1000, 3)
 
 

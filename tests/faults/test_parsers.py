@@ -28,8 +28,8 @@ from bioattn.formats.tables import open_table, parse_numbers
 from bioattn.interpret.contacts.contact_regression import read_regression
 from bioattn.interpret.known_motifs.expected_motifs import read_expected
 from bioattn.interpret.tracks.layout import read_chromosome_lengths
-from bioattn.io.config_file import read_toml
 from bioattn.io.files import read_lines
+from bioattn.io.settings import read_toml
 from bioattn.models.evoformer.parameter_export import describe_parameters, validate_parameters
 from bioattn.models.evoformer.parameter_files import open_arrays
 from bioattn.models.model_folder import read_model_config

@@ -25,10 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.models.running import RunReport
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings, Writes, argument, config_option, option, output_option, shard_option, table
 )
 from bioattn.models.NAME.widths import WIDTH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    width: int = option("Width.", default=WIDTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +42,8 @@ class Train(Settings):
 
     dataset: Path = argument("DATASET", "Any file.")
     output: Path = output_option("Model folder to write.")
-    width: int | None = option(f"Width [default: {WIDTH}].", table="model", min=1)
-    config: Path | None = config_option()
-    model: Mapping[str, Any] = table()
+    config: tuple[Path, ...] = config_option()
+    model: Mapping[str, Any] = table(Model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.nucleotides import encode, reverse_complement
-from bioattn.io.config_file import OPTIONS, build
+from bioattn.io.settings import OPTIONS, build
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.stem import KmerStem
@@ -387,7 +387,7 @@ class TestVocabulary:
     ("settings", "message"),
     [
         ({"conditioning": "cross-all", "num_tokens": 0}, "over a single key softmax is 1 everywhere"),
-        ({"conditioning": "film", "hops": 2}, "--hops is for --conditioning cross"),
+        ({"conditioning": "film", "hops": 2}, "hops is for --conditioning cross"),
         ({"kernel": 4}, "kernel is 4; it must be odd"),
         ({"conditioning": "concat"}, "pools 19 × 8 bases into one, the promoters have 52"),
         ({"conditioning": "film", "stem": "kmer"}, "stem = kmer is for --conditioning cross"),

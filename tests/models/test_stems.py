@@ -180,14 +180,14 @@ def test_maps_of_treatments_are_checked_without_those_of_the_stem():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"position": PositionEncoding.LEARNED}, "--position learned is for --stem transformer, not conv"),
+        ({"position": PositionEncoding.LEARNED}, "position = learned is for --stem transformer, not conv"),
         (
             {"stem": Stem.TRANSFORMER, "head_channels": 5},
-            "head_channels is 5; it must be even for --position rot",
+            "head_channels is 5; it must be even for position = rot",
         ),
         (
             {"stem": Stem.TRANSFORMER, "channels": 9, "position": PositionEncoding.SINUSOIDAL},
-            "channels is 9; it must be even for --position sinusoidal",
+            "channels is 9; it must be even for position = sinusoidal",
         ),
         ({"stem": Stem.TRANSFORMER, "stem_layers": 0}, "stem_layers is 0; it must be at least 1"),
     ],

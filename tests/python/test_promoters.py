@@ -270,7 +270,7 @@ def test_what_cannot_be_done_is_said(promoters, model, tmp_path):
         model.attention(fasta, treatments=["sun"])
     with pytest.raises(BioattnError, match="torch sees no such device here"):
         bioattn.load_model(promoters / "model", device="mps")
-    with pytest.raises(SettingsError, match="no setting 'epoch' here; there are dataset, conditioning"):
+    with pytest.raises(SettingsError, match="no setting 'epoch' here; there are baselines, conditioning"):
         bioattn.train("promoter", promoters / "set.h5", epoch=1)
     with pytest.raises(KeyError, match="holds no 'nothing'"):
         bioattn.open(promoters / "sim")["nothing"]

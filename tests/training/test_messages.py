@@ -162,7 +162,7 @@ def events_of(folder):
 
 def test_events_are_the_history_also_of_a_resumed_run(dataset_path, tmp_path):
     pytest.importorskip("tensorboard")
-    job = replace(promoter_job(dataset_path, tmp_path / "m"), log_dir=tmp_path / "log")
+    job = replace(promoter_job(dataset_path, tmp_path / "m"), log_dir=str(tmp_path / "log"))
     request = StopRequest()
     with pytest.raises(Interrupted):
         train(job, progress=StopAfter(14, request), stop=request)
@@ -189,15 +189,15 @@ def test_events_are_the_history_also_of_a_resumed_run(dataset_path, tmp_path):
 
 
 def test_events_need_tensorboard_and_a_folder_of_their_own(dataset_path, tmp_path, capsys, monkeypatch):
-    words = ["train", "promoter", str(dataset_path), "-o", str(tmp_path / "m"), "--log-dir"]
+    words = ["train", "promoter", str(dataset_path), "-o", str(tmp_path / "m"), "-c"]
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch.utils.tensorboard", None)
-        assert main([*words, str(tmp_path / "log")]) == 1
+        assert main([*words, f"log_dir={tmp_path / 'log'}"]) == 1
     assert "pip install tensorboard" in capsys.readouterr().err
     pytest.importorskip("tensorboard")
-    assert main([*words, str(tmp_path / "m" / "log")]) == 2
+    assert main([*words, f"log_dir={tmp_path / 'm' / 'log'}"]) == 2
     assert "is in the model folder" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
-    assert main([*words, str(tmp_path / "file")]) == 1
+    assert main([*words, f"log_dir={tmp_path / 'file'}"]) == 1
     assert "is a file, a folder is needed" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]

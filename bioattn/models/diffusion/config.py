@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from bioattn.choices import Noise
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import require
+from bioattn.io.settings import option, require
 from bioattn.training.settings import UpdateConfig
 
 
@@ -27,16 +27,19 @@ class DiffusionModelConfig:
     """Bases of a promoter; the dataset decides it."""
     treatments: tuple[str, ...]
     """Names of the treatments; the dataset decides them."""
-    noise: Noise = Noise.MASKED
-    """masked or gaussian."""
+    noise: Noise = option("How bases are made unknown.", default=Noise.MASKED)
     condition: Condition = Condition.BOTH
     """adagn, cross or both: how treatments reach the network; time always comes by adaptive group norm."""
     frozen_channels: int = 0
     """Length of the vectors of treatments that --tokens-from takes over; 0: learned here."""
-    levels: int = 2
-    """Levels of a response: 2 is off and on; of more the lowest is off, the highest on."""
-    channels: int = 64
-    """Channels at full resolution; each stage further down has half as many more."""
+    levels: int = option(
+        "Levels of a response: 2 is off and on; of more, equal shares of the training promoters, the "
+        "lowest is off, the highest on.",
+        default=2,
+    )
+    channels: int = option(
+        "Channels at full resolution; each stage further down has half as many more.", default=64
+    )
     stages: int = 3
     """Resolutions of the U-Net; each has half the positions of the one before."""
     blocks: int = 1
@@ -67,8 +70,7 @@ class DiffusionModelConfig:
 class DiffusionTrainingConfig(UpdateConfig):
     """How a diffusion model is trained."""
 
-    steps: int = 4000
-    """Updates of the weights."""
+    steps: int = option("Updates of the weights.", default=4000)
     batch_size: int = 64
     """Promoters of an update, over all processes."""
     learning_rate: float = 2e-3
@@ -77,8 +79,9 @@ class DiffusionTrainingConfig(UpdateConfig):
     """On matrices and filters, not on biases and norms."""
     average_decay: float = 0.998
     """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
-    threshold: float = 0.0
-    """With two levels, responses above it are on (not for a binary dataset)."""
+    threshold: float = option(
+        "With two levels, responses above it are on (not for a binary dataset).", default=0.0
+    )
     drop_treatment: float = 0.1
     """Chance that a treatment is given as unknown."""
     drop_all: float = 0.1

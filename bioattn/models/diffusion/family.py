@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bioattn.choices import Noise
+from bioattn.io.settings import Settings, argument, option, table
 from bioattn.models.diffusion import running as runs
-from bioattn.models.diffusion.config import Condition
+from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
 from bioattn.models.diffusion.running import PromoterGeneration
 from bioattn.models.family import Family, imported
-from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand
 
 
@@ -24,24 +24,14 @@ class DiffusionTraining(TrainingCommand):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")
-    noise: Noise | None = option("How bases are made unknown [default: masked].", table="model")
-    condition: Condition | None = option("How treatments reach the network [default: both].", table="model")
     tokens_from: Path | None = option(
         "Folder of a model that knows the treatments, such as `train promoter` makes, and gives their vectors, "
         "which stay as they are [default: learned].",
         metavar="FOLDER",
         recorded_file="model.safetensors",
     )
-    levels: int | None = option(
-        "Levels of a response: 2 is off and on; more are equal shares of the training promoters [default: 2].",
-        table="model",
-        min=2,
-    )
-    threshold: float | None = option(
-        "With two levels, responses above it are on [default: 0].", table="training"
-    )
-    channels: int | None = option("Channels at full resolution [default: 64].", table="model", min=1)
-    steps: int | None = option("Updates of the weights [default: 4000].", table="training", min=1)
+    model: Mapping[str, Any] = table(DiffusionModelConfig)
+    training: Mapping[str, Any] = table(DiffusionTrainingConfig)
 
 
 class DiffusionFamily(Family):

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from bioattn.errors import SettingsError
-from bioattn.models.attention_settings import ExportAttention
-from bioattn.models.running import Running, RunReport, loaded_model
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
-    device_option,
     force_option,
     option,
     output_option,
@@ -20,7 +17,9 @@ from bioattn.models.settings import (
     shard_option,
     threads_option,
 )
-from bioattn.system.device import Device
+from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.running import Running, RunReport, loaded_model
+from bioattn.system.device import Device, device_option
 from bioattn.text import counted
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import require
+from bioattn.io.settings import option, require, seed_option
 from bioattn.system.device import Precision
 
 
@@ -145,8 +145,9 @@ class EvoformerConfig:
 class InputSettings:
     """Settings of the rows and columns drawn from an alignment; the defaults are AlphaFold 2's."""
 
-    max_msa_clusters: int = 512
-    """Rows of the clustered MSA at most."""
+    max_msa_clusters: int = option(
+        "Rows of the clustered MSA at most [default: the model's, 512 of AlphaFold].", default=512
+    )
     max_extra_msa: int = 5120
     """Rows of the extra MSA at most."""
     min_extra_share: float = 0.0
@@ -158,8 +159,9 @@ class InputSettings:
     otherwise rows are alike, and all that are no cluster centre take part in the clusters."""
     max_gap_column: float = 1.0
     """Columns with a larger part of gaps are left out, unless the target has a residue there."""
-    num_recycles: int = 3
-    """Passes after the first."""
+    num_recycles: int = option(
+        "Passes after the first [default: the model's, 3 of AlphaFold].", "--recycles", default=3
+    )
     num_samples: int = 1
     """Number of draws whose predicted distances are averaged."""
     max_averaged_columns: int = 500
@@ -242,12 +244,11 @@ SHARES = ("masked_fraction", "average_decay", "warmup_fraction", "simulated_shar
 class EvoformerTrainingConfig:
     """How an MSA/pair model is trained. With `simulated_steps` the run begins on simulated families alone."""
 
-    seed: int = 0
-    """Decides first weights, the simulated families and every sample."""
-    steps: int = 2000
-    """Updates of the weights on the dataset's families, after `simulated_steps`; 0 for none."""
-    simulated_steps: int = 0
-    """Updates on simulated families alone, before."""
+    seed: int = seed_option()
+    steps: int = option(
+        "Updates of the weights on the dataset's families, after `simulated_steps`.", default=2000
+    )
+    simulated_steps: int = option("Updates on simulated families alone, before.", default=0)
     simulated_share: float = 0.0
     """Chance that a sample of the later steps is of a simulated family too."""
     simulated_families: int = 600

@@ -290,7 +290,8 @@ class ContactProbe(LikelihoodProbe):
     def other_weights(self) -> Iterator[OtherWeights]:
         if not self.controls:
             self.measures.skip(
-                "give it with --other-model: train evoformer --uniform-attention", "uniform_control"
+                "give it with --other-model: train evoformer -c model.uniform_msa_attention=true",
+                "uniform_control",
             )
         for control in self.controls:
             label, what = "uniform attention, retrained", "Trained with uniform attention"
@@ -506,7 +507,7 @@ def make_probe(
     """
     for control in controls:
         if not control.is_control:
-            what = "attends by weights of its own; give the model trained with --uniform-attention"
+            what = "attends by weights of its own; give the model trained with uniform_msa_attention"
             raise BioattnError(f"--other-model {control.path}: {what}")
     aligned: list[Aligned] = []
     held_out = ""

@@ -6,27 +6,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import build, settings_error
 from bioattn.io.files import read_json, text_output
-from bioattn.models.evoformer import family as runs
-from bioattn.models.evoformer.config import InputSettings, Representation
-from bioattn.models.family import Family, imported
-from bioattn.models.running import Running, RunReport
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
-    device_option,
+    build,
+    config_option,
     force_option,
     option,
     output_option,
     resume_option,
+    settings_error,
     shard_option,
     table,
     threads_option,
     with_config_file,
 )
-from bioattn.system.device import Device, Precision
+from bioattn.models.evoformer import family as runs
+from bioattn.models.evoformer.config import (
+    EvoformerConfig,
+    EvoformerTrainingConfig,
+    InputSettings,
+    Representation,
+)
+from bioattn.models.family import Family, imported
+from bioattn.models.running import Running, RunReport
+from bioattn.system.device import Device, Precision, device_option
 from bioattn.text import listed
 from bioattn.training.settings import TrainingCommand
 
@@ -80,15 +86,6 @@ class EvoformerRun(Settings):
         "Name of the target row; its residues become the columns [default: row 1, all columns stay].",
         metavar="ID",
     )
-    recycles: int | None = option(
-        "Passes after the first [default: the model's, 3 of AlphaFold].",
-        table="inputs",
-        key="num_recycles",
-        min=0,
-    )
-    max_msa_clusters: int | None = option(
-        "Rows of the clustered MSA at most [default: the model's].", table="inputs", min=1
-    )
     representations: tuple[Representation, ...] = option(
         "Also write this representation to representations.h5; can be repeated.", default=()
     )
@@ -98,9 +95,7 @@ class EvoformerRun(Settings):
         default=(),
         metavar="PATTERN",
     )
-    config: Path | None = option(
-        "TOML file with any setting; options override it.", "--config", "-c", recorded=""
-    )
+    config: tuple[Path, ...] = config_option()
     precision: Precision = option(
         "Precision of the layers; bf16 is faster on processors that support it.", default=Precision.FP32
     )
@@ -115,9 +110,9 @@ class EvoformerRun(Settings):
     shard: str | None = shard_option()
     resume: bool = resume_option()
     force: bool = force_option()
-    inputs: Mapping[str, Any] = table()
+    inputs: Mapping[str, Any] = table(InputSettings)
     """Fields of `InputSettings`, over those of the model."""
-    attention_options: Mapping[str, Any] = table("attention")
+    attention_options: Mapping[str, Any] = table(name="attention")
     """Fields of `AttentionOptions`."""
     parameters: Mapping[str, Any] = table()
     """Fields of `ParameterSettings`."""
@@ -161,9 +156,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     device = running.device(settings.device, settings.threads)
     loaded = running.loaded or load_evoformer_model(weights, device, parameters.structure_layers)
     # What the model wants, unless the user wants something else.
-    inputs = build(
-        InputSettings, asdict(loaded.inputs) | settings.merged("inputs"), settings.source("inputs")
-    )
+    inputs = build(InputSettings, {**asdict(loaded.inputs), **settings.inputs}, settings.source("inputs"))
     asked = RunSettings(
         inputs=inputs,
         query=settings.query,
@@ -242,7 +235,7 @@ def _attention(settings: EvoformerRun) -> "AttentionOutput | None":
     from bioattn.store.choices import Reduction
     from bioattn.store.schema import AttentionOptions
 
-    configured, source = settings.attention_options, f"{settings.config} [attention]"
+    configured, source = settings.attention_options, settings.source("attention")
     if settings.attention is None:
         if settings.sites or configured:
             what = "--sites" if settings.sites else source
@@ -271,21 +264,13 @@ class EvoformerTrainingSettings(TrainingCommand):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare contacts`.")
-    steps: int | None = option("Updates on the dataset's families [default: 2000].", table="training", min=0)
-    simulated_steps: int | None = option(
-        "Updates on simulated families alone, before [default: 0].", table="training", min=0
-    )
     initial_model: Path | None = option(
         "Model folder whose weights and shape to start from.", metavar="FOLDER"
     )
     covariance: bool = option("Also give the model covariances of columns as pair features.", default=False)
-    uniform_attention: bool = option(
-        "Weigh all keys of MSA attention alike: a control.",
-        default=False,
-        table="model",
-        key="uniform_msa_attention",
-    )
     exclude: tuple[str, ...] = option("Leave out a protein; can be repeated.", default=(), metavar="ID")
+    model: Mapping[str, Any] = table(EvoformerConfig)
+    training: Mapping[str, Any] = table(EvoformerTrainingConfig)
 
 
 class EvoformerFamily(Family):

@@ -16,8 +16,8 @@ from bioattn.attention.site import AttentionSite
 from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
 from bioattn.inference.inputs import names_in, python_warnings
-from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
+from bioattn.io.settings import build
 from bioattn.models.attention_settings import attention_options
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
 from bioattn.models.evoformer.model import EvoformerModel

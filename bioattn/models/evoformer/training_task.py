@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, ContactDataset, open_contact_dataset
 from bioattn.alignments.couplings import FEATURE_NAMES
 from bioattn.errors import BioattnError
-from bioattn.io.config_file import build, settings_error
 from bioattn.io.files import sha256_of
+from bioattn.io.settings import build, settings_error
 from bioattn.models.evoformer.config import SMALL_MODEL, EvoformerConfig, EvoformerTrainingConfig
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model, read_evoformer_config, write_evoformer_model
@@ -54,12 +54,10 @@ class EvoformerTask(Task):
     def __init__(self, settings: EvoformerTrainingSettings, device: torch.device) -> None:
         self.settings = settings
         self.device = device
-        self.training = build(
-            EvoformerTrainingConfig, settings.merged("training"), settings.source("training")
-        )
+        self.training = build(EvoformerTrainingConfig, settings.training, settings.source("training"))
         covariance = {"pair_features": len(FEATURE_NAMES)} if settings.covariance else {}
         self.config = model_config(
-            settings.merged("model") | covariance, settings.initial_model, settings.source("model")
+            {**settings.model, **covariance}, settings.initial_model, settings.source("model")
         )
         initial = settings.initial_model
         self.digest = {

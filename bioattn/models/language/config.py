@@ -6,7 +6,7 @@ from typing import Any
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import require
+from bioattn.io.settings import option, require
 from bioattn.sequences.choices import Alphabet
 from bioattn.training.settings import UpdateConfig
 
@@ -119,20 +119,16 @@ class LanguageModelConfig:
     """What sequences are made of; the dataset decides it."""
     kmer: int = 1
     """Bases of a token of DNA; the dataset decides it."""
-    shape: Shape = Shape.ENCODER
-    """encoder, decoder or encoder-decoder."""
+    shape: Shape = option("What the model is.", default=Shape.ENCODER)
     positions: PositionEncoding = PositionEncoding.ROTARY
     """none, sinusoidal, learned or rotary."""
-    layers: int = 6
-    """Layers of the encoder, and of the decoder."""
-    channels: int = 192
-    """Channels of a token."""
+    layers: int = option("Layers of the encoder, and of the decoder.", default=6)
+    channels: int = option("Channels of a token.", default=192)
     num_heads: int = 6
     """Attention heads; each has channels / num_heads channels."""
     hidden_channels: int = 768
     """Width of the feed-forward networks."""
-    context: int = 256
-    """Most tokens read at once, special ones counted."""
+    context: int = option("Most tokens read at once, special ones counted.", default=256)
     dropout: float = 0.0
     """Dropout of what each attention and feed-forward network adds."""
     sentinels: int = 32
@@ -220,8 +216,9 @@ class FineTuningConfig(UpdateConfig):
     varying (all positions at which training sequences differ)."""
     readout_channels: int = 0
     """Width of a hidden layer before the outputs; 0 for none."""
-    lora: int = 0
-    """Rank of low-rank adapters, trained instead of all weights; 0 for all weights."""
+    lora: int = option(
+        "Train low-rank adapters of this rank instead of all weights; 0 for all weights.", default=0
+    )
     alpha: float = 16.0
     """Adapters are multiplied by alpha / lora."""
     replaced: float = 0.0

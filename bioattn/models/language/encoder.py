@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
-from bioattn.io.config_file import build
+from bioattn.io.settings import build
 from bioattn.models.language.config import LanguageModelConfig, Shape
 from bioattn.models.language.model import LanguageModel
 from bioattn.sequences.choices import Alphabet

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import SettingsError
-from bioattn.models.family import Family, imported
-from bioattn.models.language import running as runs
-from bioattn.models.language.config import Shape
-from bioattn.models.language.running import LanguageGeneration, LanguagePreparation, LanguageRun
-from bioattn.models.running import RunReport
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     argument,
     option,
+    table,
 )
+from bioattn.models.family import Family, imported
+from bioattn.models.language import running as runs
+from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
+from bioattn.models.language.running import LanguageGeneration, LanguagePreparation, LanguageRun
+from bioattn.models.running import RunReport
 from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
@@ -53,24 +53,9 @@ class LanguageTrainingSettings(TrainingCommand):
     target: tuple[str, ...] = option(
         "Column of --targets to learn; can be repeated [default: all].", default=()
     )
-    lora: int | None = option(
-        "Train low-rank adapters of this rank instead of all weights.", table="training", min=1
-    )
-    shape: Shape | None = option("What the model is [default: encoder].", table="model")
-    positions: PositionEncoding | None = option(
-        "How tokens are told where they stand [default: rotary].", table="model"
-    )
-    layers: int | None = option(
-        "Layers of the encoder, and of the decoder [default: 6].", table="model", min=1
-    )
-    channels: int | None = option("Channels of a token [default: 192].", table="model", min=1)
-    max_tokens: int | None = option(
-        "Most tokens read at once [default: 256].", "--context", table="model", key="context", min=8
-    )
-    steps: int | None = option(
-        "Updates of the weights [default: 2000; with --targets 600].", table="training", min=1
-    )
     baselines: bool = option("Count short contexts on the same split, to compare with.", default=True)
+    model: Mapping[str, Any] = table(LanguageModelConfig)
+    training: Mapping[str, Any] = table(LanguageTrainingConfig, FineTuningConfig)
 
 
 class LanguageFamily(Family):
@@ -94,7 +79,7 @@ class LanguageFamily(Family):
 
         if settings.targets is not None:
             return FineTuningTask(settings, device)
-        if settings.target or settings.lora:
+        if settings.target or "lora" in settings.training:
             raise SettingsError("--target and --lora are for fine-tuning; give the table of --targets")
         return LanguageTask(settings, device)
 

@@ -10,8 +10,8 @@ import torch
 from bioattn.choices import chosen
 from bioattn.errors import BioattnError, FormatError
 from bioattn.inference.inputs import Inputs, python_warnings
-from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
+from bioattn.io.settings import build
 from bioattn.models.attention_settings import attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.adapters import base_digest

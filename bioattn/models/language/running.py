@@ -5,20 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
-from bioattn.models.language.config import Pool
-from bioattn.models.running import Running, RunReport, loaded_model, stream_output
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
-    device_option,
     option,
     output_option,
     threads_option,
 )
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
+from bioattn.models.language.config import Pool
+from bioattn.models.running import Running, RunReport, loaded_model, stream_output
 from bioattn.sequences.choices import Alphabet, SequenceSplit
-from bioattn.system.device import Device
+from bioattn.system.device import Device, device_option
 from bioattn.text import counted, listed
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import require
+from bioattn.io.settings import option, require
 from bioattn.training.settings import UpdateConfig
 
 
@@ -19,10 +19,8 @@ class MemoryModelConfig:
     """Words of the longest fact or question of the training; the tables decide it."""
     most_facts: int
     """Facts of the largest story of the training; the tables decide it."""
-    hops: int = 3
-    """Facts that are read one after the other."""
-    channels: int = 64
-    """Numbers that stand for a word, a fact or what is known so far."""
+    hops: int = option("Facts that are read one after the other.", default=3)
+    channels: int = option("Numbers that stand for a word, a fact or what is known so far.", default=64)
     temporal: bool = False
     """Whether the order of facts matters: a learned vector for a fact's position. The memory then holds no more
     facts than the largest training story."""

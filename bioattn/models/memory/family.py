@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bioattn.models.family import Family, imported
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
-    device_option,
     option,
     output_option,
+    table,
     threads_option,
 )
-from bioattn.system.device import Device
+from bioattn.models.family import Family, imported
+from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
+from bioattn.system.device import Device, device_option
 from bioattn.training.settings import TrainingCommand
 
 FACTS_HELP = "Table with the columns fact and text, and story where there are several; or its folder."
@@ -37,10 +39,8 @@ class MemoryTraining(TrainingCommand):
 
     facts: Path = argument("FACTS", FACTS_HELP, recorded="facts")
     questions: Path | None = option(QUESTIONS_HELP)
-    hops: int | None = option("Facts that are read one after the other [default: 3].", table="model", min=1)
-    channels: int | None = option("Channels of a word [default: 64].", table="model", min=1)
-    temporal: bool = option("Let the order of facts matter.", default=False, table="model")
-    steps: int | None = option("Updates of the weights [default: 2000].", table="training", min=1)
+    model: Mapping[str, Any] = table(MemoryModelConfig)
+    training: Mapping[str, Any] = table(MemoryTrainingConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

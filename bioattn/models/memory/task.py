@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.errors import FormatError
-from bioattn.io.config_file import build
+from bioattn.io.settings import build
 from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
 from bioattn.models.memory.facts import UNKNOWN, Batch, Book, Question, Reader, read_book
 from bioattn.models.memory.family import MemoryTraining
@@ -64,9 +64,7 @@ class MemoryTask(ConfiguredTask):
             "places": max(map(len, texts)),
             "most_facts": max(len(story.names) for story in stories),
         }
-        self.config = build(
-            MemoryModelConfig, {**settings.merged("model"), **chosen}, settings.source("model")
-        )
+        self.config = build(MemoryModelConfig, {**settings.model, **chosen}, settings.source("model"))
         self.supervised = bool(self.training.hop_weight) and any(each.true_facts for each in train)
         for each in self.book.asked if self.supervised else ():
             if each.true_facts and len(each.true_facts) != self.config.hops:

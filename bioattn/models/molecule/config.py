@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bioattn.choices import Task
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import require
+from bioattn.io.settings import option, require
 from bioattn.models.molecule_settings import MoleculeEncoderConfig, MoleculeEncoding
 from bioattn.training.settings import UpdateConfig
 
@@ -16,8 +16,7 @@ DATASET_GIVES = ("task", "tasks", "mean", "spread", "scale", "measured")
 class MoleculeModelConfig(MoleculeEncoderConfig):
     """Architecture of a molecule model."""
 
-    encoder: MoleculeEncoding = MoleculeEncoding.ATTENTION
-    """fingerprint or attention."""
+    encoder: MoleculeEncoding = option("What reads a molecule.", default=MoleculeEncoding.ATTENTION)
     task: Task = Task.REGRESSION
     """regression or binary; the dataset decides it."""
     tasks: tuple[str, ...] = ()
@@ -48,8 +47,7 @@ class MoleculeModelConfig(MoleculeEncoderConfig):
 class MoleculeTrainingConfig(UpdateConfig):
     """How a molecule model is trained. A batch holds molecules of like size."""
 
-    steps: int = 800
-    """Updates of the weights."""
+    steps: int = option("Updates of the weights.", default=800)
     steps_per_round: int = 100
     """Updates after which the model is validated and saved."""
     batch_size: int = 32

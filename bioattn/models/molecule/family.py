@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from bioattn.io.settings import Settings, argument, table
 from bioattn.models.family import Family, imported
 from bioattn.models.molecule import running as runs
+from bioattn.models.molecule.config import MoleculeModelConfig, MoleculeTrainingConfig
 from bioattn.models.molecule.running import MoleculePreparation, MoleculeRun, MoleculeSimulation
-from bioattn.models.molecule_settings import MoleculeEncoding
-from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand
 
 
@@ -23,16 +24,8 @@ class MoleculeTraining(TrainingCommand):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare molecules`.")
-    encoder: MoleculeEncoding | None = option("What reads a molecule [default: attention].", table="model")
-    radius: int | None = option(
-        "Layers: how many bonds away an atom sees [default: 3].", table="model", min=0
-    )
-    channels: int | None = option("Channels of an atom [default: 64].", table="model", min=1)
-    slots: int | None = option("Slots that atoms write into [default: 128].", table="model", min=1)
-    gaussian_process: bool | None = option(
-        "Whether answers begin with a Gaussian process on shared substructures [default: yes].", table="model"
-    )
-    steps: int | None = option("Updates of the weights [default: 800].", table="training", min=1)
+    model: Mapping[str, Any] = table(MoleculeModelConfig)
+    training: Mapping[str, Any] = table(MoleculeTrainingConfig)
 
 
 class MoleculeFamily(Family):

@@ -5,19 +5,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
-from bioattn.models.running import Running, RunReport, loaded_model, stream_output
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
-    device_option,
     force_option,
     option,
     output_option,
     threads_option,
 )
-from bioattn.system.device import Device
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
+from bioattn.models.running import Running, RunReport, loaded_model, stream_output
+from bioattn.system.device import Device, device_option
 from bioattn.text import counted
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bioattn.choices import Task as Kind
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.config_file import build
+from bioattn.io.settings import build
 from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
 from bioattn.models.molecule.family import MoleculeTraining
 from bioattn.models.molecule.folder import in_units
@@ -64,7 +64,7 @@ class MoleculeTask(ConfiguredTask):
         self.binary = dataset.task is Kind.BINARY
         self.metric = "log loss" if self.binary else "RMSE in standard deviations"
         self.shown = {"loss": self.metric}
-        given = settings.merged("model")
+        given = settings.model
         for name in DATASET_GIVES:
             if name in given:
                 raise SettingsError(f"{name} is not a setting: the dataset decides it; leave it out")

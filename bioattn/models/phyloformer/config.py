@@ -5,7 +5,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import require
+from bioattn.io.settings import option, require
 from bioattn.training.settings import UpdateConfig
 
 
@@ -26,14 +26,15 @@ LETTERS = MappingProxyType(
 class PhyloformerConfig:
     """Architecture of a Phyloformer model (Nesterenko et al. 2025)."""
 
-    alphabet: PhylogenyAlphabet = PhylogenyAlphabet.PROTEIN
-    """protein or dna."""
-    num_blocks: int = 3
-    """Blocks of attention over sites, attention over pairs, and a transition; published models have 6."""
+    alphabet: PhylogenyAlphabet = option("What the sequences are.", default=PhylogenyAlphabet.PROTEIN)
+    num_blocks: int = option(
+        "Blocks of attention over sites, attention over pairs, and a transition; published models have 6.",
+        "--blocks",
+        default=3,
+    )
     num_heads: int = 4
     """Attention heads; each has channels / num_heads channels."""
-    channels: int = 32
-    """Channels of a site of a pair; published models have 64."""
+    channels: int = option("Channels of a site of a pair; published models have 64.", default=32)
     likelihood: bool = True
     """Whether distances begin as the likeliest of each pair (LG or K80 with Gamma rates), which the network
     multiplies by a factor."""
@@ -48,8 +49,7 @@ class PhyloformerConfig:
 class PhyloformerTrainingConfig(UpdateConfig):
     """How a Phyloformer model is trained."""
 
-    steps: int = 4000
-    """Updates of the weights."""
+    steps: int = option("Updates of the weights.", default=4000)
     batch_size: int = 4
     """Alignments of an update, over all processes."""
     learning_rate: float = 2e-3

@@ -4,12 +4,13 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from bioattn.io.settings import Settings, argument, table
 from bioattn.models.family import Family, imported
 from bioattn.models.phyloformer import running as runs
-from bioattn.models.phyloformer.config import PhylogenyAlphabet
+from bioattn.models.phyloformer.config import PhyloformerConfig, PhyloformerTrainingConfig
 from bioattn.models.phyloformer.running import PhyloformerRun, TreeSimulation
-from bioattn.models.settings import Settings, argument, option
 from bioattn.training.settings import TrainingCommand
 
 
@@ -27,13 +28,8 @@ class PhyloformerTraining(TrainingCommand):
         "PAIRS",
         "Table with the columns id, alignment and tree (`simulate trees`), and split where that is fixed.",
     )
-    alphabet: PhylogenyAlphabet | None = option("What the sequences are [default: protein].", table="model")
-    num_blocks: int | None = option("Blocks of attention [default: 3].", "--blocks", table="model", min=1)
-    channels: int | None = option("Channels of a site of a pair [default: 32].", table="model", min=1)
-    likelihood: bool | None = option(
-        "Whether distances begin as the likeliest of each pair alone [default: yes].", table="model"
-    )
-    steps: int | None = option("Updates of the weights [default: 4000].", table="training", min=1)
+    model: Mapping[str, Any] = table(PhyloformerConfig)
+    training: Mapping[str, Any] = table(PhyloformerTrainingConfig)
 
 
 class PhyloformerFamily(Family):

@@ -4,14 +4,10 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from bioattn.errors import SettingsError
-from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
-from bioattn.models.phyloformer.config import PhylogenyAlphabet
-from bioattn.models.running import Running, RunReport, loaded_model
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
-    device_option,
     force_option,
     option,
     output_option,
@@ -19,7 +15,10 @@ from bioattn.models.settings import (
     shard_option,
     threads_option,
 )
-from bioattn.system.device import Device
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
+from bioattn.models.phyloformer.config import PhylogenyAlphabet
+from bioattn.models.running import Running, RunReport, loaded_model
+from bioattn.system.device import Device, device_option
 from bioattn.text import counted
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from bioattn.errors import FormatError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.tables import open_table
-from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
+from bioattn.io.settings import build
 from bioattn.models.phyloformer.config import PhyloformerConfig, PhyloformerTrainingConfig, PhylogenyAlphabet
 from bioattn.models.phyloformer.family import PhyloformerTraining
 from bioattn.models.phyloformer.inference.runner import alignment_codes, require_alphabet
@@ -54,7 +54,7 @@ class PhyloformerTask(ConfiguredTask):
 
     def __init__(self, settings: PhyloformerTraining, device: torch.device) -> None:
         super().__init__(settings, device)
-        self.config = build(PhyloformerConfig, settings.merged("model"), settings.source("model"))
+        self.config = build(PhyloformerConfig, settings.model, settings.source("model"))
         self.keeps_start = self.config.likelihood
         self.error = "relative" if self.training.relative else "absolute"
         self.metric = ERRORS[self.error]

@@ -7,7 +7,7 @@ from typing import Any
 from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.choices import Noise
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import require
+from bioattn.io.settings import option, require, seed_option
 from bioattn.system.device import Precision
 
 
@@ -123,15 +123,15 @@ class PromoterModelConfig:
 
     length: int
     """Bases of the window the model sees, flanks excluded."""
-    conditioning: Conditioning = Conditioning.CROSS
-    """concat, film, cross or cross-all."""
-    treatment_encoder: TreatmentEncoding = TreatmentEncoding.ID
-    """id (learned per treatment), features (from the treatment table), molecule (features and molecules) or kernel
-    (others as weighted means of the training treatments)."""
+    conditioning: Conditioning = option("How treatment meets sequence.", default=Conditioning.CROSS)
+    treatment_encoder: TreatmentEncoding = option(
+        "Treatments known by id, by features of the treatment table, by these and their molecule, or "
+        "by id and, where they were not trained, as the mean of those that are like them (kernel).",
+        default=TreatmentEncoding.ID,
+    )
     unconditional: bool = True
     """Whether a learned token for "treatment unknown" exists."""
-    stem: Stem = Stem.CONV
-    """conv, kmer, both (half of the channels each), patch, transformer or pretrained."""
+    stem: Stem = option("How bases become bins.", default=Stem.CONV)
     stem_layers: int = 2
     """Layers of self-attention of the transformer stem."""
     position: PositionEncoding = PositionEncoding.ROTARY
@@ -183,8 +183,11 @@ class PromoterModelConfig:
     position_bias: PositionBias = PositionBias.SHARED
     """What a head adds for the distance from the anchor (`cross`): none, shared or treatment (training's default
     with a query of each treatment)."""
-    readout: Readout = Readout.OWN
-    """own or shared (`cross`). With shared, training's default is sink = true."""
+    readout: Readout = option(
+        "Whether each treatment reads what it attended to its own way, or all alike: then maps tell "
+        "what each bin contributes, and training's default is sink = true.",
+        default=Readout.OWN,
+    )
     reader: Reader = Reader.LINEAR
     """linear or hidden: what `readout` = shared makes of the attended context."""
     sink: bool = False
@@ -253,7 +256,7 @@ class PromoterModelConfig:
             )
         if self.conditioning is not Conditioning.CROSS:
             if self.hops > 1:
-                raise SettingsError(f"--hops is for --conditioning cross; {self.conditioning} has no hops")
+                raise SettingsError(f"hops is for --conditioning cross; {self.conditioning} has no hops")
             if self.stem is not Stem.CONV:
                 raise SettingsError(f"stem = {self.stem} is for --conditioning cross")
             if self.attention_query is not QuerySource.TREATMENT:
@@ -289,7 +292,7 @@ class PromoterModelConfig:
             raise SettingsError(f"reader = {self.reader} is for --readout shared")
         if self.integrates_gradients and not self.sink:
             raise SettingsError(
-                "--readout shared with --hops 2 or reader = hidden needs sink = true: contributions are counted "
+                "--readout shared with hops = 2 or reader = hidden needs sink = true: contributions are counted "
                 "from all weight on the null key"
             )
 
@@ -301,11 +304,11 @@ class PromoterModelConfig:
     def _check_position(self) -> None:
         if self.stem != Stem.TRANSFORMER:
             if self.position is not PositionEncoding.ROTARY:
-                raise SettingsError(f"--position {self.position} is for --stem transformer, not {self.stem}")
+                raise SettingsError(f"position = {self.position} is for --stem transformer, not {self.stem}")
             return
         pairs = {PositionEncoding.ROTARY: "head_channels", PositionEncoding.SINUSOIDAL: "channels"}
         if self.position in pairs:
-            even = f"be even for --position {self.position}, which takes channels in pairs"
+            even = f"be even for position = {self.position}, which takes channels in pairs"
             require(self, (pairs[self.position],), lambda value: value % 2 == 0, even)
 
     def _check_heads_left(self) -> None:
@@ -381,10 +384,8 @@ class FirstFilters(StrEnum):
 class TrainingConfig:
     """How a promoter model is trained."""
 
-    seed: int = 0
-    """Decides first weights, order, shifts, sampled treatments and dropout."""
-    epochs: int = 40
-    """Passes over the training genes at most."""
+    seed: int = seed_option()
+    epochs: int = option("Passes over the training promoters at most.", default=40)
     batch_size: int = 64
     """Promoters per step, over all processes."""
     micro_batch_size: int | None = None

@@ -4,11 +4,23 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.errors import SettingsError
 from bioattn.io.files import text_output
+from bioattn.io.settings import (
+    Settings,
+    Writes,
+    argument,
+    force_option,
+    option,
+    output_option,
+    resume_option,
+    shard_option,
+    table,
+    threads_option,
+    toml_key,
+)
 from bioattn.models.attention_settings import (
     BATCH_SIZE_HELP,
     DROP_PARTS_HELP,
@@ -17,23 +29,10 @@ from bioattn.models.attention_settings import (
     ExportAttention,
 )
 from bioattn.models.family import Family, imported
-from bioattn.models.promoter.config import Conditioning, PositionBias, Readout, Stem, TreatmentEncoding
+from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
 from bioattn.models.running import Running, RunReport
-from bioattn.models.settings import (
-    Settings,
-    Writes,
-    argument,
-    device_option,
-    force_option,
-    option,
-    output_option,
-    resume_option,
-    shard_option,
-    threads_option,
-    toml_key,
-)
 from bioattn.store.choices import WeightType
-from bioattn.system.device import Device
+from bioattn.system.device import Device, device_option
 from bioattn.text import counted, human_bytes
 from bioattn.training.settings import TrainingCommand
 
@@ -188,41 +187,12 @@ class PromoterTrainingSettings(TrainingCommand):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")
-    conditioning: Conditioning | None = option(
-        "How treatment meets sequence [default: cross].", table="model"
-    )
-    treatment_encoder: TreatmentEncoding | None = option(
-        "Treatments known by id, by features of the treatment table, by these and their molecule, or by id and, "
-        "where they were not trained, as the mean of those that are like them (kernel) [default: id].",
-        table="model",
-    )
-    stem: Stem | None = option("How bases become bins [default: conv].", table="model")
-    position: PositionEncoding | None = option(
-        "How self-attention between bins knows where they lie, with --stem transformer [default: rotary].",
-        table="model",
-    )
     encoder: Path | None = option(
         "Folder of a model of DNA, such as `train language` makes, for the pretrained stem.",
         recorded_file="model.safetensors",
     )
-    hops: int | None = option("How often treatments query positions [default: 1].", table="model", min=1)
-    num_heads: int | None = option("Attention heads [default: 4].", table="model", min=1)
-    attention_score: AttentionScore | None = option("Scoring function [default: dot].", table="model")
     reference: str | None = option(
         "The treatment that is the control, for contrasts.", wanted="the name of a treatment"
-    )
-    readout: Readout | None = option(
-        "Whether each treatment reads what it attended to its own way, or all alike: then maps tell what each bin "
-        "contributes [default: own].",
-        table="model",
-    )
-    position_bias: PositionBias | None = option(
-        "What attention adds for the distance from the anchor: nothing, shared by all treatments, or each its own "
-        "[default: treatment].",
-        table="model",
-    )
-    epochs: int | None = option(
-        "Passes over the training promoters at most [default: 40].", table="training", min=1
     )
     baselines: bool = option("Fit simple models on the same split, to compare with.", default=True)
     keep_best: bool = option(
@@ -232,6 +202,8 @@ class PromoterTrainingSettings(TrainingCommand):
     )
     treatment_columns: tuple[str, ...] = toml_key("a list of column names", default=())
     """Features used by the features encoder; empty: every column that varies."""
+    model: Mapping[str, Any] = table(PromoterModelConfig)
+    training: Mapping[str, Any] = table(TrainingConfig)
 
 
 class PromoterFamily(Family):

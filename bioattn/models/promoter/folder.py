@@ -28,8 +28,8 @@ from bioattn.inference.promoter_windows import (
     scan_promoters,
 )
 from bioattn.inference.runner import BinEncoder, WindowBatch
-from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
+from bioattn.io.settings import build
 from bioattn.models.attention_settings import attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (

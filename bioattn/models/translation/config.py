@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from bioattn.attention.choices import AttentionScore
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import require
+from bioattn.io.settings import option, require
 from bioattn.sequences.choices import PairAlphabet
 from bioattn.training.settings import UpdateConfig
 
@@ -70,8 +70,7 @@ class TranslationModelConfig:
     """Characters of the targets (alphabet characters); the dataset decides it."""
     longest_source: int = 0
     """Tokens of the longest source that was trained on; the dataset and `longest` decide it."""
-    architecture: Architecture = Architecture.RECURRENT_ATTENTION
-    """recurrent, recurrent-attention, transformer or turing-machine."""
+    architecture: Architecture = option("What the model is.", default=Architecture.RECURRENT_ATTENTION)
     cell: Cell | None = None
     """gru or lstm; default gru for recurrent models, none for a Turing machine's controller."""
     encoder: Encoder = Encoder.BIDIRECTIONAL
@@ -82,10 +81,8 @@ class TranslationModelConfig:
     """Whether a recurrent decoder reads what it attended to in the step before (Luong et al. 2015); slower."""
     aligned: bool = False
     """Whether a recurrent decoder also reads the source at the position of the token that it writes."""
-    layers: int = 2
-    """Layers of the encoder, and of the decoder."""
-    channels: int = 128
-    """Channels of a token."""
+    layers: int = option("Layers of the encoder, and of the decoder.", default=2)
+    channels: int = option("Channels of a token.", default=128)
     num_heads: int = 4
     """Attention heads; each has channels / num_heads channels. A Turing machine has so many read heads and one
     write head."""

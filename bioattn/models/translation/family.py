@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bioattn.attention.choices import AttentionScore
-from bioattn.models.family import Family, imported
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     argument,
-    option,
+    table,
 )
+from bioattn.models.family import Family, imported
 from bioattn.models.translation import running as runs
-from bioattn.models.translation.config import Architecture, Cell, Encoder
+from bioattn.models.translation.config import TranslationModelConfig, TranslationTrainingConfig
 from bioattn.models.translation.running import TranslationPreparation, TranslationRun, TranslationSimulation
 from bioattn.training.settings import TrainingCommand
 
@@ -28,31 +28,8 @@ class TranslationTraining(TrainingCommand):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare translation`.")
-    architecture: Architecture | None = option(
-        "What the model is [default: recurrent-attention].", table="model"
-    )
-    cell: Cell | None = option(
-        "Recurrent cell [default: gru; the controller of a Turing machine has none].", table="model"
-    )
-    encoder: Encoder | None = option(
-        "What reads the source for a recurrent decoder [default: bidirectional].", table="model"
-    )
-    score: AttentionScore | None = option(
-        "How a recurrent decoder scores source tokens [default: additive].", table="model"
-    )
-    input_feeding: bool = option(
-        "Let a recurrent decoder read what it attended to before.", default=False, table="model"
-    )
-    aligned: bool = option(
-        "Let a recurrent decoder read the source at the place of the token that it writes.",
-        default=False,
-        table="model",
-    )
-    layers: int | None = option(
-        "Layers of the encoder, and of the decoder [default: 2].", table="model", min=1
-    )
-    channels: int | None = option("Channels of a token [default: 128].", table="model", min=1)
-    steps: int | None = option("Updates of the weights [default: 2000].", table="training", min=1)
+    model: Mapping[str, Any] = table(TranslationModelConfig)
+    training: Mapping[str, Any] = table(TranslationTrainingConfig)
 
 
 class TranslationFamily(Family):

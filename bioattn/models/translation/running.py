@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bioattn.errors import SettingsError
-from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
-from bioattn.models.running import Running, RunReport, loaded_model, stream_output
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
-    device_option,
     force_option,
     option,
     output_option,
     threads_option,
 )
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
+from bioattn.models.running import Running, RunReport, loaded_model, stream_output
 from bioattn.sequences.choices import PairAlphabet, SequenceSplit
-from bioattn.system.device import Device
+from bioattn.system.device import Device, device_option
 from bioattn.text import counted
 
 if TYPE_CHECKING:

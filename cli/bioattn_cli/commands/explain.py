@@ -7,7 +7,7 @@ import typer
 
 from bioattn.choices import Subset, parse_heads
 from bioattn.interpret.choices import AttributionBaseline, MatchBy
-from bioattn.models.settings import Writes, argument, option
+from bioattn.io.settings import Writes, argument, option
 from bioattn.store.choices import Method
 from bioattn.system.device import Device
 from bioattn_cli import options
@@ -348,7 +348,7 @@ def check(
     seeds: int | None = option("With --controls: other seeds to retrain [default: 1].", min=0),
     other_model: tuple[Path, ...] = option(
         "The same model of another seed, to compare maps with; of alignments, the same model trained with "
-        "--uniform-attention. Can be repeated.",
+        "uniform_msa_attention. Can be repeated.",
         default=(),
         metavar="MODEL",
         recorded="",

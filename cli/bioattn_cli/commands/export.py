@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bioattn.choices import parse_heads
 from bioattn.interpret.choices import Overlapping, ScriptFormat, Upsampling
-from bioattn.models.settings import argument, option
+from bioattn.io.settings import argument, option
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter

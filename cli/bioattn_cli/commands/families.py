@@ -7,14 +7,12 @@ What a verb does for every family is declared once:
 
 Then `bioattn train NAME` is there for every family with `settings["train"]`: the fields of that dataclass are its
 arguments and options, the dataclass's docstring is its help. The settings that `train` is given hold the options
-alone; `with_config_file(settings)` (of `bioattn.models.settings`) puts what --config says beneath them.
+alone; `with_config_file(settings)` (of `bioattn.io.settings`) puts what --config says beneath them.
 """
 
 import inspect
 import sys
-import typing
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bioattn.errors import BioattnError
+from bioattn.io.settings import Settings, argument, declared_by, option, with_config_file
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.family import Family, ability, families, family_of_parameters
-from bioattn.models.settings import Settings, argument, option, options_of, with_config_file
 from bioattn.system.device import Device
 from bioattn_cli import options
 from bioattn_cli.command import COMMANDS, Record, Result, command
@@ -68,11 +66,9 @@ def settings_command(words: str, kind: type[Settings], execute: Callable[[Report
     def run(reporter: Reporter, **values: Any) -> Result:
         return execute(reporter, kind(**values))
 
-    hints = typing.get_type_hints(kind)
-    by_name = {each.name: each for each in fields(kind)}
     own = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=by_name[name], annotation=hints[name])
-        for name in options_of(kind)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field, annotation=hint)
+        for name, (hint, field) in declared_by(kind).items()
     ]
     reporter = inspect.Parameter("reporter", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     run.__signature__ = inspect.Signature([reporter, *own])  # type: ignore[attr-defined]

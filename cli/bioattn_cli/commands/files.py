@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from bioattn.errors import BioattnError
-from bioattn.models.settings import argument, option
+from bioattn.io.settings import argument, option
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter

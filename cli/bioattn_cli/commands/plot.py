@@ -7,7 +7,7 @@ from typing import Any
 
 from bioattn.choices import parse_heads
 from bioattn.interpret.choices import Upsampling
-from bioattn.models.settings import Writes, argument, option, output_option
+from bioattn.io.settings import Writes, argument, option, output_option
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bioattn.choices import MissingCb, Task
-from bioattn.models.settings import Writes, argument, option
+from bioattn.io.settings import Writes, argument, option
 from bioattn.promoters.choices import (
     Anchor,
     Boundary,

@@ -7,7 +7,7 @@ import typer
 
 from bioattn.choices import Task
 from bioattn.interpret.choices import ScoredGenes, Upsampling
-from bioattn.models.settings import Writes, argument, option
+from bioattn.io.settings import Writes, argument, option
 from bioattn.sequences.choices import Alphabet
 from bioattn.simulate.choices import Difficulty
 from bioattn_cli import options

@@ -200,7 +200,7 @@ def test_bad_tables_are_named(tmp_path, facts, questions, words, said, capsys):
 def test_what_a_model_cannot_read_is_named(tmp_path, facts, questions, said, capsys):
     (tmp_path / "facts.tsv").write_text(FACTS)
     (tmp_path / "questions.tsv").write_text(QUESTIONS)
-    words = ("--temporal", "--hops", 2, "--steps", 1, "-o", tmp_path / "m")
+    words = ("-c", "model.temporal=true", "--hops", 2, "--steps", 1, "-o", tmp_path / "m")
     assert bioattn("train", "memory", tmp_path / "facts.tsv", *words) == 0
     (tmp_path / "facts.tsv").write_text(facts)
     (tmp_path / "questions.tsv").write_text(questions)

@@ -168,8 +168,20 @@ def test_attention_without_use_fails_its_check(folder, tmp_path, capsys):
     """Uniform attention, heads that stare and write nothing, a network that adds nothing to its Gaussian process,
     and one that was not trained."""
     dataset, words = folder / "x.dataset.h5", ("--config", folder / "settings.toml", "--steps", 1)
-    for name, process in (("untrained", "--no-gaussian-process"), ("process", "--gaussian-process")):
-        assert bioattn("train", "molecule", dataset, *words, process, "-o", tmp_path / name) == 0
+    for name, process in (("untrained", "false"), ("process", "true")):
+        assert (
+            bioattn(
+                "train",
+                "molecule",
+                dataset,
+                *words,
+                "-c",
+                f"model.gaussian_process={process}",
+                "-o",
+                tmp_path / name,
+            )
+            == 0
+        )
     for change in (uniform, idle):
         write_changed(folder / "attention", dataset, tmp_path / change.__name__, change)
     found = {
@@ -228,7 +240,7 @@ def test_a_check_of_classes_with_missing_values(folder, tmp_path, capsys):
     table.to_csv(tmp_path / "t.tsv", sep="\t", index=False)
     dataset, model = tmp_path / "x.dataset.h5", tmp_path / "model"
     assert bioattn("prepare", "molecules", tmp_path / "t.tsv", "--split", "random", "-o", dataset) == 0
-    words = ("--config", folder / "settings.toml", "--gaussian-process", "--steps", 1)
+    words = ("--config", folder / "settings.toml", "-c", "model.gaussian_process=true", "--steps", 1)
     assert bioattn("train", "molecule", dataset, *words, "-o", model) == 0
     assert bioattn("run", "molecule", model, tmp_path / "t.tsv", "-o", tmp_path / "p.tsv") == 0
     opened = open_molecule_dataset(dataset)

@@ -8,24 +8,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bioattn.models.attention_settings import ExportAttention
-from bioattn.models.family import Family
-from bioattn.models.running import Running, RunReport
-from bioattn.models.settings import (
+from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
-    device_option,
     force_option,
     option,
     output_option,
     resume_option,
     seed_option,
     shard_option,
+    table,
     threads_option,
 )
-from bioattn.system.device import Device
+from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.family import Family
+from bioattn.models.running import Running, RunReport
+from bioattn.system.device import Device, device_option
 from bioattn.training.settings import TrainingCommand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToyTrainingConfig:
+    """How a toy model is trained."""
+
+    steps: int = option("Updates of each stage.", default=4)
+    seed: int = seed_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +41,7 @@ class ToyTraining(TrainingCommand):
     """Train a toy model on the sequences of a FASTA file."""
 
     sequences: Path = argument("FASTA", "Sequences; each base is to be called new or seen before.")
-    steps: int | None = option("Updates of each stage [default: 4].", table="training", min=1)
+    training: Mapping[str, Any] = table(ToyTrainingConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +66,7 @@ class ToyGeneration(Settings):
     model: Path = argument("MODEL", "Folder of a trained toy model.")
     output: Path = output_option("FASTA to write.", Writes.FILE)
     number: int = option("Sequences.", "-n", default=2, min=1)
-    seed: int | None = seed_option()
+    seed: int = seed_option()
     device: Device = device_option()
     threads: int | None = threads_option()
 

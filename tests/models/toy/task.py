@@ -50,7 +50,7 @@ class ToyTask(Task):
     def __init__(self, settings: ToyTraining, device: torch.device) -> None:
         self.settings = settings
         self.device = device
-        self.training = {"steps": 4, "seed": 0, **settings.merged("training")}
+        self.training = {"steps": 4, "seed": 0, **settings.training}
         self.architecture = {"channels": 8, **settings.model}
         self.digest = {
             "sequences": sha256_of(settings.sequences),

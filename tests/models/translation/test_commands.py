@@ -137,7 +137,7 @@ def test_a_decoder_that_reads_its_own_place_needs_no_attention(folder):
     assert bioattn("prepare", "translation", folder / "copies", *dna, "-o", folder / "copies.dataset.h5") == 0
     train = ("train", "translation", folder / "copies.dataset.h5", "--config", folder / "settings.toml")
     accuracy = {}
-    for name, aligned in (("with", ["--aligned"]), ("without", [])):
+    for name, aligned in (("with", ["-c", "model.aligned=true"]), ("without", [])):
         output = folder / f"copies-{name}"
         assert bioattn(*train, "--architecture", "recurrent", *aligned, "--steps", 60, "-o", output) == 0
         rows = json.loads((output / "training.json").read_text())["evaluation"]
@@ -236,7 +236,7 @@ def test_the_head_that_aligns_is_named_and_needed(folder, capsys):
     assert json.loads((output / "heads.json").read_text())["whole"]["accuracy"] > 0.98
 
 
-@pytest.mark.parametrize("extra", [(), ("--input-feeding",)])
+@pytest.mark.parametrize("extra", [(), ("-c", "model.input_feeding=true")])
 def test_attention_without_use_is_called_so(folder, tmp_path, capsys, extra):
     """Targets that follow from their own prefix, whatever the source is."""
     random = np.random.default_rng(0)
@@ -493,8 +493,14 @@ def test_bad_pairs_are_named(tmp_path, source, target, said, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--architecture", "transformer", "--cell", "lstm"), "cell is not for architecture = transformer"),
-        (("--architecture", "recurrent", "--score", "dot"), "score is not for architecture = recurrent"),
+        (
+            ("--architecture", "transformer", "-c", "model.cell=lstm"),
+            "cell is not for architecture = transformer",
+        ),
+        (
+            ("--architecture", "recurrent", "-c", "model.score=dot"),
+            "score is not for architecture = recurrent",
+        ),
     ],
 )
 def test_a_setting_without_use_is_refused(folder, tmp_path, options, said, capsys):

@@ -153,7 +153,7 @@ def test_an_input_is_never_in_the_folder_that_is_replaced(contact_dataset, tmp_p
 def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_dataset, tmp_path, capsys):
     settings = write_settings(tmp_path / "settings.toml", TINY, {})
     words = ["train", "evoformer", str(contact_dataset), "-o", str(tmp_path / "m"), "-c", str(settings)]
-    words += ["--steps", "2", "--exclude", "simulated000004", "--uniform-attention", "-q"]
+    words += ["--steps", "2", "--exclude", "simulated000004", "-c", "model.uniform_msa_attention=true", "-q"]
     assert main(words) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["split", "predictor", "families", "P@L/5", "P@L"]

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import read_toml
 from bioattn.io.files import read_json
+from bioattn.io.settings import read_toml
 from bioattn.models.evaluation import read_comparison
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.models.promoter.family import PromoterTrainingSettings
@@ -106,7 +106,7 @@ def test_with_the_matching_dropout_predictions_neither_shrink_nor_grow(noisy_pat
 
 def test_a_plain_run_chooses_and_given_settings_do_not(noisy_path, tmp_path, caplog):
     caplog.set_level(logging.INFO, "bioattn")
-    job = PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", epochs=1)
+    job = PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 1})
     train(job)
     record = read_json(tmp_path / "m" / "training.json")
     assert record["settings"] in caplog.text
@@ -129,7 +129,7 @@ def test_a_shared_readout_drops_stem_channels_where_no_kmer_tells_much(
         job = PromoterTrainingSettings(
             dataset=path,
             output=tmp_path / "m",
-            epochs=1,
+            training={"epochs": 1},
             baselines=False,
             model={"readout": "shared", **given},
         )

@@ -125,7 +125,7 @@ def test_it_needs_the_kmer_stem_and_regression(dataset_path, binary_path, tmp_pa
     with pytest.raises(BioattnError, match="num_heads × head_channels = channels, here 3 × 8 and 16"):
         start(dataset_path, tmp_path / "m", num_heads=3)
     with pytest.raises(
-        BioattnError, match="warm_start with --readout shared needs --position-bias treatment"
+        BioattnError, match="warm_start with --readout shared needs position_bias = treatment"
     ):
         start(dataset_path, tmp_path / "m", readout="shared", position_bias="shared")
     with pytest.raises(BioattnError, match="warm_start needs a regression task"):

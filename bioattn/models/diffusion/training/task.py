@@ -16,7 +16,7 @@ from bioattn.choices import Noise
 from bioattn.choices import Task as ResponseKind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import TreatmentRunner, with_ability
-from bioattn.io.config_file import build
+from bioattn.io.settings import build
 from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
 from bioattn.models.diffusion.family import DiffusionTraining
 from bioattn.models.diffusion.folder import levels_of
@@ -67,9 +67,7 @@ class DiffusionTask(ConfiguredTask):
             self.vectors_TG = encoder.treatment_vectors(self.dataset.treatments.select(chosen["treatments"]))
             chosen["frozen_channels"] = self.vectors_TG.shape[1]
             inputs["tokens_from"] = settings.tokens_from / WEIGHTS
-        self.config = build(
-            DiffusionModelConfig, {**settings.merged("model"), **chosen}, settings.source("model")
-        )
+        self.config = build(DiffusionModelConfig, {**settings.model, **chosen}, settings.source("model"))
         try:
             self.cuts = level_cuts(self.dataset, trained, self.config.levels, self.training.threshold)
         except SettingsError as error:

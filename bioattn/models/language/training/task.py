@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
-from bioattn.io.config_file import build, settings_error
+from bioattn.io.settings import build, settings_error
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.config import (
     LanguageModelConfig,
@@ -83,7 +83,7 @@ class LanguageTask(ConfiguredTask):
         chosen: dict[str, Any] = {"alphabet": str(vocabulary.alphabet), "kmer": vocabulary.kmer}
         if vocabulary.alphabet is Alphabet.ALIGNMENT:
             chosen["context"] = int(self.dataset.segments.end.max()) + 2
-        wanted = {**self.settings.merged("model"), **chosen}
+        wanted = {**self.settings.model, **chosen}
         if self.start is None:
             return build(LanguageModelConfig, wanted, source)
         own = asdict(self.start.config)

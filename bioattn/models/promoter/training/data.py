@@ -21,7 +21,7 @@ from torch import Tensor
 from bioattn.choices import Noise
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
-from bioattn.io.config_file import build
+from bioattn.io.settings import build
 from bioattn.models.noise import noised
 from bioattn.models.promoter.config import (
     Conditioning,

@@ -217,7 +217,7 @@ def warm_start(
     shared = config.readout == Readout.SHARED
     if shared and (network.position_curve is None or not config.sink or config.integrates_gradients):
         raise BioattnError(
-            "warm_start with --readout shared needs --position-bias treatment, sink = true, reader = linear and "
+            "warm_start with --readout shared needs position_bias = treatment, sink = true, reader = linear and "
             "one hop"
         )
     if not shared and config.num_heads * config.head_channels != config.channels:

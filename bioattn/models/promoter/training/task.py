@@ -16,8 +16,8 @@ from bioattn.attention.entropy import EntropyMeter
 from bioattn.choices import Noise
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import EncodingRunner, with_ability
-from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
+from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS, load_runner
 from bioattn.models.promoter.config import (
     Conditioning,
@@ -103,10 +103,10 @@ class PromoterTask(Task):
     def __init__(self, settings: PromoterTrainingSettings, device: torch.device) -> None:
         self.settings = settings
         self.device = device
-        self.training = build(TrainingConfig, settings.merged("training"), settings.source("training"))
+        self.training = build(TrainingConfig, settings.training, settings.source("training"))
         self.dataset = read_dataset(settings.dataset)
         self.encoder = None
-        model, encoder_sha256 = settings.merged("model"), None
+        model, encoder_sha256 = dict(settings.model), None
         if settings.encoder is not None:
             runner = load_runner(settings.encoder, device)
             self.encoder = with_ability(runner, EncodingRunner, "encode promoters", "--encoder").encoder()
@@ -142,7 +142,7 @@ class PromoterTask(Task):
 
         Of a shared readout `stem_dropout` alone is chosen, where it is not given.
         """
-        given, model = self.settings.merged("training"), self.settings.merged("model")
+        given, model = self.settings.training, self.settings.model
         dropped = self.config.readout is Readout.SHARED and self.config.stem is Stem.CONV and not self.binary
         if dropped and "stem_dropout" not in model:
             dropout, reason = shared_stem_dropout(self.dataset)

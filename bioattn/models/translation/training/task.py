@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.config_file import build
+from bioattn.io.settings import build
 from bioattn.models.translation.batches import IGNORED, Batch, batch_of
 from bioattn.models.translation.config import UNUSED, TranslationModelConfig, TranslationTrainingConfig
 from bioattn.models.translation.family import TranslationTraining
@@ -56,7 +56,7 @@ class TranslationTask(ConfiguredTask):
             "target_characters": target.characters,
             "longest_source": max(len(pair.source) for pair in self.pairs[TRAIN]),
         }
-        given = settings.merged("model")
+        given = settings.model
         self.config = build(TranslationModelConfig, {**given, **chosen}, settings.source("model"))
         for each in sorted(UNUSED[self.config.architecture] & given.keys()):
             raise SettingsError(f"{each} is not for architecture = {self.config.architecture}; leave it out")
