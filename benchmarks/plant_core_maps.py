@@ -3,8 +3,9 @@
     BIOATTN_SHARED=../shared python benchmarks/plant_core_maps.py --seeds 0 1 2 -o plant-core-maps.md
 
 Trains `--readout shared -c model.position_bias=treatment` on the shared split (benchmarks/plant_core.py) and
-exports the contributions of test promoters (`--phases 8`: bins of one base), and their mean over several seeds. The
-sum of contributions over an element's site is compared with two controls, each at the same distance from the start:
+exports the contributions of test promoters (`--phases 8`: bins of one base), and their mean over several seeds.
+The sum of contributions over an element's site is compared with two controls, each at the same distance from the
+start:
 
 - GC content: windows without a site, in promoters of the same tenth by GC content;
 - shuffled: where the element lies in dinucleotide-shuffled copies of the same promoter, read on the promoter's own
