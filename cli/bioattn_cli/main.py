@@ -22,7 +22,6 @@ from bioattn_cli.reporting import (
     ReaderGone,
     error_line,
     is_reporting_process,
-    open_standard_streams,
     own_output_errors,
 )
 
@@ -80,7 +79,6 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
     if is_program:
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, _stop)
-        open_standard_streams()
     try:
         with _only_the_first_reports(arguments), own_output_errors():
             try:

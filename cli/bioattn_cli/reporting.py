@@ -1,6 +1,5 @@
 """What a person sees while a command runs: messages and progress on stderr, never on stdout."""
 
-import io
 import json
 import logging
 import os
@@ -22,25 +21,6 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("bioattn")
 PLAIN_INTERVAL_SECONDS = 10.0
-
-
-def open_standard_streams() -> None:
-    """Let something stand for each standard stream that whoever started the program had closed (`bioattn … >&-`).
-
-    Otherwise an output of ours would get its number, and what is printed with it. Now what is read is at its end,
-    what is told is lost, and what is printed as data fails, to be reported as such.
-    """
-    for number, access in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, access)  # gets the lowest number that is free
-    if sys.stdin is None:
-        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 class ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
@@ -130,8 +110,6 @@ class Reporter:
         handler = _Messages(sys.stderr)
         handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
         LOGGER.handlers[:] = [handler]
-        if sys.stdout is not None and sys.stdout.isatty():
-            sys.stdout = PlainTerminal(sys.stdout)
         LOGGER.propagate = False
         LOGGER.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
 
@@ -153,37 +131,6 @@ class Reporter:
         if is_terminal and not self.quiet and self.log_format is LogFormat.TEXT:
             return ProgressBar()
         return ProgressLines()
-
-
-class PlainTerminal(io.TextIOBase):
-    """A terminal that shows control characters instead of obeying them; what goes to files and pipes is data."""
-
-    def __init__(self, terminal: TextIO) -> None:
-        super().__init__()
-        self._terminal = terminal
-
-    def write(self, text: str, /) -> int:
-        """Show text; a bar makes room for it."""
-        take_bar_away()
-        self._terminal.write(printable(text))
-        return len(text)
-
-    def flush(self) -> None:
-        """Have it shown now."""
-        self._terminal.flush()
-
-    def fileno(self) -> int:
-        return self._terminal.fileno()
-
-    def isatty(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return True
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._terminal.encoding
 
 
 class ProgressBar:

@@ -1,5 +1,4 @@
-"""Names from files cannot make a terminal do anything, what goes to a file or pipe is left as it is, and messages
-and data stand on lines of their own beside a progress bar."""
+"""Names in messages cannot make a terminal do anything, and messages stand on lines of their own beside a bar."""
 
 import io
 import json
@@ -58,17 +57,6 @@ def test_errors_and_messages_show_escapes_instead_of_sending_them(tmp_path, caps
     assert stream.getvalue() == "warning: gene " + printable(EVIL) + "\n"
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_terminal_is_shown_names_and_a_pipe_gets_them(tmp_path, monkeypatch, terminal):
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps({EVIL: 1}))
-    out = Terminal() if terminal else io.StringIO()
-    monkeypatch.setattr("sys.stdout", out)
-    assert main(["inspect", str(path)]) == 0
-    assert ("\u202ekrad" in out.getvalue()) != terminal
-    assert ("\\x1b[2J" in out.getvalue()) == terminal
-
-
 def lines_of(shown):
     """What is left on a terminal: a line that is cleared and written again counts once."""
     assert not re.search(r"\x1b\[(?!2K|1A|\?25[lh]|[0-9;]*m)", shown)
@@ -86,7 +74,7 @@ def lines_of(shown):
     return [line for line in lines if line]
 
 
-def test_messages_data_and_errors_stand_on_lines_of_their_own_beside_a_bar(monkeypatch):
+def test_messages_and_errors_stand_on_lines_of_their_own_beside_a_bar(monkeypatch):
     """A command that fails in the middle of its work; `Terminal` stands for stdout and stderr."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
@@ -104,37 +92,15 @@ def test_messages_data_and_errors_stand_on_lines_of_their_own_beside_a_bar(monke
         progress.advance()
         reporter.warn("mind this")
         assert "working" in lines_of(terminal.getvalue())[-1]
-        typer.echo("data\tmore")
         raise BioattnError("it broke")
 
     app.command()(with_report(work))
     with pytest.raises(BioattnError):
         app(args=[])
-    assert lines_of(terminal.getvalue()) == [long, "warning: mind this", "data\tmore"]
+    assert lines_of(terminal.getvalue()) == [long, "warning: mind this"]
     assert terminal.getvalue().rindex("\x1b[?25h") > terminal.getvalue().rindex(
         "\x1b[?25l"
     )  # the cursor is back
-
-
-def test_data_do_not_go_where_the_bar_is(monkeypatch):
-    """stdout is a file, stderr a terminal."""
-    monkeypatch.setenv("TERM", "xterm")
-    terminal, file = Terminal(), io.StringIO()
-    monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("sys.stdout", file)
-    app = typer.Typer(rich_markup_mode=None)
-
-    def work(reporter):
-        progress = reporter.progress()
-        progress.begin("working", 10)
-        typer.echo("data")
-        progress.advance()
-        assert "working" in lines_of(terminal.getvalue())[-1]
-
-    app.command()(with_report(work))
-    app(args=[], standalone_mode=False)
-    assert file.getvalue() == "data\n"
-    assert lines_of(terminal.getvalue()) == []
 
 
 @pytest.mark.parametrize("arguments", [(), ("-q",), ("--log-format", "json")])
