@@ -23,7 +23,7 @@ from commands import SHARED, run
 from tables import options
 from translation import CPU, DNA, wrong_share
 
-from bioattn.models.translation.folder import load_translator
+from bioattn.models.translation.run import load_translator
 
 SETTINGS = Path(__file__).parents[1] / "data" / "settings"
 TURING = str(SETTINGS / "translation-turing.toml")

@@ -20,14 +20,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from commands import SHARED, run
+from commands import SHARED, bioattn, run
 from tables import options
 
 from bioattn.figures.molecule import read_coloured_molecule
 from bioattn.models.molecule.family import FAMILY, MoleculeTraining
-from bioattn.models.molecule.folder import load_molecule_model
+from bioattn.models.molecule.run import load_molecule_model
 from bioattn.molecules.dataset import open_molecule_dataset
-from bioattn.molecules.preparation import PreparationSettings, prepare_molecules
 from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
 from bioattn.promoters.response_metrics import auroc, average_precision, estimate, mean_squared_error
 from bioattn.store.reader import open_attention
@@ -53,16 +52,14 @@ def fold_of(text):
 
 
 def prepared(what, work):
-    """The dataset, and the audit by molecule."""
+    """The table, options of its measured values, and the audit by molecule."""
+    table, responses, split = DATA / "delaney.tsv.gz", [], []
     if what == "maier":
         table = DATA / "maier_drugs.tsv.gz"
-        settings = PreparationSettings(responses=DATA / "maier_inhibition.tsv.gz", split_table=table)
-    else:
-        table, settings = DATA / "delaney.tsv.gz", PreparationSettings()
-    path = work / f"{what}.dataset.h5"
-    prepare_molecules(table, path, settings)
+        responses, split = ["--responses", DATA / "maier_inhibition.tsv.gz"], ["--split-table", table]
+    bioattn("prepare molecules", table, "-o", work / f"{what}.dataset.h5", *responses, *split)
     audit = pd.read_csv(work / f"{what}.dataset.audit.tsv", sep="\t", index_col=0, keep_default_na=False)
-    return table, settings, audit[audit["status"] == "kept"]
+    return table, responses, audit[audit["status"] == "kept"]
 
 
 def forest(dataset, known, asked):
@@ -89,12 +86,10 @@ def forest(dataset, known, asked):
 
 def held_out(what, sides, work, encoder, seed):
     """Names, truth and predictions of the molecules on the test side of `sides`, by model."""
-    table, settings, _ = prepared(what, work)
+    table, responses, _ = prepared(what, work)
     pd.Series(sides, name="split").rename_axis("molecule").to_csv(work / "split.tsv", sep="\t")
     path = work / "x.dataset.h5"
-    prepare_molecules(
-        table, path, PreparationSettings(responses=settings.responses, split_table=work / "split.tsv")
-    )
+    bioattn("prepare molecules", table, "-o", path, *responses, "--split-table", work / "split.tsv")
     dataset = open_molecule_dataset(path)
     known, asked = dataset.side(0), dataset.side(2)
     bits, targets = dataset.molecules.fingerprints, dataset.targets_NT.astype(float)

@@ -31,10 +31,9 @@ from skbio import TreeNode
 from tables import options, report
 
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.models.phyloformer.config import PhylogenyAlphabet
-from bioattn.models.phyloformer.folder import load_phyloformer
-from bioattn.models.phyloformer.model import LinearAttention, Phyloformer
-from bioattn.models.phyloformer.parameters import read_parameters
+from bioattn.models.phyloformer.family import PhylogenyAlphabet
+from bioattn.models.phyloformer.model import LinearAttention, Phyloformer, read_parameters
+from bioattn.models.phyloformer.run import load_phyloformer
 from bioattn.models.phyloformer.substitution import simple_distances
 from bioattn.models.phyloformer.task import read_pairs
 from bioattn.models.phyloformer.trees import balanced_minimum_evolution, neighbour_joining

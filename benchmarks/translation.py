@@ -29,12 +29,10 @@ from tables import options
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.models.translation.batches import batch_of, with_ends
-from bioattn.models.translation.ensemble import with_others
-from bioattn.models.translation.folder import LoadedTranslator, load_translator
-from bioattn.models.translation.inference.constraints import Constraint
-from bioattn.models.translation.inference.search import Search, given_score, log_probabilities, translate
-from bioattn.models.translation.running import PairTask
-from bioattn.models.translation.simulation import simulated_pair
+from bioattn.models.translation.family import PairTask
+from bioattn.models.translation.pairs import simulated_pair
+from bioattn.models.translation.run import LoadedTranslator, load_translator, with_others
+from bioattn.models.translation.search import Constraint, Search, given_score, log_probabilities, translate
 from bioattn.promoters.dataset import TEST
 from bioattn.sequences.pairs import Pair, open_pair_dataset
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL
@@ -177,7 +175,7 @@ def _written(loaded: LoadedTranslator, pairs: Sequence[Pair]) -> str:
         chosen = [pair for pair in known if len(pair.source) <= longest]
         chosen = chosen[:: max(1, len(chosen) // 60)]
         right = sum(
-            translate(loaded, pair.source, Search(longest=2 * longest), "")[0].tokens == pair.target.tolist()
+            translate(loaded, pair.source, Search(length=2 * longest), "")[0].tokens == pair.target.tolist()
             for pair in chosen
         )
         found.append(f"{right} of {len(chosen)} unseen genes {name} right")

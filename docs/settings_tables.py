@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.io.settings import DECLARED
-from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
+from bioattn.models.diffusion.family import DiffusionModelConfig, DiffusionTrainingConfig
 from bioattn.models.evoformer.config import SMALL_MODEL, EvoformerConfig, EvoformerTrainingConfig
 from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
-from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
-from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
-from bioattn.models.phyloformer.config import PhyloformerConfig, PhyloformerTrainingConfig
+from bioattn.models.memory.family import MemoryModelConfig, MemoryTrainingConfig
+from bioattn.models.molecule.family import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
+from bioattn.models.phyloformer.family import PhyloformerConfig, PhyloformerTrainingConfig
 from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
-from bioattn.models.translation.config import TranslationModelConfig, TranslationTrainingConfig
+from bioattn.models.translation.family import TranslationModelConfig, TranslationTrainingConfig
 from bioattn.training.settings import UpdateConfig
 
 MODELS = Path(__file__).resolve().parent / "models"

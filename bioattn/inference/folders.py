@@ -7,7 +7,7 @@ A folder appears complete or not at all. With several inputs one that fails does
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from bioattn.io.files import read_json, remove_leftover, sha256_of, unwritable
 from bioattn.io.hdf5_input import open_hdf5, strings, text_attribute
 from bioattn.io.output_names import partial_path
 from bioattn.models.running import RunReport
+from bioattn.store.contents import Collector
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
 from bioattn.store.shards import (
     SETTINGS,
@@ -46,11 +47,16 @@ LOGGER = logging.getLogger("bioattn")
 
 
 class AttentionWriter:
-    """Writes the attention over some inputs into one file, one after the other."""
+    """Writes the attention over some inputs, one after the other, into a file or memory."""
 
     def __init__(
-        self, output: Path, writer: ResultWriter, layout: FileLayout, sites: Mapping[str, AttentionSite]
+        self,
+        writer: ResultWriter | Collector,
+        layout: FileLayout,
+        sites: Mapping[str, AttentionSite],
+        output: Path | None = None,
     ) -> None:
+        """output: the file, whose disk must have room."""
         self._output = output
         self._writer = writer
         self._layout = layout
@@ -61,11 +67,6 @@ class AttentionWriter:
         """What to listen to with `bioattn.attention.capture.capture`."""
         return [site.name for site in self._sites]
 
-    @property
-    def ids(self) -> list[str]:
-        """The inputs whose attention is there."""
-        return self._writer.ids
-
     @contextmanager
     def sample(self, sample: Samples, masks: Masks | None = None) -> Iterator[SampleReceiver]:
         """The receiver of one input, given its line of the sample table. When the body raises, nothing is kept.
@@ -74,15 +75,12 @@ class AttentionWriter:
 
         Raises: BioattnError when the disk is full; RuntimeError when a site was not heard to its end.
         """
-        size = self._layout.stored_bytes(1, [sample.lengths(0)])
-        LOGGER.info(
-            f"{sample.ids[0]}: attention at {counted(len(self._sites), 'site')} takes {human_bytes(size)}"
-        )
-        require_free_space(
-            self._output,
-            size,
-            "choose fewer --sites, fewer heads or another reduce ([attention] of --config)",
-        )
+        if self._output is not None:
+            size = self._layout.stored_bytes(1, [sample.lengths(0)])
+            number = counted(len(self._sites), "site")
+            LOGGER.info(f"{sample.ids[0]}: attention at {number} takes {human_bytes(size)}")
+            smaller = "choose fewer --sites, fewer heads or another reduce ([attention] of --config)"
+            require_free_space(self._output, size, smaller)
         with self._writer.sample(sample) as arrays:
             receiver = SampleReceiver(arrays, self._sites, self._layout.groups, masks)
             yield receiver
@@ -181,7 +179,8 @@ def run_folders(
             remove_leftover(output / SHARD_FILE)  # no longer true of the folder
         request = stack.enter_context(_stop_with_hint(summary, len(sources), runner.noun))
         if attention is None:
-            _run_pending(runner, pending, folders, None, summary, request, several=several)
+            there = {source.name for source in sources}
+            _run_pending(runner, pending, folders, None, there, summary, request, several=several)
         else:
             names = choose_sites(runner.sites, attention.options.sites)
             of_file = {**settings, **attention.options.as_json(names)}
@@ -201,9 +200,10 @@ def run_folders(
                         attention.path, layout, len(sources), settings=of_file, resume=resume, force=force
                     ) as writer,
                 ):
-                    written = AttentionWriter(attention.path, writer, layout, runner.sites)
-                    _run_pending(runner, pending, folders, written, summary, request, several=several)
-                    if not written.ids and record is None:
+                    there = set(writer.ids)
+                    written = AttentionWriter(writer, layout, runner.sites, attention.path)
+                    _run_pending(runner, pending, folders, written, there, summary, request, several=several)
+                    if not writer.ids and record is None:
                         raise _NoAttentionError
         if record is not None:
             finished = [source.name for source in sources if source.name not in summary.failed]
@@ -216,16 +216,17 @@ def _run_pending(
     pending: Sequence[InputFile],
     folders: Mapping[str, Path],
     attention: AttentionWriter | None,
+    there: Collection[str],
     summary: FolderSummary,
     request: StopRequest,
     *,
     several: bool,
 ) -> None:
-    """Run the inputs whose folder, or attention, is not there yet."""
-    there = None if attention is None else set(attention.ids)
+    """Run the inputs whose folder, or attention, is not there yet. there: names of those whose attention is, or is
+    not asked for."""
     for source in pending:
         if source.name in summary.resumed:
-            if there is None or source.name in there:
+            if source.name in there:
                 continue
             summary.resumed.remove(source.name)
         with _noting_failure(source, summary, several):

@@ -85,15 +85,7 @@ class Batch(Protocol):
 
 
 class Source(Protocol):
-    """An input file that was read through once and found fit for a model."""
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-
-    @property
-    def sha256(self) -> str:
-        """Its digest."""
+    """Samples that were read and found fit for a model."""
 
     @property
     def num_samples(self) -> int:
@@ -115,7 +107,15 @@ class WindowBatch(Batch, Protocol):
 
 
 class WindowSource(Source, Protocol):
-    """Samples of the same length."""
+    """Samples of the same length, of a file that was read through once."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    @property
+    def sha256(self) -> str:
+        """Its digest."""
 
     @property
     def num_padded(self) -> int:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
@@ -111,25 +111,6 @@ def write_model(folder: Path, model_type: str, model: torch.nn.Module, config: A
     write_model_config(folder, model_type, architecture=asdict(config))
 
 
-def load_model(
-    folder: Path, model_type: str, kind: type[Config], make: Callable[[Config], Model], device: torch.device
-) -> tuple[Model, str]:
-    """The model, in evaluation mode, of a folder that `write_model` wrote, and the digest of its weights.
-
-    Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
-    there is none.
-    """
-    content = read_model_config(folder, model_type)
-    try:
-        config: Any = build(kind, content["architecture"], str(folder / CONFIG))
-    except KeyError as error:
-        raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
-    check_sizes(lambda: make(config), asdict(config), folder / WEIGHTS)
-    model = make(config)
-    load_weights(model, folder / WEIGHTS)
-    return model.to(device).eval(), sha256_of(folder / WEIGHTS)
-
-
 class Sites(dict[str, AttentionSite]):
     """Attention sites by name, in the order of the model; shown as a table."""
 
@@ -155,10 +136,36 @@ class LoadedModel(Generic[Model, Config]):
         weights = sum(parameter.numel() for parameter in self.model.parameters())
         return f"<{self.family} model {self.path}: {weights:,} weights on {self.device}>"
 
+    @classmethod
+    def of_folder(
+        cls, folder: Path, device: torch.device, kind: type[Config], make: Callable[[Config], Model]
+    ) -> Self:
+        """The model of a folder that `write` wrote. kind: of the architecture, of which `make` makes the network.
+
+        Raises: FormatError naming the file that is missing, of another version or family, or damaged; BioattnError
+        when there is none.
+        """
+        content = read_model_config(folder, cls.family)
+        try:
+            config: Any = build(kind, content["architecture"], str(folder / CONFIG))
+        except KeyError as error:
+            raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
+        check_sizes(lambda: make(config), asdict(config), folder / WEIGHTS)
+        model = make(config)
+        load_weights(model, folder / WEIGHTS)
+        return cls(
+            model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
+        )
+
     @property
     def config(self) -> Config:
         """The architecture."""
         return cast(Config, self.model.config)
+
+    @property
+    def sites(self) -> Sites:
+        """Attention sites by name."""
+        return Sites(cast(Mapping[str, AttentionSite], self.model.sites))
 
     def write(self, folder: Path) -> None:
         """Write weights and `config.json` into the existing `folder`."""

@@ -1,13 +1,14 @@
 """What a command of a family gets beside its settings, and what it gives back to be said and recorded."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar, cast
 
 from bioattn.io.files import text_output
-from bioattn.system.device import Device
+from bioattn.io.settings import Settings, force_option, resume_option, shard_option, threads_option
+from bioattn.system.device import Device, device_option
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -30,6 +31,23 @@ class Running(Protocol):
 
     def warn(self, sentence: str) -> None:
         """Say what may be unexpected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCommand(Settings):
+    """The options of every command that runs a model."""
+
+    device: Device = device_option()
+    threads: int | None = threads_option()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumableCommand(RunCommand):
+    """The options of a command that can be interrupted, and of which shards can be run."""
+
+    shard: str | None = shard_option()
+    resume: bool = resume_option()
+    force: bool = force_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +79,8 @@ def stream_output(path: Path, running: Running) -> Iterator[tuple[TextIO, list[P
     else:
         with text_output(path) as file:
             yield cast(TextIO, file), [path]
+
+
+def tsv(cells: Iterable[Any]) -> str:
+    """A line of a table; numbers that are no integers have seven digits."""
+    return "\t".join(f"{cell:.7g}" if isinstance(cell, float) else str(cell) for cell in cells) + "\n"

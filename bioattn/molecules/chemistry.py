@@ -6,9 +6,10 @@ are neutralised where protons can do it; metals in a kept fragment, and molecule
 refused. Every change is a note.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import open_table
 from bioattn.io.files import read_lines
 from bioattn.molecules.graphs import ELEMENTS, FINGERPRINT_BITS, Molecule
+from bioattn.system.progress import SILENT, Progress
 
 MAX_ATOMS = 200
 """Heavy atoms of a molecule at most; larger ones are macromolecules."""
@@ -221,3 +223,53 @@ def _sdf_records(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
         lines = []
     if any(line.strip() for line in lines):
         raise FormatError(f"{path}: the last record does not end in $$$$; the file is cut off")
+
+
+class Record(NamedTuple):
+    """What became of a record."""
+
+    name: str
+    molecule: Molecule | None
+    """None where it was left out."""
+    reason: str = ""
+    """Why it was left out."""
+    columns: Mapping[str, str] = MappingProxyType({})
+    """Further cells of one that was kept."""
+
+
+def clean_molecules(
+    records: Iterable[tuple[str, str, Mapping[str, str]]],
+    path: Path,
+    progress: Progress = SILENT,
+    *,
+    unique: bool = True,
+) -> Iterator[Record]:
+    """Clean molecules, given as name, SMILES or MOL block, and further cells, one after another.
+
+    path: for messages. unique: of records of one molecule keep the first. Of records of one name the first is
+    always kept.
+
+    Raises: BioattnError when no molecule can be used.
+    """
+    require_rdkit()
+    names, first_of = set[str](), dict[int, str]()
+    first = ""
+    progress.begin("molecules", None)
+    for name, text, columns in records:
+        progress.advance(1)
+        try:
+            if name in names:
+                raise MoleculeError("the name occurs above already")
+            names.add(name)
+            molecule = read_molecule(text)
+            # 64 bits in place of SMILES, which take a hundred bytes.
+            same = first_of.setdefault(hash(molecule.smiles), name)
+            if same != name and unique:
+                raise MoleculeError(f"is the same molecule as {same}")
+            yield Record(name, molecule, "", columns)
+        except MoleculeError as error:
+            first = first or f"; the first: {name} {error}"
+            yield Record(name, None, str(error))
+    progress.end()
+    if not first_of:
+        raise BioattnError(f"{path}: no molecule can be used{first}")

@@ -4,7 +4,6 @@ Shape suffixes: N atoms of all molecules, M bonds of all molecules, F features o
 """
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -101,12 +100,3 @@ class Collector:
             np.frombuffer(self._bonds, "<u2").reshape(-1, 3),
             np.frombuffer(self._bits, np.uint8).reshape(-1, FINGERPRINT_BITS // 8),
         )
-
-
-def chosen(molecules: Molecules, rows: Sequence[int] | NDArray[np.int64]) -> Molecules:
-    collector = Collector()
-    for row in rows:
-        atoms, bonds = molecules.graph(int(row))
-        bits = molecules.fingerprints[row].tobytes()
-        collector.add(molecules.ids[row], Molecule(molecules.smiles[row], atoms, bonds, bits, "", ()))
-    return collector.molecules()

@@ -9,6 +9,8 @@ from bioattn.io.files import read_json
 from bioattn.text import counted, some
 
 FAMILIES_FORMAT = "bioattn-simulated-families"
+MOLECULES_FORMAT = "bioattn-simulated-molecules"
+PAIRS_FORMAT = "bioattn-simulated-pairs"
 PROMOTERS_FORMAT = "bioattn-simulated-promoters"
 SEQUENCES_FORMAT = "bioattn-simulated-sequences"
 TREES_FORMAT = "bioattn-simulated-trees"
@@ -60,9 +62,15 @@ def _of_promoters(content: Mapping[str, Any]) -> _Described:
     return {"settings": content["settings"], **shown}, _PROMOTER_FILES
 
 
+def _said(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if not name.startswith("format")}
+
+
 _KINDS: dict[str, Callable[[Mapping[str, Any]], _Described]] = {
     FAMILIES_FORMAT: _of_families,
     PROMOTERS_FORMAT: _of_promoters,
+    MOLECULES_FORMAT: lambda content: (_said(content), ("molecules.tsv", "truth.tsv")),
+    PAIRS_FORMAT: lambda content: (_said(content), ("source.fa", "target.fa", "alignment.tsv")),
     SEQUENCES_FORMAT: lambda content: ({"settings": content["settings"]}, ("sequences.fa", "truth.tsv")),
     TREES_FORMAT: lambda content: (
         {name: content[name] for name in ("seed", "count", "alphabet")},

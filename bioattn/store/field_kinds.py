@@ -25,6 +25,12 @@ from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import decode
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.io.files import read_json, read_lines
+from bioattn.molecules.dataset import (
+    MOLECULE_DATASET,
+    describe_molecule_dataset,
+    open_molecule_dataset,
+    validate_molecule_dataset,
+)
 from bioattn.promoters.dataset import (
     PROMOTER_DATASET,
     describe_bed,
@@ -35,9 +41,17 @@ from bioattn.promoters.dataset import (
 )
 from bioattn.promoters.preparation import PromoterFiles
 from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.sequences.pairs import (
+    PAIR_DATASET,
+    describe_pair_dataset,
+    open_pair_dataset,
+    validate_pair_dataset,
+)
 from bioattn.simulate.description import (
     FAMILIES_FORMAT,
     INDEX,
+    MOLECULES_FORMAT,
+    PAIRS_FORMAT,
     PROMOTERS_FORMAT,
     SEQUENCES_FORMAT,
     TREES_FORMAT,
@@ -251,6 +265,22 @@ def field_kinds() -> Sequence[FileKind]:
             validate=dataset_problems(validate_contact_dataset),
         ),
         FileKind(
+            name="pair-dataset",
+            title="dataset of pairs of sequences",
+            matches=hdf5(PAIR_DATASET.format),
+            describe=describe_pair_dataset,
+            read=open_pair_dataset,
+            validate=dataset_problems(validate_pair_dataset),
+        ),
+        FileKind(
+            name="molecule-dataset",
+            title="dataset of molecules",
+            matches=hdf5(MOLECULE_DATASET.format),
+            describe=describe_molecule_dataset,
+            read=open_molecule_dataset,
+            validate=dataset_problems(validate_molecule_dataset),
+        ),
+        FileKind(
             name="contacts",
             title="predicted contacts (CASP RR)",
             matches=starts_with(RR_START),
@@ -291,6 +321,8 @@ def field_kinds() -> Sequence[FileKind]:
         ),
         _simulation("simulated-families", "simulated protein families", FAMILIES_FORMAT),
         _simulation("simulated-sequences", "simulated sequences with repeats", SEQUENCES_FORMAT),
+        _simulation("simulated-pairs", "simulated pairs of sequences", PAIRS_FORMAT),
+        _simulation("simulated-molecules", "simulated molecules", MOLECULES_FORMAT),
         _simulation("simulated-promoters", "simulated promoters", PROMOTERS_FORMAT),
         _simulation("simulated-trees", "simulated alignments with their trees", TREES_FORMAT),
         FileKind(

@@ -13,11 +13,11 @@ goes on with the weights: with few and noisy data the last step's weights wobble
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -288,6 +288,19 @@ class Task(ABC):
         """
 
 
+Part = TypeVar("Part")
+
+
+def figures_by_part(
+    parts: Sequence[Part], shard: Shard, width: int, figures: Callable[[Part], Tensor]
+) -> Tensor:
+    """The `width` figures of parts of the data, a row each, float64 and 0 where another process's share is."""
+    rows = torch.zeros(len(parts), width, dtype=torch.float64)
+    for number in range(len(parts))[shard.slice(len(parts))]:
+        rows[number] = figures(parts[number]).cpu()
+    return rows
+
+
 class ConfiguredTask(Task):
     """A task that input files, the model's configuration and the settings of training decide."""
 
@@ -306,6 +319,17 @@ class ConfiguredTask(Task):
         self.settings = settings
         self.device = device
         self.training = build(self.training_kind, settings.training, settings.source("training"))
+
+    def make(self, kind: Callable[[Any], nn.Module]) -> None:
+        """Make the model of `config` with weights by the seed, to be updated as `training` says."""
+        torch.manual_seed(self.training.seed)
+        self.model = kind(self.config).to(self.device)
+        self.update_as(self.training)
+
+    @property
+    def weights(self) -> str:
+        """How many the model has, for messages."""
+        return f"{sum(p.numel() for p in self.model.parameters()):,} weights"
 
     def decided_by(self, **inputs: Path) -> None:
         """Note the inputs, and what the weights follow from."""

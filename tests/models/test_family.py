@@ -1,7 +1,7 @@
 """A family in a folder of its own goes through the whole program: nothing else of bioattn knows of it.
 
-The family is `tests/models/toy`: sequences of ragged lengths, two stages, one attention layer, its own result
-file, and `generate`. The commands are run as a user runs them.
+The family is `tests/models/toy`: sequences of ragged lengths, one attention layer, its own result file. The
+commands are run as a user runs them.
 """
 
 import os
@@ -70,13 +70,14 @@ def run(environment, folder):
 @pytest.fixture(scope="module")
 def model(folder, run):
     """A model trained in one go, and what was run with it: `calls.txt`, `attention.h5`."""
-    assert run("train", "toy", "sequences.fa", "-o", "model", "--steps", "30").startswith("accuracy\n")
-    run("run", "toy", "model", "sequences.fa", "-o", "calls.txt", "--attention", "attention.h5")
+    assert "accuracy" in run("train", "toy", "sequences.fa", "-o", "model", "--steps", "60")
+    run("run", "toy", "model", "sequences.fa", "-o", "calls.txt")
+    run("export", "attention", "model", "sequences.fa", "-o", "attention.h5")
     return folder / "model"
 
 
 def test_a_killed_training_goes_on_to_the_same_bytes(model, folder, run, environment):
-    words = ["train", "toy", "sequences.fa", "-o", "killed", "--steps", "30"]
+    words = ["train", "toy", "sequences.fa", "-o", "killed", "--steps", "60"]
     process = subprocess.Popen(["bioattn", *words], cwd=folder, env=environment, stderr=subprocess.DEVNULL)
     state = folder / "killed.partial" / "trainer_state.safetensors"
     while not state.exists() and process.poll() is None:
@@ -91,7 +92,7 @@ def test_a_killed_training_goes_on_to_the_same_bytes(model, folder, run, environ
 
 def test_two_processes_learn_what_one_does(model, folder, environment, python, bioattn_folder):
     launcher = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
-    words = ["train", "toy", "sequences.fa", "-o", "together", "--steps", "30"]
+    words = ["train", "toy", "sequences.fa", "-o", "together", "--steps", "60"]
     command = [*launcher, str(bioattn_folder / "bioattn"), *words]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -100,7 +101,7 @@ def test_two_processes_learn_what_one_does(model, folder, environment, python, b
     one, two = (
         np.loadtxt(each / "history.csv", delimiter=",", skiprows=1) for each in (model, folder / "together")
     )
-    assert len(one) == 30  # two stages of 30 steps in rounds of two
+    assert len(one) == 30  # 60 steps in rounds of two
     np.testing.assert_allclose(two, one, rtol=1e-4)
 
 
@@ -114,12 +115,11 @@ def test_in_python(model, folder, environment, python):
     assert done.stdout.split("\n")[:2] == [calls["e"], "(2, 14, 14)"], done.stderr
 
 
-def test_attention_of_ragged_sequences(model, folder, run):
-    run("export", "attention", "model", "sequences.fa", "-o", "exported.h5")
-    with open_attention(folder / "exported.h5") as attention:
+def test_attention_of_ragged_sequences(model, folder):
+    with open_attention(folder / "attention.h5") as attention:
         weights = attention.weights("toy.bases.0")
     assert weights.shape == (7, 2, 14, 14)
-    with h5py.File(folder / "exported.h5") as file:
+    with h5py.File(folder / "attention.h5") as file:
         assert file.attrs["format_version"] == b"2.0"
         lengths = file["samples/length"][:]
         np.testing.assert_array_equal(file["sites/toy.bases.0/weights"][:], weights)
@@ -128,7 +128,6 @@ def test_attention_of_ragged_sequences(model, folder, run):
     # Rows of bases sum to one; behind the end of a sequence there is nothing.
     np.testing.assert_allclose(weights.sum(-1), np.broadcast_to(inside[:, None], (7, 2, 14)), atol=1e-6)
     assert not weights[~(inside[:, None, :, None] & inside[:, None, None, :]).repeat(2, 1)].any()
-    assert_same_content(folder / "exported.h5", folder / "attention.h5")
 
 
 def test_calls_are_those_of_the_layers_by_hand(model, folder, environment):
@@ -154,11 +153,9 @@ def test_calls_are_those_of_the_layers_by_hand(model, folder, environment):
 
 def test_shards_make_the_whole(model, folder, run):
     for shard in "123":
-        outputs = ["-o", f"calls{shard}.txt", "--attention", f"attention{shard}.h5"]
-        run("run", "toy", "model", "sequences.fa", *outputs, "--shard", f"{shard}/3")
-    for stem, ending in (("calls", "txt"), ("attention", "h5")):
-        run("merge", *(f"{stem}{shard}.{ending}" for shard in "312"), "-o", f"merged.{ending}")
-    assert (folder / "merged.txt").read_bytes() == (folder / "calls.txt").read_bytes()
+        words = ("export", "attention", "model", "sequences.fa", "--batch-size", "3", "-o")
+        run(*words, f"attention{shard}.h5", "--shard", f"{shard}/3")
+    run("merge", *(f"attention{shard}.h5" for shard in "312"), "-o", "merged.h5")
     assert_same_content(folder / "merged.h5", folder / "attention.h5")
 
 
@@ -171,24 +168,12 @@ def test_its_files_are_inspected_validated_and_reported(model, folder, run):
     (folder / "spoiled.txt").write_text((folder / "calls.txt").read_text().replace("\t", "\tx", 1))
     with pytest.raises(AssertionError):
         run("validate", "spoiled.txt")
-    run("report", "model", "attention.h5", "calls.txt", "-o", "report.html")
-    page = (folder / "report.html").read_text()
-    assert "Toy calls" in page
-    assert "toy.bases" in page
-
-
-def test_it_generates(model, folder, run):
-    run("generate", "toys", "model", "-o", "new.fa", "-n", "3")
-    lines = (folder / "new.fa").read_text().splitlines()
-    assert lines[::2] == [">toy0", ">toy1", ">toy2"]
-    assert {len(sequence) for sequence in lines[1::2]} == {8}
-    run("generate", "toys", "model", "-o", "again.fa", "-n", "3")
-    assert (folder / "again.fa").read_bytes() == (folder / "new.fa").read_bytes()
+    run("report", "model", "attention.h5", "-o", "report.html")
+    assert "toy.bases" in (folder / "report.html").read_text()
 
 
 def test_help_shows_it_and_is_free_of_torch(run, environment):
     assert "Train a toy model" in run("train", "--help")
-    assert "generate" in run("--help")
     code = (
         "import sys; from bioattn_cli.main import main; main(['train', 'toy', '--help']); "
         "sys.exit('torch' in sys.modules)"

@@ -1,16 +1,158 @@
-"""The family of diffusion models: its commands' settings, and the way to its training and its models."""
+"""The family of diffusion models: its architecture, its training, and the settings of its commands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bioattn.io.settings import Settings, argument, option, table
-from bioattn.models.diffusion import running as runs
-from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
-from bioattn.models.diffusion.running import PromoterGeneration
+from bioattn.choices import Noise
+from bioattn.errors import SettingsError
+from bioattn.io.settings import (
+    Settings,
+    Writes,
+    argument,
+    force_option,
+    option,
+    output_option,
+    require,
+    table,
+)
 from bioattn.models.family import Family, imported
-from bioattn.training.settings import TrainingCommand
+from bioattn.models.running import ResumableCommand
+from bioattn.training.settings import TrainingCommand, UpdateConfig
+
+
+class Condition(StrEnum):
+    """How treatments reach the network."""
+
+    ADAGN = "adagn"
+    """They scale and shift normalised channels (adaptive group norm, Dhariwal & Nichol 2021)."""
+    CROSS = "cross"
+    """Positions attend to a token for each treatment and to a rest token (Rombach et al. 2022)."""
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffusionModelConfig:
+    """Architecture of a diffusion model."""
+
+    length: int
+    """Bases of a promoter; the dataset decides it."""
+    treatments: tuple[str, ...]
+    """Names of the treatments; the dataset decides them."""
+    noise: Noise = option("How bases are made unknown.", default=Noise.MASKED)
+    condition: Condition = Condition.BOTH
+    """adagn, cross or both: how treatments reach the network; time always comes by adaptive group norm."""
+    frozen_channels: int = 0
+    """Length of the vectors of treatments that --tokens-from takes over; 0: learned here."""
+    levels: int = option(
+        "Levels of a response: 2 is off and on; of more, equal shares of the training promoters, the "
+        "lowest is off, the highest on.",
+        default=2,
+    )
+    channels: int = option(
+        "Channels at full resolution; each stage further down has half as many more.", default=64
+    )
+    stages: int = 3
+    """Resolutions of the U-Net; each has half the positions of the one before."""
+    blocks: int = 1
+    """Residual blocks of a stage, on the way down and on the way up."""
+    kernel: int = 5
+    """Positions that a convolution covers."""
+    num_heads: int = 2
+    """Heads of the cross-attention."""
+    head_channels: int = 16
+    """Channels of a head."""
+    dropout: float = 0.0
+    """Dropout inside residual blocks."""
+
+    def __post_init__(self) -> None:
+        counts = ("length", "channels", "stages", "blocks", "kernel", "num_heads", "head_channels")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        require(self, ("levels",), lambda value: value >= 2, "be at least 2")
+        require(self, ("dropout",), lambda value: 0 <= value < 1, "lie in [0, 1)")
+        if self.channels % 16:
+            raise SettingsError(f"channels is {self.channels}; a multiple of 16 is needed")
+        if not self.kernel % 2:
+            raise SettingsError(f"kernel is {self.kernel}; an odd number is needed")
+        if not self.treatments:
+            raise SettingsError("there is no treatment")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffusionTrainingConfig(UpdateConfig):
+    """How a diffusion model is trained."""
+
+    steps: int = option("Updates of the weights.", default=4000)
+    batch_size: int = 64
+    """Promoters of an update, over all processes."""
+    learning_rate: float = 2e-3
+    """Peak rate of AdamW."""
+    weight_decay: float = 0.01
+    """On matrices and filters, not on biases and norms."""
+    average_decay: float = 0.998
+    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
+    threshold: float = option(
+        "With two levels, responses above it are on (not for a binary dataset).", default=0.0
+    )
+    drop_treatment: float = 0.1
+    """Chance that a treatment is given as unknown."""
+    drop_all: float = 0.1
+    """Chance that all are, which is what guidance compares with."""
+    validation_promoters: int = 256
+    """Promoters of the validation side that every round predicts."""
+
+    def __post_init__(self) -> None:
+        UpdateConfig.__post_init__(self)
+        require(self, ("validation_promoters",), lambda value: value >= 1, "be at least 1")
+        require(self, ("drop_treatment", "drop_all"), lambda value: 0 <= value < 1, "lie in [0, 1)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterGeneration(ResumableCommand):
+    """Write new promoters for chosen treatments.
+
+    Treatments that neither --treatment nor --not names are left open. The description of each design says what was
+    asked for, the seed and the model. The same seed writes the same designs; an interrupted run goes on with
+    --resume, and the FASTA files of shards are joined with `cat`. Designs are sequences like those of the training
+    that a model expects to respond; whether they do, only an experiment tells (SECURITY.md).
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained diffusion model.", recorded_file="model.safetensors")
+    output: Path = output_option("FASTA to write.", Writes.FILE)
+    treatments: tuple[str, ...] = option(
+        "A treatment that designs are to respond to; can be repeated.",
+        "--treatment",
+        default=(),
+        metavar="NAME",
+    )
+    without: tuple[str, ...] = option(
+        "A treatment that they are not to respond to; can be repeated.", "--not", default=(), metavar="NAME"
+    )
+    number: int = option("Designs.", "--number", "-n", default=100, min=1)
+    guidance: float = option(
+        "How much further than the model expects designs go towards the treatments; 0: no guidance.",
+        default=2.0,
+        min=0,
+    )
+    classifier: Path | None = option(
+        "A promoter model trained with noise as MODEL has it, which --guidance follows instead of MODEL itself.",
+        metavar="FOLDER",
+        recorded_file="model.safetensors",
+    )
+    steps: int = option("Steps from noise to promoter.", default=64, min=1)
+    length: int | None = option("Bases of a design [default: as in training].", min=8)
+    keep: Path | None = option("FASTA of one promoter, parts of which stay.", metavar="FASTA")
+    parts: Path | None = option("With --keep: the parts that stay.", metavar="BED")
+    attention: Path | None = option(
+        "Also write the attention of every step here as HDF5.", writes=Writes.FILE
+    )
+    trajectory: Path | None = option(
+        "Also write the designs after every step here: FASTA, N where a base is hidden.", writes=Writes.FILE
+    )
+    seed: int = option("Seed of the draws.", default=0, min=0)
+    force: bool = force_option("Drop the parts of an interrupted run.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +182,10 @@ class DiffusionFamily(Family):
     settings: Mapping[str, type[Settings]] = {"train": DiffusionTraining, "generate": PromoterGeneration}
     nouns: Mapping[str, str] = {"generate": "promoters"}
 
-    load = imported("diffusion.folder", "load_denoiser")
-    task = imported("diffusion.training.task", "DiffusionTask")
-    generate = staticmethod(runs.generate)
-    export_attention = staticmethod(runs.export_attention)
+    load = imported("diffusion.run", "load_denoiser")
+    task = imported("diffusion.task", "DiffusionTask")
+    generate = imported("diffusion.generation", "generate")
+    export_attention = imported("diffusion.maps", "export_attention")
 
 
 FAMILY = DiffusionFamily()

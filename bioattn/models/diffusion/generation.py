@@ -1,61 +1,101 @@
 """`bioattn generate promoters`: designs in batches, streamed to FASTA, resumable and in shards."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import Axis
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import FastaRecord, format_record, read_fasta
 from bioattn.formats.nucleotides import decode, encode
+from bioattn.inference.attention_file import HeldSource
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
-from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
-from bioattn.io.files import read_lines
-from bioattn.models.diffusion.folder import LoadedDenoiser
+from bioattn.inference.run import ResultFile, Work, run_work
+from bioattn.io.files import read_lines, sha256_of, text_output
+from bioattn.models.diffusion.family import PromoterGeneration
 from bioattn.models.diffusion.model import STEP
-from bioattn.models.diffusion.running import PromoterGeneration
-from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
+from bioattn.models.diffusion.run import LoadedDenoiser, load_denoiser
+from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, classifier_guide, designs
+from bioattn.models.family import WEIGHTS
 from bioattn.models.noise import BASES, HIDDEN
-from bioattn.models.running import Running
+from bioattn.models.running import Running, RunReport, loaded_model
+from bioattn.promoters.promoter_fasta import describe_request
 from bioattn.store.schema import Array, AttentionOptions, Block, FileLayout, GroupLayout, Samples, site_layout
 from bioattn.system.shard import parse_shard
+from bioattn.text import counted
 
-PART = 1024
-"""Designs that a killed run loses at most."""
 DESIGNS = "designs"
 
 
-@dataclass(frozen=True, slots=True)
-class DesignNumbers:
-    """Which designs: a `bioattn.inference.runner.Source` that reads nothing."""
+def generate(settings: PromoterGeneration, running: Running) -> RunReport:
+    """Write designs, their attention to HDF5 and their steps to another FASTA.
 
-    numbers: range
-    """From 0."""
-    path: Path
-    sha256: str = ""
+    A batch follows from the seed and the number of its first design, so that shards and resumed runs write what
+    one run does.
+    """
+    if (settings.keep is None) != (settings.parts is None):
+        raise SettingsError("--keep and --parts: give both, the promoter and the parts of it that stay")
+    on, off = list(dict.fromkeys(settings.treatments)), list(dict.fromkeys(settings.without))
+    if settings.classifier is not None and not on and not off:
+        raise SettingsError("--classifier: guides towards treatments; name some with --treatment or --not")
+    shard = None if settings.shard is None else parse_shard(settings.shard)
+    loaded = loaded_model(settings, running, load_denoiser)
+    wanted = _wanted(settings, loaded, on, off)
+    classifier = (
+        {} if settings.classifier is None else {"classifier": sha256_of(settings.classifier / WEIGHTS)}
+    )
+    description = describe_request(
+        on,
+        off,
+        guidance=f"{settings.guidance:g}",
+        steps=settings.steps,
+        seed=settings.seed,
+        model=loaded.sha256,
+        **classifier,
+    )
+    work, file = _work(settings, loaded, wanted, description)
+    with ExitStack() as outputs:
+        fasta = cast(TextIO, outputs.enter_context(text_output(settings.output)))
+        trajectory = None
+        if settings.trajectory is not None:
+            trajectory = cast(TextIO, outputs.enter_context(text_output(settings.trajectory)))
+        summary = run_work(
+            work,
+            _DesignWriter(fasta, description, trajectory),
+            file,
+            shard=shard,
+            resume=settings.resume,
+            force=settings.force,
+            progress=running.progress,
+        )
+    written = (settings.output, settings.attention, settings.trajectory)
+    return RunReport(
+        sentences=[f"wrote {settings.output}: {counted(summary.num_samples, 'design')}"],
+        outputs=[path for path in written if path is not None],
+        figures={"designs": summary.num_samples, "resumed_designs": summary.resumed_samples},
+    )
 
-    @property
-    def num_samples(self) -> int:
-        return len(self.numbers)
 
-    @property
-    def samples(self) -> Samples:
-        return Samples({"id": [f"design_{number + 1}" for number in self.numbers]})
+def _wanted(
+    settings: PromoterGeneration, loaded: LoadedDenoiser, on: Sequence[str], off: Sequence[str]
+) -> Wanted:
+    levels = loaded.wanted_levels(on, off)
+    length = settings.length or loaded.config.length
+    kept = np.full(length, HIDDEN, np.uint8)
+    if settings.keep is not None and settings.parts is not None:
+        kept = _read_kept(settings.keep, settings.parts, length)
+    guide = None
+    if settings.classifier is not None:
+        guide = classifier_guide(settings.classifier, loaded.config.noise, on, off, length, loaded.device)
+    return Wanted(levels=levels, guidance=settings.guidance, steps=settings.steps, kept=kept, guide=guide)
 
-    def part(self, rows: slice) -> "DesignNumbers":
-        return replace(self, numbers=self.numbers[rows])
 
-    def batches(self, size: int) -> Iterator["DesignNumbers"]:
-        for first in range(0, len(self.numbers), size):
-            yield self.part(slice(first, first + size))
-
-
-class DesignWriter:
+class _DesignWriter:
     """Takes blocks of designs in order and writes them as FASTA, and their steps to another one."""
 
     def __init__(self, file: TextIO, description: str, trajectory: TextIO | None) -> None:
@@ -70,89 +110,64 @@ class DesignWriter:
                     self.trajectory.write(format_record(f"{name}/{number}", "", decode(codes_L)))
 
 
-def write_designs(
-    settings: PromoterGeneration,
-    running: Running,
-    loaded: LoadedDenoiser,
-    wanted: Wanted,
-    description: str,
-    file: TextIO,
-    trajectory: TextIO | None,
-) -> RunSummary:
-    """Write designs to `file`, their attention to HDF5 and their steps to `trajectory`.
-
-    A batch follows from the seed and the number of its first design, so that shards and resumed runs write what
-    one run does.
-
-    Raises: as `run_work`.
-    """
-    output, attention, seed, number = settings.output, settings.attention, settings.seed, settings.number
+def _work(
+    settings: PromoterGeneration, loaded: LoadedDenoiser, wanted: Wanted, description: str
+) -> tuple[Work, ResultFile | None]:
+    """How designs are made, and the file of their attention, where it is asked for."""
     model = loaded.model.of_length(len(wanted.kept))
-    steps = wanted.steps_taken
-    names = choose_sites(model.sites, ["*"], without="adagn alone") if attention is not None else []
+    sites = choose_sites(model.sites, ["*"], without="adagn alone") if settings.attention is not None else []
     options = AttentionOptions()
-    shown = steps if trajectory is not None else 1
-    bases = Axis("position", size=len(wanted.kept))
-    held = GroupLayout(
-        path=DESIGNS,
-        axes=(Axis(STEP, size=shown), bases),
-        arrays=(Array("values", "uint8", (STEP, "position"), "A C G T N as 0 to 4, after each step"),),
-    )
-    layouts = [site_layout(model.sites[name], options, sizes={STEP: steps}) for name in names]
+    shown = wanted.steps_taken if settings.trajectory is not None else 1
     receiver = BatchReceiver(options)
 
-    def compute(batch: DesignNumbers) -> Block:
-        rng = np.random.default_rng([seed, batch.numbers[0]])
-        with capture(names, receiver):
-            walk = list(designs(model, wanted, len(batch.numbers), rng))
+    def compute(batch: HeldSource[int]) -> Block:
+        rng = np.random.default_rng([settings.seed, batch.items[0]])
+        with capture(sites, receiver):
+            walk = list(designs(model, wanted, len(batch.items), rng))
         codes_BSL = np.stack(walk[-shown:], 1)
         return Block(batch.samples, {DESIGNS: {"values": codes_BSL}, **receiver.take()})
 
-    settings_json = {
-        "model": loaded.sha256,
-        "description": description,
-        "kept": decode(wanted.kept),
-        "number": number,
-        "sites": names,
-        "shown": shown,
-    }
-    kept = (
-        None
-        if attention is None
-        else ResultFile(
-            output=attention,
-            layout=FileLayout(
-                inputs=DESIGNS,
-                model_sha256=loaded.sha256,
-                attributes={"designs": description},
-                groups=(*layouts, held),
-            ),
-            settings=settings_json,
-            about="attention",
-            of_each="",
-            smaller="ask for fewer designs or --steps",
-        )
-    )
+    samples = Samples({"id": [f"design_{number + 1}" for number in range(settings.number)]})
     work = Work(
-        source=DesignNumbers(range(number), output),
+        source=HeldSource(range(settings.number), samples),
         noun="design",
         batch_size=AT_ONCE,
         compute=compute,
         model=loaded.path,
     )
-    writer = DesignWriter(file, description, trajectory)
-    return run_work(
-        work,
-        writer,
-        kept,
-        shard=None if settings.shard is None else parse_shard(settings.shard),
-        resume=settings.resume,
-        force=settings.force,
-        progress=running.progress,
+    if settings.attention is None:
+        return work, None
+    held = GroupLayout(
+        path=DESIGNS,
+        axes=(Axis(STEP, size=shown), Axis("position", size=len(wanted.kept))),
+        arrays=(Array("values", "uint8", (STEP, "position"), "A C G T N as 0 to 4, after each step"),),
+    )
+    groups = [site_layout(model.sites[site], options, sizes={STEP: wanted.steps_taken}) for site in sites]
+    layout = FileLayout(
+        inputs=DESIGNS,
+        model_sha256=loaded.sha256,
+        attributes={"designs": description},
+        groups=(*groups, held),
+    )
+    chosen = {
+        "model": loaded.sha256,
+        "description": description,
+        "kept": decode(wanted.kept),
+        "number": settings.number,
+        "sites": sites,
+        "shown": shown,
+    }
+    return work, ResultFile(
+        output=settings.attention,
+        layout=layout,
+        settings=chosen,
+        about="attention",
+        of_each="",
+        smaller="ask for fewer designs or --steps",
     )
 
 
-def read_kept(fasta: Path, parts: Path, length: int) -> NDArray[np.uint8]:
+def _read_kept(fasta: Path, parts: Path, length: int) -> NDArray[np.uint8]:
     """The bases that stay: those of the only record of `fasta` in the intervals of the BED file `parts`.
 
     Raises: FormatError for several records, another length, an interval outside or of another record, or an N in

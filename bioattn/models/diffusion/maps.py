@@ -24,12 +24,11 @@ from bioattn.inference.promoter_windows import PromoterBatch, scan_promoters
 from bioattn.inference.run import Work
 from bioattn.inference.runner import WindowSource
 from bioattn.models.attention_settings import ExportAttention
-from bioattn.models.diffusion.folder import LoadedDenoiser
 from bioattn.models.diffusion.model import OFF, STEP, UNKNOWN
+from bioattn.models.diffusion.run import LoadedDenoiser, load_denoiser
 from bioattn.models.noise import HIDDEN, evidence, signal
-from bioattn.models.running import Running, RunReport
+from bioattn.models.running import Running, RunReport, loaded_model
 from bioattn.store.schema import (
-    SITES,
     WEIGHTS,
     Array,
     AttentionOptions,
@@ -40,7 +39,7 @@ from bioattn.store.schema import (
     site_layout,
 )
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
-from bioattn.text import counted, human_bytes
+from bioattn.text import counted
 
 PASSES = (8, 4, 2, 1)
 """Passes of each step: every 8th base is hidden, every 4th, every 2nd, all; the noise grows."""
@@ -183,35 +182,24 @@ def maps_work(
     return work, layout
 
 
-def write_maps(settings: ExportAttention, running: Running, loaded: LoadedDenoiser) -> RunReport:
+def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write weights and effects of the promoters of a FASTA.
 
     Raises: as `scan_promoters`, `maps_work` and `run_work`.
     """
+    settings.refuse(("targets", "window", "treatment_table", "phases"), "diffusion models")
+    loaded = loaded_model(settings, running, load_denoiser)
     source = scan_promoters(settings.sequences, loaded.config.length)
-    options = settings.options()
-    work, layout = maps_work(loaded, source, settings.treatments, options, settings.batch_size)
+    work, layout = maps_work(loaded, source, settings.treatments, settings.options(), settings.batch_size)
     (effects,) = (group for group in layout.groups if group.path == EFFECT)
     treatments = list(effects.axes[0].coordinates or ())
-    names = [group.path.removeprefix(f"{SITES}/") for group in layout.groups if group is not effects]
-    summary = write_attention_file(
+    return write_attention_file(
         settings,
         running,
-        loaded,
         work,
         layout,
-        sites=names,
-        inputs={"promoters": source.sha256, "treatments": treatments},
         about="attention and effects",
         of_each=f" × {counted(len(treatments), 'treatment')}",
         smaller="choose fewer --sites, --heads or --treatment, --reduce, or fewer promoters",
-    )
-    return RunReport(
-        sentences=[
-            f"wrote {settings.output}: effects of {counted(len(treatments), 'treatment')} on "
-            f"{counted(summary.num_samples, 'promoter')}, attention at {counted(len(summary.sites), 'site')}, "
-            f"{human_bytes(summary.num_bytes)}"
-        ],
-        outputs=[settings.output],
-        figures={"promoters": summary.num_samples, "treatments": len(treatments)},
+        treatments=treatments,
     )

@@ -22,7 +22,7 @@ from bioattn.attention.choices import AttentionScore
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.choices import Noise
-from bioattn.models.diffusion.config import Condition, DiffusionModelConfig
+from bioattn.models.diffusion.family import Condition, DiffusionModelConfig
 from bioattn.models.noise import BASES
 
 UNKNOWN, OFF = 0, 1

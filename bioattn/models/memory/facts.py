@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bioattn.errors import FormatError
 from bioattn.formats.tables import open_table
-from bioattn.models.memory.config import MemoryModelConfig
+from bioattn.models.memory.family import MemoryModelConfig
 from bioattn.models.memory.model import PAD
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.text import quoted

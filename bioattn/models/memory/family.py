@@ -1,29 +1,74 @@
-"""The family of memory networks: its commands' settings, and the way to its training and its models."""
+"""The family of memory networks: its architecture, its training, and the settings of its commands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bioattn.errors import SettingsError
 from bioattn.io.settings import (
     Settings,
     Writes,
     argument,
     option,
     output_option,
+    require,
     table,
-    threads_option,
 )
 from bioattn.models.family import Family, imported
-from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
-from bioattn.system.device import Device, device_option
-from bioattn.training.settings import TrainingCommand
+from bioattn.models.running import RunCommand
+from bioattn.training.settings import TrainingCommand, UpdateConfig
 
 FACTS_HELP = "Table with the columns fact and text, and story where there are several; or its folder."
 QUESTIONS_HELP = (
     "Table with the columns question and text and, where they are known, story, answer, facts (the true ones in "
     "their order) and split [default: questions.tsv beside FACTS]."
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryModelConfig:
+    """Architecture of a memory network."""
+
+    words: tuple[str, ...]
+    """Words of the facts and questions of the training, ascending; the tables decide it."""
+    answers: tuple[str, ...]
+    """Answers of the training questions, ascending; the tables decide it."""
+    places: int
+    """Words of the longest fact or question of the training; the tables decide it."""
+    most_facts: int
+    """Facts of the largest story of the training; the tables decide it."""
+    hops: int = option("Facts that are read one after the other.", default=3)
+    channels: int = option("Numbers that stand for a word, a fact or what is known so far.", default=64)
+    temporal: bool = False
+    """Whether the order of facts matters: a learned vector for a fact's position. The memory then holds no more
+    facts than the largest training story."""
+
+    def __post_init__(self) -> None:
+        require(self, ("hops", "channels", "places", "most_facts"), lambda value: value >= 1, "be at least 1")
+        if not self.answers or not {*self.answers} <= {*self.words}:
+            raise SettingsError("answers must be words, at least one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTrainingConfig(UpdateConfig):
+    """How a memory network is trained."""
+
+    batch_size: int = 32
+    """Questions of an update, over all processes."""
+    learning_rate: float = 5e-3
+    """Peak rate of AdamW."""
+    weight_decay: float = 0.0
+    """On matrices."""
+    hop_weight: float = 1.0
+    """Weight of the loss of the hops, where questions name their true facts; 0: learn from answers alone."""
+    linear_fraction: float = 0.3
+    """Without true facts, share of the steps in which facts are weighted without softmax (linear start)."""
+
+    def __post_init__(self) -> None:
+        UpdateConfig.__post_init__(self)
+        require(self, ("hop_weight",), lambda value: value >= 0, "not be negative")
+        require(self, ("linear_fraction",), lambda value: 0 <= value < 1, "lie in [0, 1)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +89,7 @@ class MemoryTraining(TrainingCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRun(Settings):
+class MemoryRun(RunCommand):
     """Answer questions about facts.
 
     Writes a TSV: question, story, answer, its probability, the fact that each hop reads most and its weight, and
@@ -56,8 +101,6 @@ class MemoryRun(Settings):
     output: Path = output_option("Table to write.", Writes.FILE)
     questions: Path | None = option(QUESTIONS_HELP)
     attention: Path | None = option("Also write the weights hop × fact here as HDF5.", writes=Writes.FILE)
-    device: Device = device_option()
-    threads: int | None = threads_option()
 
 
 class MemoryFamily(Family):
@@ -65,7 +108,7 @@ class MemoryFamily(Family):
     title = "questions about facts: answered hop after hop, with the facts that were read"
     settings: Mapping[str, type[Settings]] = {"train": MemoryTraining, "run": MemoryRun}
 
-    load = imported("memory.model", "load_memory")
+    load = imported("memory.run", "load_memory")
     task = imported("memory.task", "MemoryTask")
     run = imported("memory.run", "run_memory")
 

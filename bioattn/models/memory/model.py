@@ -3,9 +3,7 @@
 Shape suffixes: B questions, F facts, W words of a text, K hops, D channels, A answers.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +11,7 @@ from torch import Tensor, nn
 from bioattn.attention.operator import attention_weights
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite, Axis, Tile
-from bioattn.models.memory.config import MemoryModelConfig
-from bioattn.models.model_folder import LoadedModel, Sites, load_model
-from bioattn.store.contents import Collector
-from bioattn.store.reader import Attention
-
-if TYPE_CHECKING:
-    import pandas as pd
+from bioattn.models.memory.family import MemoryModelConfig
 
 PAD = 0
 """No word; words are counted from 1."""
@@ -67,6 +59,10 @@ class MemoryNetwork(nn.Module):
             ),
             heads=(),
         )
+
+    @property
+    def sites(self) -> dict[str, AttentionSite]:
+        return {SITE: self.site}
 
     def forward(self, question_BW: Tensor, facts_BFW: Tensor, *, linear: bool = False) -> Reading:
         """Texts are numbers of words, padded on the right with `PAD`, and stories with facts without words.
@@ -120,49 +116,3 @@ def position_encoding(places: int, channels: int) -> Tensor:
     place_W1 = torch.arange(1, places + 1)[:, None] / places
     channel_D = torch.arange(1, channels + 1) / channels
     return (1 - place_W1) - channel_D * (1 - 2 * place_W1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class LoadedMemory(LoadedModel[MemoryNetwork, MemoryModelConfig]):
-    """A memory network: answers of questions about facts, and the fact that each hop reads.
-
-    facts, questions: tables as `run memory` takes them; questions: None = questions.tsv beside the facts.
-    """
-
-    family: ClassVar[str] = "memory"
-
-    def predict(self, facts: Path | str, questions: Path | str | None = None) -> "pd.DataFrame":
-        """Answer questions: the table of `run memory`, a row per question.
-
-        Raises: FormatError naming the line of a fact or question that cannot be.
-        """
-        import pandas as pd
-
-        from bioattn.models.memory.facts import read_book
-        from bioattn.models.memory.run import answered, columns_of
-
-        book = read_book(Path(facts), None if questions is None else Path(questions))
-        rows = [row for rows, _ in answered(self, book) for row in rows]
-        return pd.DataFrame(rows, columns=columns_of(self)).set_index("question")
-
-    def attention(self, facts: Path | str, questions: Path | str | None = None) -> Attention:
-        """Return the weight of each fact at each hop, in memory. Raises: as `predict`."""
-        from bioattn.models.memory.facts import read_book
-        from bioattn.models.memory.run import answered, layout_of
-
-        book = read_book(Path(facts), None if questions is None else Path(questions))
-        kept = Collector(layout_of(self, book))
-        for _, block in answered(self, book):
-            kept.append(block)
-        return Attention(kept.contents())
-
-    @property
-    def sites(self) -> Sites:
-        """Attention sites by name."""
-        return Sites({self.model.site.name: self.model.site})
-
-
-def load_memory(folder: Path, device: torch.device) -> LoadedMemory:
-    """Load a model folder. Raises: as `load_model`."""
-    model, sha256 = load_model(folder, LoadedMemory.family, MemoryModelConfig, MemoryNetwork, device)
-    return LoadedMemory(model=model, device=device, sha256=sha256, path=folder)

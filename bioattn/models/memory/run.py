@@ -1,7 +1,10 @@
-"""`run memory`: answers as a table, and what each hop read as an attention file."""
+"""A memory network that is ready to run, and `run memory`: answers as a table, and what each hop read as HDF5."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -10,9 +13,12 @@ from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.io.files import text_output
 from bioattn.models.memory.facts import Book, Question, Reader, read_book
-from bioattn.models.memory.family import MemoryRun
-from bioattn.models.memory.model import FACTS, SITE, LoadedMemory, load_memory
-from bioattn.models.running import Running, RunReport, loaded_model
+from bioattn.models.memory.family import MemoryModelConfig, MemoryRun
+from bioattn.models.memory.model import FACTS, SITE, MemoryNetwork
+from bioattn.models.model_folder import LoadedModel
+from bioattn.models.running import Running, RunReport, loaded_model, tsv
+from bioattn.store.contents import Collector
+from bioattn.store.reader import Attention
 from bioattn.store.schema import (
     SITES,
     TEXT,
@@ -28,10 +34,47 @@ from bioattn.store.schema import (
 from bioattn.store.writer import whole_file
 from bioattn.text import counted, percentage
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 BATCH = 64
 """Questions of a forward pass."""
 TEXTS = "fact_texts"
 """List of the sample table: the facts of the story."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LoadedMemory(LoadedModel[MemoryNetwork, MemoryModelConfig]):
+    """A memory network: answers of questions about facts, and the fact that each hop reads.
+
+    facts, questions: tables as `run memory` takes them; questions: None = questions.tsv beside the facts.
+    """
+
+    family: ClassVar[str] = "memory"
+
+    def predict(self, facts: Path | str, questions: Path | str | None = None) -> "pd.DataFrame":
+        """Answer questions: the table of `run memory`, a row per question.
+
+        Raises: FormatError naming the line of a fact or question that cannot be.
+        """
+        import pandas as pd
+
+        book = read_book(Path(facts), None if questions is None else Path(questions))
+        rows = [row for rows, _ in answered(self, book) for row in rows]
+        return pd.DataFrame(rows, columns=columns_of(self)).set_index("question")
+
+    def attention(self, facts: Path | str, questions: Path | str | None = None) -> Attention:
+        """Return the weight of each fact at each hop, in memory. Raises: as `predict`."""
+        book = read_book(Path(facts), None if questions is None else Path(questions))
+        kept = Collector(layout_of(self, book))
+        for _, block in answered(self, book):
+            kept.append(block)
+        return Attention(kept.contents())
+
+
+def load_memory(folder: Path, device: torch.device) -> LoadedMemory:
+    """Load a model folder. Raises: as `LoadedModel.of_folder`."""
+    return LoadedMemory.of_folder(folder, device, MemoryModelConfig, MemoryNetwork)
 
 
 def columns_of(loaded: LoadedMemory) -> list[str]:
@@ -42,7 +85,7 @@ def columns_of(loaded: LoadedMemory) -> list[str]:
 
 def layout_of(loaded: LoadedMemory, book: Book) -> FileLayout:
     """The layout of what each hop reads."""
-    lengths = [_lengths(book, question) for question in book.asked]
+    lengths = [{FACTS: len(book.stories[question.story].names)} for question in book.asked]
     return FileLayout(
         inputs="questions",
         model_sha256=loaded.sha256,
@@ -54,7 +97,7 @@ def layout_of(loaded: LoadedMemory, book: Book) -> FileLayout:
 
 def answered(loaded: LoadedMemory, book: Book) -> Iterator[tuple[list[list[str | float]], Block]]:
     """Some questions after the others: cells of their answers, and what each hop reads."""
-    config, reader = loaded.config, Reader(loaded.config, book)
+    answers, reader = loaded.config.answers, Reader(loaded.config, book)
     receiver = BatchReceiver(AttentionOptions())
     for first in range(0, len(book.asked), BATCH):
         asked = book.asked[first : first + BATCH]
@@ -67,13 +110,19 @@ def answered(loaded: LoadedMemory, book: Book) -> Iterator[tuple[list[list[str |
             asked, logits_BA.double().softmax(-1).cpu(), arrays[f"{SITES}/{SITE}"][WEIGHTS], strict=True
         ):
             best = int(share_A.argmax())
-            cells: list[str | float] = [each.name, each.story, config.answers[best], float(share_A[best])]
+            cells: list[str | float] = [each.name, each.story, answers[best], float(share_A[best])]
             for weight_F in weights_KF:
                 top = int(weight_F.argmax())
                 cells += [book.stories[each.story].names[top], float(weight_F[top])]
-            right = {True: "yes", False: "no"}[each.answer == config.answers[best]]
+            right = "yes" if each.answer == answers[best] else "no"
             rows.append([*cells, right if each.answer else ""])
         yield rows, Block(_samples(book, asked), arrays)
+
+
+def _samples(book: Book, asked: Sequence[Question]) -> Samples:
+    texts = [[" ".join(words) for words in book.stories[each.story].texts] for each in asked]
+    numbers = np.array([len(each) for each in texts], dtype=np.int32)
+    return Samples({"id": [each.name for each in asked], FACTS: numbers}, {TEXTS: texts})
 
 
 def run_memory(settings: MemoryRun, running: Running) -> RunReport:
@@ -83,15 +132,13 @@ def run_memory(settings: MemoryRun, running: Running) -> RunReport:
     right: list[bool] = []
     with ExitStack() as outputs:
         table = outputs.enter_context(text_output(settings.output))
-        table.write("\t".join(columns_of(loaded)) + "\n")
+        table.write(tsv(columns_of(loaded)))
         writer = None
         if settings.attention is not None:
             writer = outputs.enter_context(whole_file(settings.attention, layout_of(loaded, book), number))
         running.progress.begin("questions", number)
         for rows, block in answered(loaded, book):
-            for row in rows:
-                cells = (f"{cell:.7g}" if isinstance(cell, float) else cell for cell in row)
-                table.write("\t".join(cells) + "\n")
+            table.writelines(map(tsv, rows))
             right += [row[-1] == "yes" for row in rows if row[-1]]
             if writer is not None:
                 writer.append(block)
@@ -108,13 +155,3 @@ def run_memory(settings: MemoryRun, running: Running) -> RunReport:
         inputs={"questions": book.questions},
         figures={"questions": number, "known": len(right), "right": sum(right)},
     )
-
-
-def _lengths(book: Book, question: Question) -> dict[str, int]:
-    return {FACTS: len(book.stories[question.story].names)}
-
-
-def _samples(book: Book, asked: Sequence[Question]) -> Samples:
-    numbers = np.array([_lengths(book, each)[FACTS] for each in asked], dtype=np.int32)
-    texts = [[" ".join(words) for words in book.stories[each.story].texts] for each in asked]
-    return Samples({"id": [each.name for each in asked], FACTS: numbers}, {TEXTS: texts})

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from bioattn.errors import FormatError
 from bioattn.io.settings import build
-from bioattn.models.memory.config import MemoryModelConfig, MemoryTrainingConfig
 from bioattn.models.memory.facts import UNKNOWN, Batch, Book, Question, Reader, read_book
-from bioattn.models.memory.family import MemoryTraining
+from bioattn.models.memory.family import MemoryModelConfig, MemoryTraining, MemoryTrainingConfig
 from bioattn.models.memory.model import MemoryNetwork
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.store.training_record import MODEL_ROW
@@ -21,7 +20,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step, figures_by_part
 
 HELD_OUT = 0.1
 """Share of the stories for validation, and of those for the test, where no column says it."""
@@ -76,7 +75,6 @@ class MemoryTask(ConfiguredTask):
         self.decided_by(facts=self.book.facts, questions=self.book.questions)
 
     def prepare(self, progress: Progress) -> None:
-        training = self.training
         self.reader = Reader(self.config, self.book)
         self.batches = {
             side: [
@@ -85,13 +83,10 @@ class MemoryTask(ConfiguredTask):
             ]
             for side in (VALIDATION, TEST)
         }
-        torch.manual_seed(training.seed)
-        self.model = MemoryNetwork(self.config).to(self.device)
-        self.update_as(training)
-        weights = sum(p.numel() for p in self.model.parameters())
+        self.make(MemoryNetwork)
         taught = "with the true facts of each hop" if self.supervised else "from answers alone"
         self.summary = (
-            f"a memory network of {counted(self.config.hops, 'hop')} ({weights:,} weights) on "
+            f"a memory network of {counted(self.config.hops, 'hop')} ({self.weights}) on "
             f"{counted(len(self.sides[TRAIN]), 'question')}, {taught}"
         )
 
@@ -116,19 +111,20 @@ class MemoryTask(ConfiguredTask):
     def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
         """`SUMS` of the answers of the validation questions, and hits of each hop."""
         batches = self.batches[VALIDATION]
-        return self._sums(cast(MemoryNetwork, model), batches, shard.slice(len(batches))) if batches else None
+        return self._sums(cast(MemoryNetwork, model), batches, shard) if batches else None
 
-    def _sums(self, model: MemoryNetwork, batches: Sequence[Batch], own: slice) -> Tensor:
-        """`SUMS`, questions with true facts, hits of each hop; a row per batch, 0 where it is not `own`."""
-        sums = torch.zeros(len(batches), len(SUMS) + 1 + self.config.hops, dtype=torch.float64)
-        for number in range(own.start, own.stop):
-            batch = batches[number].to(self.device)
+    def _sums(self, model: MemoryNetwork, batches: Sequence[Batch], shard: Shard) -> Tensor:
+        """`SUMS`, questions with true facts, hits of each hop; a row per batch."""
+
+        def sums(batch: Batch) -> Tensor:
+            batch = batch.to(self.device)
             logits_BA, weights_BKF = model(batch.question_BW, batch.facts_BFW)
             known_B = (batch.true_BK != UNKNOWN).all(-1)
             right_BK = (weights_BKF.argmax(-1) == batch.true_BK)[known_B]
-            answers = sums_of(logits_BA, batch.answer_B, UNKNOWN).cpu()
-            sums[number] = torch.cat([answers, known_B.sum()[None].cpu(), right_BK.sum(0).cpu()])
-        return sums
+            answers = sums_of(logits_BA, batch.answer_B, UNKNOWN)
+            return torch.cat([answers, known_B.sum()[None], right_BK.sum(0)])
+
+        return figures_by_part(batches, shard, len(SUMS) + 1 + self.config.hops, sums)
 
     def judge(self, values: Tensor) -> Judgement:
         figures = self._figures(values)
@@ -149,7 +145,7 @@ class MemoryTask(ConfiguredTask):
         for side, batches in self.batches.items():
             if batches:
                 with torch.no_grad():
-                    sums = self._sums(self.model, batches, slice(0, len(batches)))
+                    sums = self._sums(self.model, batches, Shard(1, 1))
                 rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, self._figures(sums)))
                 answer_B = torch.cat([batch.answer_B for batch in batches])
                 simple = sums_of(frequent_A.expand(len(answer_B), -1), answer_B, UNKNOWN)

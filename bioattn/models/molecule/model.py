@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.site import AttentionSite
 from bioattn.choices import Task
-from bioattn.models.molecule.config import MoleculeModelConfig
+from bioattn.models.molecule.family import MoleculeModelConfig
 from bioattn.models.molecule_layers import GraphBatch, graph_batch, make_encoder
 from bioattn.molecules.graphs import Molecules
 from bioattn.molecules.similarity import BITS, RADIUS, place_bits

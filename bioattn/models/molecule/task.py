@@ -12,10 +12,14 @@ from torch import Tensor, nn
 from bioattn.choices import Task as Kind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.settings import build
-from bioattn.models.molecule.config import DATASET_GIVES, MoleculeModelConfig, MoleculeTrainingConfig
-from bioattn.models.molecule.family import MoleculeTraining
-from bioattn.models.molecule.folder import in_units
+from bioattn.models.molecule.family import (
+    DATASET_GIVES,
+    MoleculeModelConfig,
+    MoleculeTraining,
+    MoleculeTrainingConfig,
+)
 from bioattn.models.molecule.model import MeasuredMolecules, MoleculeModel, logit, molecule_batch
+from bioattn.models.molecule.run import in_units
 from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.molecules.dataset import open_molecule_dataset
@@ -34,7 +38,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import Evaluation, Row
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step, figures_by_part
 
 POOL = 8
 """A batch is drawn from so many times its molecules, ordered by size, so that little of it is padding."""
@@ -87,20 +91,17 @@ class MoleculeTask(ConfiguredTask):
         self.decided_by(dataset=settings.dataset)
 
     def prepare(self, progress: Progress) -> None:
-        training, molecules = self.training, self.dataset.molecules
+        molecules = self.dataset.molecules
         targets_NT = torch.from_numpy(self.dataset.targets_NT)
         if not self.binary:
             mean_T, spread_T = (torch.tensor(each) for each in (self.config.mean, self.config.spread))
             targets_NT = (targets_NT - mean_T) / spread_T
         self.targets_NT = targets_NT.float()
         self.train = self.rows[TRAIN][np.argsort(molecules.sizes[self.rows[TRAIN]], kind="stable")]
-        torch.manual_seed(training.seed)
-        self.model = MoleculeModel(self.config).to(self.device)
+        self.make(MoleculeModel)
         self.begin_NT = None if self.model.process is None else self._fit(self.model.process)
-        self.update_as(training)
-        weights = sum(p.numel() for p in self.model.parameters())
         self.summary = (
-            f"{self.config.encoder} ({weights:,} weights) on {counted(len(self.train), 'molecule')} and "
+            f"{self.config.encoder} ({self.weights}) on {counted(len(self.train), 'molecule')} and "
             f"{counted(len(self.config.tasks), 'task')}"
         )
 
@@ -150,12 +151,13 @@ class MoleculeTask(ConfiguredTask):
         batches = _batches(self.rows[VALIDATION])
         if not batches:
             return None
-        sums = torch.zeros(len(batches), 2, dtype=torch.float64)
-        for number in range(len(batches))[shard.slice(len(batches))]:
-            answer_BT = model(molecule_batch(self.dataset.molecules, batches[number], self.device))
-            losses = self._losses(answer_BT, batches[number]).double()
-            sums[number] = torch.tensor([len(losses), float(losses.sum())])
-        return sums
+
+        def sums(rows: NDArray[np.int64]) -> Tensor:
+            answer_BT = model(molecule_batch(self.dataset.molecules, rows, self.device))
+            losses = self._losses(answer_BT, rows).double()
+            return torch.stack([losses.new_tensor(len(losses)), losses.sum()])
+
+        return figures_by_part(batches, shard, 2, sums)
 
     def judge(self, values: Tensor) -> Judgement:
         """The log loss, or the root of the mean squared error."""

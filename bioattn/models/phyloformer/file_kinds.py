@@ -1,23 +1,43 @@
-"""The kinds of files of Phyloformer: models, and folders of distances and trees."""
+"""The kinds of files of Phyloformer: models, and what `run phyloformer` writes of an alignment; no torch here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bioattn.models.model_kind import model_kind
 from bioattn.models.phyloformer.family import FAMILY
-from bioattn.models.phyloformer.phylogeny import (
-    DISTANCES,
-    MINIMUM_EVOLUTION,
-    NEIGHBOUR_JOINING,
-    PHYLOGENY,
-)
 from bioattn.store.kinds import FileKind
+from bioattn.store.recorded_folder import RecordedFolder
 from bioattn.store.several_results import several_results
+
+DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION = "distances.tsv", "nj.nwk", "bme.nwk"
+
+
+def _files(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    files: dict[str, str] = record["files"]
+    return files.items()
+
+
+def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: record[name] for name in ("id", "sequences", "sites", "gap_share", "mean_distance", "model")
+    }
+
+
+PHYLOGENY = RecordedFolder(
+    what="distances and trees",
+    format="bioattn-phylogeny",
+    format_version="1.0",
+    record="phylogeny.json",
+    own_names=r"distances\.tsv|(nj|bme)\.nwk",
+    files_of=_files,
+    figures=_figures,
+    advice="run it again with --force",
+)
 
 
 def _describe(path: Path) -> dict[str, Any]:
-    from bioattn.models.phyloformer.parameters import read_parameters
+    from bioattn.models.phyloformer.model import read_parameters
 
     model = read_parameters(path)
     return {

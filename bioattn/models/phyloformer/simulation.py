@@ -9,12 +9,12 @@ from dataclasses import asdict
 
 import numpy as np
 
+from bioattn.errors import SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import write_a3m
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.models.phyloformer.config import LETTERS, PhylogenyAlphabet
-from bioattn.models.phyloformer.running import TreeSimulation, number_range
+from bioattn.models.phyloformer.family import LETTERS, PhylogenyAlphabet, TreeSimulation
 from bioattn.models.phyloformer.substitution import (
     Codes,
     SubstitutionModel,
@@ -22,9 +22,11 @@ from bioattn.models.phyloformer.substitution import (
     random_nucleotide_model,
 )
 from bioattn.models.phyloformer.trees import Tree
+from bioattn.models.running import Running, RunReport
 from bioattn.simulate.description import INDEX, TREES_FORMAT
 from bioattn.simulate.families import PAIRS, own_names
-from bioattn.system.progress import Progress, watched
+from bioattn.system.progress import watched
+from bioattn.text import counted
 
 FOLDERS = {"alignments": "fa", "trees": "nwk"}
 BIRTH, DEATH = 1.0, 0.5
@@ -95,9 +97,24 @@ def evolve(
     return codes_NL[: len(tree.names)]
 
 
-def write_simulation(settings: TreeSimulation, progress: Progress) -> None:
+def _number_range(text: str, flag: str, least: int) -> tuple[int, int]:
+    """Both ends of `3-7`, or the one number twice. Raises: SettingsError when it is none, or less than `least`."""
+    low, _, high = text.partition("-")
+    try:
+        ends = int(low), int(high or low)
+    except ValueError:
+        ends = 0, 0
+    if not least <= ends[0] <= ends[1]:
+        raise SettingsError(f"{flag} {text}: a number from {least} on, or two as 20-50, are needed")
+    return ends
+
+
+def simulate(settings: TreeSimulation, running: Running) -> RunReport:
     """Write the folder. Alignment k is a function of the settings and k, whatever their number."""
-    ranges = [number_range(settings.sequences, "--sequences", 3), number_range(settings.sites, "--sites", 1)]
+    ranges = [
+        _number_range(settings.sequences, "--sequences", 3),
+        _number_range(settings.sites, "--sites", 1),
+    ]
     check_output_folder(settings.output, force=settings.force)
     letters = np.frombuffer(LETTERS[settings.alphabet].encode(), np.uint8)
     with atomic_folder(settings.output, own_names(settings.output, FOLDERS)) as folder:
@@ -105,7 +122,7 @@ def write_simulation(settings: TreeSimulation, progress: Progress) -> None:
             (folder / name).mkdir()
         with text_output(folder / PAIRS) as table:
             table.write("id\talignment\ttree\tsequences\tsites\tshape\n")
-            for number in watched(progress, "simulating trees", range(settings.count)):
+            for number in watched(running.progress, "simulating trees", range(settings.count)):
                 random = np.random.default_rng([settings.seed, number])
                 leaves, sites = (int(random.integers(low, high + 1)) for low, high in ranges)
                 dna = settings.alphabet is PhylogenyAlphabet.DNA
@@ -121,3 +138,10 @@ def write_simulation(settings: TreeSimulation, progress: Progress) -> None:
                 table.write("\t".join([name, *places]) + f"\t{leaves}\t{sites}\t{shape:.4g}\n")
         settled = {name: value for name, value in asdict(settings).items() if name not in ("output", "force")}
         write_json(folder / INDEX, {"format": TREES_FORMAT, "format_version": 1, **settled})
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output}: {counted(settings.count, 'alignment')} with true trees",
+            f"next: bioattn train phyloformer {settings.output / PAIRS} --alphabet {settings.alphabet} -o model",
+        ],
+        outputs=[settings.output],
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.models.phyloformer.config import LETTERS, PhylogenyAlphabet
+from bioattn.models.phyloformer.family import LETTERS, PhylogenyAlphabet
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.uint8]

@@ -15,10 +15,14 @@ from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.tables import open_table
 from bioattn.io.files import sha256_of
 from bioattn.io.settings import build
-from bioattn.models.phyloformer.config import PhyloformerConfig, PhyloformerTrainingConfig, PhylogenyAlphabet
-from bioattn.models.phyloformer.family import PhyloformerTraining
-from bioattn.models.phyloformer.inference.runner import alignment_codes, require_alphabet
+from bioattn.models.phyloformer.family import (
+    PhyloformerConfig,
+    PhyloformerTraining,
+    PhyloformerTrainingConfig,
+    PhylogenyAlphabet,
+)
 from bioattn.models.phyloformer.model import Phyloformer
+from bioattn.models.phyloformer.run import alignment_codes, require_alphabet
 from bioattn.models.phyloformer.substitution import simple_distances
 from bioattn.models.phyloformer.trees import read_newick
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
@@ -28,7 +32,7 @@ from bioattn.system.progress import Progress, watched
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import Evaluation, Row
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step, figures_by_part
 
 HELD_OUT = 0.05
 """Share of the alignments for validation, and of those for the test, where no column says it."""
@@ -79,12 +83,9 @@ class PhyloformerTask(ConfiguredTask):
         }
         if not self.sides[TRAIN]:
             raise FormatError(f"{self.settings.pairs}: has no alignment for training")
-        torch.manual_seed(training.seed)
-        self.model = Phyloformer(self.config).to(self.device)
-        self.update_as(training)
-        weights = sum(p.numel() for p in self.model.parameters())
+        self.make(Phyloformer)
         self.summary = (
-            f"a Phyloformer of {counted(self.config.num_blocks, 'block')} ({weights:,} weights) on "
+            f"a Phyloformer of {counted(self.config.num_blocks, 'block')} ({self.weights}) on "
             f"{counted(len(self.sides[TRAIN]), 'alignment')} of {self.config.alphabet}"
         )
 
@@ -109,11 +110,12 @@ class PhyloformerTask(ConfiguredTask):
         pairs = self.sides[VALIDATION]
         if not pairs:
             return None
-        errors = torch.zeros(len(pairs), len(ERRORS), dtype=torch.float64)
-        for number in range(len(pairs))[shard.slice(len(pairs))]:
-            estimated_P = self._estimated(model, pairs[number]).double().cpu().numpy()
-            errors[number] = torch.tensor([*_errors(estimated_P, pairs[number]).values()])
-        return errors
+
+        def errors(pair: TrainingPair) -> Tensor:
+            estimated_P = self._estimated(model, pair).double().cpu().numpy()
+            return torch.tensor([*_errors(estimated_P, pair).values()])
+
+        return figures_by_part(pairs, shard, len(ERRORS), errors)
 
     def judge(self, values: Tensor) -> Judgement:
         figures = dict(zip(ERRORS, values.mean(0).tolist(), strict=True))

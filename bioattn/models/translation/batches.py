@@ -1,11 +1,9 @@
-"""Pairs as the tensors that a model reads, and sources (with outputs, where they are known) of files.
+"""Pairs as the tensors that a model reads, and sources (with outputs, where they are known) of files or in memory.
 
 Shape suffixes: B pairs, S source tokens, T steps of the decoder.
 """
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
@@ -18,18 +16,14 @@ from bioattn.errors import BioattnError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
 from bioattn.inference.inputs import HELD, path_in, sequences_in
-from bioattn.io.files import sha256_of
 from bioattn.models.translation.model import Translator
 from bioattn.sequences.choices import PairAlphabet
 from bioattn.sequences.pairs import Pair, PairVocabulary, Tokens
 from bioattn.sequences.preparation import warn_of_nucleotides
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, UNKNOWN
-from bioattn.store.schema import Samples
 
 IGNORED = -100
 """Target of padding and of unknown tokens."""
-SOURCE_TEXT, TARGET_TEXT = "source_words", "target_words"
-"""Lists of the sample table: what the places of the axes are."""
 
 
 class Batch(NamedTuple):
@@ -68,47 +62,6 @@ def padded(rows: Sequence[Tokens], value: int) -> Tensor:
     return torch.from_numpy(filled)
 
 
-@dataclass(frozen=True, slots=True)
-class PairSource:
-    """Sources with their outputs: a `bioattn.inference.runner.Source`."""
-
-    path: Path
-    sha256: str
-    ids: Sequence[str]
-    pairs: Sequence[Pair]
-    model: Translator
-
-    @property
-    def num_samples(self) -> int:
-        return len(self.ids)
-
-    @property
-    def lengths(self) -> list[dict[str, int]]:
-        return [self.model.lengths(len(each.source) + 2, len(each.target) + 1) for each in self.pairs]
-
-    @property
-    def samples(self) -> Samples:
-        """Names, lengths, and what stands at each place; a step is called by the token that it writes."""
-        columns = {
-            name: np.array([each[name] for each in self.lengths], dtype=np.int32) for name in self.lengths[0]
-        }
-        source, target = self.model.source.tokens, self.model.target.tokens
-        return Samples(
-            {"id": list(self.ids), **columns},
-            {
-                SOURCE_TEXT: [[source[t] for t in with_ends(each.source)] for each in self.pairs],
-                TARGET_TEXT: [[target[t] for t in np.append(each.target, EOS)] for each in self.pairs],
-            },
-        )
-
-    def part(self, rows: slice) -> "PairSource":
-        return replace(self, ids=self.ids[rows], pairs=self.pairs[rows])
-
-    def batches(self, size: int) -> Iterator["PairSource"]:
-        for first in range(0, self.num_samples, size):
-            yield self.part(slice(first, first + size))
-
-
 def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False) -> dict[str, Tokens]:
     """Tokens of the records of a FASTA file, or of what else `bioattn.inference.inputs` reads, by name.
 
@@ -132,31 +85,18 @@ def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False
     }
 
 
-def digest_of(inputs: Any, sources: Mapping[str, Tokens]) -> str:
-    """SHA-256 of a file, or of the names and tokens of sequences in memory."""
-    if isinstance(inputs, Path):
-        return sha256_of(inputs)
-    digest = hashlib.sha256()
-    for name, tokens in sources.items():
-        digest.update(name.encode() + b"\0" + tokens.tobytes())
-    return digest.hexdigest()
-
-
-def read_given(sources: Any, targets: Any, model: Translator) -> PairSource:
+def with_targets(sources: dict[str, Tokens], targets: Any, model: Translator) -> dict[str, Pair]:
     """Sources with given outputs, which are called as a source or, `NAME/2`, as one of its outputs.
 
-    sources, targets: as `read_sources` takes them.
+    targets: as `read_sources` takes them.
 
     Raises: FormatError as `read_sources`; BioattnError for an output without a source.
     """
-    known = read_sources(sources, model.source)
-    given = read_sources(targets, model.target, empty=True)
-    source_of = {name: name if name in known else name.rpartition("/")[0] for name in given}
-    lacking = next((name for name, own in source_of.items() if own not in known), None)
-    if lacking is not None:
-        raise BioattnError(
-            f"{targets if isinstance(targets, Path) else HELD}: {lacking}: no source has this name"
-        )
-    pairs = [Pair(known[source_of[name]], target) for name, target in given.items()]
-    path = sources if isinstance(sources, Path) else HELD
-    return PairSource(path, digest_of(sources, known), list(given), pairs, model)
+    pairs = {}
+    for name, target in read_sources(targets, model.target, empty=True).items():
+        source = sources.get(name, sources.get(name.rpartition("/")[0]))
+        if source is None:
+            given = targets if isinstance(targets, Path) else HELD
+            raise BioattnError(f"{given}: {name}: no source has this name")
+        pairs[name] = Pair(source, target)
+    return pairs

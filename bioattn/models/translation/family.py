@@ -1,20 +1,287 @@
-"""The family of translation models: its commands' settings, and the way to its training and its models."""
+"""The family of translation models: its architecture, its training, and the settings of its commands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from bioattn.attention.choices import AttentionScore
+from bioattn.errors import SettingsError
 from bioattn.io.settings import (
     Settings,
+    Writes,
     argument,
+    force_option,
+    option,
+    output_option,
+    require,
     table,
+    threads_option,
 )
 from bioattn.models.family import Family, imported
-from bioattn.models.translation import running as runs
-from bioattn.models.translation.config import TranslationModelConfig, TranslationTrainingConfig
-from bioattn.models.translation.running import TranslationPreparation, TranslationRun, TranslationSimulation
-from bioattn.training.settings import TrainingCommand
+from bioattn.sequences.choices import PairAlphabet, SequenceSplit
+from bioattn.system.device import Device, device_option
+from bioattn.training.settings import TrainingCommand, UpdateConfig
+
+
+class Architecture(StrEnum):
+    """What reads the source and writes the target."""
+
+    RECURRENT = "recurrent"
+    """A decoder that knows the source by one vector of fixed size (Sutskever et al. 2014, Cho et al. 2014)."""
+    RECURRENT_ATTENTION = "recurrent-attention"
+    """A recurrent decoder that attends to the source at every step (Bahdanau et al. 2014)."""
+    TRANSFORMER = "transformer"
+    """Self-attention in encoder and decoder (Vaswani et al. 2017)."""
+    TURING_MACHINE = "turing-machine"
+    """A controller with a memory that it reads and writes by moving heads (Graves et al. 2014)."""
+
+
+class Cell(StrEnum):
+    """Recurrent cells."""
+
+    GRU = "gru"
+    LSTM = "lstm"
+
+
+class Encoder(StrEnum):
+    """What reads the source for a recurrent decoder."""
+
+    BIDIRECTIONAL = "bidirectional"
+    """The cell, in both directions."""
+    CONV = "conv"
+    """Convolutions, over whose map the decoder looks (Show, Attend and Tell, Xu et al. 2015)."""
+
+
+UNUSED = {
+    Architecture.RECURRENT: {"score", "input_feeding"},
+    Architecture.RECURRENT_ATTENTION: set[str](),
+    Architecture.TRANSFORMER: {"cell", "encoder", "score", "input_feeding", "aligned", "kernel"},
+    Architecture.TURING_MACHINE: {
+        "encoder",
+        "score",
+        "input_feeding",
+        "aligned",
+        "kernel",
+        "layers",
+        "reach",
+    },
+}
+"""Settings that an architecture has no use for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationModelConfig:
+    """Architecture of a translation model."""
+
+    source_alphabet: PairAlphabet
+    """What sources are made of; the dataset decides it."""
+    target_alphabet: PairAlphabet
+    """What targets are made of; the dataset decides it."""
+    source_characters: str = ""
+    """Characters of the sources (alphabet characters); the dataset decides it."""
+    target_characters: str = ""
+    """Characters of the targets (alphabet characters); the dataset decides it."""
+    longest_source: int = 0
+    """Tokens of the longest source that was trained on; the dataset and `longest` decide it."""
+    architecture: Architecture = option("What the model is.", default=Architecture.RECURRENT_ATTENTION)
+    cell: Cell | None = None
+    """gru or lstm; default gru for recurrent models, none for a Turing machine's controller."""
+    encoder: Encoder = Encoder.BIDIRECTIONAL
+    """bidirectional or conv (recurrent)."""
+    score: AttentionScore = AttentionScore.ADDITIVE
+    """additive, dot or gaussian: how recurrent decoders score source tokens; a transformer takes dot."""
+    input_feeding: bool = False
+    """Whether a recurrent decoder reads what it attended to in the step before (Luong et al. 2015); slower."""
+    aligned: bool = False
+    """Whether a recurrent decoder also reads the source at the position of the token that it writes."""
+    layers: int = option("Layers of the encoder, and of the decoder.", default=2)
+    channels: int = option("Channels of a token.", default=128)
+    num_heads: int = 4
+    """Attention heads; each has channels / num_heads channels. A Turing machine has so many read heads and one
+    write head."""
+    slots: int = 64
+    """Slots of a Turing machine's memory; two for each source token where that is more."""
+    slot_channels: int = 20
+    """Numbers in a slot."""
+    kernel: int = 5
+    """Tokens that a convolution of the encoder covers."""
+    reach: int = 8
+    """Distance between step and source token up to which attention logits have a learned bias, from the source's
+    start and end; 0: no bias."""
+    dropout: float = 0.0
+    """Dropout of embeddings and between layers."""
+
+    def __post_init__(self) -> None:
+        counts = ("layers", "num_heads", "kernel", "slots", "slot_channels")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        require(self, ("channels",), lambda value: value >= 2, "be at least 2")
+        require(self, ("longest_source", "reach"), lambda value: value >= 0, "not be negative")
+        require(self, ("dropout",), lambda value: 0 <= value < 1, "lie in [0, 1)")
+        if self.channels % (2 * self.num_heads):
+            raise SettingsError(
+                f"channels is {self.channels}; 2 × num_heads = {2 * self.num_heads} must divide it"
+            )
+        if not self.kernel % 2:
+            raise SettingsError(f"kernel is {self.kernel}; an odd number is needed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationTrainingConfig(UpdateConfig):
+    """How a translation model is trained, with the true prefix given at every step (teacher forcing).
+
+    A batch holds pairs of like length.
+    """
+
+    learning_rate: float = 2e-3
+    """Peak rate of AdamW."""
+    weight_decay: float = 0.01
+    """On matrices, not on biases and norms."""
+    longest: int = 1000
+    """Pairs with more tokens on either side are not trained on."""
+    grow_every: int = 0
+    """Updates after which sources may be one token longer, from one token on; 0: all at once."""
+    validation_pairs: int = 128
+    """Pairs of the validation side that every round predicts, spread evenly."""
+
+    def __post_init__(self) -> None:
+        UpdateConfig.__post_init__(self)
+        require(self, ("longest", "validation_pairs"), lambda value: value >= 1, "be at least 1")
+        require(self, ("grow_every",), lambda value: value >= 0, "not be negative")
+
+
+class OutputConstraint(StrEnum):
+    """What outputs must keep to."""
+
+    PROTEIN = "protein"
+    """Codons of the residues of the source, one for each."""
+
+
+class PairTask(StrEnum):
+    """What simulated pairs are."""
+
+    COPY = "copy"
+    REVERSE_COMPLEMENT = "reverse-complement"
+    SORT = "sort"
+    RECALL = "recall"
+    CASCADE = "cascade"
+    SPLICE = "splice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationPreparation(Settings):
+    """Make a dataset of pairs of sequences for training, split without leakage.
+
+    PAIRS are two FASTA files with equal ids, sources first, one table with the columns id, source and target, or
+    a folder of `simulate translation`.
+    Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every pair kept or dropped, and why. Coding sequences
+    must be whole codons without inner stops and encode the protein on the other side. The split keeps pairs whose
+    proteins share three residue 6-mers on one side (DNA: by 14-mers), unless --split says otherwise.
+    """
+
+    pairs: tuple[Path, ...] = argument(
+        "PAIRS...", "Two FASTA files, or one table or folder.", recorded="pairs.{}"
+    )
+    output: Path = output_option("Dataset to write, X.dataset.h5.", Writes.FILE)
+    source_alphabet: PairAlphabet = option("What sources are made of.", default=PairAlphabet.PROTEIN)
+    target_alphabet: PairAlphabet = option("What targets are made of.", default=PairAlphabet.CODON)
+    split: SequenceSplit | None = option(
+        "homology, or record (at random) [default: homology; record for characters]."
+    )
+    holdout: tuple[str, ...] = option(
+        "test=0.1 (share) or, with --split record, test=ID,ID; can be repeated [default: a tenth each].",
+        default=(),
+    )
+    split_table: Path | None = option(
+        "TSV/CSV with the columns gene (or the first) and split (train, validation, test), instead of --split; "
+        "pairs that are not in it are left out."
+    )
+    genetic_code: int = option("NCBI genetic code of coding sequences.", default=1)
+    seed: int = option("Seed of the split.", default=0, min=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationSimulation(Settings):
+    """Make pairs of sequences with known truth and known alignment.
+
+    Writes source.fa, target.fa, alignment.tsv (which source letter each target letter comes from, both from 1) and
+    simulation.json into the folder OUTPUT; of recall and cascade facts.tsv and questions.tsv too, for
+    `bioattn train memory`. The same options and seed give the same bytes.
+    """
+
+    output: Path = output_option("Folder to write.", Writes.FOLDER)
+    task: PairTask = option(
+        "copy and reverse-complement of DNA; sort of letters a to z; recall: the value that a key had; cascade: "
+        "the regulator some steps upstream; splice: exons without introns.",
+        default=PairTask.COPY,
+    )
+    pairs: int = option("Pairs.", default=2000, min=1)
+    shortest: int = option("Least letters of a source (recall, cascade: facts).", default=1, min=1)
+    longest: int = option("Most letters of a source (recall, cascade: facts).", default=20, min=1)
+    genes: int = option("cascade: genes of all cascades.", default=26, min=4, max=62)
+    seed: int = option("Seed of every random choice.", default=0, min=0)
+    force: bool = force_option()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search(Settings):
+    """How outputs are found."""
+
+    beam: int = option(
+        "Outputs that are followed at once; 1: the likeliest token each time.", default=1, min=1, max=1000
+    )
+    number: int = option("Outputs to write of a beam.", "--number", "-n", default=1, min=1)
+    length_penalty: float = option("0: order outputs by likelihood alone.", default=0.6, min=0)
+    """α of ((5 + tokens) / 6)^α, by which log-likelihoods are divided (Wu et al. 2016)."""
+    samples: int = option("Draw so many outputs instead.", default=0, min=0)
+    temperature: float = option("Of draws: 1 as trained.", default=1.0, min=0, max=1000)
+    top_p: float = option(
+        "Draw from the likeliest tokens that hold this much probability.", default=1.0, min=0
+    )
+    length: int | None = option(
+        "Most tokens of an output [default: 4 for each of the source, and 10].", min=1
+    )
+    seed: int = option("Seed of the draws.", default=0, min=0)
+
+    def __post_init__(self) -> None:
+        if self.samples and self.beam > 1:
+            raise SettingsError("--samples and --beam: give one of them")
+        if self.number > self.beam:
+            raise SettingsError(f"--number {self.number}: a beam of {self.beam} has no more; give --beam")
+        if not 0 < self.top_p <= 1:
+            raise SettingsError(f"--top-p {self.top_p:g}: give a share above 0 and up to 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationRun(Search):
+    """Write outputs for sources: the likeliest (greedy, or by beam search), draws, or scores of given ones.
+
+    The name of OUTPUT decides its form: FASTA (.fa, .fasta), else a TSV with id, rank, tokens, log-likelihood
+    (natural logarithm), score (divided by the length penalty) and sequence. Of several outputs of a source the
+    FASTA calls the second NAME/2. With --targets nothing is written anew: one row for each given output.
+    """
+
+    model: Path = argument(
+        "MODEL", "Folder of a trained translation model.", recorded_file="model.safetensors"
+    )
+    sources: Path = argument("SOURCES", "FASTA.")
+    output: Path = output_option("Table or FASTA to write.", Writes.STREAM)
+    ensemble: tuple[Path, ...] = option(
+        "Another model of the same alphabets: probabilities are means over all models; can be repeated.",
+        default=(),
+        metavar="MODEL",
+        recorded="ensemble.{}",
+        recorded_file="model.safetensors",
+    )
+    targets: Path | None = option("Given outputs to score: FASTA with the names of SOURCES.")
+    constraint: OutputConstraint | None = option("protein: codons of the given residues only.")
+    forbid: Path | None = option(
+        "Motifs that may stand on neither strand: FASTA, or lines NAME MOTIF, in IUPAC letters."
+    )
+    genetic_code: int = option("NCBI genetic code of --constraint protein.", default=1)
+    device: Device = device_option()
+    threads: int | None = threads_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +308,12 @@ class TranslationFamily(Family):
         "train": TranslationTraining,
         "run": TranslationRun,
     }
-    load = imported("translation.folder", "load_translator")
-    prepare = staticmethod(runs.prepare)
-    simulate = staticmethod(runs.simulate)
-    task = imported("translation.training.task", "TranslationTask")
-    run = staticmethod(runs.run)
-    export_attention = staticmethod(runs.export_attention)
+    load = imported("translation.run", "load_translator")
+    prepare = imported("translation.pairs", "prepare")
+    simulate = imported("translation.pairs", "simulate")
+    task = imported("translation.task", "TranslationTask")
+    run = imported("translation.run", "run")
+    export_attention = imported("translation.run", "export_attention")
 
 
 FAMILY = TranslationFamily()

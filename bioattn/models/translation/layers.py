@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import KeysAndValues
-from bioattn.models.translation.config import Cell, TranslationModelConfig
+from bioattn.models.translation.family import Cell, TranslationModelConfig
 
 SOURCE_TOKENS, TARGET_TOKENS, SLOTS = "source_tokens", "target_tokens", "slots"
 """Columns of the sample table with the lengths of ragged axes, and the kinds of these axes."""

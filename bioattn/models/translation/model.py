@@ -5,13 +5,17 @@ same. Shape suffixes: B pairs, S source tokens, T steps of the decoder, C channe
 R distances, V tokens of the target's vocabulary, N layers.
 """
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention, TransformerLayer
 from bioattn.attention.site import AttentionSite, Axis, Tile
-from bioattn.models.translation.config import Architecture, Cell, Encoder, TranslationModelConfig
+from bioattn.models.translation.family import Architecture, Cell, Encoder, TranslationModelConfig
 from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS, Recurrence, State
 from bioattn.models.translation.turing import TuringMachine, slots_of
 from bioattn.sequences.pairs import PairVocabulary
@@ -310,14 +314,47 @@ class Translator(nn.Module):
         slots = {SLOTS: slots_of(self.config, source)} if machine else {}
         return {SOURCE_TOKENS: source, TARGET_TOKENS: steps, **slots}
 
+    @property
+    def sites(self) -> dict[str, AttentionSite]:
+        """Attention sites by name, in the order in which a pass comes to them."""
+        if isinstance(self.body, TuringMachine):
+            return {site.name: site for site in self.body.sites.values()}
+        layers = [module for module in self.modules() if isinstance(module, MultiHeadAttention)]
+        return {layer.site.name: layer.site for layer in layers}
 
-def attention_sites(model: Translator) -> dict[str, AttentionSite]:
-    """All sites by name, in the order in which a pass comes to them."""
-    if isinstance(model.body, TuringMachine):
-        return {site.name: site for site in model.body.sites.values()}
-    return {
-        module.site.name: module.site for module in model.modules() if isinstance(module, MultiHeadAttention)
-    }
+
+@dataclass(slots=True)
+class States(State):
+    """What the decoders of all models know between steps."""
+
+    members: Sequence[State] = ()
+
+    def chosen(self, rows: Tensor) -> "States":
+        return States(self.known_BS[rows], members=[each.chosen(rows) for each in self.members])
+
+
+class Ensemble(Translator):
+    """Several models as one, whose probabilities are means over them, as Marian and fairseq take them."""
+
+    def __init__(self, models: Sequence[Translator]) -> None:
+        """models: of the same vocabularies."""
+        nn.Module.__init__(self)
+        self.models = list(models)
+        self.config, self.source, self.target = models[0].config, models[0].source, models[0].target
+
+    def begin(self, source_BS: Tensor) -> States:
+        states = [model.begin(source_BS) for model in self.models]
+        return States(states[0].known_BS, members=states)
+
+    def advance(self, prefix_BT: Tensor, state: State) -> Tensor:
+        assert isinstance(state, States)
+        logs_MBTV = torch.stack(
+            [
+                model.advance(prefix_BT, own).log_softmax(-1)
+                for model, own in zip(self.models, state.members, strict=True)
+            ]
+        )
+        return logs_MBTV.logsumexp(0) - math.log(len(logs_MBTV))
 
 
 def _site(name: str, config: TranslationModelConfig, queries: str, keys: str) -> AttentionSite:

@@ -12,7 +12,7 @@ from bioattn.attention.capture import hand_over, substituted
 from bioattn.attention.operator import attention_weights
 from bioattn.attention.score import CosineScore
 from bioattn.attention.site import AttentionSite, Axis, Tile
-from bioattn.models.translation.config import TranslationModelConfig
+from bioattn.models.translation.family import TranslationModelConfig
 from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS, Recurrence, State
 
 MOVES = (-1, 0, 1)

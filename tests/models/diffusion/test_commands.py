@@ -11,8 +11,8 @@ import torch
 from bioattn.choices import Noise
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import decode, encode
-from bioattn.models.diffusion.classifier import classifier_guide
-from bioattn.models.diffusion.folder import load_denoiser
+from bioattn.models.diffusion.run import load_denoiser
+from bioattn.models.diffusion.sampling import classifier_guide
 from bioattn.models.family import load_runner
 from bioattn.store.reader import open_attention
 from tests.conftest import made_once

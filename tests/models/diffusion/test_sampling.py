@@ -11,7 +11,7 @@ from bioattn.attention.capture import capture
 from bioattn.choices import Noise
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver
-from bioattn.models.diffusion.config import Condition, DiffusionModelConfig
+from bioattn.models.diffusion.family import Condition, DiffusionModelConfig
 from bioattn.models.diffusion.model import Denoiser
 from bioattn.models.diffusion.sampling import Wanted, designs
 from bioattn.models.noise import HIDDEN, evidence, noised, signal

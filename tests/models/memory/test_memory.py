@@ -9,7 +9,7 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.figures.alignment import read_alignments
 from bioattn.inference.attention_receiver import BatchReceiver
-from bioattn.models.memory.config import MemoryModelConfig
+from bioattn.models.memory.family import MemoryModelConfig
 from bioattn.models.memory.model import MemoryNetwork
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions

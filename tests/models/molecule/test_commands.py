@@ -12,9 +12,9 @@ import torch
 
 from bioattn.figures.molecule import read_coloured_molecule
 from bioattn.models.model_folder import write_model
-from bioattn.models.molecule.folder import load_molecule_model
+from bioattn.models.molecule.check import NO_MAPS
 from bioattn.models.molecule.model import molecule_batch
-from bioattn.models.molecule.probe import NO_MAPS
+from bioattn.models.molecule.run import load_molecule_model
 from bioattn.molecules.chemistry import MoleculeError, read_molecule
 from bioattn.molecules.dataset import open_molecule_dataset
 from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.models.molecule.config import MoleculeModelConfig
+from bioattn.models.molecule.family import MoleculeModelConfig
 from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.models.molecule_layers import graph_batch
 from bioattn.models.molecule_settings import MoleculeEncoderConfig, MoleculeEncoding
-from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, Collector, Molecule, chosen
+from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, Collector, Molecule
 from bioattn.molecules.similarity import (
     NOISES,
     WIDTHS,
@@ -201,16 +201,6 @@ def test_tanimoto_models_are_those_of_plain_loops(measured):
         ]
         errors.append(np.nanmean(np.square(np.concatenate(left_out) - targets[:30])))
     assert NadarayaWatson(known, targets[:30]).width == WIDTHS[np.argmin(errors)]
-
-
-def test_chosen_molecules_are_themselves():
-    generator = np.random.default_rng(4)
-    molecules = collected(*(random_molecule(generator, atoms) for atoms in (3, 8, 5)))
-    some = chosen(molecules, [2, 0])
-    assert some.ids == ["m2", "m0"]
-    for here, there in enumerate((2, 0)):
-        for one, other in zip(some.graph(here), molecules.graph(there), strict=True):
-            np.testing.assert_array_equal(one, other)
 
 
 def counts_of(molecule):

@@ -14,9 +14,8 @@ from Bio import Phylo
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import Tile
-from bioattn.models.phyloformer.config import PhyloformerConfig
-from bioattn.models.phyloformer.model import LinearAttention, phyloformer_site
-from bioattn.models.phyloformer.parameters import read_parameters
+from bioattn.models.phyloformer.family import PhyloformerConfig
+from bioattn.models.phyloformer.model import LinearAttention, phyloformer_site, read_parameters
 from bioattn.models.phyloformer.trees import balanced_minimum_evolution, neighbour_joining
 from tests.making import bioattn
 

@@ -13,7 +13,7 @@ from Bio import Phylo
 from scipy import integrate, linalg, optimize, stats
 
 from bioattn.models.phyloformer import simulation
-from bioattn.models.phyloformer.config import PhylogenyAlphabet
+from bioattn.models.phyloformer.family import PhylogenyAlphabet
 from bioattn.models.phyloformer.simulation import evolve, random_tree
 from bioattn.models.phyloformer.substitution import (
     SubstitutionModel,

@@ -1,155 +1,106 @@
-"""Running a toy model: calls as text, attention over bases, and new sequences."""
+"""Running a toy model: calls as text, attention over bases; and the kind of files of calls."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
-from bioattn.models.toy.calls import CallWriter
-from bioattn.models.toy.data import padded, read_sequences
-from bioattn.models.toy.runner import ToyRunner
-from numpy.typing import NDArray
+from bioattn.models.toy.family import FAMILY, ToyConfig
+from bioattn.models.toy.model import PADDING, ToyModel, read_sequences
+from torch.nn.utils.rnn import pad_sequence
 
-from bioattn.attention.capture import capture
 from bioattn.attention.site import Axis
-from bioattn.formats.fasta import FastaRecord, write_fasta
-from bioattn.formats.nucleotides import decode
-from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
-from bioattn.inference.run import ResultFile, Work, run_work
-from bioattn.io.files import sha256_of, text_output
-from bioattn.models.running import Running, RunReport
-from bioattn.store.schema import (
-    Array,
-    AttentionOptions,
-    Block,
-    Column,
-    FileLayout,
-    GroupLayout,
-    Samples,
-    site_layout,
-)
-from bioattn.store.shards import ShardRecord
-from bioattn.system.shard import parse_shard
+from bioattn.errors import FormatError
+from bioattn.formats.nucleotides import encode
+from bioattn.inference.attention_file import HeldSource, attention_work, write_attention_file
+from bioattn.inference.inputs import path_in, sequences_in
+from bioattn.io.files import read_lines, text_output
+from bioattn.models.model_folder import LoadedModel
+from bioattn.models.model_kind import model_kind
+from bioattn.models.running import RunReport, loaded_model
+from bioattn.store.kinds import FileKind, starts_with
+from bioattn.store.reader import Attention
+from bioattn.store.schema import Array, AttentionOptions, Column, GroupLayout, Samples
 
-BATCH = 3
+FIRST_LINE = "#toy-calls"
 
 
-@dataclass(frozen=True)
-class Sequences:
-    """A `bioattn.inference.runner.Source`, and its batches."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LoadedToy(LoadedModel[ToyModel, ToyConfig]):
+    """Calls each base of sequences new or seen before."""
 
-    path: Path
-    sha256: str
-    codes: dict[str, NDArray[np.uint8]]
+    family = "toy"
 
-    @property
-    def num_samples(self) -> int:
-        """Sequences."""
-        return len(self.codes)
+    def predict(self, inputs):
+        work, layout = toy_work(self, inputs, AttentionOptions(), [])
+        held = work.collect(layout)
+        called = held.read("calls", "values", [slice(None)] * 2)
+        texts = [
+            "".join(map(str, row[:n])) for row, n in zip(called, held.samples.columns["length"], strict=True)
+        ]
+        return pd.DataFrame({"calls": texts}, index=held.samples.ids)
 
-    @property
-    def samples(self) -> Samples:
-        """Their names and lengths."""
-        lengths = np.array([len(each) for each in self.codes.values()], dtype=np.int32)
-        return Samples({"id": list(self.codes), "length": lengths})
-
-    def part(self, rows: slice) -> "Sequences":
-        """Some of them."""
-        return replace(self, codes=dict(list(self.codes.items())[rows]))
-
-    def batches(self, size: int) -> Iterator["Sequences"]:
-        """Some after the other."""
-        for first in range(0, self.num_samples, size):
-            yield self.part(slice(first, first + size))
+    def attention(self, inputs):
+        work, layout = toy_work(self, inputs, AttentionOptions(), list(self.sites))
+        return Attention(work.collect(layout))
 
 
-def toy_work(
-    runner: ToyRunner, source: Sequences, options: AttentionOptions, sites: Sequence[str]
-) -> tuple[Work, FileLayout]:
+def load_toy(folder, device):
+    return LoadedToy.of_folder(folder, device, ToyConfig, ToyModel)
+
+
+def toy_work(loaded, inputs, options, sites, batch_size=3):
     """How sequences are called, batch by batch, and the layout of the results."""
-    receiver = BatchReceiver(options)
+    path = path_in(inputs, "ACGTN")
+    codes = read_sequences(path) if path else dict(zip(*sequences_in(inputs), strict=True))
+    codes = {name: encode(each) if isinstance(each, str) else each for name, each in codes.items()}
 
-    def compute(batch: Sequences) -> Block:
-        codes_BL = torch.from_numpy(padded(list(batch.codes.values()))).to(runner.device)
-        with torch.inference_mode(), capture(sites, receiver):
-            called_BL = (runner.model(codes_BL) > 0).cpu().numpy().astype(np.uint8)
-        return Block(batch.samples, {**receiver.take(), "calls": {"values": called_BL}})
+    def forward(sequences):
+        codes_BL = pad_sequence([torch.from_numpy(each) for each in sequences], True, PADDING)
+        called_BL = loaded.model(codes_BL.to(loaded.device)) > 0
+        return {"calls": {"values": called_BL.cpu().numpy().astype(np.uint8)}}
 
-    lengths = [{"length": len(each)} for each in source.codes.values()]
-    groups = tuple(site_layout(runner.sites[site], options, lengths=lengths) for site in sites)
-    longest = max(each["length"] for each in lengths)
-    called = GroupLayout(
-        path="calls",
-        axes=(Axis("place", "base", size=longest, lengths="length"),),
-        arrays=(Array("values", "uint8", ("place",), "1 for a base that was called seen before"),),
-    )
-    layout = FileLayout(
-        inputs="sequences",
-        model_sha256=runner.sha256,
-        columns=(Column("length", "int32", "bases"),),
-        groups=(*groups, called),
-    )
-    work = Work(source=source, noun="sequence", batch_size=BATCH, compute=compute, lengths=lengths)
-    return work, layout
-
-
-def run_toy(settings: Any, calls: Path | None, attention: Path | None, running: Running) -> RunReport:
-    """Write calls, attention, or both."""
-    device = running.device(settings.device, settings.threads)
-    runner = running.loaded or ToyRunner(settings.model, device)
-    source = Sequences(settings.sequences, sha256_of(settings.sequences), read_sequences(settings.sequences))
-    options = AttentionOptions(sites=getattr(settings, "sites", ()) or ("*",))
-    sites = choose_sites(runner.sites, options.sites) if attention is not None else []
-    work, layout = toy_work(runner, source, options, sites)
-    chosen = {"model": runner.sha256, "sequences": source.sha256, "sites": sites}
-    shard = None if settings.shard is None else parse_shard(settings.shard)
-    file = None
-    if attention is not None:
-        file = ResultFile(
-            output=attention,
-            layout=layout,
-            settings=chosen,
-            about="attention",
-            of_each="",
-            smaller="give fewer sequences",
-        )
-    with ExitStack() as outputs:
-        writer = None
-        if calls is not None:
-            text = outputs.enter_context(text_output(calls))
-            part = None if shard is None else ShardRecord.of(shard, source.num_samples, chosen, BATCH)
-            writer = CallWriter(text, part)
-        summary = run_work(
-            work,
-            writer,
-            file,
-            shard=shard,
-            resume=settings.resume,
-            force=settings.force,
-            progress=running.progress,
-        )
-    written = [path for path in (calls, attention) if path is not None]
-    return RunReport(
-        sentences=[f"wrote {path}: {summary.num_samples} sequences" for path in written], outputs=written
+    place = Axis("place", "base", size=max(map(len, codes.values())), lengths="length")
+    array = Array("values", "uint8", ("place",), "1 for a base that was called seen before")
+    lengths = np.array([len(each) for each in codes.values()], np.int32)
+    return attention_work(
+        loaded,
+        HeldSource(list(codes.values()), Samples({"id": list(codes), "length": lengths})),
+        forward,
+        options,
+        sites=sites,
+        noun="sequence",
+        columns=[Column("length", "int32", "bases")],
+        more=[GroupLayout(path="calls", axes=(place,), arrays=(array,))],
+        batch_size=batch_size,
     )
 
 
-def generate_toys(settings: Any, running: Running) -> RunReport:
-    """Write sequences of eight bases, each base the one that the model most surely calls new."""
-    device = running.device(settings.device, settings.threads)
-    runner = running.loaded or ToyRunner(settings.model, device)
-    random = np.random.default_rng(settings.seed or 0)
-    records = []
-    for number in range(settings.number):
-        codes = random.integers(4, size=1, dtype=np.uint8)
-        while len(codes) < 8:
-            tried_BL = np.stack([np.append(codes, np.uint8(base)) for base in range(4)])
-            with torch.inference_mode():
-                logits_B = runner.model(torch.from_numpy(tried_BL).to(runner.device))[:, -1]
-            codes = tried_BL[int(logits_B.argmin())]
-        records.append(FastaRecord(f"toy{number}", "", decode(codes)))
-    write_fasta(settings.output, records)
+def run(settings, running):
+    table = loaded_model(settings, running, load_toy).predict(settings.sequences)
+    with text_output(settings.output) as calls:
+        calls.write(FIRST_LINE + "\n")
+        calls.writelines(f"{name}\t{called}\n" for name, called in table["calls"].items())
     return RunReport(sentences=[f"wrote {settings.output}"], outputs=[settings.output])
+
+
+def export_attention(settings, running):
+    loaded = loaded_model(settings, running, load_toy)
+    options, sites = settings.options(), list(loaded.sites)
+    work, layout = toy_work(loaded, settings.sequences, options, sites, settings.batch_size)
+    return write_attention_file(settings, running, work, layout, smaller="give fewer sequences")
+
+
+def describe_calls(path):
+    """Raises: FormatError naming a line that has no calls."""
+    rows = [(number, line.partition("\t")[2]) for number, line in list(read_lines(path))[1:]]
+    for number, called in rows:
+        if not called or set(called) - {"0", "1"}:
+            raise FormatError(f"{path}:{number}: {called!r} are no calls; an id, a tab, 0s and 1s are needed")
+    return {"sequences": len(rows)}
+
+
+def file_kinds():
+    first = starts_with(FIRST_LINE.encode())
+    calls = FileKind(name="toy-calls", title="calls of a toy model", matches=first, describe=describe_calls)
+    return [model_kind(FAMILY), calls]

@@ -13,13 +13,12 @@ from bioattn.figures.alignment import read_alignments
 from bioattn.formats.fasta import read_fasta
 from bioattn.models.model_folder import write_model
 from bioattn.models.translation.batches import batch_of
-from bioattn.models.translation.config import Architecture, TranslationModelConfig
-from bioattn.models.translation.folder import LoadedTranslator, load_translator
-from bioattn.models.translation.inference.search import Search, given_score
-from bioattn.models.translation.inference.search import translate as search_outputs
+from bioattn.models.translation.family import Architecture, PairTask, TranslationModelConfig
 from bioattn.models.translation.model import Translator
-from bioattn.models.translation.running import PairTask
-from bioattn.models.translation.simulation import simulated_pair
+from bioattn.models.translation.pairs import simulated_pair
+from bioattn.models.translation.run import LoadedTranslator, load_translator
+from bioattn.models.translation.search import Search, given_score
+from bioattn.models.translation.search import translate as search_outputs
 from bioattn.sequences.choices import PairAlphabet
 from bioattn.sequences.pairs import Pair, open_pair_dataset
 from bioattn.store.reader import open_attention
@@ -366,14 +365,14 @@ def test_a_beam_is_as_good_as_every_output_and_a_wide_one_finds_the_best():
         for words in itertools.product(range(5, 9), repeat=length)
     ]
     likely = {tuple(words): given_score(loaded, Pair(source, words))[1] for words in every}
-    wide = search_outputs(loaded, source, Search(beam=85, length_penalty=0, longest=3), "")
+    wide = search_outputs(loaded, source, Search(beam=85, length_penalty=0, length=3), "")
     best = max(likely, key=lambda words: likely[words])
     assert tuple(wide[0].tokens) == best
     for each in wide:
         assert each.log_likelihood == pytest.approx(likely[tuple(each.tokens)], abs=1e-4)
-    greedy = search_outputs(loaded, source, Search(longest=3), "")[0]
+    greedy = search_outputs(loaded, source, Search(length=3), "")[0]
     for beam in (2, 3):
-        found = search_outputs(loaded, source, Search(beam=beam, longest=3), "")[0]
+        found = search_outputs(loaded, source, Search(beam=beam, length=3), "")[0]
         assert found.score(0.6) >= greedy.score(0.6)
 
 

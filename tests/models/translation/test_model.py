@@ -10,8 +10,8 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import AttentionScore
 from bioattn.inference.attention_receiver import BatchReceiver
-from bioattn.models.translation.config import Architecture, Cell, Encoder, TranslationModelConfig
-from bioattn.models.translation.model import STEEPNESS, Distances, Translator, attention_sites
+from bioattn.models.translation.family import Architecture, Cell, Encoder, TranslationModelConfig
+from bioattn.models.translation.model import STEEPNESS, Distances, Translator
 from bioattn.sequences.choices import PairAlphabet
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, SPECIAL
 from bioattn.store.schema import AttentionOptions
@@ -98,9 +98,9 @@ def test_maps_are_heard_whole_and_sum_to_one(model):
         heard = model(source_BS, prefix_BT)
     assert torch.allclose(heard, model(source_BS, prefix_BT), atol=1e-5)
     arrays = receiver.take()
-    assert {path.removeprefix("sites/") for path in arrays} == set(attention_sites(model))
+    assert {path.removeprefix("sites/") for path in arrays} == set(model.sites)
     lengths = model.lengths(8, 6)
-    for name, site in attention_sites(model).items():
+    for name, site in model.sites.items():
         own = arrays[f"sites/{name}"]
         assert own["weights"].shape == (
             2,

@@ -10,7 +10,6 @@ from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.attention.site import MapTiles
 from bioattn.inference.attention_file import (
     BATCH_BYTES,
-    attention_report,
     fitting_samples,
     write_attention_file,
 )
@@ -143,14 +142,11 @@ def write_attention(settings: ExportAttention, running: Running, loaded: "Loaded
     work, layout = attention_work(
         loaded, settings.sequences, options, window=settings.window, batch_size=settings.batch_size
     )
-    summary = write_attention_file(
+    return write_attention_file(
         settings,
         running,
-        loaded,
         work,
         layout,
-        sites=choose_sites(loaded.sites, options.sites),
-        inputs={"sequences": work.source.sha256, "window": tokens_at_once(loaded.config, settings.window)},
         smaller="choose fewer --sites or --heads, --reduce, or shorter sequences",
+        window=tokens_at_once(loaded.config, settings.window),
     )
-    return attention_report(settings, summary, "sequence")

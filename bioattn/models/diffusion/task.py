@@ -17,10 +17,13 @@ from bioattn.choices import Task as ResponseKind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import TreatmentRunner, with_ability
 from bioattn.io.settings import build
-from bioattn.models.diffusion.config import DiffusionModelConfig, DiffusionTrainingConfig
-from bioattn.models.diffusion.family import DiffusionTraining
-from bioattn.models.diffusion.folder import levels_of
+from bioattn.models.diffusion.family import (
+    DiffusionModelConfig,
+    DiffusionTraining,
+    DiffusionTrainingConfig,
+)
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
+from bioattn.models.diffusion.run import levels_of
 from bioattn.models.diffusion.sampling import AT_ONCE
 from bioattn.models.family import WEIGHTS, load_runner
 from bioattn.models.noise import BASES, noised
@@ -31,7 +34,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step, figures_by_part
 
 Codes = NDArray[np.uint8]
 Levels = NDArray[np.int64]
@@ -75,7 +78,7 @@ class DiffusionTask(ConfiguredTask):
         self.decided_by(**inputs)
 
     def prepare(self, progress: Progress) -> None:
-        training, dataset = self.training, self.dataset
+        dataset = self.dataset
         levels_GT = levels_of(dataset.targets[:, dataset.treatments_in(TRAIN)], self.cuts)
         flank = dataset.flank
         inner = slice(flank, flank + dataset.length)
@@ -85,14 +88,11 @@ class DiffusionTask(ConfiguredTask):
         self.levels = {side: levels_GT[dataset.genes_in(side)] for side in (TRAIN, VALIDATION, TEST)}
         if not len(self.codes[TRAIN]):
             raise BioattnError(f"{self.settings.dataset}: has no promoter for training")
-        torch.manual_seed(training.seed)
-        self.model = Denoiser(self.config).to(self.device)
+        self.make(Denoiser)
         if self.vectors_TG is not None:
             self.model.freeze(self.vectors_TG)
-        self.update_as(training)
-        weights = sum(p.numel() for p in self.model.parameters())
         self.summary = (
-            f"{self.config.noise} noise ({weights:,} weights) on {counted(len(self.codes[TRAIN]), 'promoter')} "
+            f"{self.config.noise} noise ({self.weights}) on {counted(len(self.codes[TRAIN]), 'promoter')} "
             f"and {counted(len(self.config.treatments), 'treatment')}"
         )
 
@@ -140,21 +140,23 @@ class DiffusionTask(ConfiguredTask):
 
     def _sums(self, model: Denoiser, side: int, promoters: int, shard: Shard) -> Tensor:
         """(batches, 2, 3): `SUMS`, in which each promoter counts as many bases as its noise hid."""
-        starts = range(0, promoters, AT_ONCE)
-        sums = torch.zeros(len(starts), 2, len(SUMS), dtype=torch.float64)
-        own = shard.slice(len(starts))
-        for number in range(own.start, own.stop):
-            rows = slice(starts[number], min(promoters, starts[number] + AT_ONCE))
+
+        def sums_at(first: int) -> Tensor:
+            rows = slice(first, min(promoters, first + AT_ONCE))
             codes_BL, levels_BT = self.codes[side][rows], self.levels[side][rows]
+            sums = torch.zeros(2, len(SUMS), dtype=torch.float64)
             for kind, levels in enumerate((levels_BT, np.full_like(levels_BT, UNKNOWN))):
-                rng = np.random.default_rng([side, number])
+                rng = np.random.default_rng([side, first // AT_ONCE])
                 logits, codes, weight_BL = self._logits(model, codes_BL, levels, rng, slice(0, len(codes_BL)))
                 for row in range(len(codes)):
                     wanted = torch.where(weight_BL[row] > 0, codes[row], BASES)
                     row_sums = sums_of(logits[row], wanted, BASES).cpu()
                     # Each promoter counts alike, however many of its bases were hidden: so the mean is the bound.
-                    sums[number, kind] += row_sums / row_sums[0].clamp(min=1)
-        return sums
+                    sums[kind] += row_sums / row_sums[0].clamp(min=1)
+            return sums.flatten()
+
+        starts = range(0, promoters, AT_ONCE)
+        return figures_by_part(starts, shard, 2 * len(SUMS), sums_at).view(-1, 2, len(SUMS))
 
     def judge(self, values: Tensor) -> Judgement:
         """Bits per base, and how many fewer they are than without the treatments."""

@@ -1,32 +1,40 @@
-"""How a translation model is trained: what `training/trainer.py` asks of this family."""
+"""How a translation model is trained, and the simple model that it is compared with: counts of a few tokens."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.settings import build
 from bioattn.models.translation.batches import IGNORED, Batch, batch_of
-from bioattn.models.translation.config import UNUSED, TranslationModelConfig, TranslationTrainingConfig
-from bioattn.models.translation.family import TranslationTraining
+from bioattn.models.translation.family import (
+    UNUSED,
+    TranslationModelConfig,
+    TranslationTraining,
+    TranslationTrainingConfig,
+)
 from bioattn.models.translation.model import Translator
-from bioattn.models.translation.training.counts import AlignedCounts
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
-from bioattn.sequences.pairs import Pair, open_pair_dataset
+from bioattn.sequences.pairs import Pair, Tokens, open_pair_dataset
+from bioattn.sequences.vocabulary import EOS
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step, figures_by_part
 
 POOL = 8
 """A batch is drawn from so many times its pairs, ordered by length, so that little of it is padding."""
 EVALUATION_PAIRS = 512
 """Pairs of each side by which the trained model is judged."""
+NO_TOKEN = 0
+"""Stands for what lies beyond the ends of a sequence."""
 MAX_COUNTED = 1_000_000
 """Training tokens that the simple model counts at most."""
 
@@ -70,14 +78,10 @@ class TranslationTask(ConfiguredTask):
         training = self.training
         self.lengths = np.array([len(pair.source) for pair in self.pairs[TRAIN]])
         self.validation = self._batches(VALIDATION, training.validation_pairs)
-        torch.manual_seed(training.seed)
-        self.model = Translator(self.config).to(self.device)
-        self.update_as(training)
-        weights = sum(p.numel() for p in self.model.parameters())
+        self.make(Translator)
         left_out = len(self.dataset.side(TRAIN)) - len(self.pairs[TRAIN])
-        self.summary = (
-            f"{self.config.architecture} ({weights:,} weights) on {len(self.pairs[TRAIN]):,} pairs"
-            + (f"; {left_out:,} are longer than {training.longest:,} tokens" if left_out else "")
+        self.summary = f"{self.config.architecture} ({self.weights}) on {len(self.pairs[TRAIN]):,} pairs" + (
+            f"; {left_out:,} are longer than {training.longest:,} tokens" if left_out else ""
         )
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
@@ -111,20 +115,17 @@ class TranslationTask(ConfiguredTask):
 
     def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
         """`SUMS` of the tokens of the validation pairs."""
-        if not self.validation:
-            return None
-        return self._sums(cast(Translator, model), self.validation, shard.slice(len(self.validation)))
+        return self._sums(cast(Translator, model), self.validation, shard) if self.validation else None
 
-    def _sums(self, model: Translator, batches: Sequence[Batch], own: slice) -> Tensor:
-        """`SUMS`, a row per batch, 0 where it is not `own`."""
-        sums = torch.zeros(len(batches), len(SUMS), dtype=torch.float64)
+    def _sums(self, model: Translator, batches: Sequence[Batch], shard: Shard) -> Tensor:
+        """`SUMS`, a row per batch."""
+
+        def sums(batch: Batch) -> Tensor:
+            batch = batch.to(self.device)
+            return sums_of(model(batch.source_BS, batch.prefix_BT), batch.wanted_BT, IGNORED)
+
         with self.training.precision.autocast(self.device):
-            for number in range(own.start, own.stop):
-                batch = batches[number].to(self.device)
-                sums[number] = sums_of(
-                    model(batch.source_BS, batch.prefix_BT), batch.wanted_BT, IGNORED
-                ).cpu()
-        return sums
+            return figures_by_part(batches, shard, len(SUMS), sums)
 
     def judge(self, values: Tensor) -> Judgement:
         figures = figures_of(values.sum(0).tolist())
@@ -142,7 +143,7 @@ class TranslationTask(ConfiguredTask):
             if not batches:
                 continue
             with torch.no_grad():
-                sums = self._sums(model, batches, slice(0, len(batches))).sum(0)
+                sums = self._sums(model, batches, Shard(1, 1)).sum(0)
             rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, figures_of(sums.tolist())))
             counts = sum((simple.sums(pair) for pair in self._spread(side, EVALUATION_PAIRS)), np.zeros(3))
             rows.append(Row(SPLIT_NAMES[side], simple.name, figures_of(counts.tolist())))
@@ -166,3 +167,72 @@ class TranslationTask(ConfiguredTask):
             f"{config.longest_source:,} tokens. Trained by bioattn on `{self.settings.dataset.name}` "
             f"({len(self.pairs[TRAIN]):,} pairs).",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What followed each context in training."""
+
+    contexts: NDArray[np.int64]
+    """Those that were seen, ascending."""
+    counts: NDArray[np.float64]
+    """(contexts, tokens)."""
+
+
+class AlignedCounts:
+    """Probabilities of a target token by counts of contexts that grow by one token after the other.
+
+    Where source and target are as long in (nearly) all pairs, a context is the source token of the same place, the
+    target token before, the source tokens beside, and the target token two before; elsewhere the target tokens
+    before. Each order is mixed with the one below by Witten and Bell's weights.
+    """
+
+    def __init__(self, pairs: Sequence[Pair], num_tokens: int, num_source: int) -> None:
+        differing = sum(abs(len(pair.source) - len(pair.target)) > 1 for pair in pairs)
+        self.aligned = differing <= len(pairs) / 20
+        self.num_tokens, self.base = num_tokens, max(num_tokens, num_source)
+        contexts, targets = zip(*(self._contexts(pair) for pair in pairs), strict=True)
+        context_FN, target_N = np.concatenate(contexts, 1), np.concatenate(targets)
+        self.tables = [self._counted(codes, target_N) for codes in context_FN]
+
+    @property
+    def name(self) -> str:
+        return f"counts of {'aligned tokens' if self.aligned else 'the tokens before'}"
+
+    def _contexts(self, pair: Pair) -> tuple[NDArray[np.int64], Tokens]:
+        """A number for each context of each order (F, N), and the tokens to predict, `<eos>` the last."""
+        target = np.append(pair.target, EOS)
+        size = len(target)
+        before = np.concatenate([[NO_TOKEN] * 3, pair.target])
+        if self.aligned:
+            source = np.concatenate([[NO_TOKEN], pair.source, [EOS] + [NO_TOKEN] * size])
+            features = [source[1:], before[2:], source, source[2:], before[1:]]
+        else:
+            features = [before[2:], before[1:], before]
+        codes = [np.zeros(size, np.int64)]
+        for each in features:
+            codes.append(codes[-1] * self.base + each[:size])
+        return np.stack(codes), target
+
+    def _counted(self, codes: NDArray[np.int64], targets: Tokens) -> Table:
+        contexts, place = np.unique(codes, return_inverse=True)
+        cells = np.bincount(place * self.num_tokens + targets, minlength=len(contexts) * self.num_tokens)
+        return Table(contexts, cells.reshape(len(contexts), -1).astype(np.float64))
+
+    def probabilities(self, pair: Pair) -> tuple[NDArray[np.float64], Tokens]:
+        """Of each token of a target and of `<eos>` behind it the probabilities (N, tokens); and these tokens."""
+        context_FN, targets = self._contexts(pair)
+        probability_NV = np.full((len(targets), self.num_tokens), 1.0 / self.num_tokens)
+        for codes, table in zip(context_FN, self.tables, strict=True):
+            place = np.minimum(np.searchsorted(table.contexts, codes), len(table.contexts) - 1)
+            seen = table.contexts[place] == codes
+            rows_MV = table.counts[place[seen]]
+            total_M1, kinds_M1 = rows_MV.sum(-1, keepdims=True), (rows_MV > 0).sum(-1, keepdims=True)
+            probability_NV[seen] = (kinds_M1 * probability_NV[seen] + rows_MV) / (total_M1 + kinds_M1)
+        return probability_NV, targets
+
+    def sums(self, pair: Pair) -> NDArray[np.float64]:
+        """Number, surprise in nats and hits of the tokens of one target and its end."""
+        probability_NV, targets = self.probabilities(pair)
+        own = probability_NV[np.arange(len(targets)), targets]
+        return np.array([len(targets), -np.log(own).sum(), (probability_NV.argmax(-1) == targets).sum()])

@@ -1,4 +1,4 @@
-"""A diffusion model as a folder of documented files, and a trained one ready to run."""
+"""A diffusion model that is ready to run."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from bioattn.formats.nucleotides import decode
 from bioattn.inference.inputs import Inputs, names_in, python_warnings
 from bioattn.inference.promoter_windows import hold_promoters, padding
 from bioattn.models.attention_settings import attention_options
-from bioattn.models.diffusion.config import DiffusionModelConfig
+from bioattn.models.diffusion.family import DiffusionModelConfig
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
-from bioattn.models.model_folder import LoadedModel, Sites, load_model
+from bioattn.models.model_folder import LoadedModel
 from bioattn.models.noise import HIDDEN
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.store.reader import Attention
@@ -92,11 +92,6 @@ class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
             return Attention(work.collect(layout))
 
     @property
-    def sites(self) -> Sites:
-        """Attention sites by name."""
-        return Sites(self.model.sites)
-
-    @property
     def treatment_names(self) -> Sequence[str]:
         return self.config.treatments
 
@@ -164,6 +159,5 @@ def levels_of(targets_GT: NDArray[Any], cuts: NDArray[np.float64]) -> NDArray[np
 
 
 def load_denoiser(folder: Path, device: torch.device) -> LoadedDenoiser:
-    """Load a model folder. Raises: as `load_model`."""
-    model, sha256 = load_model(folder, LoadedDenoiser.family, DiffusionModelConfig, Denoiser, device)
-    return LoadedDenoiser(model=model, device=device, sha256=sha256, path=folder)
+    """Load a model folder. Raises: as `LoadedModel.of_folder`."""
+    return LoadedDenoiser.of_folder(folder, device, DiffusionModelConfig, Denoiser)

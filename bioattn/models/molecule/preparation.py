@@ -1,24 +1,29 @@
-"""From a table of SMILES or an SDF file to a dataset: cleaned, split and audited."""
+"""Molecules to learn from: a dataset of a table of SMILES or an SDF file, cleaned, split and audited.
+
+Simulated ones are chains of pieces in which a planted substructure acts, and another one does not.
+"""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import Task
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import has_comma, is_missing, is_number, open_table, parse_numbers
-from bioattn.io.audit import write_audit
-from bioattn.io.files import sha256_of
-from bioattn.molecules.chemistry import MoleculeError, read_molecule, read_records, require_rdkit
+from bioattn.io.audit import audit_path, write_audit
+from bioattn.io.files import sha256_of, text_output, write_json
+from bioattn.io.folders import atomic_folder, check_output_folder
+from bioattn.models.molecule.family import MoleculePreparation, MoleculeSimulation, MoleculeSplit
+from bioattn.models.running import Running, RunReport
+from bioattn.molecules.chemistry import clean_molecules, read_molecule, read_records, require_rdkit
 from bioattn.molecules.dataset import MoleculeDataset, write_molecule_dataset
-from bioattn.molecules.graphs import Collector, Molecule
+from bioattn.molecules.graphs import Collector
 from bioattn.molecules.similarity import tanimoto
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.splits import (
@@ -28,7 +33,7 @@ from bioattn.promoters.splits import (
     split_by_group,
     split_by_table,
 )
-from bioattn.system.progress import SILENT, Progress
+from bioattn.simulate.description import INDEX, MOLECULES_FORMAT
 from bioattn.text import counted, percentage
 
 LOGGER = logging.getLogger("bioattn")
@@ -39,118 +44,30 @@ SIMILAR = 0.6
 LEAKAGE_SAMPLE = 2000
 """Molecules of a held-out side that are compared with those of training, at most."""
 LEAKAGE_BLOCK = 512
+FILES = ("molecules.tsv", "truth.tsv", INDEX)
+PIECES = (
+    *("C", "CC", "C(C)", "O", "N", "C(=O)", "C(F)"),
+    *("C(O)", "S", "C(=O)O", "c1ccc(cc1)", "C1CCC(CC1)", "C(C#N)"),
+)
+"""SMILES that can stand in a chain."""
+PLANTED, DECOY = "C(=O)NS(=O)(=O)", "C(=O)NC(=O)"
+"""The acyl sulfonamide acts; the imide, which shares a half with it, does not."""
+PLANTED_SMARTS = "C(=O)[NH]S(=O)(=O)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparationSettings:
-    """How molecules become a dataset."""
-
-    smiles_column: str | None = None
-    targets: tuple[str, ...] = ()
-    """Columns to learn; empty = all that hold numbers, and all of `responses`."""
-    responses: Path | None = None
-    """More measured values, by the molecules' names."""
-    by_scaffold: bool = True
-    """Whether molecules of one Murcko scaffold, or of none, stay on one side; else each is drawn by itself."""
-    holdouts: tuple[str, ...] = ()
-    split_table: Path | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        twice = next((name for place, name in enumerate(self.targets) if name in self.targets[:place]), None)
-        if twice is not None:
-            raise SettingsError(f"--target {twice} is given twice; name each column once")
-        if self.split_table is not None and self.holdouts:
-            raise SettingsError("--split-table gives the side of every molecule; leave --holdout out")
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedMolecules:
-    """What was made."""
-
-    molecules: dict[str, int]
-    """By side of the split."""
-    tasks: int
-    task: Task
-    noted: int
-    """Molecules that cleaning changed, or whose stereo centres are not all given."""
-    dropped: list[str]
-    """Names of records that were left out, with the reason."""
-    leakage: list[dict[str, Any]]
-
-
-class Record(NamedTuple):
-    """What became of a record."""
-
-    name: str
-    molecule: Molecule | None
-    """None where it was left out."""
-    reason: str = ""
-    """Why it was left out."""
-    columns: Mapping[str, str] = MappingProxyType({})
-    """Further cells of one that was kept."""
-
-
-def read_molecules(
-    path: Path, smiles_column: str | None = None, progress: Progress = SILENT, *, unique: bool = True
-) -> Iterator[Record]:
-    """Read and clean the molecules of a table or an SDF file, one after another.
-
-    unique: of records of one molecule keep the first. Of records of one name the first is always kept.
-
-    Raises: FormatError without a column of SMILES; BioattnError when no molecule can be used.
-    """
-    yield from clean_molecules(read_records(path, smiles_column), path, progress, unique=unique)
-
-
-def clean_molecules(
-    records: Iterable[tuple[str, str, Mapping[str, str]]],
-    path: Path,
-    progress: Progress = SILENT,
-    *,
-    unique: bool = True,
-) -> Iterator[Record]:
-    """Clean molecules, given as name, SMILES or MOL block, and further cells.
-
-    path: for messages. unique and errors: as `read_molecules`.
-    """
-    require_rdkit()
-    names, first_of = set[str](), dict[int, str]()
-    first = ""
-    progress.begin("molecules", None)
-    for name, text, columns in records:
-        progress.advance(1)
-        try:
-            if name in names:
-                raise MoleculeError("the name occurs above already")
-            names.add(name)
-            molecule = read_molecule(text)
-            # 64 bits in place of SMILES, which take a hundred bytes.
-            same = first_of.setdefault(hash(molecule.smiles), name)
-            if same != name and unique:
-                raise MoleculeError(f"is the same molecule as {same}")
-            yield Record(name, molecule, "", columns)
-        except MoleculeError as error:
-            first = first or f"; the first: {name} {error}"
-            yield Record(name, None, str(error))
-    progress.end()
-    if not first_of:
-        raise BioattnError(f"{path}: no molecule can be used{first}")
-
-
-def prepare_molecules(
-    path: Path, output: Path, settings: PreparationSettings, progress: Progress = SILENT
-) -> PreparedMolecules:
-    """Write the dataset `output` and, beside it, an audit of every record.
+def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
+    """Write the dataset and, beside it, an audit of every record.
 
     Raises: FormatError for a column that is missing or mixes numbers and words; BioattnError when no molecule can
     be used or no value was measured; SettingsError for holdouts that are no shares.
     """
+    path, output = settings.table, settings.output
     collector = Collector()
     columns: dict[str, list[str]] = {}
     audit: list[tuple[str, str, str, str]] = []
     """Name, reason of a refusal, notes and scaffold of each record."""
-    for name, molecule, reason, cells in read_molecules(path, settings.smiles_column, progress):
+    records = read_records(path, settings.smiles_column)
+    for name, molecule, reason, cells in clean_molecules(records, path, running.progress):
         if molecule is None:
             audit.append((name, reason, "", ""))
             continue
@@ -164,69 +81,83 @@ def prepare_molecules(
     table = {column: texts + [""] * (number - len(texts)) for column, texts in columns.items()}
     tasks, targets_NT = _targets(path, molecules.ids, table, settings)
     split = _split(molecules.ids, [scaffold for _, reason, _, scaffold in audit if not reason], settings)
-    leakage = [
-        _leakage(molecules.fingerprints, split, here) for here in (VALIDATION, TEST) if (split == here).any()
-    ]
-    files = [path, *(each for each in (settings.responses, settings.split_table) if each is not None)]
-    metadata = {
-        "files": [{"name": each.name, "sha256": sha256_of(each)} for each in files],
-        "leakage": leakage,
-        "settings": {
-            name: list(value) if isinstance(value, tuple) else getattr(value, "name", str(value))
-            for name, value in asdict(settings).items()
-            if value is not None and not isinstance(value, int)
-        }
-        | {"seed": settings.seed},
-    }
+    sides = [side for side in (VALIDATION, TEST) if (split == side).any()]
+    leakage = [_leakage(molecules.fingerprints, split, side) for side in sides]
     binary = bool(np.isin(targets_NT[np.isfinite(targets_NT)], (0, 1)).all())
     task = Task.BINARY if binary else Task.REGRESSION
+    metadata = {**_metadata(settings), "leakage": leakage}
     write_molecule_dataset(
         output, MoleculeDataset(output, molecules, split, task, tasks, targets_NT, metadata)
     )
-    sides = (SPLIT_NAMES[side] for side in split)
+    side_names = (SPLIT_NAMES[side] for side in split)
     rows = (
-        (name, "dropped", reason, "", "", "") if reason else (name, "kept", "", note, scaffold, next(sides))
+        (name, "dropped", reason, "", "", "")
+        if reason
+        else (name, "kept", "", note, scaffold, next(side_names))
         for name, reason, note, scaffold in audit
     )
     write_audit(output, ("molecule", "status", "reason", "notes", "scaffold", "split"), rows)
-    return PreparedMolecules(
-        {name: int((split == each).sum()) for each, name in enumerate(SPLIT_NAMES)},
-        len(tasks),
-        task,
-        sum(bool(note) for _, _, note, _ in audit),
-        [f"{name} {reason}" for name, reason, _, _ in audit if reason],
-        leakage,
+    dropped = [f"{name} {reason}" for name, reason, _, _ in audit if reason]
+    if dropped:
+        running.warn(f"{counted(len(dropped), 'record')} left out; the first: {dropped[0]}")
+    sizes = {name: int((split == each).sum()) for each, name in enumerate(SPLIT_NAMES)}
+    noted = sum(bool(note) for _, _, note, _ in audit)
+    return RunReport(
+        sentences=[
+            f"wrote {output} and {audit_path(output)}: molecules: "
+            f"{', '.join(f'{name} {size:,}' for name, size in sizes.items())}; {counted(len(tasks), 'task')} "
+            f"({task}); {noted:,} with a note on salts, charges or stereo"
+        ],
+        outputs=[output, audit_path(output)],
+        figures={"molecules": sizes, "dropped": len(dropped), "leakage": leakage},
     )
 
 
-def _split(ids: Sequence[str], scaffolds: Sequence[str], settings: PreparationSettings) -> NDArray[np.uint8]:
+def _metadata(settings: MoleculePreparation) -> dict[str, Any]:
+    """Of the dataset: input files and settings."""
+    files = [each for each in (settings.table, settings.responses, settings.split_table) if each is not None]
+    chosen = {
+        "smiles_column": settings.smiles_column,
+        "targets": list(settings.target),
+        "responses": settings.responses and settings.responses.name,
+        "holdouts": list(settings.holdout),
+        "split_table": settings.split_table and settings.split_table.name,
+        "seed": settings.seed,
+    }
+    return {
+        "files": [{"name": each.name, "sha256": sha256_of(each)} for each in files],
+        "settings": {name: value for name, value in chosen.items() if value is not None},
+    }
+
+
+def _split(ids: Sequence[str], scaffolds: Sequence[str], settings: MoleculePreparation) -> NDArray[np.uint8]:
     if settings.split_table is not None:
         return split_by_table(ids, read_split_table(settings.split_table), MOLECULES)
     kind, groups = "random", np.arange(len(ids))
-    if settings.by_scaffold:
+    if settings.split is MoleculeSplit.SCAFFOLD:
         kind, groups = "scaffold", np.unique(scaffolds, return_inverse=True)[1]
-    holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
+    holdouts = parse_holdouts(settings.holdout, with_treatments=False)
     return split_by_group(groups, holdouts, settings.seed, kind, MOLECULES)
 
 
 def _targets(
-    path: Path, ids: Sequence[str], table: Mapping[str, list[str]], settings: PreparationSettings
+    path: Path, ids: Sequence[str], table: Mapping[str, list[str]], settings: MoleculePreparation
 ) -> tuple[list[str], NDArray[np.float32]]:
     """Names of the tasks, and their values (N, T). A column of words becomes one task of 0 and 1 for each word."""
     numeric = [name for name, cells in table.items() if all(is_missing(c) or is_number(c) for c in cells)]
     source = str(path)
-    for name in [] if settings.targets else table.keys() - numeric:
+    for name in [] if settings.target else table.keys() - numeric:
         if sum(is_number(cell) or has_comma(cell) for cell in table[name]) > 0.5 * len(ids):
             slip = next(cell for cell in table[name] if not (is_missing(cell) or is_number(cell)))
             LOGGER.warning(f"{path}: the column {name!r} is not learned: {slip!r} is no number")
     if settings.responses is not None:
         more = _read_responses(settings.responses, ids)
         source = f"{source} and {settings.responses}"
-        numeric = list(more) if not settings.targets else [*numeric, *more]
+        numeric = list(more) if not settings.target else [*numeric, *more]
         table = {**table, **more}
     tasks: list[str] = []
     values: list[NDArray[np.float32]] = []
-    for name in settings.targets or numeric:
+    for name in settings.target or numeric:
         if name not in table:
             raise FormatError(
                 f"{source}: --target: there is no column {name!r}; there are {', '.join(table)}"
@@ -302,3 +233,46 @@ def _leakage(fingerprints: NDArray[np.uint8], split: NDArray[np.uint8], here: in
         f"{percentage(found['similar'], 1)} of {counted(len(rows), 'molecule')} have one of {SIMILAR:g} or more"
     )
     return found
+
+
+def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
+    """Write the folder. Each molecule is there once; half hold the planted substructure, half the decoy."""
+    require_rdkit()
+    check_output_folder(settings.output, force=settings.force)
+    with atomic_folder(settings.output, FILES) as folder:
+        with text_output(folder / FILES[0]) as table, text_output(folder / FILES[1]) as truth:
+            table.write("id\tsmiles\tactivity\n")
+            truth.write("id\tatoms\n")
+            for name, smiles, atoms, activity in _simulated(settings):
+                table.write(f"{name}\t{smiles}\t{activity:.4f}\n")
+                truth.write(f"{name}\t{','.join(str(atom + 1) for atom in sorted(atoms))}\n")
+        settled = {name: value for name, value in asdict(settings).items() if name not in ("output", "force")}
+        write_json(folder / INDEX, {"format": MOLECULES_FORMAT, "format_version": 1, **settled})
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output}: {counted(settings.molecules, 'molecule')}",
+            f"next: bioattn prepare molecules {settings.output / FILES[0]} --split random -o X.dataset.h5",
+        ],
+        outputs=[settings.output],
+    )
+
+
+def _simulated(settings: MoleculeSimulation) -> Iterator[tuple[str, str, Sequence[int], float]]:
+    """Name, SMILES, atoms of the planted substructure, and activity."""
+    chem = require_rdkit()
+    generator = np.random.default_rng(settings.seed)
+    pattern = chem.MolFromSmarts(PLANTED_SMARTS)
+    seen: set[str] = set()
+    while len(seen) < settings.molecules:
+        number = int(generator.integers(2, settings.pieces + 1))
+        pieces = generator.choice(PIECES, number).tolist()
+        for motif in (PLANTED, DECOY):
+            if generator.random() < 0.5:
+                pieces.insert(int(generator.integers(1, len(pieces))), motif)
+        smiles = read_molecule("C" + "".join(pieces) + "C").smiles
+        if smiles in seen:
+            continue
+        seen.add(smiles)
+        atoms = chem.MolFromSmiles(smiles).GetSubstructMatch(pattern)
+        activity = settings.effect * bool(atoms) + settings.noise * generator.standard_normal()
+        yield f"molecule{len(seen)}", smiles, atoms, activity

@@ -30,8 +30,8 @@ from bioattn.choices import Task
 from bioattn.errors import BioattnError
 from bioattn.inference.finite import require_finite
 from bioattn.io.files import sha256_of
-from bioattn.models.molecule.folder import LoadedMoleculeModel
 from bioattn.models.molecule.model import MoleculeBatch, molecule_batch
+from bioattn.models.molecule.run import LoadedMoleculeModel
 from bioattn.molecules.dataset import MoleculeDataset, open_molecule_dataset
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.text import some

@@ -1,22 +1,25 @@
-"""Held-out pairs, and what a model predicts of their targets: what `explain check` asks a translation model.
+"""Held-out pairs, and what a model predicts of their targets: what `explain check` and `explain heads` ask of it.
 
 Shape suffixes: N pairs, L source tokens, M target words, W words of the target's vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bioattn.checks.engine import CheckSettings, draw_rows
 from bioattn.checks.tokens import TokenProbe
 from bioattn.errors import BioattnError
+from bioattn.inference.token_heads import TokenHeadScorer
 from bioattn.io.files import sha256_of
-from bioattn.models.translation.batches import batch_of, padded, with_ends
-from bioattn.models.translation.folder import LoadedTranslator
+from bioattn.models.translation.batches import Batch, batch_of, padded, with_ends
+from bioattn.models.translation.run import LoadedTranslator
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
 from bioattn.sequences.pairs import Pair, PairDataset, open_pair_dataset
 from bioattn.sequences.vocabulary import PAD, SPECIAL, UNKNOWN
@@ -26,6 +29,8 @@ SOURCE_SITE = "translation.source"
 LONGEST = 256
 """Most words of either side: every word of some sources is replaced in turn, and the target read again."""
 BATCH_TOKENS = 8192
+PAIRS, BATCH_SIZE = 64, 8
+"""Pairs by which heads are judged, spread evenly over the lengths of the split up to `LONGEST` words."""
 
 
 @dataclass(kw_only=True)
@@ -101,13 +106,9 @@ def make_probe(loaded: LoadedTranslator, path: Path, settings: CheckSettings) ->
             f"a model of architecture {loaded.config.architecture} does not attend to source tokens: there is no "
             "alignment that could be checked"
         )
-    dataset = open_dataset(loaded, path)
+    dataset = _open_dataset(loaded, path)
     side = TEST if (dataset.split == TEST).any() else VALIDATION
-    rows = [
-        row
-        for row in np.flatnonzero(dataset.split == side).tolist()
-        if max(map(len, dataset.pairs[row])) <= LONGEST
-    ]
+    rows = _short_pairs(dataset, side)
     chosen = draw_rows(len(rows), settings.samples, settings.seed)
     pairs = [dataset.pairs[rows[place]] for place in chosen.tolist()]
     words = [np.where(pair.target == UNKNOWN, -1, pair.target - len(SPECIAL)) for pair in pairs]
@@ -126,7 +127,7 @@ def make_probe(loaded: LoadedTranslator, path: Path, settings: CheckSettings) ->
     )
 
 
-def open_dataset(loaded: LoadedTranslator, path: Path) -> PairDataset:
+def _open_dataset(loaded: LoadedTranslator, path: Path) -> PairDataset:
     """A dataset of the model's alphabets.
 
     Raises: FormatError for what is no such dataset; BioattnError for other alphabets.
@@ -138,3 +139,42 @@ def open_dataset(loaded: LoadedTranslator, path: Path) -> PairDataset:
             f"{model.source.alphabet} to {model.target.alphabet}, or of other characters"
         )
     return dataset
+
+
+def _short_pairs(dataset: PairDataset, side: int) -> list[int]:
+    """Rows of a side of the split whose pairs have at most `LONGEST` words."""
+    rows: list[int] = np.flatnonzero(dataset.split == side).tolist()
+    return [row for row in rows if max(map(len, dataset.pairs[row])) <= LONGEST]
+
+
+class TranslationHeadScorer(TokenHeadScorer[Batch]):
+    """Scores a model's heads on one split of a dataset."""
+
+    item = "pair"
+
+    def __init__(self, loaded: LoadedTranslator, path: Path, split: str) -> None:
+        """Raises: BioattnError for a dataset that does not fit, a split without pairs, a model without heads."""
+        dataset = _open_dataset(loaded, path)
+        fitting = _short_pairs(dataset, SPLIT_NAMES.index(split))
+        if not fitting:
+            raise BioattnError(
+                f"{path}: no pair of at most {LONGEST} words is in the {split} split; choose another with --split"
+            )
+        fitting.sort(key=lambda row: len(dataset.pairs[row].source))
+        number = min(PAIRS, len(fitting))
+        rows = [fitting[place * len(fitting) // number] for place in range(number)]
+        self._pairs = [dataset.pairs[row] for row in rows]
+        parts = [
+            batch_of(self._pairs[first : first + BATCH_SIZE]) for first in range(0, len(rows), BATCH_SIZE)
+        ]
+        super().__init__(loaded, [dataset.ids[row] for row in rows], parts)
+        if not self.sites:
+            raise BioattnError(f"a model of architecture {loaded.config.architecture} has no heads to judge")
+
+    def predicted(self, part: Batch) -> tuple[Tensor, Tensor]:
+        batch = part.to(self._device)
+        return self._model(batch.source_BS, batch.prefix_BT), batch.wanted_BT
+
+    def passes(self) -> Iterator[Callable[[], object]]:
+        for pair in self._pairs:
+            yield partial(self.predicted, batch_of([pair]))

@@ -1,1 +1,0 @@
-"""Running a Phyloformer model: distances and trees of alignments."""

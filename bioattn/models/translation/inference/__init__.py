@@ -1,1 +1,0 @@
-"""Running translation models: outputs, their scores and their attention."""

@@ -1,0 +1,371 @@
+"""A translation model that is ready to run, and its commands: outputs, scores of given ones, attention."""
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.fasta import format_record
+from bioattn.inference.attention_file import HeldSource, attention_work, write_attention_file
+from bioattn.inference.attention_receiver import choose_sites
+from bioattn.inference.inputs import Inputs, python_warnings
+from bioattn.inference.run import Work
+from bioattn.io.files import sha256_of
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
+from bioattn.models.model_folder import LoadedModel
+from bioattn.models.running import Running, RunReport, loaded_model, stream_output, tsv
+from bioattn.models.translation.batches import batch_of, read_sources, with_ends, with_targets
+from bioattn.models.translation.family import OutputConstraint, Search, TranslationModelConfig, TranslationRun
+from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS
+from bioattn.models.translation.model import Ensemble, Translator
+from bioattn.models.translation.search import (
+    GIVEN_COLUMNS,
+    OUTPUT_COLUMNS,
+    Constraint,
+    given_rows,
+    output_rows,
+    read_motifs,
+    translate,
+)
+from bioattn.sequences.choices import PairAlphabet
+from bioattn.sequences.pairs import Pair, Tokens
+from bioattn.sequences.preparation import check_genetic_code
+from bioattn.sequences.vocabulary import EOS, UNKNOWN
+from bioattn.store.reader import Attention
+from bioattn.store.schema import TEXT, AttentionOptions, Column, FileLayout, ListColumn, Samples
+from bioattn.system.progress import SILENT, Progress
+from bioattn.text import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bioattn.checks.engine import CheckSettings, Evidence
+    from bioattn.checks.record import CheckRecord
+    from bioattn.models.translation.check import TranslationHeadScorer, TranslationProbe
+
+LOGGER = logging.getLogger("bioattn")
+FASTA_NAMES = (".fa", ".fasta", ".fna", ".faa", ".ffn")
+TITLES = {
+    SOURCE_TOKENS: "tokens of the source: <cls>, the words, <eos>",
+    TARGET_TOKENS: "steps of the decoder: the words of the output, <eos>",
+    SLOTS: "slots of the memory of a Turing machine",
+}
+"""Columns of the sample table with the lengths of axes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LoadedTranslator(LoadedModel[Translator, TranslationModelConfig]):
+    """A translation model: sequences written for sequences, and where it looks meanwhile.
+
+    `inputs` of its methods are those of `bioattn.inference.inputs`: the path of a FASTA file, a sequence,
+    sequences by name, a list or a table.
+    """
+
+    family: ClassVar[str] = "translation"
+
+    def predict(
+        self,
+        inputs: Inputs,
+        *,
+        beam: int = 1,
+        number: int = 1,
+        length_penalty: float = 0.6,
+        samples: int = 0,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        length: int | None = None,
+        seed: int = 0,
+    ) -> "pd.DataFrame":
+        """Write outputs for sources: the table of `run translation`, a row per output.
+
+        beam: outputs that are followed at once; 1: the likeliest token each time. number: outputs to give of a
+        beam. length_penalty: 0 orders outputs by likelihood alone. samples: draw so many outputs instead, by
+        `seed`, at this temperature, from the likeliest tokens that hold `top_p` of the probability. length: most
+        tokens of an output; None = 4 for each of the source, and 10. Constraints on outputs are options of the
+        command.
+
+        Raises: FormatError for sources that the model cannot read.
+        """
+        search = Search(
+            beam=beam,
+            number=number,
+            length_penalty=length_penalty,
+            samples=samples,
+            temperature=temperature,
+            top_p=top_p,
+            length=length,
+            seed=seed,
+        )
+        with python_warnings():
+            rows = output_rows(self, self.read(inputs), search)
+            return _table(rows, OUTPUT_COLUMNS)
+
+    def score(self, inputs: Inputs, targets: Inputs) -> "pd.DataFrame":
+        """Score given outputs, which are called as their sources: the table of `run translation --targets`.
+
+        Raises: FormatError for sequences that the model cannot read; BioattnError for an output without a source.
+        """
+        with python_warnings():
+            pairs = with_targets(read_sources(inputs, self.model.source), targets, self.model)
+            return _table(given_rows(self, pairs), GIVEN_COLUMNS)
+
+    def attention(
+        self,
+        inputs: Inputs,
+        *,
+        targets: Inputs | None = None,
+        sites: str | Sequence[str] = "*",
+        heads: Sequence[int] | None = None,
+        dtype: str = "float32",
+        reduce: str = "none",
+        top_k: int = 16,
+        value_weighted: bool = False,
+        batch_size: int | None = None,
+    ) -> Attention:
+        """Return the attention weights of a pass over given outputs, or over the likeliest ones, in memory.
+
+        targets: outputs that are called as their sources; None = the likeliest token at each step. sites: shell
+        patterns of names among `model.sites`. heads: numbers of those kept; None = all. dtype: float32 or float16.
+        reduce: `none`, `mean-heads`, `max-heads`, or `top-k`, the largest `top_k` of each query. value_weighted:
+        also weights times the norm of the value that they multiply. batch_size: pairs per forward pass; None = as
+        memory allows.
+
+        Raises: as `score`; BioattnError for sites or heads that the model lacks.
+        """
+        options = attention_options(
+            sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k, value_weighted=value_weighted
+        )
+        with python_warnings():
+            work, layout, _ = _maps(self, inputs, targets, options, batch_size)
+            return Attention(work.collect(layout))
+
+    def check(
+        self, inputs: Path | str, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
+    ) -> "CheckRecord":
+        """Check whether the attention of the model can be believed, on a dataset of pairs (docs/checks.md).
+
+        samples: pairs, drawn by `seed`. Raises: BioattnError for a dataset that does not fit the model.
+        """
+        from bioattn.checks.engine import CheckSettings, Evidence, check_model
+
+        evidence = Evidence(dataset=None if dataset is None else Path(dataset))
+        with python_warnings():
+            settings = CheckSettings(samples=samples, seed=seed)
+            return check_model(self, Path(inputs), evidence, settings=settings)
+
+    def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "TranslationHeadScorer":
+        """Judge heads on a split of a dataset of pairs. Raises: BioattnError for one that does not fit."""
+        from bioattn.models.translation.check import TranslationHeadScorer
+
+        return TranslationHeadScorer(self, dataset, split)
+
+    def check_probe(
+        self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence"
+    ) -> "TranslationProbe":
+        """Pairs to check the attention with. Raises: BioattnError for a dataset that does not fit."""
+        from bioattn.models.translation.check import make_probe
+
+        return make_probe(self, inputs, settings)
+
+    def read(self, inputs: Any) -> dict[str, Tokens]:
+        """Tokens of sources, by name; warns of those that are longer than in the training."""
+        sources = read_sources(inputs, self.model.source)
+        longer = sum(len(each) > self.config.longest_source for each in sources.values())
+        if longer:
+            LOGGER.warning(
+                f"{counted(longer, 'source')} of {len(sources):,} longer than the "
+                f"{self.config.longest_source:,} tokens that the model was trained on"
+            )
+        return sources
+
+
+def load_translator(folder: Path, device: torch.device) -> LoadedTranslator:
+    """Load a model folder. Raises: as `load_model`."""
+    return LoadedTranslator.of_folder(folder, device, TranslationModelConfig, Translator)
+
+
+def with_others(loaded: LoadedTranslator, folders: Sequence[Path]) -> LoadedTranslator:
+    """A model together with those of other folders. Raises: BioattnError also for a model of another alphabet."""
+    models = [loaded.model]
+    for folder in folders:
+        model = load_translator(folder, loaded.device).model
+        for side in ("source", "target"):
+            one, other = getattr(loaded.model, side), getattr(model, side)
+            if one.tokens != other.tokens:
+                its = "written in other characters" if one.alphabet is other.alphabet else str(other.alphabet)
+                raise BioattnError(
+                    f"--ensemble {folder}: its {side}s are {its}, those of {loaded.path} {one.alphabet}"
+                )
+        models.append(model)
+    return replace(loaded, model=Ensemble(models)) if folders else loaded
+
+
+def _table(rows: Iterator[tuple[Any, ...]], columns: Sequence[str]) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=list(columns)).set_index("id")
+
+
+# --- attention: a second pass over the outputs, all steps at once ------------------------------------------------
+
+
+def _maps(
+    loaded: LoadedTranslator,
+    inputs: Any,
+    targets: Any,
+    options: AttentionOptions,
+    batch_size: int | None,
+    progress: Progress = SILENT,
+) -> tuple[Work, FileLayout, Mapping[str, Pair]]:
+    """How maps of given outputs are computed or, without `targets`, of the likeliest token at each step; and the
+    pairs. Raises: BioattnError for sites or heads that the model lacks."""
+    model = loaded.model
+    without = "recurrent ones do not attend; train recurrent-attention"
+    sites = choose_sites(loaded.sites, options.sites, without=without)
+    sources = loaded.read(inputs)
+    if targets is not None:
+        pairs = with_targets(sources, targets, model)
+    else:
+        pairs = {}
+        progress.begin("sources", len(sources))
+        for name, source in sources.items():
+            best = translate(loaded, source, Search(), name)[0]
+            pairs[name] = Pair(source, np.array(best.tokens, dtype=np.int64))
+            progress.advance(1)
+        progress.end()
+
+    def forward(pairs: Sequence[Pair]) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+        batch = batch_of(pairs).to(loaded.device)
+        model(batch.source_BS, batch.prefix_BT)
+        return {}
+
+    samples = _samples(pairs, model)
+    work, layout = attention_work(
+        loaded,
+        HeldSource(list(pairs.values()), samples),
+        forward,
+        options,
+        sites=sites,
+        noun="pair",
+        columns=[Column(name, "int32", title) for name, title in TITLES.items() if name in samples.columns],
+        lists=[
+            ListColumn("source_words", TEXT, "source_token", SOURCE_TOKENS, long_name="tokens of the source"),
+            ListColumn("target_words", TEXT, "target_token", TARGET_TOKENS, long_name="tokens of the output"),
+        ],
+        attributes={"input_sha256": _digest(inputs, sources)},
+        batch_size=batch_size,
+    )
+    return work, layout, pairs
+
+
+def _samples(pairs: Mapping[str, Pair], model: Translator) -> Samples:
+    """Names, lengths, and what stands at each position; a step is called by the token that it writes."""
+    lengths = [model.lengths(len(pair.source) + 2, len(pair.target) + 1) for pair in pairs.values()]
+    columns = {name: np.array([each[name] for each in lengths], dtype=np.int32) for name in lengths[0]}
+    read = [[model.source.tokens[t] for t in with_ends(pair.source)] for pair in pairs.values()]
+    written = [[model.target.tokens[t] for t in np.append(pair.target, EOS)] for pair in pairs.values()]
+    return Samples({"id": list(pairs), **columns}, {"source_words": read, "target_words": written})
+
+
+def _digest(inputs: Any, sources: Mapping[str, Tokens]) -> str:
+    """SHA-256 of a file, or of the names and tokens of sequences in memory."""
+    if isinstance(inputs, Path):
+        return sha256_of(inputs)
+    digest = hashlib.sha256()
+    for name, tokens in sources.items():
+        digest.update(name.encode() + b"\0" + tokens.tobytes())
+    return digest.hexdigest()
+
+
+def export_attention(settings: ExportAttention, running: Running) -> RunReport:
+    settings.refuse((*ONLY_PROMOTERS, "window"), "translation models")
+    loaded = loaded_model(settings, running, load_translator)
+    options = settings.options()
+    work, layout, pairs = _maps(
+        loaded, settings.sequences, settings.targets, options, settings.batch_size, running.progress
+    )
+    report = write_attention_file(
+        settings,
+        running,
+        work,
+        layout,
+        smaller="choose fewer --sites or --heads, --reduce, or fewer sources",
+        targets=[pair.target.tolist() for pair in pairs.values()],
+    )
+    return replace(report, inputs={} if settings.targets is None else {"targets": settings.targets})
+
+
+# --- run translation ---------------------------------------------------------------------------------------------
+
+
+def run(settings: TranslationRun, running: Running) -> RunReport:
+    """Write outputs, or scores of given ones."""
+    defaults = {"constraint": None, "forbid": None, "samples": 0, "length": None, "beam": 1}
+    for name, default in defaults.items():
+        if settings.targets is not None and getattr(settings, name) != default:
+            raise SettingsError(f"--{name} is for outputs that are written; --targets are given")
+    loaded = with_others(loaded_model(settings, running, load_translator), settings.ensemble)
+    sources = loaded.read(settings.sources)
+    rows: Iterator[tuple[Any, ...]]
+    columns: tuple[str, ...] = GIVEN_COLUMNS
+    as_fasta = False
+    if settings.targets is not None:
+        pairs = with_targets(sources, settings.targets, loaded.model)
+        rows = given_rows(loaded, pairs, running.progress)
+    else:
+        columns, as_fasta = OUTPUT_COLUMNS, settings.output.name.removesuffix(".gz").endswith(FASTA_NAMES)
+        constraint = _constraint(loaded, settings, sources, running)
+        rows = output_rows(loaded, sources, settings, constraint, running.progress)
+    written = 0
+    with stream_output(settings.output, running) as (file, outputs):
+        if not as_fasta:
+            file.write(tsv(columns))
+        for row in rows:
+            file.write(_record(*row) if as_fasta else tsv(row))
+            written += 1
+    sentences = [f"wrote {path}: {counted(written, 'output')}" for path in outputs]
+    return RunReport(sentences=sentences, outputs=outputs, figures={"written": written})
+
+
+def _record(name: str, rank: int, _: int, log_likelihood: float, _score: float, text: str) -> str:
+    """An output as FASTA."""
+    return format_record(
+        name if rank == 1 else f"{name}/{rank}", f"log_likelihood={log_likelihood:.7g}", text
+    )
+
+
+def _constraint(
+    loaded: LoadedTranslator, settings: TranslationRun, sources: Mapping[str, Tokens], running: Running
+) -> Constraint | None:
+    """Raises: SettingsError for a constraint that is not for the model; FormatError as `read_motifs`."""
+    if settings.constraint is None and settings.forbid is None:
+        return None
+    config, protein = loaded.config, settings.constraint is OutputConstraint.PROTEIN
+    sides = config.source_alphabet, config.target_alphabet
+    if protein and sides != (PairAlphabet.PROTEIN, PairAlphabet.CODON):
+        raise SettingsError(
+            f"--constraint protein: the model writes {sides[1]} for {sides[0]}, not codons for proteins"
+        )
+    if protein and settings.length is not None:
+        raise SettingsError("--length: --constraint protein decides how long outputs are")
+    if settings.forbid is not None and config.target_alphabet not in (PairAlphabet.DNA, PairAlphabet.CODON):
+        raise SettingsError(
+            f"--forbid: motifs are for outputs of DNA or codons, not {config.target_alphabet}"
+        )
+    check_genetic_code(settings.genetic_code)
+    unknown = {name: number for name, each in sources.items() if (number := int((each == UNKNOWN).sum()))}
+    if protein and unknown:
+        running.warn(
+            f"{settings.sources}: {counted(sum(unknown.values()), 'residue')} of "
+            f"{counted(len(unknown), 'source')} are none of the 20 amino acids: any codon may stand there; the "
+            f"first in {next(iter(unknown))}"
+        )
+    motifs = {} if settings.forbid is None else read_motifs(settings.forbid)
+    return Constraint(loaded.model.target, motifs, protein=protein, genetic_code=settings.genetic_code)
