@@ -290,10 +290,13 @@ def with_config_file(settings: S) -> S:
     """
     hints = typing.get_type_hints(type(settings))
     known: dict[str, tuple[str, type, str]] = {}
+    inside: dict[str, str] = {}
     for one in fields(settings):
         said = one.metadata.get(DECLARED)
         if isinstance(said, _Table):
-            known[said.name or one.name] = (one.name, dict, "a table")
+            table = said.name or one.name
+            known[table] = (one.name, dict, "a table")
+            inside |= {key.name: f"{table}.{key.name}" for kind in said.kinds for key in fields(kind)}
         elif said is not None and said.wanted is not None:
             is_list = typing.get_origin(hints[one.name]) is tuple
             known[one.name] = (one.name, list if is_list else str, said.wanted)
@@ -303,7 +306,8 @@ def with_config_file(settings: S) -> S:
             source = _config_source(path)
             if name not in known:
                 names = [f"[{key}]" if kind is dict else key for key, (_, kind, _) in known.items()]
-                raise settings_error(source, f"unknown table or key {name!r}; known are {', '.join(names)}")
+                hint = f"did you mean {inside[name]}?" if name in inside else f"known are {', '.join(names)}"
+                raise settings_error(source, f"unknown table or key {name!r}; {hint}")
             own, kind, wanted = known[name]
             if not isinstance(value, kind):
                 raise settings_error(source, f"{name} is {value!r}; {wanted} is needed")

@@ -274,3 +274,16 @@ def check_mistake(given, code, sentence, capsys):
     assert sum(line.startswith("bioattn: error: ") for line in captured.err.splitlines()) == 1
     assert "Traceback" not in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("hops=2", "--config hops=2: unknown table or key 'hops'; did you mean model.hops?"),
+        ("model.hops=many", "--config model.hops=many [model]: hops is 'many'; a value of type int is needed"),
+        ("model=5", "--config model=5: model is 5; a table is needed"),
+    ],
+)
+def test_a_single_setting_that_cannot_be_is_named(prepared, tmp_path, capsys, given, sentence):
+    assert bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", tmp_path / "m", "-c", given) == 2
+    assert sentence in capsys.readouterr().err
