@@ -280,7 +280,10 @@ def check_mistake(given, code, sentence, capsys):
     ("given", "sentence"),
     [
         ("hops=2", "--config hops=2: unknown table or key 'hops'; did you mean model.hops?"),
-        ("model.hops=many", "--config model.hops=many [model]: hops is 'many'; a value of type int is needed"),
+        (
+            "model.hops=many",
+            "--config model.hops=many [model]: hops is 'many'; a value of type int is needed",
+        ),
         ("model=5", "--config model=5: model is 5; a table is needed"),
     ],
 )
