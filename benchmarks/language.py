@@ -29,7 +29,7 @@ from bioattn.alignments.weights import sequence_weights
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.models.language.folder import load_language_model
-from bioattn.models.language.training.evaluation import Profile
+from bioattn.models.language.simple_models import Profile
 from bioattn.sequences.sequence_dataset import open_sequence_dataset
 from bioattn.sequences.vocabulary import CLS, SPECIAL
 

@@ -90,9 +90,9 @@ def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
     from bioattn.attention.capture import capture
     from bioattn.attention.site import MapTiles
     from bioattn.models.attention_settings import ExportAttention
+    from bioattn.models.language.attention import write_attention
     from bioattn.models.language.folder import load_language_model
-    from bioattn.models.language.inference.attention import write_attention
-    from bioattn.models.language.inference.source import read_tokens
+    from bioattn.models.language.source import read_tokens
     from bioattn.system.progress import SILENT
 
     class Sums:
@@ -190,7 +190,7 @@ def generation(folder: Path, who: str, batch: int) -> dict[str, Any]:
     import torch
 
     from bioattn.models.language.folder import load_language_model
-    from bioattn.models.language.inference.generation import generate
+    from bioattn.models.language.generation import generate
 
     loaded = load_language_model(folder / "gpt2", torch.device("cpu"))
     vocabulary = loaded.vocabulary

@@ -1,6 +1,6 @@
-"""The family of language models: its commands' settings, and the way to its training and its models."""
+"""The family of language models: its commands' settings, and the way to what carries them out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,22 +8,247 @@ from typing import TYPE_CHECKING, Any
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
     Settings,
+    Writes,
     argument,
     option,
+    output_option,
     table,
+    threads_option,
 )
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.family import Family, imported
-from bioattn.models.language import running as runs
-from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
-from bioattn.models.language.running import LanguageGeneration, LanguagePreparation, LanguageRun
-from bioattn.models.running import RunReport
+from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig, Pool
+from bioattn.models.running import Running, RunReport, loaded_model, stream_output
+from bioattn.sequences.choices import Alphabet, SequenceSplit
+from bioattn.system.device import Device, device_option
+from bioattn.text import counted, listed
 from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
     import torch
 
     from bioattn.inference.runner import BinEncoder
+    from bioattn.models.language.folder import LoadedLanguageModel
+    from bioattn.models.language.source import TokenSource
     from bioattn.training.task import Task
+
+NO_WORDS = (
+    "no word that the model could be asked for (N and X are unknown ones); the cells of the table are empty"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguagePreparation(Settings):
+    """Make a dataset of sequences for training, split without leakage.
+
+    Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every record kept or dropped, and why. Files are
+    streamed: a genome of any size needs little memory. The split is by record for five chromosomes or more, by
+    position for fewer, and by homology for shorter records, unless --split says otherwise.
+    """
+
+    fasta: tuple[Path, ...] = argument("FASTA...", "Genomes, genes or proteins: plain, gzip or xz.")
+    output: Path = output_option("Dataset to write, X.dataset.h5.", Writes.FILE)
+    alphabet: Alphabet = option("What the sequences are.", default=Alphabet.DNA)
+    kmer: int = option("Bases of a token of DNA.", default=1, min=1)
+    split: SequenceSplit | None = option("Units of the split [default: chosen by the records].")
+    holdout: tuple[str, ...] = option(
+        "test=IV,XV (records) or validation=0.1 (share of letters); can be repeated [default: a tenth each].",
+        default=(),
+    )
+    split_table: Path | None = option(
+        "TSV/CSV with the columns gene (or the first) and split (train, validation, test), instead of --split."
+    )
+    genetic_code: int = option("NCBI genetic code, to find related genes (codon).", default=1)
+    seed: int = option("Seed of the split.", default=0, min=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageRun(Settings):
+    """Score sequences with a language model, write its predictions, and their embeddings.
+
+    Writes a TSV, one row per sequence: words, log-likelihood (natural logarithm), bits per word, perplexity. A
+    decoder gives each word the probability given those before it; an encoder masks each in turn
+    (pseudo-likelihood). With --variants one row per mutant: ln of how much likelier it is than the sequence. Of a
+    fine-tuned model predictions instead: numbers, the likeliest class and the probability of each, or one tag for
+    each token, in columns named as the targets.
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained language model.", recorded_file="model.safetensors")
+    sequences: Path = argument("SEQUENCES", "FASTA.")
+    output: Path = output_option("Table to write.", Writes.STREAM)
+    variants: Path | None = option(
+        "Table of substitutions (columns sequence and mutant, such as H24C) to score instead of whole sequences."
+    )
+    embeddings: Path | None = option("Also write embeddings here as HDF5.", writes=Writes.FILE)
+    window: int | None = option(
+        "Most tokens read at once; longer sequences are read in windows that overlap by half "
+        "[default: the model's context].",
+        min=8,
+    )
+    pool: Pool = option("What becomes a sequence's embedding.", default=Pool.MEAN)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageGeneration(Settings):
+    """Write new sequences, drawn from a decoder token by token.
+
+    A sequence ends where the decoder ends it, or at --length. The same seed draws the same sequences; with
+    --temperature 0 nothing is drawn, and all sequences are alike.
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained decoder.", recorded_file="model.safetensors")
+    output: Path = output_option("FASTA to write.", Writes.FILE)
+    number: int = option("Sequences.", "--number", "-n", default=10, min=1)
+    prompt: str = option("Letters that each begins with.", default="")
+    examples: Path | None = option(
+        "FASTA of sequences that are read before each (few-shot).", "--prompt-file", metavar="FASTA"
+    )
+    length: int | None = option("Most tokens of a sequence [default: what the model reads at once].", min=1)
+    temperature: float = option(
+        "0 for the likeliest token each time; 1 as trained.", default=1.0, min=0, max=1000
+    )
+    top_p: float = option(
+        "Draw from the likeliest tokens that hold this much probability.", default=1.0, min=0
+    )
+    seed: int = option("Seed of the draws.", default=0, min=0)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+
+
+def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
+    from bioattn.io.audit import audit_path
+    from bioattn.sequences.preparation import SequenceSettings, prepare_sequences
+
+    made = prepare_sequences(
+        settings.fasta,
+        settings.output,
+        SequenceSettings(
+            alphabet=settings.alphabet,
+            kmer=settings.kmer,
+            split=settings.split,
+            holdouts=settings.holdout,
+            split_table=settings.split_table,
+            genetic_code=settings.genetic_code,
+            seed=settings.seed,
+        ),
+        running.progress,
+    )
+    audit = audit_path(settings.output)
+    letters = ", ".join(f"{name} {number:,}" for name, number in made.letters.items())
+    dropped = f", {made.dropped:,} dropped" if made.dropped else ""
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output} and {audit}: {counted(made.records, 'record')}{dropped}; letters: {letters}"
+        ],
+        outputs=[settings.output, audit],
+        inputs={f"fasta.{number}": path for number, path in enumerate(settings.fasta, start=1)},
+        figures={"records": made.records, "letters": made.letters, "leakage": made.leakage},
+    )
+
+
+def run(settings: LanguageRun, running: Running) -> RunReport:
+    """Write scores and, where asked for, embeddings."""
+    from bioattn.models.language.config import Output
+    from bioattn.models.language.file_kinds import write_embeddings
+    from bioattn.models.language.folder import load_language_model
+    from bioattn.models.language.scoring import pooled
+    from bioattn.models.language.tables import NO_OUTPUT, read_source, tokens_per_batch
+
+    loaded = loaded_model(settings, running, load_language_model)
+    source, most = read_source(
+        loaded, settings.sequences, settings.window, variants=settings.variants is not None
+    )
+    with stream_output(settings.output, running) as (file, written):
+        file.writelines(_table(loaded, source, settings, most, running))
+    if loaded.config.form.output is Output.NONE:
+        running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
+    what = "variants" if settings.variants is not None else counted(source.num_samples, "sequence")
+    table = "scores" if loaded.model.readout is None else "predictions"
+    sentences = [f"wrote {path}: {table} of {what}" for path in written]
+    if settings.embeddings is not None:
+        batches = source.batches(tokens_per_batch(min(source.longest, most)))
+        values = pooled(loaded, batches, settings.pool, most)
+        write_embeddings(settings.embeddings, list(source.ids), values, loaded.sha256, settings.pool)
+        written.append(settings.embeddings)
+        sentences.append(
+            f"wrote {settings.embeddings}: {len(values):,} embeddings of {values.shape[1]} channels"
+        )
+    return RunReport(sentences=sentences, outputs=written, figures={"sequences": source.num_samples})
+
+
+def generate(settings: LanguageGeneration, running: Running) -> RunReport:
+    from bioattn.formats.fasta import FastaRecord, write_fasta
+    from bioattn.models.language.folder import load_language_model
+    from bioattn.models.language.generation import drawn_sequences
+
+    loaded = loaded_model(settings, running, load_language_model)
+    sequences = drawn_sequences(
+        loaded,
+        settings.number,
+        prompt=settings.prompt,
+        examples=settings.examples,
+        length=settings.length,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        seed=settings.seed,
+    )
+    records: list[FastaRecord] = []
+    running.progress.begin("sequences", settings.number)
+    for letters in sequences:
+        records.append(FastaRecord(f"generated_{len(records) + 1}", "", letters))
+        running.progress.advance(1)
+    running.progress.end()
+    write_fasta(settings.output, records)
+    return RunReport(
+        sentences=[f"wrote {settings.output}: {counted(len(records), 'sequence')}"],
+        outputs=[settings.output],
+        figures={"sequences": len(records)},
+    )
+
+
+def export_attention(settings: ExportAttention, running: Running) -> RunReport:
+    from bioattn.models.language.attention import write_attention
+    from bioattn.models.language.folder import load_language_model
+
+    settings.refuse((*ONLY_PROMOTERS, "targets"), "language models")
+    return write_attention(settings, running, loaded_model(settings, running, load_language_model))
+
+
+def _table(
+    loaded: "LoadedLanguageModel",
+    source: "TokenSource",
+    settings: LanguageRun,
+    most: int,
+    running: Running,
+) -> Iterator[str]:
+    """The lines of the table: scores of variants where there are some, else of sequences."""
+    from bioattn.models.language.tables import sequence_table, variant_table
+
+    number, what = source.num_samples, "sequences"
+    if settings.variants is None:
+        header, rows = sequence_table(loaded, source, most)
+    else:
+        header, rows, number = variant_table(loaded, settings.sequences, source, most, settings.variants)
+        what = "variants"
+    running.progress.begin(what, number)
+    yield "\t".join(header) + "\n"
+    without: list[str] = []
+    for row in rows:
+        if None in row:
+            without.append(" ".join(str(cell) for cell in row[: 1 + (what == "variants")]))
+        yield "\t".join(map(_cell, row)) + "\n"
+        running.progress.advance(1)
+    running.progress.end()
+    if without:
+        running.warn(f"{settings.variants or settings.sequences}: {listed(without)}: {NO_WORDS}")
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +296,11 @@ class LanguageFamily(Family):
     published: Sequence[str] = ("esm", "bert", "gpt2", "t5")
 
     load = imported("language.folder", "load_language_model")
-    prepare = staticmethod(runs.prepare)
+    prepare = staticmethod(prepare)
 
     def task(self, settings: LanguageTrainingSettings, device: "torch.device") -> "Task":
-        from bioattn.models.language.training.fine_tuning import FineTuningTask
-        from bioattn.models.language.training.task import LanguageTask
+        from bioattn.models.language.fine_tuning import FineTuningTask
+        from bioattn.models.language.task import LanguageTask
 
         if settings.targets is not None:
             return FineTuningTask(settings, device)
@@ -88,8 +313,8 @@ class LanguageFamily(Family):
 
         return LanguageEncoder.described(description)
 
-    run = staticmethod(runs.run)
-    generate = staticmethod(runs.generate)
+    run = staticmethod(run)
+    generate = staticmethod(generate)
 
     def export_parameters(
         self, model: Path, output: Path, *, structure_layers: int | None, force: bool
@@ -97,7 +322,7 @@ class LanguageFamily(Family):
         """Write a model as a Hugging Face folder, or a published one as a folder of bioattn."""
         from bioattn.errors import SettingsError
         from bioattn.io.files import check_apart, check_parent
-        from bioattn.models.language.published.writing import export_language_model, is_published
+        from bioattn.models.language.published_writing import export_language_model, is_published
 
         if structure_layers is not None or output.suffix:
             raise SettingsError(
@@ -117,7 +342,7 @@ class LanguageFamily(Family):
             figures={"parameters": number},
         )
 
-    export_attention = staticmethod(runs.export_attention)
+    export_attention = staticmethod(export_attention)
 
 
 FAMILY = LanguageFamily()

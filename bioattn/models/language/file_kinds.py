@@ -5,9 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.io.dataset_file import DatasetKind
+from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
 from bioattn.models.family import CONFIG
 from bioattn.models.language.family import FAMILY
-from bioattn.models.language.inference.embedding_file import EMBEDDINGS, read_embeddings
 from bioattn.models.model_kind import model_kind
 from bioattn.sequences.sequence_dataset import (
     SEQUENCE_DATASET,
@@ -18,11 +22,34 @@ from bioattn.sequences.sequence_dataset import (
 from bioattn.store.field_kinds import dataset_problems
 from bioattn.store.kinds import Candidate, FileKind, hdf5
 
+EMBEDDINGS = DatasetKind(
+    name="embeddings file",
+    format="bioattn-embeddings",
+    version=1,
+    command="bioattn run language --embeddings",
+)
+
+
+def write_embeddings(
+    path: Path, ids: list[str], values: NDArray[np.float32], model_sha256: str, pool: str
+) -> None:
+    """Write the embeddings (sequences, channels) of `ids`."""
+    with hdf5_file(path) as file:
+        put_text(file, "id", ids)
+        put_array(file, "values", values.astype("<f4"))
+        EMBEDDINGS.write_attributes(file, model_sha256=model_sha256, pool=str(pool))
+
+
+def read_embeddings(path: Path) -> tuple[list[str], NDArray[np.float32]]:
+    """Ids and embeddings (sequences, channels). Raises: FormatError when the file is none or is damaged."""
+    with EMBEDDINGS.open(path) as arrays:
+        return arrays.text("id"), arrays.get("values", "f4")
+
 
 def _is_published(candidate: Candidate) -> bool:
     if not candidate.holds(CONFIG):
         return False
-    from bioattn.models.language.published.reading import published_type  # loads torch
+    from bioattn.models.language.published_reading import published_type  # loads torch
 
     return published_type(candidate.index(CONFIG)) is not None
 

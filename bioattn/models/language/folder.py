@@ -14,11 +14,11 @@ from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
 from bioattn.models.attention_settings import attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.language.adapters import base_digest
+from bioattn.models.language.architectures import ARCHITECTURES
 from bioattn.models.language.config import FineTuned, LanguageModelConfig, Output, Pool
+from bioattn.models.language.layers import base_digest
 from bioattn.models.language.model import LanguageModel, attention_sites
-from bioattn.models.language.published.architectures import ARCHITECTURES
-from bioattn.models.language.published.reading import published_type, read_published_model
+from bioattn.models.language.published_reading import published_type, read_published_model
 from bioattn.models.model_folder import (
     LoadedModel,
     Sites,
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
 
     from bioattn.checks.engine import CheckSettings, Evidence
     from bioattn.checks.record import CheckRecord
+    from bioattn.models.language.checks import LanguageHeadScorer, LanguageProbe
     from bioattn.models.language.encoder import LanguageEncoder
-    from bioattn.models.language.head_scorer import LanguageHeadScorer
-    from bioattn.models.language.inference.predictions import Cell
-    from bioattn.models.language.inference.probe import LanguageProbe
+    from bioattn.models.language.tables import Cell
 
 VOCABULARY = "vocabulary.json"
 """Of models with a published vocabulary."""
@@ -70,7 +69,7 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
         Raises: FormatError for sequences that the model cannot read; SettingsError for a window that it cannot
         have.
         """
-        from bioattn.models.language.inference.tables import read_source, sequence_table
+        from bioattn.models.language.tables import read_source, sequence_table
 
         with python_warnings():
             source, most = read_source(self, inputs, window)
@@ -85,7 +84,7 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
         variants: a table with the columns sequence and mutant, such as H24C. Raises: as `predict`; FormatError for
         mutants of other sequences.
         """
-        from bioattn.models.language.inference.tables import read_source, variant_table
+        from bioattn.models.language.tables import read_source, variant_table
 
         with python_warnings():
             source, most = read_source(self, inputs, window, variants=True)
@@ -99,8 +98,8 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
         """
         import pandas as pd
 
-        from bioattn.models.language.inference.scoring import pooled
-        from bioattn.models.language.inference.tables import read_source, tokens_per_batch
+        from bioattn.models.language.scoring import pooled
+        from bioattn.models.language.tables import read_source, tokens_per_batch
 
         with python_warnings():
             source, most = read_source(self, inputs, window)
@@ -131,7 +130,7 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
 
         Raises: as `predict`; BioattnError for sites or heads that the model lacks.
         """
-        from bioattn.models.language.inference.attention import attention_work
+        from bioattn.models.language.attention import attention_work
 
         options = attention_options(
             sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k, value_weighted=value_weighted
@@ -159,7 +158,7 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
 
         Raises: BioattnError for a model that is no decoder; SettingsError for what does not fit it.
         """
-        from bioattn.models.language.inference.generation import drawn_sequences
+        from bioattn.models.language.generation import drawn_sequences
 
         with python_warnings():
             return list(
@@ -206,14 +205,14 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
 
     def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "LanguageHeadScorer":
         """Judge heads on a split of a sequence dataset. Raises: BioattnError for one that does not fit."""
-        from bioattn.models.language.head_scorer import LanguageHeadScorer
+        from bioattn.models.language.checks import LanguageHeadScorer
 
         self._require_output()
         return LanguageHeadScorer(self, self.dataset(dataset), SPLIT_NAMES.index(split))
 
     def check_probe(self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence") -> "LanguageProbe":
         """Windows to check the attention with. Raises: BioattnError for sequences that do not fit."""
-        from bioattn.models.language.inference.probe import make_probe
+        from bioattn.models.language.checks import make_probe
 
         self._require_output()
         return make_probe(self, inputs, settings)
@@ -263,7 +262,7 @@ def write_language_model(folder: Path, model: LanguageModel) -> None:
 
 
 def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageModel:
-    """Load a folder that `write_language_model` wrote, or a published one (`published.reading`).
+    """Load a folder that `write_language_model` wrote, or a published one (`published_reading`).
 
     Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
     there is none.

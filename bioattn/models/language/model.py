@@ -16,10 +16,8 @@ from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention
 from bioattn.attention.position import AddedPositions, RelativePositions
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.language.adapters import add_adapters, merge_adapters
 from bioattn.models.language.config import Activation, FineTuned, LanguageModelConfig, Norm, Output, Shape
-from bioattn.models.language.preceding import PrecedingTokens
-from bioattn.models.language.readout import Readout
+from bioattn.models.language.layers import PrecedingTokens, Readout, add_adapters, merge_adapters
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import MASK, PAD, SPECIAL, Vocabulary
 

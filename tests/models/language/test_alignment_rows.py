@@ -13,8 +13,8 @@ from bioattn.alignments.weights import sequence_weights
 from bioattn.formats.fasta import read_fasta
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import load_language_model
-from bioattn.models.language.inference.scoring import log_likelihoods
-from bioattn.models.language.training.task import LanguageTask
+from bioattn.models.language.scoring import log_likelihoods
+from bioattn.models.language.task import LanguageTask
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL
 from bioattn.system.progress import NoProgress
 from tests.making import bioattn

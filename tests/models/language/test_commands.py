@@ -10,11 +10,11 @@ import torch
 
 from bioattn.formats.fasta import read_fasta
 from bioattn.models.language.config import LanguageModelConfig
+from bioattn.models.language.file_kinds import read_embeddings
 from bioattn.models.language.folder import load_language_model, write_language_model
-from bioattn.models.language.inference.embedding_file import read_embeddings
-from bioattn.models.language.inference.scoring import log_likelihoods
-from bioattn.models.language.inference.source import read_tokens
 from bioattn.models.language.model import LanguageModel
+from bioattn.models.language.scoring import log_likelihoods
+from bioattn.models.language.source import read_tokens
 from bioattn.sequences.choices import Alphabet
 from bioattn.store.reader import open_attention
 from tests.contents import assert_same_content

@@ -15,11 +15,11 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from bioattn.models.language.config import LanguageModelConfig, Shape, Target, TargetKind
+from bioattn.models.language.fine_tuning import with_replaced
 from bioattn.models.language.folder import load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.training.fine_tuning import with_replaced
-from bioattn.models.language.training.simple_predictors import fit_linear, sequence_features
-from bioattn.models.language.training.targets import Wanted, read_targets, wanted_of
+from bioattn.models.language.simple_models import fit_linear, sequence_features
+from bioattn.models.language.targets import Wanted, read_targets, wanted_of
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, Vocabulary
 from tests.making import bioattn

@@ -16,12 +16,11 @@ from bioattn.checks.engine import CheckSettings, Evidence, check_model
 from bioattn.checks.record import read_check
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.interpret.heads.patterns import head_name, head_patterns
+from bioattn.models.language.checks import LanguageHeadScorer, make_probe
 from bioattn.models.language.config import LanguageModelConfig, Shape
 from bioattn.models.language.folder import LoadedLanguageModel, write_language_model
-from bioattn.models.language.head_scorer import LanguageHeadScorer
-from bioattn.models.language.inference.probe import make_probe
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.training.windows import IGNORED
+from bioattn.models.language.windows import IGNORED
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import RESIDUES, SPECIAL

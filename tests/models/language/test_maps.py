@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from bioattn.attention import map_tiles
+from bioattn.models.language import attention as language_attention
 from bioattn.models.language.config import Shape
 from bioattn.models.language.folder import write_language_model
-from bioattn.models.language.inference import attention as language_attention
 from bioattn.store import schema
 from bioattn.store.reader import open_attention
 from tests.contents import assert_same_content

@@ -11,11 +11,10 @@ from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import encode
 from bioattn.models.language.config import LanguageModelConfig, Shape
 from bioattn.models.language.folder import LoadedLanguageModel
-from bioattn.models.language.inference.generation import generate
-from bioattn.models.language.inference.scoring import log_likelihoods
-from bioattn.models.language.inference.source import read_tokens
-from bioattn.models.language.inference.variants import read_variants, variant_scores
+from bioattn.models.language.generation import generate
 from bioattn.models.language.model import LanguageModel
+from bioattn.models.language.scoring import log_likelihoods, read_variants, variant_scores
+from bioattn.models.language.source import read_tokens
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
 

@@ -21,10 +21,10 @@ from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import BioattnError
 from bioattn.models.language.config import LanguageModelConfig, Shape
+from bioattn.models.language.file_kinds import read_embeddings
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model, write_language_model
-from bioattn.models.language.inference.embedding_file import read_embeddings
-from bioattn.models.language.inference.source import read_tokens
 from bioattn.models.language.model import LanguageModel
+from bioattn.models.language.source import read_tokens
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, MASK, PAD, SPECIAL, UNKNOWN
 from bioattn.store.reader import open_attention

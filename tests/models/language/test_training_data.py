@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.models.language.training.evaluation import ContextCounts
-from bioattn.models.language.training.windows import IGNORED, corrupted, masked
+from bioattn.models.language.simple_models import ContextCounts
+from bioattn.models.language.windows import IGNORED, corrupted, masked
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, SPECIAL
 
 

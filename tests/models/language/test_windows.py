@@ -6,10 +6,10 @@ import torch
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.models.language.config import Shape
+from bioattn.models.language.file_kinds import read_embeddings
 from bioattn.models.language.folder import LoadedLanguageModel, write_language_model
-from bioattn.models.language.inference.embedding_file import read_embeddings
-from bioattn.models.language.inference.scoring import log_likelihoods
-from bioattn.models.language.inference.source import read_tokens, windows
+from bioattn.models.language.scoring import log_likelihoods
+from bioattn.models.language.source import read_tokens, windows
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, SPECIAL, Vocabulary
 from bioattn.store.reader import open_attention

@@ -20,7 +20,7 @@ from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
-from bioattn.models.language.training.windows import padded
+from bioattn.models.language.windows import padded
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.preparation import aligned_rows, warn_of_nucleotides
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary

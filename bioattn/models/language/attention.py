@@ -17,14 +17,14 @@ from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, 
 from bioattn.inference.run import Work
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.language.config import Shape
-from bioattn.models.language.inference.source import (
+from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
+from bioattn.models.language.source import (
     FIRST_WORD,
     RESIDUES,
     TokenSource,
     read_tokens,
     tokens_at_once,
 )
-from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.models.running import Running, RunReport
 from bioattn.sequences.vocabulary import CLS
 from bioattn.store.contents import Collector

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.language.config import Shape
 from bioattn.models.language.folder import LoadedLanguageModel
-from bioattn.models.language.inference.source import read_tokens
-from bioattn.models.language.inference.tables import require_likelihoods
 from bioattn.models.language.model import Cache
+from bioattn.models.language.source import read_tokens
+from bioattn.models.language.tables import require_likelihoods
 from bioattn.sequences.vocabulary import EOS, UNKNOWN
 
 AT_ONCE = 16

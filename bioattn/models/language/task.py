@@ -24,8 +24,8 @@ from bioattn.models.language.config import (
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import VOCABULARY, load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.training.evaluation import Profile, SimpleModel
-from bioattn.models.language.training.windows import IGNORED, Exercise, Windows, exercise
+from bioattn.models.language.simple_models import Profile, SimpleModel
+from bioattn.models.language.windows import IGNORED, Exercise, Windows, exercise
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.sequence_dataset import open_sequence_dataset

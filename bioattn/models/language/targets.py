@@ -22,7 +22,7 @@ from bioattn.formats.tables import (
     refuse_duplicate_columns,
 )
 from bioattn.models.language.config import Target, TargetKind
-from bioattn.models.language.training.windows import IGNORED, padded
+from bioattn.models.language.windows import IGNORED, padded
 from bioattn.promoters.splits import parse_side
 from bioattn.text import quoted
 

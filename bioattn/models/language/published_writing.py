@@ -14,11 +14,11 @@ from bioattn.errors import BioattnError
 from bioattn.io.files import atomic_output, read_json, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.language.architectures import ARCHITECTURES, all_rows, first_position
 from bioattn.models.language.config import Activation, LanguageModelConfig, Norm, Output, Shape
 from bioattn.models.language.folder import load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.published.architectures import ARCHITECTURES, all_rows, first_position
-from bioattn.models.language.published.reading import published_type
+from bioattn.models.language.published_reading import published_type
 from bioattn.models.model_folder import model_files, save_arrays
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, PublishedTokens, Vocabulary

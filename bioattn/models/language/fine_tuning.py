@@ -24,19 +24,19 @@ from bioattn.models.language.config import (
     TargetKind,
 )
 from bioattn.models.language.family import LanguageTrainingSettings
-from bioattn.models.language.inference.source import framed_tokens
+from bioattn.models.language.layers import is_word, require_length
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.readout import is_word, require_length
-from bioattn.models.language.training.simple_predictors import (
+from bioattn.models.language.simple_models import (
     Features,
     Linear,
     fit_linear,
     sequence_features,
     token_features,
 )
-from bioattn.models.language.training.targets import Wanted, read_targets, records_of, wanted_of
-from bioattn.models.language.training.task import BETAS, LanguageTask
-from bioattn.models.language.training.windows import padded
+from bioattn.models.language.source import framed_tokens
+from bioattn.models.language.targets import Wanted, read_targets, records_of, wanted_of
+from bioattn.models.language.task import BETAS, LanguageTask
+from bioattn.models.language.windows import padded
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.response_metrics import auroc, average_precision, r_squared, spearman
 from bioattn.sequences.vocabulary import PAD, SPECIAL, Vocabulary

@@ -19,15 +19,15 @@ from bioattn.io.checkpoint import load_checkpoint
 from bioattn.io.files import read_json, sha256_of
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.language.config import LanguageModelConfig
-from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.published.architectures import (
+from bioattn.models.language.architectures import (
     ARCHITECTURES,
     LAYERS,
     Architecture,
     Settings,
     all_rows,
 )
+from bioattn.models.language.config import LanguageModelConfig
+from bioattn.models.language.model import LanguageModel
 from bioattn.models.model_folder import check_integers
 from bioattn.sequences.published_vocabulary import read_published_vocabulary
 from bioattn.sequences.vocabulary import Vocabulary

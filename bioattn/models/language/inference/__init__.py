@@ -1,1 +1,0 @@
-"""Running language models: scores, embeddings, attention, and new sequences."""

@@ -1,0 +1,207 @@
+"""Parts of a language model beside its blocks: n-grams and phases of tokens, the output layers of fine-tuning,
+and low-rank adapters (Hu et al. 2021).
+
+Shape suffixes: B sequences, L tokens, C channels, W outputs of a target.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized, register_parametrization, remove_parametrizations
+
+from bioattn.errors import FormatError, SettingsError
+from bioattn.models.language.config import FineTuned, LanguageModelConfig, PredictedFrom, Shape, TargetKind
+from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
+from bioattn.training.state import digest_of
+
+MAX_NGRAMS = 1 << 20
+"""Most n-grams with a vector of their own."""
+FIRST_SPREAD = 0.02
+"""Standard deviation of vectors and of the weights of a hidden layer before training, as that of embeddings."""
+
+
+class PrecedingTokens(nn.Module):
+    """Vectors of the n-gram that ends at each token (Huang et al. 2025) and of the token's phase.
+
+    With them the first layer knows what a Markov chain of order n − 1 knows, and attention is free to find what
+    lies farther off, such as the reading frame.
+    """
+
+    def __init__(self, config: LanguageModelConfig, num_words: int) -> None:
+        """num_words: tokens of the vocabulary that are words.
+
+        Raises: SettingsError when there are too many n-grams.
+        """
+        super().__init__()
+        self.ngram, self.num_words = config.ngram, num_words
+        number = num_words**config.ngram
+        if number > MAX_NGRAMS:
+            raise SettingsError(
+                f"ngram is {config.ngram}: {num_words} words make {number:,} of them; "
+                f"at most {MAX_NGRAMS:,} are learned"
+            )
+        self.embed = nn.Embedding(number + 1, config.channels) if config.ngram > 1 else None
+        if self.embed is not None:
+            nn.init.normal_(self.embed.weight, std=FIRST_SPREAD)
+        self.phase_PC = (
+            nn.Parameter(torch.randn(config.period, config.channels) * FIRST_SPREAD)
+            if config.period
+            else None
+        )
+
+    def forward(
+        self, tokens_BL: Tensor, *, earlier_BE: Tensor | None = None, first: int = 0
+    ) -> Tensor | float:
+        """What is added to the embeddings of tokens (B, L) at the positions from `first` on: (B, L, C).
+
+        earlier_BE: the tokens before them. An n-gram that holds a special token, or begins before the first one,
+        has the last vector.
+        """
+        added: Tensor | float = 0.0
+        length = tokens_BL.shape[1]
+        if self.embed is not None:
+            tokens_BT = tokens_BL if earlier_BE is None else torch.cat([earlier_BE, tokens_BL], dim=1)
+            words_BT = nn.functional.pad(tokens_BT - len(SPECIAL), (self.ngram - 1, 0), value=-1)
+            spans = words_BT.unfold(1, self.ngram, 1)[:, -length:]
+            place = self.num_words ** torch.arange(self.ngram - 1, -1, -1, device=tokens_BL.device)
+            known_BL = ((spans >= 0) & (spans < self.num_words)).all(-1)
+            added = self.embed(torch.where(known_BL, (spans * place).sum(-1), self.num_words**self.ngram))
+        if self.phase_PC is not None:
+            position_L = torch.arange(first, first + length, device=tokens_BL.device)
+            added = added + self.phase_PC[position_L % len(self.phase_PC)]
+        return added
+
+
+class Readout(nn.Module):
+    """A linear layer for each target, or one with a hidden layer, on channels behind the last block."""
+
+    def __init__(self, channels: int, shape: Shape, fine_tuned: FineTuned) -> None:
+        super().__init__()
+        self.fine_tuned = fine_tuned
+        self.shape = shape
+        pooled = channels * max(1, len(fine_tuned.varying))
+        self.layers = nn.ModuleList(
+            _layer(
+                channels if target.kind is TargetKind.TAGS else pooled,
+                fine_tuned.readout_channels,
+                target.width,
+            )
+            for target in fine_tuned.targets
+        )
+
+    def forward(self, hidden_BLC: Tensor, tokens_BL: Tensor) -> list[Tensor]:
+        """Of each target outputs (B, W), of tags (B, L, W): numbers in units of `sd`, or logits of classes."""
+        pooled_BC = self.pooled(hidden_BLC, tokens_BL)
+        return [
+            layer(hidden_BLC if target.kind is TargetKind.TAGS else pooled_BC)
+            for layer, target in zip(self.layers, self.fine_tuned.targets, strict=True)
+        ]
+
+    def pooled(self, hidden_BLC: Tensor, tokens_BL: Tensor) -> Tensor:
+        """Channels (B, C) that stand for whole sequences, of varying tokens (B, tokens · C).
+
+        In a decoder only the last token, `<eos>`, sees the whole sequence.
+        """
+        if self.fine_tuned.pool is PredictedFrom.MEAN:
+            return mean_of_words(hidden_BLC, tokens_BL)
+        if self.fine_tuned.pool is PredictedFrom.VARYING:
+            return hidden_BLC[:, list(self.fine_tuned.varying)].flatten(1)
+        if self.shape is not Shape.DECODER:
+            return hidden_BLC[:, 0]
+        last_B11 = (tokens_BL != PAD).sum(-1).sub(1)[:, None, None]
+        return hidden_BLC.gather(1, last_B11.expand(-1, 1, hidden_BLC.shape[-1]))[:, 0]
+
+
+def _layer(channels: int, hidden: int, width: int) -> nn.Module:
+    """From channels to the outputs of a target, which are 0 before training."""
+    output = nn.Linear(hidden or channels, width)
+    nn.init.zeros_(output.weight)
+    nn.init.zeros_(output.bias)
+    if not hidden:
+        return output
+    widen = nn.Linear(channels, hidden)
+    # Small, so that training begins near a linear model: mutants that are left out are predicted better.
+    nn.init.normal_(widen.weight, std=FIRST_SPREAD)
+    return nn.Sequential(widen, nn.GELU(), output)
+
+
+def require_length(
+    tokens: Sequence[NDArray[np.integer]], names: Sequence[str], num_tokens: int, path: Path
+) -> None:
+    """Raises: FormatError naming a sequence that has not `num_tokens` tokens."""
+    for each, name in zip(tokens, names, strict=True):
+        if len(each) != num_tokens:
+            raise FormatError(
+                f"{path}: {name}: is {len(each):,} tokens long, special ones counted, and not {num_tokens:,}; for "
+                "pool = 'varying' all sequences of training and prediction are equally long"
+            )
+
+
+def is_word(tokens: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Which tokens are words, known or not."""
+    return ~np.isin(tokens, (PAD, CLS, EOS, MASK))
+
+
+def mean_of_words(channels_BLC: Tensor, tokens_BL: Tensor) -> Tensor:
+    """Mean over the words of each sequence, `<cls>`, `<eos>` and padding left out: (B, C)."""
+    is_word_BL = torch.from_numpy(is_word(tokens_BL.cpu().numpy()))
+    share_BL = is_word_BL.float() / is_word_BL.sum(-1, keepdim=True)
+    return torch.einsum("blc,bl->bc", channels_BLC, share_BL.to(channels_BLC.device))
+
+
+ADDED = ".parametrizations.weight"
+
+
+class LowRank(nn.Module):
+    """Adds alpha / rank · `up` · `down` to a matrix; before training that is 0."""
+
+    def __init__(self, matrix_OI: Tensor, rank: int, alpha: float) -> None:
+        super().__init__()
+        rows, columns = matrix_OI.shape
+        self.scale = alpha / rank
+        self.down_RI = nn.Parameter(matrix_OI.new_empty(rank, columns))
+        self.up_OR = nn.Parameter(matrix_OI.new_zeros(rows, rank))
+        nn.init.kaiming_uniform_(self.down_RI, a=math.sqrt(5))
+
+    def forward(self, matrix_OI: Tensor) -> Tensor:
+        return matrix_OI + self.scale * (self.up_OR @ self.down_RI)
+
+
+def add_adapters(model: nn.Module, rank: int, alpha: float) -> None:
+    """Put an adapter on every matrix of attention and feed-forward networks; all other weights no longer learn."""
+    model.requires_grad_(False)
+    for layer in _matrices(model):
+        register_parametrization(layer, "weight", LowRank(layer.weight, rank, alpha), unsafe=True)
+
+
+def merge_adapters(model: nn.Module) -> None:
+    """Add to the matrices what their adapters learned, and take the adapters away."""
+    for layer in _matrices(model):
+        if is_parametrized(layer, "weight"):
+            remove_parametrizations(layer, "weight")
+
+
+def base_digest(model: nn.Module) -> str:
+    """SHA-256 over the weights beneath the adapters: all but theirs and those of the readout."""
+    weights = {
+        name.replace(f"{ADDED}.original", ".weight"): weight.detach().cpu()
+        for name, weight in model.state_dict().items()
+        if not name.startswith("readout.") and f"{ADDED}.0." not in name
+    }
+    return digest_of(weights)
+
+
+def _matrices(model: nn.Module) -> list[nn.Linear]:
+    stacks = [getattr(model, str(shape)) for shape in (Shape.ENCODER, Shape.DECODER)]
+    return [
+        layer
+        for stack in stacks
+        if stack is not None
+        for layer in stack.modules()
+        if isinstance(layer, nn.Linear)
+    ]

@@ -1,1 +1,0 @@
-"""Published language models: Hugging Face folders, read and written."""
