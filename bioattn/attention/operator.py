@@ -74,11 +74,12 @@ def attend(
             weights, attended = others, others.to(value.dtype) @ value
         hand_over(site, weights, value, tile)
         return attended
-    learned = _attend_and_learn(query, key, value, score, mask, bias)
-    if learned is not None:
-        return learned
-    if _needs_weights_to_learn(mask):
-        return _softmax(query, key, score, mask, bias) @ value
+    if torch.is_grad_enabled():
+        learned = _attend_and_learn(query, key, value, score, mask, bias)
+        if learned is not None:
+            return learned
+        if _needs_weights_to_learn(mask):
+            return _softmax(query, key, score, mask, bias) @ value
     return _attend_fused(query, key, value, score, mask, bias)
 
 
@@ -103,7 +104,7 @@ def _attend_and_learn(
 ) -> Tensor | None:
     """Attention with gradients in the CPU's pieces, where torch's kernel has none (bias, row without keys)."""
     wanted = bias is not None and bias.requires_grad
-    if not torch.is_grad_enabled() or not (wanted or _needs_weights_to_learn(mask)):
+    if not (wanted or _needs_weights_to_learn(mask)):
         return None
     form = score.fused_form(query, key)
     if form is None or form.bias is not None or not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
@@ -112,12 +113,12 @@ def _attend_and_learn(
 
 
 def _needs_weights_to_learn(mask: Tensor | None) -> bool:
-    """Whether a row has no key and gradients are wanted.
+    """Whether a row has no key.
 
     The fused backward pass computes weights again from the logarithm of their sum, which beside a logit of -1e30
     is lost: each of K masked keys would weigh 1 and not 1 / K.
     """
-    return mask is not None and torch.is_grad_enabled() and not bool(mask.any(-1).all())
+    return mask is not None and not bool(mask.any(-1).all())
 
 
 def attention_weights(

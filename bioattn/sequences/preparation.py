@@ -115,9 +115,6 @@ def prepare_sequences(
     Raises: FormatError naming file, record and position of what is no letter of the alphabet; BioattnError when no
     record can be used, or a split cannot be made.
     """
-    twice = next((path for place, path in enumerate(files) if path in files[:place]), None)
-    if twice is not None:
-        raise SettingsError(f"{twice} is given twice")
     vocabulary = Vocabulary(settings.alphabet, settings.kmer)
     records = _read_records(files, vocabulary, settings.genetic_code, progress)
     kept = [each for each in records if not each.dropped]
@@ -154,9 +151,9 @@ def _read_records(
     progress.begin("letters", None)
     for path in files:
         letters = nucleotides = 0
-        for name, sequence in _sequences(path, vocabulary):
+        for name, sequence in read_letters(path, vocabulary.alphabet):
             if name in records:
-                raise FormatError(f"{path}: the name {name!r} stands in another file already")
+                raise FormatError(f"{path}: the name {name!r} stands in a file before it already")
             letters += len(sequence)
             nucleotides += count_nucleotides(sequence)
             record = records[name] = _Record(name, vocabulary.encode(sequence, f"{path}: {name}"))
@@ -189,21 +186,16 @@ def warn_of_nucleotides(what: Path | str, instead: str) -> None:
     LOGGER.warning(f"{what}: looks like DNA or RNA, and is read as proteins; for nucleotides give {instead}")
 
 
-def _sequences(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
-    """Name and letters of each record; a stop at the end of a protein is left out."""
-    if vocabulary.alphabet is Alphabet.ALIGNMENT:
-        yield from aligned_rows(path)
-        return
-    protein = vocabulary.alphabet is Alphabet.PROTEIN
-    for record in read_fasta(path):
-        yield record.name, record.sequence.removesuffix("*") if protein else record.sequence
+def read_letters(path: Path, alphabet: Alphabet) -> Iterator[tuple[str, str]]:
+    """Name and letters of each record of a FASTA file, or match columns of each row of an alignment in any format;
+    a stop at the end of a protein is left out.
 
-
-def aligned_rows(path: Path) -> Iterator[tuple[str, str]]:
-    """Name and match columns of each row of an alignment, in any format of `read_alignment`.
-
-    Raises: as `read_alignment`; FormatError for two rows of one name.
+    Raises: as `read_fasta` and `read_alignment`; FormatError for two rows of one name.
     """
+    if alphabet is not Alphabet.ALIGNMENT:
+        end = "*" if alphabet is Alphabet.PROTEIN else ""
+        yield from ((record.name, record.sequence.removesuffix(end)) for record in read_fasta(path))
+        return
     alignment = read_alignment(path)
     name, times = Counter(alignment.names).most_common(1)[0]
     if times > 1:

@@ -17,10 +17,6 @@ from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import RESIDUES, PublishedTokens, Vocabulary, letters_of
 from bioattn.text import quoted
 
-MAX_TOKENS = 1 << 18
-"""Most tokens of a vocabulary; that of a model of many languages has as many, one of sequences far fewer."""
-MAX_BYTES = 1 << 26
-"""Most bytes of a file of a tokenizer."""
 SPARE_ROWS = 128
 """Embeddings are filled up to a multiple of a power of two, of this at most."""
 _NAMES = {
@@ -46,15 +42,11 @@ def read_published_vocabulary(
     Raises: FormatError naming the file when there is no vocabulary, it is empty or huge, does not belong to the
     weights, or is not one of bases, codons or residues.
     """
-    settings = _read_object(folder / "special_tokens_map.json") | _read_object(
-        folder / "tokenizer_config.json"
-    )
+    settings = _object_in(folder / "special_tokens_map.json") | _object_in(folder / "tokenizer_config.json")
     path, by_number, tokenizer = _read_tokens(folder, settings)
     if not by_number:
         raise FormatError(f"{path}: holds no token; fetch the file again")
     size = max(by_number) + 1
-    if size > MAX_TOKENS:
-        raise FormatError(f"{path}: has {size:,} tokens; at most {MAX_TOKENS:,} are read")
     if size > rows or (rows - size >= SPARE_ROWS) or (rows > size and rows % 8):
         raise FormatError(
             f"{path}: has {size:,} tokens, the embeddings of the weights {rows:,}; the tokenizer belongs to "
@@ -85,37 +77,24 @@ def read_published_vocabulary(
 
 def _read_tokens(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, dict[int, str], str]:
     """The file with the vocabulary, its tokens by number, and the JSON of a tokenizer that merges."""
-    added = {number: token for token, number in _read_object(folder / "added_tokens.json").items()}
+    added = {number: token for token, number in _object_in(folder / "added_tokens.json").items()}
     for number, token in (settings.get("added_tokens_decoder") or {}).items():
-        added[int(number)] = _text(token)
-    for name, read in _READERS.items():
-        path = folder / name
+        added[number] = _text(token)
+    for path in (folder / name for name in _READERS):
         if not path.is_file():
             continue
-        if path.stat().st_size > MAX_BYTES:
-            raise FormatError(
-                f"{path}: has {path.stat().st_size:,} bytes; no vocabulary of sequences is so large"
-            )
         try:
-            tokens, tokenizer = read(path, settings)
+            tokens, tokenizer = _READERS[path.name](path, settings)
+            by_number = {int(number): str(token) for number, token in {**tokens, **added}.items()}
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise FormatError(
                 f"{path}: is not the file of a tokenizer ({error!r}); fetch it again"
             ) from error
-        return path, _checked(path, {**tokens, **added}), tokenizer
+        return path, by_number, tokenizer
     raise FormatError(
         f"{folder}: has weights and no vocabulary (vocab.txt, tokenizer.json, vocab.json or spiece.model); fetch "
         "the tokenizer's files too"
     )
-
-
-def _checked(path: Path, tokens: dict[Any, Any]) -> dict[int, str]:
-    for number, token in tokens.items():
-        if not isinstance(number, int) or not isinstance(token, str) or number < 0:
-            raise FormatError(
-                f"{path}: gives the token {token!r} the number {number!r}; fetch the file again"
-            )
-    return tokens
 
 
 def _read_lines(path: Path, _: Mapping[str, Any]) -> tuple[dict[int, str], str]:
@@ -271,11 +250,6 @@ def _kind(
     )
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _object_in(path: Path) -> dict[str, Any]:
     """A JSON object; empty when there is no such file."""
-    if not path.is_file():
-        return {}
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise FormatError(f"{path}: is no JSON object; fetch the file again")
-    return content
+    return dict(read_json(path)) if path.is_file() else {}

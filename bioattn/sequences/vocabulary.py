@@ -9,7 +9,7 @@ Of a published vocabulary the special tokens are numbered as here, before its wo
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any
 
@@ -29,6 +29,8 @@ MAX_KMER = 6
 """Longest word: 4^6 = 4,096 tokens."""
 
 _NO_LETTER = 255
+_PIECE = 1 << 20
+"""Words that are tokenized at a time."""
 
 
 def _residue_table(*others: str) -> bytes:
@@ -130,15 +132,14 @@ class Vocabulary:
         ends = self.published is None or self.published.ends
         return np.concatenate([[CLS] * self.begins, words, [EOS] * ends]).astype(np.int64)
 
-    def started(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The framed `tokens` with `<cls>` before them, as a decoder that predicts all of them reads them."""
-        return tokens if self.begins else np.concatenate([[CLS], tokens])
-
     def words(self, sequence: str, name: str) -> NDArray[np.int64]:
         """Tokens of a sequence, without special ones. name: as in `encode`, which says what is raised."""
         codes = self.encode(sequence, name)
         if self.published is None:
-            return self.tokenize(codes)
+            # Piece by piece: what lies between takes tens of bytes a letter, of a chromosome gigabytes.
+            size = _PIECE * self.word
+            firsts = range(0, max(1, len(codes)), size)
+            return np.concatenate([self.tokenize(codes[first : first + size]) for first in firsts])
         letters = sequence.upper()
         if self.alphabet is not Alphabet.PROTEIN:
             letters = nucleotides.decode(codes)
@@ -217,31 +218,32 @@ class Vocabulary:
     def text(self, tokens: NDArray[np.int64]) -> str:
         """The letters of tokens; special ones but `<unk>` are left out."""
         unknown = ("X" if self.alphabet in _CODE_OF_RESIDUE else "N") * self.word
-        shown = [unknown if each == UNKNOWN else self.tokens[each] for each in tokens.tolist()]
-        shown = [each for each in shown if each not in SPECIAL]
-        if self.published is None:
-            return "".join(shown)
-        new = 1 if self.published.overlapping else 0
-        words = [self._letters_of(each) for each in shown]
-        return "".join(word[-new:] if place else word for place, word in enumerate(words))
+        shown = [each for each in tokens.tolist() if each >= UNKNOWN]
+        words = [unknown if each == UNKNOWN else self._letters[each] for each in shown]
+        if self.published is not None and self.published.overlapping:
+            words[1:] = [word[-1] for word in words[1:]]
+        return "".join(words)
 
-    def _letters_of(self, token: str) -> str:
-        """Letters of a published token, in DNA's letters."""
-        letters = letters_of(token)
-        return letters if self.alphabet is Alphabet.PROTEIN else letters.replace("U", "T")
+    @cached_property
+    def _letters(self) -> list[str]:
+        """Letters of each token: of a published one without its marks, and of RNA in those of DNA."""
+        if self.published is None:
+            return list(self.tokens)
+        letters = map(letters_of, self.tokens)
+        return list(
+            letters if self.alphabet is Alphabet.PROTEIN else (each.replace("U", "T") for each in letters)
+        )
 
     @cached_property
     def _sizes(self) -> NDArray[np.int64]:
-        """Letters of each published token."""
-        return np.array([len(self._letters_of(token)) for token in self.tokens])
+        return np.array([len(letters) for letters in self._letters])
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
         """Of words of letters, their tokens; of two that differ in marks alone, the one that begins a word."""
         found: dict[str, int] = {}
-        for number, token in enumerate(self.tokens[len(SPECIAL) :], start=len(SPECIAL)):
-            letters = self._letters_of(token)
-            if letters not in found or token.startswith(("▁", "Ġ")):
+        for number, letters in enumerate(self._letters):
+            if letters not in found or self.tokens[number].startswith(("▁", "Ġ")):
                 found[letters] = number
         return found
 
@@ -250,9 +252,8 @@ class Vocabulary:
         assert self.published is not None
         unknown, numbers = UNKNOWN, self._numbers
         if self.published.tokenizer:
-            return self.of_published[
-                np.array(_tokenizer(self.published.tokenizer).encode(letters).ids, np.int64)
-            ]
+            ids = _tokenizer(self.published.tokenizer).encode(letters).ids
+            return self.of_published[np.array(ids, np.int64)]
         if self.published.overlapping:
             starts = range(len(letters) - self.word + 1)
             return np.array([numbers.get(letters[i : i + self.word], unknown) for i in starts], np.int64)
@@ -288,21 +289,15 @@ def letters_of(token: str) -> str:
     return token.translate(_MARKS)
 
 
+@lru_cache(maxsize=1)
 def _tokenizer(text: str) -> Any:
     """The tokenizer of this JSON, which adds no special tokens."""
-    if text not in _TOKENIZERS:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise BioattnError(
-                "this model's words are made by merging letters, which needs the library tokenizers: "
-                "pip install tokenizers"
-            ) from error
-        content = json.loads(text) | {"post_processor": None, "truncation": None, "padding": None}
-        _TOKENIZERS.clear()
-        _TOKENIZERS[text] = Tokenizer.from_str(json.dumps(content))
-    return _TOKENIZERS[text]
-
-
-_TOKENIZERS: dict[str, Any] = {}
-"""The last one made."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise BioattnError(
+            "this model's words are made by merging letters, which needs the library tokenizers: "
+            "pip install tokenizers"
+        ) from error
+    content = json.loads(text) | {"post_processor": None, "truncation": None, "padding": None}
+    return Tokenizer.from_str(json.dumps(content))

@@ -6,7 +6,7 @@ al. 2019) and the encoder-decoder T5 or its encoder alone (Raffel et al. 2020; P
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,16 +53,22 @@ class Row(NamedTuple):
     """Name of an array whose first row is added to all rows, and which is written as zeros."""
 
 
+@dataclass(frozen=True, slots=True)
 class Settings:
-    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
-        self.path, self.content = path, content
+    path: Path
+    content: Mapping[str, Any]
+    """Of `config.json`."""
+    largest: int
+    """No size of an architecture exceeds the number of values in the weights."""
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A whole number of at least 1. Raises: FormatError."""
+        """A whole number from 1 to `largest`. Raises: FormatError."""
         value = self.content.get(name)
         value = default if value is None else value
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise FormatError(f"{self.path}: {name} is {value!r}; a whole number is needed")
+        if not isinstance(value, int) or not 1 <= value <= self.largest:
+            raise FormatError(
+                f"{self.path}: {name} is {value!r}; a whole number is needed, which fits the weights"
+            )
         return value
 
     def real(self, name: str, default: float) -> float:
@@ -79,9 +85,15 @@ class Settings:
             raise FormatError(f"{self.path}: {name} is {value!r}; read are {', '.join(choices)}")
         return choices[value]
 
-    def shape(self) -> Shape:
-        """Encoder, or the same layers as a decoder."""
-        return Shape.DECODER if self.content.get("is_decoder") else Shape.ENCODER
+    def sizes(self) -> dict[str, Any]:
+        """Those of BERT and ESM: an encoder, or the same layers as a decoder."""
+        return {
+            "shape": Shape.DECODER if self.content.get("is_decoder") else Shape.ENCODER,
+            "layers": self.number("num_hidden_layers"),
+            "channels": self.number("hidden_size"),
+            "num_heads": self.number("num_attention_heads"),
+            "hidden_channels": self.number("intermediate_size"),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +106,12 @@ class Architecture:
     """Names that the embeddings of tokens may have."""
     output: str
     """Name of the matrix of the output layer, where it is not that of the embeddings."""
-    settings: Callable[[Settings, Alphabet, "Names"], LanguageModelConfig]
-    """Our settings, without frequencies and `tied`."""
+    settings: Callable[[Settings, Alphabet, Container[str]], LanguageModelConfig]
+    """Our settings, without frequencies and `tied`; given their settings and the names of all arrays."""
     rows: Callable[[LanguageModelConfig, Mapping[str, Any]], Iterator[Row]]
     """All arrays but those of tokens. The mapping is their config.json."""
 
 
-Names = Callable[[str], bool]
-"""Whether an array of this name is there."""
 _ACTIVATIONS = {
     "gelu": Activation.GELU,
     "gelu_python": Activation.GELU,
@@ -112,24 +122,20 @@ _ACTIVATIONS = {
 }
 
 
-def _esm(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelConfig:
+def _esm(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> LanguageModelConfig:
     rotary = settings.chosen("position_embedding_type", "absolute", {"rotary": True, "absolute": False})
     longest = settings.number("max_position_embeddings", 1026)
     return LanguageModelConfig(
+        **settings.sizes(),
         alphabet=alphabet,
-        shape=settings.shape(),
         positions=PositionEncoding.ROTARY if rotary else PositionEncoding.LEARNED,
-        layers=settings.number("num_hidden_layers"),
-        channels=settings.number("hidden_size"),
-        num_heads=settings.number("num_attention_heads"),
-        hidden_channels=settings.number("intermediate_size"),
         context=max(longest, ENDLESS_CONTEXT) if rotary else longest - first_position(settings.content),
         form=Form(
             epsilon=settings.real("layer_norm_eps", 1e-12),
             embedding_norm=bool(settings.content.get("emb_layer_norm_before")),
             key_bias=True,
             token_dropout=bool(settings.content.get("token_dropout")),
-            output=Output.DENSE if there("lm_head.dense.weight") else Output.NONE,
+            output=Output.DENSE if "lm_head.dense.weight" in arrays else Output.NONE,
         ),
     )
 
@@ -155,16 +161,12 @@ def _esm_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterat
         yield Row("bias_V", ["lm_head.bias"], by_token=True)
 
 
-def _bert(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelConfig:
+def _bert(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> LanguageModelConfig:
     settings.chosen("position_embedding_type", "absolute", {"absolute": True})
     return LanguageModelConfig(
+        **settings.sizes(),
         alphabet=alphabet,
-        shape=settings.shape(),
         positions=PositionEncoding.LEARNED,
-        layers=settings.number("num_hidden_layers"),
-        channels=settings.number("hidden_size"),
-        num_heads=settings.number("num_attention_heads"),
-        hidden_channels=settings.number("intermediate_size"),
         context=settings.number("max_position_embeddings"),
         form=Form(
             epsilon=settings.real("layer_norm_eps", 1e-12),
@@ -172,7 +174,7 @@ def _bert(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModel
             embedding_norm=True,
             activation=settings.chosen("hidden_act", "gelu", _ACTIVATIONS),
             key_bias=True,
-            output=Output.DENSE if there("cls.predictions.transform.dense.weight") else Output.NONE,
+            output=Output.DENSE if "cls.predictions.transform.dense.weight" in arrays else Output.NONE,
         ),
     )
 
@@ -205,7 +207,7 @@ def _bert_layers(config: LanguageModelConfig, first_norm: str, second_norm: str)
         yield from _pair(f"{ours}.narrow", f"{theirs}.output.dense")
 
 
-def _gpt2(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelConfig:
+def _gpt2(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> LanguageModelConfig:
     channels = settings.number("n_embd", 768)
     tied = settings.content.get("tie_word_embeddings", True)
     return LanguageModelConfig(
@@ -221,7 +223,7 @@ def _gpt2(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModel
             epsilon=settings.real("layer_norm_epsilon", 1e-5),
             activation=settings.chosen("activation_function", "gelu_new", _ACTIVATIONS),
             key_bias=True,
-            output=Output.PLAIN if tied or there("lm_head.weight") else Output.NONE,
+            output=Output.PLAIN if tied or "lm_head.weight" in arrays else Output.NONE,
         ),
     )
 
@@ -244,8 +246,8 @@ def _gpt2_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Itera
     yield from _pair("normalise", "ln_f")
 
 
-def _t5(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelConfig:
-    both = there("decoder.final_layer_norm.weight")
+def _t5(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> LanguageModelConfig:
+    both = "decoder.final_layer_norm.weight" in arrays
     layers = settings.number("num_layers")
     if both and settings.number("num_decoder_layers", layers) != layers:
         raise FormatError(

@@ -20,9 +20,9 @@ from bioattn.errors import BioattnError
 from bioattn.inference.token_heads import TokenHeadScorer
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageTrainingConfig, Shape
-from bioattn.models.language.source import read_letters
 from bioattn.models.language.windows import Exercise, Windows, exercise
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, VALIDATION
+from bioattn.sequences.preparation import read_letters
 from bioattn.sequences.sequence_dataset import SEQUENCE_DATASET, SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, SPECIAL, UNKNOWN
 from bioattn.store.kinds import Candidate
@@ -218,7 +218,7 @@ def make_probe(loaded: "LoadedLanguageModel", path: Path, settings: CheckSetting
             tokens = windows.window(*place)
             pieces.append((windows.name(*place), tokens[1 : -1 if tokens[-1] == EOS else None]))
     else:
-        for name, letters in read_letters(path, loaded.vocabulary):
+        for name, letters in read_letters(path, loaded.vocabulary.alphabet):
             pieces.append((name, loaded.vocabulary.words(letters, f"{path}: {name}")))
     lengths = sorted((len(words) for _, words in pieces), reverse=True)
     usual = lengths[(len(lengths) - 1) // 2] if lengths else 0

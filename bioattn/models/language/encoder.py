@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
 from bioattn.io.settings import build
-from bioattn.models.language.config import LanguageModelConfig, Shape
+from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import LanguageModel
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import PAD, PublishedTokens, Vocabulary
@@ -67,6 +67,5 @@ class LanguageEncoder(BinEncoder):
             within_PN = np.minimum(last_N, ends_P1[1:]) - np.maximum(first_N, ends_P1[:-1])
             shared_PN[:, : len(row)] = within_PN.clip(min=0)
         shared_BPN /= shared_BPN.sum(-1, keepdims=True).clip(min=1)
-        both = self.model.config.shape is Shape.ENCODER_DECODER
-        hidden_BNC = self.model.encode(tokens_BN) if both else self.model.hidden(tokens_BN)
+        hidden_BNC = self.model.embeddings(tokens_BN)
         return torch.from_numpy(shared_BPN).to(hidden_BNC) @ hidden_BNC

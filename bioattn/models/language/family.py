@@ -154,7 +154,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     from bioattn.models.language.file_kinds import write_embeddings
     from bioattn.models.language.folder import load_language_model
     from bioattn.models.language.scoring import pooled
-    from bioattn.models.language.tables import NO_OUTPUT, read_source, tokens_per_batch
+    from bioattn.models.language.tables import NO_OUTPUT, read_source
 
     loaded = loaded_model(settings, running, load_language_model)
     source, most = read_source(
@@ -168,8 +168,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     table = "scores" if loaded.model.readout is None else "predictions"
     sentences = [f"wrote {path}: {table} of {what}" for path in written]
     if settings.embeddings is not None:
-        batches = source.batches(tokens_per_batch(min(source.longest, most)))
-        values = pooled(loaded, batches, settings.pool, most)
+        values = pooled(loaded, source, settings.pool, most)
         write_embeddings(settings.embeddings, list(source.ids), values, loaded.sha256, settings.pool)
         written.append(settings.embeddings)
         sentences.append(

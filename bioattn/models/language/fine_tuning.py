@@ -54,14 +54,11 @@ MAX_LEARNED = 20_000
 """Training sequences that simple models learn from at most."""
 
 
-MAIN_FIGURE = {
-    (TargetKind.NUMBER, False): "Spearman",
-    (TargetKind.CLASS, True): "AUROC",
-    (TargetKind.CLASS, False): "accuracy",
-    (TargetKind.TAGS, True): "accuracy",
-    (TargetKind.TAGS, False): "accuracy",
-}
-"""By kind, and whether there are two classes."""
+def main_figure(target: Target) -> str:
+    """The first one of `figures_of`."""
+    if target.kind is TargetKind.NUMBER:
+        return "Spearman"
+    return "AUROC" if target.kind is TargetKind.CLASS and target.width == 2 else "accuracy"
 
 
 def figures_of(target: Target, outputs_NW: NDArray[np.float64], values_N: NDArray[Any]) -> dict[str, float]:
@@ -236,7 +233,7 @@ class FineTuningTask(LanguageTask):
             )
         )
         self.update_as(training, betas=BETAS)
-        names = {MAIN_FIGURE[each.target.kind, each.target.width == 2] for each in self.wanted}
+        names = {main_figure(each.target) for each in self.wanted}
         self.metric = names.pop() if len(names) == 1 else "mean figure"
         learning = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
         self.summary = (
@@ -367,7 +364,10 @@ class FineTuningTask(LanguageTask):
             words = [plain.tokenize(each) - len(SPECIAL) for each in codes]
             sets = sequence_features(words, len(plain.tokens) - len(SPECIAL))
             if self.start is not None:
-                sets = chain(sets, self._mean_embeddings(tokens))
+                # As of word2vec: of the model that training goes on from.
+                embedding = self.start.model.embed.weight.detach().float().cpu().numpy()
+                means = np.stack([embedding[each[is_word(each)]].mean(0) for each in tokens])
+                sets = chain(sets, [("mean token embedding", means)])
         ends = np.cumsum([len(self._values(wanted, own)) for own in sides])
         for name, features in sets:
             of_side = dict(zip((TRAIN, *held_out), np.split(features, ends[:-1]), strict=True))
@@ -382,12 +382,6 @@ class FineTuningTask(LanguageTask):
             model = fit_linear(of_side[TRAIN], wanted, self._values(wanted, learned), score)
             for side in held_out:
                 yield side, f"linear on {name}", model.outputs(of_side[side])
-
-    def _mean_embeddings(self, tokens: Sequence[NDArray[np.int64]]) -> Iterator[tuple[str, Features]]:
-        """Of the model that training goes on from, as of word2vec."""
-        assert self.start is not None
-        embedding = self.start.model.embed.weight.detach().float().cpu().numpy()
-        yield "mean token embedding", np.stack([embedding[each[is_word(each)]].mean(0) for each in tokens])
 
     def _codes(self, row: int) -> NDArray[np.uint8]:
         return self.dataset.record(int(self.record_N[row]))

@@ -30,7 +30,7 @@ from bioattn.models.model_folder import (
 )
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
-from bioattn.sequences.vocabulary import SPECIAL, PublishedTokens, Vocabulary
+from bioattn.sequences.vocabulary import PublishedTokens, Vocabulary
 from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
@@ -99,12 +99,11 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
         import pandas as pd
 
         from bioattn.models.language.scoring import pooled
-        from bioattn.models.language.tables import read_source, tokens_per_batch
+        from bioattn.models.language.tables import read_source
 
         with python_warnings():
             source, most = read_source(self, inputs, window)
-            batches = source.batches(tokens_per_batch(min(source.longest, most)))
-            values = pooled(self, batches, chosen(Pool, "pool", pool), most)
+            values = pooled(self, source, chosen(Pool, "pool", pool), most)
         return pd.DataFrame(values, index=pd.Index(source.ids, name="id"))
 
     def attention(
@@ -267,25 +266,24 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
     Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
     there is none.
     """
-    if (folder / CONFIG).is_file():
-        content = read_json(folder / CONFIG)
-        if isinstance(content, dict) and "format" not in content and published_type(content) is None:
+    content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
+    if isinstance(content, dict) and "format" not in content:
+        if published_type(content) is None:
             raise FormatError(
                 f"{folder / CONFIG}: a model of type {content.get('model_type')!r}; read are folders of bioattn, "
                 f"and of transformers those of type {', '.join(ARCHITECTURES)}"
             )
-        if isinstance(content, dict) and published_type(content) is not None:
-            model, sha256 = read_published_model(folder)
-            return LoadedLanguageModel(
-                model=model.to(device).eval(), device=device, sha256=sha256, path=folder
-            )
+        model, sha256 = read_published_model(folder)
+        return LoadedLanguageModel(model=model.to(device).eval(), device=device, sha256=sha256, path=folder)
     content = read_model_config(folder, MODEL_TYPE)
     try:
         config = build(LanguageModelConfig, content["architecture"], str(folder / CONFIG))
     except KeyError as error:
         raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
-    vocabulary = _vocabulary(folder, config)
-    fine_tuned = None
+    vocabulary = fine_tuned = None
+    if (path := folder / VOCABULARY).is_file():
+        published = build(PublishedTokens, read_json(path), str(path))
+        vocabulary = Vocabulary(config.alphabet, config.kmer, published)
     if "fine_tuned" in content:
         fine_tuned = build(FineTuned, content["fine_tuned"], str(folder / CONFIG))
     check_sizes(lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS)
@@ -299,18 +297,3 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
     return LoadedLanguageModel(
         model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
     )
-
-
-def _vocabulary(folder: Path, config: LanguageModelConfig) -> Vocabulary | None:
-    path = folder / VOCABULARY
-    if not path.is_file():
-        return None
-    published = build(PublishedTokens, read_json(path), str(path))
-    numbers = [*published.special, *published.sentinels]
-    if len(published.special) != len(SPECIAL) or not all(
-        number is None or 0 <= number < len(published.tokens) for number in numbers
-    ):
-        raise FormatError(
-            f"{path}: names a special token that is not there; the file is damaged or was edited"
-        )
-    return Vocabulary(config.alphabet, config.kmer, published)

@@ -95,32 +95,24 @@ class Block(nn.Module):
 
         bias: (H, L, keys), of self-attention.
         """
-
-        def attend(own_BLC: Tensor) -> Tensor:
-            attended: Tensor = self.self_attention(
-                own_BLC, own_BLC, own_BLC, mask=mask, bias=bias, causal=self.causal, cache=cache
-            )
-            return attended
-
-        tokens_BLC = self._with(attend, self.normalise_self, tokens_BLC)
-        if self.source_attention is not None and self.normalise_source is not None:
-            assert source_BSC is not None
-            attend_source = partial(self.source_attention, key=source_BSC, value=source_BSC, mask=source_mask)
-            tokens_BLC = self._with(attend_source, self.normalise_source, tokens_BLC)
-        return self._with(self._fed_forward, self.normalise_hidden, tokens_BLC)
-
-    def _with(self, part: Callable[[Tensor], Tensor], norm: nn.Module, tokens_BLC: Tensor) -> Tensor:
+        given_BLC = tokens_BLC if self.post_norm else self.normalise_self(tokens_BLC)
+        added_BLC = self.self_attention(
+            given_BLC, given_BLC, given_BLC, mask=mask, bias=bias, causal=self.causal, cache=cache
+        )
+        tokens_BLC = tokens_BLC + self.dropout(added_BLC)
         if self.post_norm:
-            normal: Tensor = norm(tokens_BLC + self.dropout(part(tokens_BLC)))
-            return normal
-        added_BLC: Tensor = self.dropout(part(norm(tokens_BLC)))
-        return tokens_BLC + added_BLC
-
-    def _fed_forward(self, tokens_BLC: Tensor) -> Tensor:
-        wide = self.widen(tokens_BLC)
-        hidden = self.activate(wide) if self.gate is None else self.activate(self.gate(tokens_BLC)) * wide
-        narrow_BLC: Tensor = self.narrow(hidden)
-        return narrow_BLC
+            tokens_BLC = self.normalise_self(tokens_BLC)
+        if self.source_attention is not None and self.normalise_source is not None:
+            given_BLC = tokens_BLC if self.post_norm else self.normalise_source(tokens_BLC)
+            added_BLC = self.source_attention(given_BLC, source_BSC, source_BSC, mask=source_mask)
+            tokens_BLC = tokens_BLC + self.dropout(added_BLC)
+            if self.post_norm:
+                tokens_BLC = self.normalise_source(tokens_BLC)
+        given_BLC = tokens_BLC if self.post_norm else self.normalise_hidden(tokens_BLC)
+        wide = self.widen(given_BLC)
+        hidden = self.activate(wide) if self.gate is None else self.activate(self.gate(given_BLC)) * wide
+        tokens_BLC = tokens_BLC + self.dropout(self.narrow(hidden))
+        return self.normalise_hidden(tokens_BLC) if self.post_norm else tokens_BLC
 
 
 class LanguageModel(nn.Module):
@@ -178,7 +170,8 @@ class LanguageModel(nn.Module):
         aligned = config.alphabet is Alphabet.ALIGNMENT
         self.profile_LV = nn.Parameter(torch.zeros(config.context, self.num_tokens)) if aligned else None
         self.readout: Readout | None = None
-        self.fine_tune(fine_tuned)
+        if fine_tuned is not None:
+            self.fine_tune(fine_tuned)
 
     def fine_tune(self, fine_tuned: FineTuned | None) -> None:
         """Take adapters and readout of an earlier fine-tuning away, and add new ones."""
@@ -190,12 +183,15 @@ class LanguageModel(nn.Module):
             self.readout = Readout(self.config.channels, self.config.shape, fine_tuned).to(self.bias_V.device)
 
     def predictions(self, tokens_BL: Tensor) -> list[Tensor]:
-        """What `Readout.forward` makes of sequences; an encoder-decoder reads them with its encoder."""
+        """What `Readout.forward` makes of sequences."""
         assert self.readout is not None
-        both = self.config.shape is Shape.ENCODER_DECODER
-        hidden_BLC = self.encode(tokens_BL) if both else self.hidden(tokens_BL)
-        outputs: list[Tensor] = self.readout(hidden_BLC, tokens_BL)
+        outputs: list[Tensor] = self.readout(self.embeddings(tokens_BL), tokens_BL)
         return outputs
+
+    def embeddings(self, tokens_BL: Tensor) -> Tensor:
+        """Normalised channels (B, L, C) behind the last layer; of an encoder-decoder those of its encoder."""
+        both = self.config.shape is Shape.ENCODER_DECODER
+        return self.encode(tokens_BL) if both else self.hidden(tokens_BL)
 
     def forward(self, tokens_BL: Tensor, source_BS: Tensor | None = None) -> Tensor:
         """Logits (B, L, V) of tokens (B, L): of the masked ones in an encoder, of the next ones in a decoder.
@@ -219,43 +215,35 @@ class LanguageModel(nn.Module):
         self, tokens_BL: Tensor, source_BS: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """Channels (B, L, C) behind the last block, normalised. cache: tokens follow those that it holds."""
-        if self.decoder is None:
-            assert self.encoder is not None
-            return self._normalised(self._through(self.encoder, tokens_BL))
         source_BSC = source_mask = None
-        if self.encoder is not None:
-            assert source_BS is not None
+        if source_BS is not None:
             source_BSC, source_mask = self.encode(source_BS), _mask(source_BS)
-        return self._normalised(self._through(self.decoder, tokens_BL, source_BSC, source_mask, cache))
+        stack = "encoder" if self.decoder is None else "decoder"
+        hidden_BLC: Tensor = self.normalise(self._through(stack, tokens_BL, source_BSC, source_mask, cache))
+        return hidden_BLC
 
     def encode(self, source_BS: Tensor) -> Tensor:
         """Channels (B, S, C) of the source of an encoder-decoder."""
-        assert self.encoder is not None
         assert self.normalise_encoded is not None
-        encoded: Tensor = self.normalise_encoded(self._through(self.encoder, source_BS))
+        encoded: Tensor = self.normalise_encoded(self._through("encoder", source_BS))
         return encoded
-
-    def _normalised(self, tokens_BLC: Tensor) -> Tensor:
-        normal: Tensor = self.normalise(tokens_BLC)
-        return normal
 
     def _through(
         self,
-        blocks: nn.ModuleList,
+        stack: str,
         tokens_BL: Tensor,
         source_BSC: Tensor | None = None,
         source_mask: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
         first = 0 if cache is None else cache.length
-        stack = "decoder" if blocks is self.decoder else "encoder"
         bias = None
         if stack in self.relative:
             bias = self.relative[stack](tokens_BL.shape[1], first + tokens_BL.shape[1])
         tokens_BLC = self._embedded(tokens_BL, first, cache)
         # Behind the last token of a sequence a decoder's padding is seen by padding alone.
-        mask = None if blocks is self.decoder else _mask(tokens_BL)
-        for number, block in enumerate(blocks):
+        mask = None if stack == "decoder" else _mask(tokens_BL)
+        for number, block in enumerate(getattr(self, stack)):
             held = None if cache is None else cache.block(number)
             tokens_BLC = block(tokens_BLC, mask, source_BSC, source_mask, held, bias)
         return tokens_BLC

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from bioattn.models.language.architectures import (
 )
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.model_folder import check_integers
+from bioattn.models.model_folder import LARGEST_SIZE
 from bioattn.sequences.published_vocabulary import read_published_vocabulary
 from bioattn.sequences.vocabulary import Vocabulary
 from bioattn.text import listed
@@ -46,11 +46,7 @@ class PublishedWeights:
     """Arrays of a folder by their names without the prefix of the base model."""
 
     def __init__(self, folder: Path, prefix: str, files: ExitStack) -> None:
-        found = [folder / name for name in FILES if (folder / name).is_file()]
-        if not found:
-            raise FormatError(f"{folder}: holds no weights ({', '.join(FILES)}); fetch them too")
-        self.path = found[0]
-        self.files = _parts(self.path)
+        self.path, self.files = _files(folder)
         self._arrays: dict[str, tuple[str, Path, Any]] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         for path in self.files:
@@ -68,11 +64,10 @@ class PublishedWeights:
                     name: tuple(value.shape) for name, value in file.items() if isinstance(value, Tensor)
                 }
             for name, shape in shapes.items():
-                plain = _plain_name(name, prefix)
+                plain = name.removeprefix("module.").removeprefix(prefix)
+                head, _, last = plain.rpartition(".")
+                plain = f"{head}.{_OLD_NORM[last]}" if last in _OLD_NORM else plain
                 self._arrays[plain], self.shapes[plain] = (name, path, file), shape
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._arrays
 
     def read(self, name: str) -> Tensor:
         """An array as float32. Raises: FormatError when it is damaged or not finite."""
@@ -86,6 +81,15 @@ class PublishedWeights:
             raise FormatError(f"{path}: the array {stored} holds NaN or infinite values")
         return array
 
+    def first(self, names: Sequence[str]) -> str:
+        """The first of these arrays that is there. Raises: FormatError when none is."""
+        for name in names:
+            if name in self._arrays:
+                return name
+        raise FormatError(
+            f"{self.path}: the array {names[0]} is missing; it is cut short, or of another model"
+        )
+
     def where(self, name: str) -> str:
         stored, path, _ = self._arrays[name]
         return f"{path}: the array {stored}"
@@ -96,27 +100,23 @@ class PublishedWeights:
         return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def _parts(path: Path) -> list[Path]:
-    """The files that hold the weights: `path`, or those that it names as an index."""
+def _files(folder: Path) -> tuple[Path, list[Path]]:
+    """The file of weights of a folder or its index, and the files that hold the weights."""
+    path = next((folder / name for name in FILES if (folder / name).is_file()), None)
+    if path is None:
+        raise FormatError(f"{folder}: holds no weights ({', '.join(FILES)}); fetch them too")
     if path.suffix != ".json":
-        return [path]
-    content = read_json(path)
-    names = content.get("weight_map") if isinstance(content, dict) else None
-    if not isinstance(names, dict) or not names or not all(isinstance(each, str) for each in names.values()):
-        raise FormatError(f"{path}: names no files of weights; fetch it again")
-    parts = sorted(set(names.values()))
+        return path, [path]
+    try:
+        parts = sorted(set(read_json(path)["weight_map"].values()))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise FormatError(f"{path}: names no files of weights; fetch it again") from error
     for part in parts:
         if Path(part).name != part or Path(part).suffix not in (".safetensors", ".bin"):
             raise FormatError(f"{path}: names {part!r}, which is no file of weights in this folder")
         if not path.with_name(part).is_file():
             raise FormatError(f"{path}: names {part}, which is missing; fetch it too")
-    return [path.with_name(part) for part in parts]
-
-
-def _plain_name(name: str, prefix: str) -> str:
-    plain = name.removeprefix("module.").removeprefix(prefix)
-    head, _, last = plain.rpartition(".")
-    return f"{head}.{_OLD_NORM[last]}" if last in _OLD_NORM else plain
+    return path, [path.with_name(part) for part in parts]
 
 
 def published_type(content: Mapping[str, Any]) -> str | None:
@@ -147,7 +147,7 @@ def _described(
     folder: Path, content: Mapping[str, Any], architecture: Architecture, weights: PublishedWeights
 ) -> tuple[LanguageModelConfig, Vocabulary]:
     path = folder / CONFIG
-    embedding = _found(weights, architecture.embedding)
+    embedding = weights.first(architecture.embedding)
     if len(weights.shapes[embedding]) != 2:
         raise FormatError(
             f"{weights.where(embedding)} has shape {weights.shapes[embedding]}; two axes are needed"
@@ -157,41 +157,23 @@ def _described(
     vocabulary = read_published_vocabulary(
         folder, rows=rows, config=content, starts=architecture.starts, sentinels=both
     )
-    settings = Settings(path, content)
+    largest = max(LARGEST_SIZE, sum(map(math.prod, weights.shapes.values())))
     try:
-        config = architecture.settings(settings, vocabulary.alphabet, weights.__contains__)
+        config = architecture.settings(
+            Settings(path, content, largest), vocabulary.alphabet, weights.shapes.keys()
+        )
     except SettingsError as error:
         raise FormatError(f"{path}: {error}") from error
-    check_integers(config.to_json(), sum(map(math.prod, weights.shapes.values())), weights.path)
     if config.layers > len(weights.shapes):
         raise FormatError(f"{path}: has {config.layers:,} layers, the weights {len(weights.shapes):,} arrays")
-    form = replace(
-        config.form,
-        frequencies=_frequencies(content, config, weights),
-        tied=_is_tied(architecture, embedding, weights),
-    )
+    output = architecture.output
+    shared = output not in weights.shapes or output == embedding
+    tied = shared or torch.equal(weights.read(output), weights.read(embedding))
+    form = replace(config.form, frequencies=_frequencies(content, config, weights), tied=tied)
     published = vocabulary.published
     assert published is not None
-    return replace(
-        config, kmer=vocabulary.kmer, form=form, sentinels=max(1, len(published.sentinels))
-    ), vocabulary
-
-
-def _found(weights: PublishedWeights, names: Any) -> str:
-    """The first of these arrays that is there. Raises: FormatError when none is."""
-    for name in names:
-        if name in weights:
-            return str(name)
-    raise FormatError(
-        f"{weights.path}: the array {names[0]} is missing; it is cut short, or of another model"
-    )
-
-
-def _is_tied(architecture: Architecture, embedding: str, weights: PublishedWeights) -> bool:
-    """Whether the output layer shares its matrix with the embeddings."""
-    if architecture.output not in weights or architecture.output == embedding:
-        return True
-    return torch.equal(weights.read(architecture.output), weights.read(embedding))
+    sentinels = max(1, len(published.sentinels))
+    return replace(config, kmer=vocabulary.kmer, form=form, sentinels=sentinels), vocabulary
 
 
 def _frequencies(
@@ -233,7 +215,7 @@ def _fill(
         if not row.theirs:
             array = torch.zeros(len(model.vocabulary.published.tokens) if row.by_token else own.shape)
         else:
-            name = _found(weights, row.theirs)
+            name = weights.first(row.theirs)
             used.add(name)
             array = weights.read(name)
             if row.third is not None:
@@ -243,7 +225,7 @@ def _fill(
             except RuntimeError:
                 raise _misshapen(weights, name) from None
         if row.plus:
-            array = array + weights.read(_found(weights, [row.plus]))[0]
+            array = array + weights.read(weights.first([row.plus]))[0]
         if row.by_token:
             array = array[order].masked_fill_(order.view(-1, *[1] * (array.dim() - 1)) < 0, 0.0)
             if row.ours == "bias_V":

@@ -4,8 +4,7 @@ Shape suffixes: B sequences, L tokens, M masked copies, C channels.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,26 +16,15 @@ from torch import Tensor
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import open_table
-from bioattn.models.language.config import Shape
+from bioattn.models.language.config import Pool, Shape
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.layers import is_word, mean_of_words
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.source import TokenSource, Window, windows
-from bioattn.sequences.vocabulary import MASK, UNKNOWN, Vocabulary
+from bioattn.models.language.source import TokenSource, Window, sequences_at_once, windows
+from bioattn.sequences.vocabulary import CLS, MASK, UNKNOWN, Vocabulary
 
 MASKED_AT_ONCE = 4096
 """Tokens of one forward pass of masked copies."""
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """How likely one sequence is."""
-
-    words: int
-    """Words that were predicted: unknown ones (N, X) are not."""
-    log_likelihood: float
-    """Sum of ln of the probability of each word: given those before it (decoder), or given all others
-    (encoder, Salazar et al. 2020)."""
 
 
 def log_likelihoods(
@@ -50,42 +38,40 @@ def log_likelihoods(
     An encoder-decoder reads the whole sequence, and its decoder's predictions are scored. most: tokens that are
     read at once, None = the model's context; longer sequences are read in `windows`.
     """
-    causal = loaded.config.shape is not Shape.ENCODER
+    masked = loaded.config.shape is Shape.ENCODER
     found: list[NDArray[np.float64]] = []
-    for window in windows(tokens, most or loaded.config.context, loaded.vocabulary, causal=causal):
+    for window in windows(tokens, most or loaded.config.context, loaded.vocabulary, causal=not masked):
         likely = np.full(len(window.tokens), np.nan)
-        own = _log_likelihoods(loaded, window)
+        own = _masked_one_by_one(loaded, window) if masked else _given_those_before(loaded, window.tokens)
         likely[len(likely) - len(own) :] = own
         found.append(likely[window.kept] if found else own[: window.kept.stop - len(likely) + len(own)])
     return np.concatenate(found)
 
 
-def _log_likelihoods(loaded: LoadedLanguageModel, window: Window) -> NDArray[np.float64]:
-    tokens = window.tokens
-    with torch.inference_mode():
-        if loaded.config.shape is Shape.ENCODER:
-            return _masked_log_likelihoods(loaded.model, tokens, window.kept, loaded.device)
-        both = loaded.config.shape is Shape.ENCODER_DECODER
-        source_1S = torch.from_numpy(tokens[None]).to(loaded.device) if both else None
-        if both:
-            tokens = loaded.vocabulary.started(tokens)
-        tokens_1L = torch.from_numpy(tokens[None]).to(loaded.device)
-        logits_LV = loaded.model(tokens_1L[:, :-1], source_1S)[0].float()
-        return _likely(loaded.model, logits_LV, tokens_1L[0, 1:])
+@torch.inference_mode()
+def _given_those_before(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+    source_1S = None
+    if loaded.config.shape is Shape.ENCODER_DECODER:
+        source_1S = torch.from_numpy(tokens[None]).to(loaded.device)
+        if not loaded.vocabulary.begins:
+            tokens = np.concatenate([[CLS], tokens])
+    tokens_1L = torch.from_numpy(tokens[None]).to(loaded.device)
+    logits_LV = loaded.model(tokens_1L[:, :-1], source_1S)[0].float()
+    return _likely(loaded.model, logits_LV, tokens_1L[0, 1:])
 
 
-def _masked_log_likelihoods(
-    model: LanguageModel, tokens: NDArray[np.int64], kept: slice, device: torch.device
-) -> NDArray[np.float64]:
-    """Each word among `kept` masked in turn (pseudo-log-likelihood)."""
+@torch.inference_mode()
+def _masked_one_by_one(loaded: LoadedLanguageModel, window: Window) -> NDArray[np.float64]:
+    """Pseudo-log-likelihoods of the words that are kept of a window."""
+    model, tokens, kept = loaded.model, window.tokens, window.kept
     found = np.full(len(tokens) - 1, np.nan)
     places = 1 + np.flatnonzero(is_word(tokens[1:]))
     places = places[(places >= kept.start) & (places < kept.stop)]
-    each = max(1, MASKED_AT_ONCE // len(tokens))
-    for first in range(0, len(places), each):
-        own = torch.from_numpy(places[first : first + each]).to(device)
-        copies_ML = torch.from_numpy(tokens).to(device).repeat(len(own), 1)
-        row = torch.arange(len(own), device=device)
+    size = max(1, MASKED_AT_ONCE // len(tokens))
+    for first in range(0, len(places), size):
+        own = torch.from_numpy(places[first : first + size]).to(loaded.device)
+        copies_ML = torch.from_numpy(tokens).to(loaded.device).repeat(len(own), 1)
+        row = torch.arange(len(own), device=loaded.device)
         wanted = copies_ML[row, own].clone()
         copies_ML[row, own] = MASK
         logits_MV = model.logits(model.hidden(copies_ML)[row, own], own).float()
@@ -105,53 +91,48 @@ def _likely(model: LanguageModel, logits_NV: Tensor, wanted_N: Tensor) -> NDArra
     return found
 
 
-def score(loaded: LoadedLanguageModel, tokens: NDArray[np.integer], most: int | None = None) -> Score:
-    """The score of one sequence; `<eos>`, gaps and unknown words do not count: training never asks for them.
-    most: as `log_likelihoods` takes it."""
+def score(
+    loaded: LoadedLanguageModel, tokens: NDArray[np.integer], most: int | None = None
+) -> tuple[int, float]:
+    """The words of a sequence that were predicted, and the sum of ln of their probabilities: given those before
+    (decoder), or given all others (encoder, Salazar et al. 2020).
+
+    `<eos>`, gaps and unknown words do not count: training never asks for them. most: as in `log_likelihoods`.
+    """
     found = log_likelihoods(loaded, tokens, most)
     own = tokens[-len(found) :]
     words = found[is_word(own) & (own != loaded.vocabulary.gap) & (own != UNKNOWN)]
-    return Score(len(words), float(words.sum()))
+    return len(words), float(words.sum())
 
 
-def embeddings(loaded: LoadedLanguageModel, tokens_BL: Tensor) -> Tensor:
-    """Normalised channels (B, L, C) behind the last layer; of an encoder-decoder those of its encoder."""
-    with torch.inference_mode():
-        tokens_BL = tokens_BL.to(loaded.device)
-        if loaded.config.shape is Shape.ENCODER_DECODER:
-            return loaded.model.encode(tokens_BL)
-        return loaded.model.hidden(tokens_BL)
-
-
-Pool = Callable[[Tensor, Tensor], Tensor]
-POOLS: dict[str, Pool] = {"mean": mean_of_words, "cls": lambda channels_BLC, _: channels_BLC[:, 0]}
-"""How the channels (B, L, C) of tokens (B, L) become those of sequences (B, C)."""
-
-
-def pooled(
-    loaded: LoadedLanguageModel, batches: Iterable[TokenSource], pool: str, most: int
-) -> NDArray[np.float32]:
+@torch.inference_mode()
+def pooled(loaded: LoadedLanguageModel, source: TokenSource, pool: Pool, most: int) -> NDArray[np.float32]:
     """Embeddings (sequences, C). most: tokens that are read at once.
 
     Of a sequence in windows, each word counts once in the mean, and `<cls>` is the mean over windows.
     """
     rows: list[Tensor] = []
-    for batch in batches:
+    for batch in source.batches(sequences_at_once(min(source.longest, most))):
         if batch.longest <= most:
             tokens_BL = batch.padded().to(loaded.device)
-            rows += POOLS[pool](embeddings(loaded, tokens_BL), tokens_BL).float().cpu().unbind()
+            hidden_BLC = loaded.model.embeddings(tokens_BL)
+            own_BC = hidden_BLC[:, 0] if pool is Pool.CLS else mean_of_words(hidden_BLC, tokens_BL)
+            rows += own_BC.float().cpu().unbind()
         else:
             rows += [_pooled_windows(loaded, tokens, pool, most) for tokens in batch.tokens]
     return torch.stack(rows).numpy()
 
 
-def _pooled_windows(loaded: LoadedLanguageModel, tokens: NDArray[np.integer], pool: str, most: int) -> Tensor:
+def _pooled_windows(
+    loaded: LoadedLanguageModel, tokens: NDArray[np.integer], pool: Pool, most: int
+) -> Tensor:
     total_C, number = torch.zeros(loaded.config.channels), 0
     causal = loaded.config.shape is Shape.DECODER
     for window in windows(tokens, most, loaded.vocabulary, causal=causal):
-        channels_LC = embeddings(loaded, torch.from_numpy(window.tokens)[None])[0].float().cpu()
+        tokens_1L = torch.from_numpy(window.tokens)[None].to(loaded.device)
+        channels_LC = loaded.model.embeddings(tokens_1L)[0].float().cpu()
         places = np.arange(len(window.tokens))[window.kept]
-        taken = [0] if pool == "cls" else places[is_word(window.tokens[places])]
+        taken = [0] if pool is Pool.CLS else places[is_word(window.tokens[places])]
         total_C += channels_LC[taken].sum(0)
         number += len(taken)
     return total_C / number
@@ -246,8 +227,8 @@ def variant_scores(
             yield _masked_marginal(loaded, old, new, variant, most or loaded.config.context)
             continue
         if variant.sequence not in known:
-            known[variant.sequence] = score(loaded, old, most).log_likelihood
-        yield score(loaded, new, most).log_likelihood - known[variant.sequence]
+            _, known[variant.sequence] = score(loaded, old, most)
+        yield score(loaded, new, most)[1] - known[variant.sequence]
 
 
 def _mutated(

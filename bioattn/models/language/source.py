@@ -14,7 +14,6 @@ from torch import Tensor
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import FormatError, SettingsError
-from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, are_nucleotides, count_nucleotides
 from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.io.files import sha256_of
@@ -22,7 +21,7 @@ from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.models.language.windows import padded
 from bioattn.sequences.choices import Alphabet
-from bioattn.sequences.preparation import aligned_rows, warn_of_nucleotides
+from bioattn.sequences.preparation import read_letters, warn_of_nucleotides
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary
 from bioattn.store.schema import Samples
 from bioattn.text import counted
@@ -41,8 +40,6 @@ LETTERS = {
     Alphabet.ALIGNMENT: ascii_uppercase + "*-.",
 }
 """Capital letters of sequences: text of these alone is no path."""
-_PIECE = 1 << 20
-"""Words that are tokenized at a time."""
 
 
 class Window(NamedTuple):
@@ -152,23 +149,12 @@ class TokenSource:
             yield self.part(slice(first, first + size))
 
 
-def read_letters(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
-    """Names and letters of the sequences of a FASTA file; stops at the end of proteins left out. For a model of
-    aligned rows an alignment in any format is read."""
-    if vocabulary.alphabet is Alphabet.ALIGNMENT:
-        yield from aligned_rows(path)
-        return
-    protein = vocabulary.alphabet is Alphabet.PROTEIN
-    for record in read_fasta(path):
-        yield record.name, record.sequence.removesuffix("*") if protein else record.sequence
-
-
-def letters_in(inputs: Any, vocabulary: Vocabulary) -> tuple[Path | None, Iterator[tuple[str, str]]]:
+def letters_in(inputs: Any, alphabet: Alphabet) -> tuple[Path | None, Iterator[tuple[str, str]]]:
     """Names and letters of anything that `bioattn.inference.inputs` reads, and the path of a file."""
-    path = path_in(inputs, LETTERS[vocabulary.alphabet])
+    path = path_in(inputs, LETTERS[alphabet])
     if path is not None:
-        return path, read_letters(path, vocabulary)
-    end = "*" if vocabulary.alphabet is Alphabet.PROTEIN else ""
+        return path, read_letters(path, alphabet)
+    end = "*" if alphabet is Alphabet.PROTEIN else ""
     ids, sequences = sequences_in(inputs)
     return None, ((name, letters.removesuffix(end)) for name, letters in zip(ids, sequences, strict=True))
 
@@ -187,6 +173,11 @@ def tokens_at_once(config: LanguageModelConfig, wanted: int | None) -> int:
             f"--window {wanted}: the model has learned positions for {config.context:,} tokens; give at most these"
         )
     return wanted
+
+
+def sequences_at_once(longest: int) -> int:
+    """Sequences of a forward pass. longest: tokens of the longest one."""
+    return max(1, 8192 // longest)
 
 
 def say_windows(source: TokenSource, most: int, *, causal: bool) -> None:
@@ -212,7 +203,7 @@ def read_tokens(inputs: Any, vocabulary: Vocabulary, context: int, *, whole: boo
     ids, tokens = [], []
     letters = nucleotides = 0
     digest = hashlib.sha256()
-    path, sequences = letters_in(inputs, vocabulary)
+    path, sequences = letters_in(inputs, vocabulary.alphabet)
     shown = path or HELD
     for name, sequence in sequences:
         where = f"{shown}: {name}"
@@ -223,7 +214,7 @@ def read_tokens(inputs: Any, vocabulary: Vocabulary, context: int, *, whole: boo
         if not sequence:
             raise FormatError(f"{where}: has no sequence")
         ids.append(name)
-        words = _words(sequence, vocabulary, where)
+        words = vocabulary.words(sequence, where)
         framed = framed_tokens(words, len(sequence), vocabulary, context, where, whole=whole)
         tokens.append(framed.astype(np.int32))
     if vocabulary.alphabet is Alphabet.PROTEIN and are_nucleotides(nucleotides, letters):
@@ -259,13 +250,3 @@ def framed_tokens(
             "pieces of at most so many, or train with a larger context"
         )
     return framed
-
-
-def _words(sequence: str, vocabulary: Vocabulary, where: str) -> NDArray[np.integer]:
-    """Tokens of a sequence; of a long one piece by piece, as whole arrays of 8 bytes a letter would take room."""
-    step = _PIECE * vocabulary.word
-    if vocabulary.published is not None or len(sequence) <= step:
-        return vocabulary.words(sequence, where)
-    codes = vocabulary.encode(sequence, where)
-    pieces = (codes[first : first + step] for first in range(0, len(codes), step))
-    return np.concatenate([vocabulary.tokenize(piece).astype(np.int32) for piece in pieces])

@@ -19,6 +19,7 @@ from bioattn.models.language.source import (
     letters_in,
     read_tokens,
     say_windows,
+    sequences_at_once,
     tokens_at_once,
 )
 
@@ -106,7 +107,7 @@ def sequence_table(
     """Names of the columns, and a row for each sequence: predictions of a fine-tuned model, else likelihoods."""
     if loaded.model.readout is not None:
         return prediction_header(loaded.model.readout), predictions(
-            loaded, source, tokens_per_batch(source.longest)
+            loaded, source, sequences_at_once(source.longest)
         )
     named = zip(source.ids, source.tokens, strict=True)
     if loaded.config.form.output is Output.NONE:
@@ -118,21 +119,16 @@ def variant_table(
     loaded: LoadedLanguageModel, inputs: Any, source: TokenSource, most: int, variants: Path
 ) -> tuple[list[str], Iterator[list[Cell]], int]:
     """Names of the columns, a row for each mutant of a table, and how many these are."""
-    sequences = dict(letters_in(inputs, loaded.vocabulary)[1])
+    sequences = dict(letters_in(inputs, loaded.vocabulary.alphabet)[1])
     mutants = read_variants(variants, sequences)
     scores = variant_scores(loaded, source, sequences, mutants, most)
     rows = zip(mutants, scores, strict=True)
     return list(VARIANTS), ([each.sequence, each.mutant, value] for each, value in rows), len(mutants)
 
 
-def tokens_per_batch(longest: int) -> int:
-    """Sequences of a forward pass."""
-    return max(1, 8192 // longest)
-
-
 def _likelihood(loaded: LoadedLanguageModel, tokens: Any, most: int) -> list[Cell]:
-    scored = score(loaded, tokens, most)
-    if not scored.words:
+    words, log_likelihood = score(loaded, tokens, most)
+    if not words:
         return [0, None, None, None]
-    nats = -scored.log_likelihood / scored.words
-    return [scored.words, scored.log_likelihood, nats / math.log(2), math.exp(min(nats, 700.0))]
+    nats = -log_likelihood / words
+    return [words, log_likelihood, nats / math.log(2), math.exp(min(nats, 700.0))]

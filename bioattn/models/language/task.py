@@ -152,22 +152,18 @@ class LanguageTask(ConfiguredTask):
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
         training = self.training
-        whole = self._drawn(step.number)
+        generator = np.random.default_rng([training.seed, step.number])
+        windows = [
+            self.windows[TRAIN].random(generator, turned=training.reverse_complement)
+            for _ in range(training.batch_size)
+        ]
+        whole = exercise(windows, self.config, training, generator, self.num_words)
         targets = max(1, int((whole.targets_BL != IGNORED).sum()))
         own = shard.slice(training.batch_size)
         torch.manual_seed(training.seed * 1_000_003 + step.number)
         if own.start < own.stop:
             loss = self._loss(whole.part(own)) / targets
             yield PartLoss(loss, loss)
-
-    def _drawn(self, step: int) -> Exercise:
-        training = self.training
-        generator = np.random.default_rng([training.seed, step])
-        windows = [
-            self.windows[TRAIN].random(generator, turned=training.reverse_complement)
-            for _ in range(training.batch_size)
-        ]
-        return exercise(windows, self.config, training, generator, self.num_words)
 
     def _loss(self, part: Exercise) -> Tensor:
         """Summed over targets."""
@@ -254,7 +250,7 @@ class LanguageTask(ConfiguredTask):
         """What is asked of windows of a side: always the same."""
         if not len(self.windows[side].segments):
             return []
-        windows = self.windows[side].spread(number)
+        windows = [self.windows[side].window(*place) for place in self.windows[side].places(number)]
         generator = np.random.default_rng([self.training.seed, side])
         made = [
             exercise(

@@ -84,12 +84,8 @@ class Windows:
             return self._tokens(part, at_start=spare <= 0, at_end=spare <= 0)
         return self._tokens(codes[first : first + self.letters], at_start=first == 0, at_end=first >= spare)
 
-    def spread(self, number: int) -> list[NDArray[np.int64]]:
-        """Tokens of `number` windows at most, evenly spread over all; always the same ones."""
-        return [self.window(*place) for place in self.places(number)]
-
     def places(self, number: int) -> list[tuple[int, int]]:
-        """The segments and first letters of these windows."""
+        """Segments and first letters of at most `number` windows, evenly spread over all; always the same ones."""
         places = []
         for segment in self.segments.tolist():
             length = int(self.dataset.segments.end[segment] - self.dataset.segments.start[segment])
