@@ -71,13 +71,6 @@ class Settings:
             )
         return value
 
-    def real(self, name: str, default: float) -> float:
-        """A number. Raises: FormatError."""
-        value = self.content.get(name, default)
-        if not isinstance(value, int | float):
-            raise FormatError(f"{self.path}: {name} is {value!r}; a number is needed")
-        return float(value)
-
     def chosen(self, name: str, default: str, choices: Mapping[str, Any]) -> Any:
         """What `choices` has for a text. Raises: FormatError naming what can be read."""
         value = self.content.get(name) or default
@@ -131,7 +124,7 @@ def _esm(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> Lang
         positions=PositionEncoding.ROTARY if rotary else PositionEncoding.LEARNED,
         context=max(longest, ENDLESS_CONTEXT) if rotary else longest - first_position(settings.content),
         form=Form(
-            epsilon=settings.real("layer_norm_eps", 1e-12),
+            epsilon=float(settings.content.get("layer_norm_eps", 1e-12)),
             embedding_norm=bool(settings.content.get("emb_layer_norm_before")),
             key_bias=True,
             token_dropout=bool(settings.content.get("token_dropout")),
@@ -169,7 +162,7 @@ def _bert(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> Lan
         positions=PositionEncoding.LEARNED,
         context=settings.number("max_position_embeddings"),
         form=Form(
-            epsilon=settings.real("layer_norm_eps", 1e-12),
+            epsilon=float(settings.content.get("layer_norm_eps", 1e-12)),
             post_norm=True,
             embedding_norm=True,
             activation=settings.chosen("hidden_act", "gelu", _ACTIVATIONS),
@@ -220,7 +213,7 @@ def _gpt2(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> Lan
         hidden_channels=settings.number("n_inner", 4 * channels),
         context=settings.number("n_positions", 1024),
         form=Form(
-            epsilon=settings.real("layer_norm_epsilon", 1e-5),
+            epsilon=float(settings.content.get("layer_norm_epsilon", 1e-5)),
             activation=settings.chosen("activation_function", "gelu_new", _ACTIVATIONS),
             key_bias=True,
             output=Output.PLAIN if tied or "lm_head.weight" in arrays else Output.NONE,
@@ -274,7 +267,7 @@ def _t5(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> Langu
         context=ENDLESS_CONTEXT,
         form=Form(
             norm=Norm.RMS,
-            epsilon=settings.real("layer_norm_epsilon", 1e-6),
+            epsilon=float(settings.content.get("layer_norm_epsilon", 1e-6)),
             activation=activation,
             gated=gated,
             head_channels=settings.number("d_kv"),

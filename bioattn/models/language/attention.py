@@ -62,7 +62,7 @@ def attention_work(
     if source.longest > most:
         number = sum(len(tokens) > most for tokens in source.tokens)
         LOGGER.info(
-            f"{counted(number, 'sequence')} of {source.num_samples:,} with more than {most:,} tokens: each window "
+            f"{counted(number, 'sequence')} of {len(source.ids):,} with more than {most:,} tokens: each window "
             "of so many, half of which the next one also reads, is a sample of its own (--window)"
         )
         source = source.in_windows(most, loaded.vocabulary)

@@ -104,12 +104,6 @@ class Form:
     tied: bool = True
     """The matrix of the output is that of the embeddings."""
 
-    def __post_init__(self) -> None:
-        require(self, ("epsilon",), lambda value: 0 < value < 1, "lie between 0 and 1")
-        require(self, ("head_channels",), lambda value: value >= 1, "be at least 1")
-        require(self, ("buckets",), lambda value: value == 0 or value >= 4, "be 0 or at least 4")
-        require(self, ("farthest",), lambda value: value > self.buckets // 2, "be more than half the buckets")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageModelConfig:

@@ -157,14 +157,12 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     from bioattn.models.language.tables import NO_OUTPUT, read_source
 
     loaded = loaded_model(settings, running, load_language_model)
-    source, most = read_source(
-        loaded, settings.sequences, settings.window, variants=settings.variants is not None
-    )
+    source, most = read_source(loaded, settings.sequences, settings.window)
     with stream_output(settings.output, running) as (file, written):
         file.writelines(_table(loaded, source, settings, most, running))
     if loaded.config.form.output is Output.NONE:
         running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
-    what = "variants" if settings.variants is not None else counted(source.num_samples, "sequence")
+    what = "variants" if settings.variants is not None else counted(len(source.ids), "sequence")
     table = "scores" if loaded.model.readout is None else "predictions"
     sentences = [f"wrote {path}: {table} of {what}" for path in written]
     if settings.embeddings is not None:
@@ -174,7 +172,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
         sentences.append(
             f"wrote {settings.embeddings}: {len(values):,} embeddings of {values.shape[1]} channels"
         )
-    return RunReport(sentences=sentences, outputs=written, figures={"sequences": source.num_samples})
+    return RunReport(sentences=sentences, outputs=written, figures={"sequences": len(source.ids)})
 
 
 def generate(settings: LanguageGeneration, running: Running) -> RunReport:
@@ -225,7 +223,7 @@ def _table(
     """The lines of the table: scores of variants where there are some, else of sequences."""
     from bioattn.models.language.tables import sequence_table, variant_table
 
-    number, what = source.num_samples, "sequences"
+    number, what = len(source.ids), "sequences"
     if settings.variants is None:
         header, rows = sequence_table(loaded, source, most)
     else:

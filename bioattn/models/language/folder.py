@@ -87,7 +87,7 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
         from bioattn.models.language.tables import read_source, variant_table
 
         with python_warnings():
-            source, most = read_source(self, inputs, window, variants=True)
+            source, most = read_source(self, inputs, window)
             header, rows, _ = variant_table(self, inputs, source, most, Path(variants))
             return _table(header, rows)
 

@@ -94,11 +94,6 @@ class PublishedWeights:
         stored, path, _ = self._arrays[name]
         return f"{path}: the array {stored}"
 
-    def sha256(self) -> str:
-        """Digest of the only file, or of the digests of all."""
-        digests = [sha256_of(path) for path in self.files]
-        return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-
 
 def _files(folder: Path) -> tuple[Path, list[Path]]:
     """The file of weights of a folder or its index, and the files that hold the weights."""
@@ -126,7 +121,7 @@ def published_type(content: Mapping[str, Any]) -> str | None:
 
 
 def read_published_model(folder: Path) -> tuple[LanguageModel, str]:
-    """The model of a Hugging Face folder and the digest of its weights.
+    """The model of a Hugging Face folder, and the digest of its weights or of the digests of several files.
 
     Raises: FormatError naming the file, and the array, setting or token, that is missing, damaged or does not fit.
     """
@@ -140,7 +135,9 @@ def read_published_model(folder: Path) -> tuple[LanguageModel, str]:
             model = LanguageModel(config, vocabulary)
         model.to_empty(device="cpu")
         _fill(model, content, architecture, weights)
-        return model, weights.sha256()
+        digests = [sha256_of(file) for file in weights.files]
+        together = hashlib.sha256("".join(digests).encode()).hexdigest()
+        return model, digests[0] if len(digests) == 1 else together
 
 
 def _described(

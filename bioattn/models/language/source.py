@@ -1,7 +1,6 @@
 """Sequences of a FASTA file or in memory as the tokens that a model reads: a `bioattn.inference.runner.Source`."""
 
 import hashlib
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,10 +23,6 @@ from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.preparation import read_letters, warn_of_nucleotides
 from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary
 from bioattn.store.schema import Samples
-from bioattn.text import counted
-
-LOGGER = logging.getLogger("bioattn")
-
 
 FIRST_WORD = "first_word"
 """Column of the sample table: where a window begins in its sequence."""
@@ -178,17 +173,6 @@ def tokens_at_once(config: LanguageModelConfig, wanted: int | None) -> int:
 def sequences_at_once(longest: int) -> int:
     """Sequences of a forward pass. longest: tokens of the longest one."""
     return max(1, 8192 // longest)
-
-
-def say_windows(source: TokenSource, most: int, *, causal: bool) -> None:
-    """Log how sequences of more than `most` tokens are read, if there are any."""
-    number = sum(len(tokens) > most for tokens in source.tokens)
-    if number:
-        taken = "has the most tokens before it" if causal else "lies farthest from an edge"
-        LOGGER.info(
-            f"{counted(number, 'sequence')} of {source.num_samples:,} with more than {most:,} tokens: read in "
-            f"windows that overlap by half (--window); what is said of a token is of the window where it {taken}"
-        )
 
 
 def read_tokens(inputs: Any, vocabulary: Vocabulary, context: int, *, whole: bool = False) -> TokenSource:

@@ -1,5 +1,6 @@
 """What language models say of sequences, as tables: likelihoods, scores of variants, and predictions."""
 
+import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +19,16 @@ from bioattn.models.language.source import (
     TokenSource,
     letters_in,
     read_tokens,
-    say_windows,
     sequences_at_once,
     tokens_at_once,
 )
+from bioattn.text import counted
 
+LOGGER = logging.getLogger("bioattn")
+
+LIKELIHOODS = ("id", "words", "log_likelihood", "bits_per_word", "perplexity")
+VARIANTS = ("sequence", "mutant", "score")
+NO_OUTPUT = "was published without an output layer"
 Cell = str | int | float | None
 """Of a table; None where there is no value."""
 
@@ -37,12 +43,12 @@ def prediction_header(readout: Readout) -> list[str]:
     return names
 
 
-def predictions(loaded: LoadedLanguageModel, source: TokenSource, batch_size: int) -> Iterator[list[Cell]]:
+def predictions(loaded: LoadedLanguageModel, source: TokenSource) -> Iterator[list[Cell]]:
     """The row of each sequence: numbers, the likeliest class and the probability of each class, and the likeliest
     tag of each token."""
     assert loaded.model.readout is not None
     targets = loaded.model.readout.fine_tuned.targets
-    for part in source.batches(batch_size):
+    for part in source.batches(sequences_at_once(source.longest)):
         with torch.inference_mode():
             outputs = loaded.model.predictions(part.padded().to(loaded.device))
         for row, (name, tokens) in enumerate(zip(part.ids, part.tokens, strict=True)):
@@ -66,29 +72,24 @@ def _cells(target: Target, given: Tensor) -> list[Cell]:
     return [target.classes[int(values.argmax())], *shares.tolist()]
 
 
-LIKELIHOODS = ("id", "words", "log_likelihood", "bits_per_word", "perplexity")
-VARIANTS = ("sequence", "mutant", "score")
-NO_OUTPUT = "was published without an output layer"
+def read_source(loaded: LoadedLanguageModel, inputs: Any, window: int | None) -> tuple[TokenSource, int]:
+    """Sequences as tokens, and how many tokens are read at once.
 
-
-def read_source(
-    loaded: LoadedLanguageModel, inputs: Any, window: int | None, *, variants: bool = False
-) -> tuple[TokenSource, int]:
-    """Sequences as tokens, and how many are read at once. variants: whether these are scored.
-
-    Raises: FormatError for sequences that the model cannot read; SettingsError for variants of a model that says
-    nothing of likelihoods.
+    Raises: FormatError for sequences that the model cannot read.
     """
-    if variants:
-        require_likelihoods(loaded)
-        if loaded.config.form.output is Output.NONE:
-            raise BioattnError(f"{loaded.path}: {NO_OUTPUT}, so that it scores no variants")
     most = tokens_at_once(loaded.config, window)
     readout = loaded.model.readout
     source = read_tokens(inputs, loaded.vocabulary, most, whole=readout is not None)
     if readout is not None and readout.fine_tuned.num_tokens:
         require_length(source.tokens, source.ids, readout.fine_tuned.num_tokens, source.path)
-    say_windows(source, most, causal=loaded.config.shape is not Shape.ENCODER)
+    longer = sum(len(tokens) > most for tokens in source.tokens)
+    if longer:
+        lies = "lies farthest from an edge"
+        taken = lies if loaded.config.shape is Shape.ENCODER else "has the most tokens before it"
+        LOGGER.info(
+            f"{counted(longer, 'sequence')} of {len(source.ids):,} with more than {most:,} tokens: read in "
+            f"windows that overlap by half (--window); what is said of a token is of the window where it {taken}"
+        )
     return source, most
 
 
@@ -106,9 +107,7 @@ def sequence_table(
 ) -> tuple[list[str], Iterator[list[Cell]]]:
     """Names of the columns, and a row for each sequence: predictions of a fine-tuned model, else likelihoods."""
     if loaded.model.readout is not None:
-        return prediction_header(loaded.model.readout), predictions(
-            loaded, source, sequences_at_once(source.longest)
-        )
+        return prediction_header(loaded.model.readout), predictions(loaded, source)
     named = zip(source.ids, source.tokens, strict=True)
     if loaded.config.form.output is Output.NONE:
         return ["id", "words"], ([name, int(np.count_nonzero(is_word(tokens)))] for name, tokens in named)
@@ -118,7 +117,13 @@ def sequence_table(
 def variant_table(
     loaded: LoadedLanguageModel, inputs: Any, source: TokenSource, most: int, variants: Path
 ) -> tuple[list[str], Iterator[list[Cell]], int]:
-    """Names of the columns, a row for each mutant of a table, and how many these are."""
+    """Names of the columns, a row for each mutant of a table, and how many these are.
+
+    Raises: SettingsError or BioattnError for a model that says nothing of likelihoods; as `read_variants`.
+    """
+    require_likelihoods(loaded)
+    if loaded.config.form.output is Output.NONE:
+        raise BioattnError(f"{loaded.path}: {NO_OUTPUT}, so that it scores no variants")
     sequences = dict(letters_in(inputs, loaded.vocabulary.alphabet)[1])
     mutants = read_variants(variants, sequences)
     scores = variant_scores(loaded, source, sequences, mutants, most)
