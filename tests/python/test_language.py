@@ -9,11 +9,10 @@ from transformers import EsmConfig, EsmForMaskedLM
 
 import bioattn
 from bioattn.errors import BioattnError
-from bioattn.models.language.config import LanguageModelConfig, Shape
-from bioattn.models.language.folder import write_language_model
+from bioattn.models.language.config import Shape
 from bioattn.models.language.model import LanguageModel
-from bioattn.sequences.choices import Alphabet
 from tests.making import bioattn as command
+from tests.models.language.made_models import make_config, saved
 
 SEQUENCES = {"one": "ACGTTGCAACGTN", "two": "GGGTTTACAACA", "long": "ACGTTCA" * 8}
 
@@ -23,17 +22,8 @@ def folder(request, tmp_path_factory):
     """An untrained model of DNA, a FASTA, and what the commands write."""
     folder = tmp_path_factory.mktemp(request.param)
     torch.manual_seed(0)
-    config = LanguageModelConfig(
-        alphabet=Alphabet.DNA,
-        shape=Shape(request.param),
-        layers=2,
-        channels=16,
-        num_heads=2,
-        hidden_channels=32,
-        context=40,
-    )
-    (folder / "model").mkdir()
-    write_language_model(folder / "model", LanguageModel(config).eval())
+    config = make_config(Shape(request.param), hidden_channels=32, context=40)
+    saved(folder / "model", LanguageModel(config))
     (folder / "x.fa").write_text("".join(f">{name}\n{letters}\n" for name, letters in SEQUENCES.items()))
     (folder / "variants.tsv").write_text("sequence\tmutant\none\tA1C\ntwo\tG2T:G3A\n")
     run = ("run", "language", folder / "model", folder / "x.fa")

@@ -1,4 +1,4 @@
-"""Language models whose weights are set by hand, so that what their heads do is known.
+"""Small language models, and some whose weights are set by hand, so that what their heads do is known.
 
 The channels hold the token itself, its position, and the token before it. Layers add to them; the output reads the
 first.
@@ -9,7 +9,7 @@ import torch
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.models.language.config import LanguageModelConfig, Shape
-from bioattn.models.language.folder import LoadedLanguageModel
+from bioattn.models.language.folder import LoadedLanguageModel, write_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import RESIDUES, SPECIAL
@@ -23,6 +23,33 @@ TOKEN, PLACE, BEFORE = (
 )
 CHANNELS = 2 * TOKENS + CONTEXT
 CPU = torch.device("cpu")
+
+
+def make_config(shape=Shape.ENCODER, **other):
+    """A small architecture for DNA."""
+    sizes = {"layers": 2, "channels": 16, "num_heads": 2, "hidden_channels": 24, "context": 24}
+    return LanguageModelConfig(**{"alphabet": Alphabet.DNA, "shape": shape, **sizes, **other})
+
+
+def make_model(shape, positions=PositionEncoding.ROTARY, *, seed=0, **other):
+    """A small model whose logits differ."""
+    torch.manual_seed(seed)
+    model = LanguageModel(make_config(shape, positions=positions, **other)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+def loaded_of(model):
+    return LoadedLanguageModel(model=model.eval(), device=CPU, sha256="")
+
+
+def saved(folder, model):
+    """The new `folder`, with a model in it."""
+    folder.mkdir()
+    write_language_model(folder, model)
+    return folder
 
 
 def blank(layers, heads=1, hidden=TOKENS):

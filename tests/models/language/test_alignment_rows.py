@@ -142,11 +142,3 @@ def test_what_is_no_row_of_the_alignment_is_named(
     train = ("train", "language", folder / "x.dataset.h5", "-o", tmp_path / "m", "--shape", "encoder-decoder")
     assert "rows of an alignment need an encoder or a decoder" in refused(capsys, *train)
     assert not list(tmp_path.glob("x.*"))
-
-
-def test_no_published_architecture_holds_a_profile(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    words = ("export", "parameters", model, "-o", tmp_path / "out")
-    assert "has logits for each column of its alignment" in refused(capsys, *words)
-    assert not (tmp_path / "out").exists()

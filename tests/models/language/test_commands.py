@@ -9,16 +9,14 @@ import pytest
 import torch
 
 from bioattn.formats.fasta import read_fasta
-from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.file_kinds import read_embeddings
-from bioattn.models.language.folder import load_language_model, write_language_model
+from bioattn.models.language.folder import load_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.scoring import log_likelihoods
 from bioattn.models.language.source import read_tokens
-from bioattn.sequences.choices import Alphabet
 from bioattn.store.reader import open_attention
-from tests.contents import assert_same_content
 from tests.making import bioattn
+from tests.models.language.made_models import make_config, saved
 
 SETTINGS = """
 [model]
@@ -166,17 +164,6 @@ def test_every_map_is_exported(model: Path, folder: Path):
     assert bioattn("validate", output) == 0
 
 
-def test_shards_are_merged_to_the_content_of_the_whole(model: Path, folder: Path):
-    whole, joined = folder / f"{model.name}.whole.h5", folder / f"{model.name}.joined.h5"
-    common = ("export", "attention", model, folder / "few.fa", "--batch-size", 1)
-    assert bioattn(*common, "-o", whole) == 0
-    parts = [folder / f"{model.name}.{part}.h5" for part in (1, 2)]
-    for number, part in enumerate(parts, start=1):
-        assert bioattn(*common, "-o", part, "--shard", f"{number}/2") == 0
-    assert bioattn("merge", *parts, "-o", joined) == 0
-    assert_same_content(joined, whole)
-
-
 def test_training_goes_on_from_weights(model: Path, folder: Path, capsys: pytest.CaptureFixture[str]):
     more = folder / f"{model.name}.more"
     words = ("train", "language", folder / "x.dataset.h5", "--from", model, "-o", more, "--steps", 8)
@@ -226,11 +213,7 @@ def test_sequences_that_do_not_fit_are_named(
     tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "wrong.fa").write_text(text)
-    config = LanguageModelConfig(alphabet=Alphabet.DNA, layers=1, channels=16, num_heads=2, context=40)
-    (tmp_path / "model").mkdir()
-    write_language_model(tmp_path / "model", LanguageModel(config))
-    assert (
-        bioattn("run", "language", tmp_path / "model", tmp_path / "wrong.fa", "-o", tmp_path / "x.tsv") == 1
-    )
+    model = saved(tmp_path / "model", LanguageModel(make_config()))
+    assert bioattn("run", "language", model, tmp_path / "wrong.fa", "-o", tmp_path / "x.tsv") == 1
     assert said in capsys.readouterr().err
     assert not (tmp_path / "x.tsv").exists()

@@ -12,12 +12,11 @@ from sklearn.linear_model import LogisticRegression
 
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.models.language.config import Shape
-from bioattn.models.language.folder import write_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.sequences.choices import Alphabet
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
-from tests.models.language.test_model import make_model
+from tests.models.language.made_models import make_model, saved
 
 FAMILIES = Path(__file__).parents[3] / "data" / "families"
 NAMES = [f"simulated00000{number}" for number in range(3)]
@@ -32,8 +31,7 @@ def write_model(path, shape=Shape.ENCODER):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn_like(parameter)
-    path.mkdir()
-    write_language_model(path, model)
+    saved(path, model)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +140,6 @@ def test_without_a_regression_heads_count_equally(folder, tmp_path, shape):
             ("--window", "30"),
             "holds sequences without a residue for each token; contacts come from alignments",
         ),
-        (("--reduce", "mean-heads"), "was reduced with mean-heads; contacts need all heads and keys"),
         (("--reduce", "top-k"), "was reduced with top-k; contacts need all heads and keys"),
     ],
 )
@@ -152,18 +149,6 @@ def test_maps_without_pairs_of_residues_are_refused(folder, tmp_path, capsys, op
     assert bioattn("export", "contacts", maps, "-o", output) == 1
     assert words in " ".join(capsys.readouterr().err.split())
     assert not output.exists()
-
-
-@pytest.mark.parametrize("alphabet", [Alphabet.DNA, Alphabet.CODON])
-def test_dna_and_codons_have_no_contacts(tmp_path, capsys, alphabet):
-    model = LanguageModel(replace(make_model(Shape.ENCODER).config, alphabet=alphabet))
-    (tmp_path / "model").mkdir()
-    write_language_model(tmp_path / "model", model)
-    (tmp_path / "x.fa").write_text(">a\nACGTTGCAACGTAGCATC\n")
-    assert bioattn("export", "attention", tmp_path / "model", tmp_path / "x.fa", "-o", tmp_path / "x.h5") == 0
-    assert bioattn("export", "contacts", tmp_path / "x.h5", "-o", tmp_path / "c.tsv") == 1
-    words = "holds sequences without a residue for each token; contacts come from alignments"
-    assert words in " ".join(capsys.readouterr().err.split())
 
 
 def test_another_sequence_than_the_structures_is_refused(folder, tmp_path, capsys):

@@ -8,15 +8,14 @@ import torch
 from safetensors.torch import load_file
 
 from bioattn.models.family import ability, family
-from bioattn.models.language.config import LanguageModelConfig, Shape
+from bioattn.models.language.config import Shape
 from bioattn.models.language.encoder import LanguageEncoder
-from bioattn.models.language.folder import write_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import PublishedTokens, Vocabulary
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
-from tests.models.language.test_model import make_model
+from tests.models.language.made_models import make_config, make_model, saved
 
 OVERLAPPING = PublishedTokens(
     tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("".join, product("ACGT", repeat=3))),
@@ -31,9 +30,7 @@ OVERLAPPING = PublishedTokens(
 @pytest.mark.parametrize(("kmer", "published"), [(1, None), (3, None), (3, OVERLAPPING)])
 def test_bins_are_means_of_their_tokens(shape, kmer, published):
     torch.manual_seed(0)
-    config = LanguageModelConfig(
-        alphabet=Alphabet.DNA, kmer=kmer, shape=shape, layers=1, channels=8, num_heads=2, context=32
-    )
+    config = make_config(shape, kmer=kmer, layers=1, channels=8, context=32)
     vocabulary = Vocabulary(Alphabet.DNA, kmer, published)
     encoder = LanguageEncoder(LanguageModel(config, vocabulary)).eval()
     codes_BL = torch.tensor([[0, 1, 2, 3, 0, 0, 1, 4, 2, 3, 1], [3, 3, 2, 1, 1, 0, 2, 0, 3, 1, 2]])
@@ -61,8 +58,7 @@ def test_bins_are_means_of_their_tokens(shape, kmer, published):
 
 def test_promoter_models_begin_with_an_encoder(tmp_path, capsys):
     """Frozen its weights stay; else they learn. Neither its maps nor gradients by base are promised."""
-    (tmp_path / "lm").mkdir()
-    write_language_model(tmp_path / "lm", make_model(Shape.DECODER))
+    saved(tmp_path / "lm", make_model(Shape.DECODER))
     promoters, dataset = tmp_path / "promoters.fa", tmp_path / "promoters.dataset.h5"
     genome = ("data/tiny/genome.fa", "data/tiny/annotation.gff3")
     prepare = ("prepare", "promoters", *genome, "--downstream", "0", "-o", promoters)

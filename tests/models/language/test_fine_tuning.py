@@ -14,15 +14,16 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from bioattn.models.language.config import LanguageModelConfig, Shape, Target, TargetKind
+from bioattn.models.language.config import Shape, Target, TargetKind
 from bioattn.models.language.fine_tuning import with_replaced
-from bioattn.models.language.folder import load_language_model, write_language_model
+from bioattn.models.language.folder import load_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.simple_models import fit_linear, sequence_features
 from bioattn.models.language.targets import Wanted, read_targets, wanted_of
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, Vocabulary
 from tests.making import bioattn
+from tests.models.language.made_models import make_config, saved
 
 SETTINGS = """
 [training]
@@ -60,25 +61,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert bioattn("prepare", "language", folder / "x.fa", "-o", folder / "x.dataset.h5", *words) == 0
     torch.manual_seed(0)
     for shape in Shape:
-        config = LanguageModelConfig(
-            alphabet=Alphabet.DNA,
-            shape=shape,
-            layers=1,
-            channels=16,
-            num_heads=2,
-            hidden_channels=32,
-            context=32,
-        )
-        (folder / shape).mkdir()
-        write_language_model(folder / shape, LanguageModel(config))
+        saved(folder / shape, LanguageModel(make_config(shape, layers=1, hidden_channels=32, context=32)))
     return folder
 
 
+def words_of(folder: Path, output: str, shape: str) -> list[object]:
+    words = ["train", "language", folder / "x.dataset.h5", "--from", folder / shape, "-o", folder / output]
+    return [*words, "--targets", folder / "t.tsv", "--config", folder / "settings.toml"]
+
+
 def train(folder: Path, output: str, shape: str, *words: object) -> int:
-    return bioattn(
-        *("train", "language", folder / "x.dataset.h5", "--from", folder / shape, "-o", folder / output),
-        *("--targets", folder / "t.tsv", "--config", folder / "settings.toml", *words),
-    )
+    return bioattn(*words_of(folder, output, shape), *words)
 
 
 @pytest.fixture(scope="module", params=["encoder", "decoder-lora", "encoder-decoder"])
@@ -204,23 +197,7 @@ def test_adapters_add_a_product_and_leave_the_weights_alone(folder: Path, tmp_pa
 def test_a_killed_fine_tuning_goes_on_to_the_same_bytes(folder: Path, bioattn_folder: Path):
     words = ("--lora", 2, "--no-baselines")
     assert train(folder, "whole", "encoder", *words) == 0
-    command = [
-        bioattn_folder / "bioattn",
-        "train",
-        "language",
-        folder / "x.dataset.h5",
-        "--from",
-        folder / "encoder",
-    ]
-    command += [
-        "--targets",
-        folder / "t.tsv",
-        "--config",
-        folder / "settings.toml",
-        "-o",
-        folder / "killed",
-        *words,
-    ]
+    command = [bioattn_folder / "bioattn", *words_of(folder, "killed", "encoder"), *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([*map(str, command)], env=environment, stderr=subprocess.DEVNULL)
     state = folder / "killed.partial" / "trainer_state.safetensors"
@@ -268,18 +245,8 @@ def test_wrong_tables_are_named(tmp_path: Path, rows: str, said: str, capsys: py
     dataset = tmp_path / "x.dataset.h5"
     split = ("--split-table", tmp_path / "sides.tsv")
     assert bioattn("prepare", "language", tmp_path / "x.fa", "-o", dataset, *split) == 0
-    words = (
-        "train",
-        "language",
-        dataset,
-        "-o",
-        tmp_path / "m",
-        "--layers",
-        1,
-        "--targets",
-        tmp_path / "t.tsv",
-    )
-    assert bioattn(*words) == 1
+    words = ("train", "language", dataset, "-o", tmp_path / "m", "--layers", 1)
+    assert bioattn(*words, "--targets", tmp_path / "t.tsv") == 1
     assert said in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
 

@@ -17,8 +17,7 @@ from bioattn.checks.record import read_check
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.interpret.heads.patterns import head_name, head_patterns
 from bioattn.models.language.checks import LanguageHeadScorer, make_probe
-from bioattn.models.language.config import LanguageModelConfig, Shape
-from bioattn.models.language.folder import LoadedLanguageModel, write_language_model
+from bioattn.models.language.config import Shape
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.windows import IGNORED
 from bioattn.promoters.dataset import SPLIT_NAMES
@@ -26,8 +25,11 @@ from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import RESIDUES, SPECIAL
 from tests.making import bioattn
 from tests.models.language import made_models as made
+from tests.models.language.made_models import loaded_of, make_config, saved
 
 SETTINGS = CheckSettings(samples=60, mutated=20, backgrounds=2)
+SMALL = {"layers": 1, "channels": 12, "num_heads": 3, "hidden_channels": 8, "context": 40}
+SMALL["alphabet"] = Alphabet.PROTEIN
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,7 @@ def folder(tmp_path_factory):
     write_letters(folder / "repeats.fa", [letters for letters, *_ in made.sequences_with_repeats(200)])
     words = ("--alphabet", "protein", "--split", "record", "--holdout", "validation=0.3")
     assert bioattn("prepare", "language", folder / "repeats.fa", "-o", folder / "x.dataset.h5", *words) == 0
-    (folder / "model").mkdir()
-    write_language_model(folder / "model", made.induction_model(heads=2).model)
+    saved(folder / "model", made.induction_model(heads=2).model)
     return folder
 
 
@@ -92,16 +93,7 @@ def test_heads_that_copy_are_named_and_needed(folder):
 def test_importance_is_the_mean_size_of_the_loss_s_slope(folder, shape):
     """Window by window, head by head, by moving its mask to either side of 1, in double precision."""
     torch.manual_seed(0)
-    config = LanguageModelConfig(
-        alphabet=Alphabet.PROTEIN,
-        shape=shape,
-        layers=1,
-        channels=12,
-        num_heads=3,
-        hidden_channels=8,
-        context=40,
-    )
-    loaded = LoadedLanguageModel(model=LanguageModel(config).eval(), device=torch.device("cpu"), sha256="")
+    loaded = loaded_of(LanguageModel(make_config(shape, **SMALL)))
     scorer = LanguageHeadScorer(
         loaded, loaded.dataset(folder / "x.dataset.h5"), SPLIT_NAMES.index("validation")
     )
@@ -258,10 +250,7 @@ def test_an_untrained_model_predicts_nothing(folder):
 def test_weights_of_a_probe_are_those_of_the_model(folder):
     """An encoder's: its words hidden one place at a time, by a call for each."""
     torch.manual_seed(0)
-    config = LanguageModelConfig(
-        alphabet=Alphabet.PROTEIN, layers=1, channels=12, num_heads=3, hidden_channels=8, context=40
-    )
-    loaded = LoadedLanguageModel(model=LanguageModel(config).eval(), device=torch.device("cpu"), sha256="")
+    loaded = loaded_of(LanguageModel(make_config(**SMALL)))
     probe = make_probe(loaded, folder / "repeats.fa", CheckSettings(samples=20))
     places = np.array([3, 9, 28, 1, 7])
     found = probe.word_log_likelihoods(probe.tokens_NL[:5], np.arange(5), places)

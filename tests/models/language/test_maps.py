@@ -1,26 +1,23 @@
 """Maps that are streamed to the file, against maps of whole batches."""
 
-import h5py
 import numpy as np
 import pytest
 
 from bioattn.attention import map_tiles
 from bioattn.models.language import attention as language_attention
 from bioattn.models.language.config import Shape
-from bioattn.models.language.folder import write_language_model
 from bioattn.store import schema
 from bioattn.store.reader import open_attention
 from tests.contents import assert_same_content
 from tests.making import bioattn
-from tests.models.language.test_model import make_model
+from tests.models.language.made_models import make_model, saved
 
 
 @pytest.fixture(scope="module", params=[Shape.ENCODER, Shape.ENCODER_DECODER])
 def folder(request, tmp_path_factory):
     """A model and its maps of two sequences, written without streaming."""
     folder = tmp_path_factory.mktemp("maps")
-    (folder / "model").mkdir()
-    write_language_model(folder / "model", make_model(request.param))
+    saved(folder / "model", make_model(request.param))
     (folder / "two.fa").write_text(">a\nACGTTGCAACGTAGCATC\n>b\nTTGACA\n")
     assert bioattn("export", "attention", folder / "model", folder / "two.fa", "-o", folder / "whole.h5") == 0
     return folder
@@ -70,23 +67,3 @@ def test_streamed_maps_are_those_of_whole_batches(folder, options, monkeypatch):
                     expected = batches.weights(site, sample=sample, value_weighted=True)
                     found = streamed.weights(site, sample=sample, value_weighted=True)
                     assert np.allclose(expected, found, atol=1e-5)
-
-
-def test_the_only_part_becomes_the_file(folder, monkeypatch):
-    (folder / "one.fa").write_text((folder / "two.fa").read_text().split(">b")[0])
-    monkeypatch.setattr(language_attention, "BATCH_BYTES", 0)
-    assert bioattn("export", "attention", folder / "model", folder / "one.fa", "-o", folder / "one.h5") == 0
-    assert not (folder / "one.h5.partial").exists()
-    with open_attention(folder / "one.h5") as one, open_attention(folder / "whole.h5") as whole:
-        for site in whole.sites:
-            assert np.allclose(one.weights(site, sample="a"), whole.weights(site, sample="a"), atol=1e-6)
-    with h5py.File(folder / "one.h5") as file:
-        assert all(file[f"sites/{site}/s0000000/weights"].fletcher32 for site in file["sites"])
-
-
-def test_keys_to_keep_need_their_reduction(folder, capsys):
-    output = folder / "none.h5"
-    words = ("export", "attention", folder / "model", folder / "two.fa", "-o", output, "--top-k", 3)
-    assert bioattn(*words) == 2
-    assert "--top-k is for --reduce top-k" in capsys.readouterr().err
-    assert not output.exists()

@@ -9,42 +9,12 @@ import torch
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import encode
-from bioattn.models.language.config import LanguageModelConfig, Shape
-from bioattn.models.language.folder import LoadedLanguageModel
+from bioattn.models.language.config import Shape
 from bioattn.models.language.generation import generate
-from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.scoring import log_likelihoods, read_variants, variant_scores
 from bioattn.models.language.source import read_tokens
-from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
-
-
-def make_model(
-    shape: Shape,
-    positions: PositionEncoding = PositionEncoding.ROTARY,
-    seed: int = 0,
-    ngram: int = 1,
-    period: int = 0,
-) -> LanguageModel:
-    """A small model whose logits differ."""
-    torch.manual_seed(seed)
-    config = LanguageModelConfig(
-        alphabet=Alphabet.DNA,
-        shape=shape,
-        positions=positions,
-        layers=2,
-        channels=16,
-        num_heads=2,
-        hidden_channels=24,
-        context=24,
-        ngram=ngram,
-        period=period,
-    )
-    model = LanguageModel(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    return model
+from tests.models.language.made_models import loaded_of, make_model
 
 
 def make_tokens(rows: int, length: int, seed: int = 1) -> torch.Tensor:
@@ -147,7 +117,7 @@ def test_the_likeliest_tokens_are_the_same_with_and_without_a_cache(positions: P
     model = make_model(Shape.DECODER, positions, ngram=ngram, period=ngram - 1)
     with torch.no_grad():
         model.bias_V[EOS] = -100.0
-    loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
+    loaded = loaded_of(model)
     prompt = make_tokens(1, 4)[0].numpy()
     (made,) = generate(loaded, prompt, 1, length=20, temperature=0, top_p=1.0, seed=0)
     tokens = torch.from_numpy(prompt)[None]
@@ -162,7 +132,7 @@ def test_the_likeliest_tokens_are_the_same_with_and_without_a_cache(positions: P
 def test_drawn_tokens_have_the_probabilities_of_the_model():
     """Also those of top-p: the likeliest that hold it, and no other."""
     model = make_model(Shape.DECODER)
-    loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
+    loaded = loaded_of(model)
     prompt = np.array([CLS])
     with torch.no_grad():
         logits = model(torch.from_numpy(prompt)[None])[0, -1]
@@ -182,7 +152,7 @@ def test_drawn_tokens_have_the_probabilities_of_the_model():
 
 def test_pseudo_likelihoods_mask_one_word_at_a_time():
     model = make_model(Shape.ENCODER)
-    loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
+    loaded = loaded_of(model)
     tokens = np.append(make_tokens(1, 9)[0].numpy(), EOS)
     expected = []
     for place in range(1, 9):
@@ -196,7 +166,7 @@ def test_pseudo_likelihoods_mask_one_word_at_a_time():
 @pytest.mark.parametrize("shape", [Shape.ENCODER, Shape.DECODER])
 def test_variants_are_scored_as_their_definition_says(shape: Shape, tmp_path: Path):
     model = make_model(shape)
-    loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
+    loaded = loaded_of(model)
     (tmp_path / "s.fa").write_text(">s\nACGTACGG\n")
     (tmp_path / "v.tsv").write_text("sequence\tmutant\ns\tC2T\ns\tc2t:G8A\n")
     source = read_tokens(tmp_path / "s.fa", model.vocabulary, 24)

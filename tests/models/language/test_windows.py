@@ -7,14 +7,13 @@ import torch
 from bioattn.attention.choices import PositionEncoding
 from bioattn.models.language.config import Shape
 from bioattn.models.language.file_kinds import read_embeddings
-from bioattn.models.language.folder import LoadedLanguageModel, write_language_model
 from bioattn.models.language.scoring import log_likelihoods
 from bioattn.models.language.source import read_tokens, windows
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, SPECIAL, Vocabulary
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
-from tests.models.language.test_model import make_model
+from tests.models.language.made_models import loaded_of, make_model, saved
 
 DNA = Vocabulary(Alphabet.DNA)
 MOST = 24
@@ -52,7 +51,7 @@ def test_each_token_is_kept_once_where_it_sees_most(words, causal):
 @pytest.mark.parametrize("shape", [Shape.ENCODER, Shape.DECODER])
 def test_scores_of_long_sequences_are_those_of_their_windows(shape):
     model = make_model(shape)
-    loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
+    loaded = loaded_of(model)
     tokens = DNA.framed(DNA.words(LONG, "long"))
     found = log_likelihoods(loaded, tokens)
     assert len(found) == len(tokens) - 1
@@ -81,8 +80,7 @@ def test_scores_of_long_sequences_are_those_of_their_windows(shape):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("long")
     for name, positions in (("rotary", PositionEncoding.ROTARY), ("learned", PositionEncoding.LEARNED)):
-        (folder / name).mkdir()
-        write_language_model(folder / name, make_model(Shape.ENCODER, positions))
+        saved(folder / name, make_model(Shape.ENCODER, positions))
     (folder / "long.fa").write_text(f">long\n{LONG}\n>short\nACGTAC\n")
     return folder
 
