@@ -39,6 +39,11 @@ COPIES, COPY_LENGTH = 8, 32
 """Random sequences that are given twice, and their longest."""
 SEED = 0
 """Of masks and random sequences."""
+LONGEST, SHORTEST = 256, 8
+"""Most and least words of a window."""
+ENOUGH, SHORTENED = 40, 32
+"""Windows that there should be, for which they are shortened to so many words."""
+BATCH_TOKENS = 8192
 
 
 class LanguageHeadScorer(TokenHeadScorer[Exercise]):
@@ -105,13 +110,6 @@ class LanguageHeadScorer(TokenHeadScorer[Exercise]):
     def _hidden(self, part: Exercise) -> Tensor:
         tokens_BL, _, source_BS = part.to(self._loaded.device)
         return self._loaded.model.hidden(tokens_BL, source_BS)
-
-
-LONGEST, SHORTEST = 256, 8
-"""Most and least words of a window."""
-ENOUGH, SHORTENED = 40, 32
-"""Windows that there should be, for which they are shortened to so many words."""
-BATCH_TOKENS = 8192
 
 
 @dataclass(kw_only=True)

@@ -20,7 +20,6 @@ from bioattn.models.language.config import (
     FineTuningConfig,
     PredictedFrom,
     Shape,
-    Target,
     TargetKind,
 )
 from bioattn.models.language.family import LanguageTrainingSettings
@@ -34,11 +33,17 @@ from bioattn.models.language.simple_models import (
     token_features,
 )
 from bioattn.models.language.source import framed_tokens
-from bioattn.models.language.targets import Wanted, read_targets, records_of, wanted_of
+from bioattn.models.language.targets import (
+    Wanted,
+    figures_of,
+    main_figure,
+    read_targets,
+    records_of,
+    wanted_of,
+)
 from bioattn.models.language.task import BETAS, LanguageTask
 from bioattn.models.language.windows import padded
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
-from bioattn.promoters.response_metrics import auroc, average_precision, r_squared, spearman
 from bioattn.sequences.vocabulary import PAD, SPECIAL, Vocabulary
 from bioattn.store.training_record import MODEL_ROW, Comparison
 from bioattn.system.progress import Progress
@@ -52,30 +57,6 @@ RESAMPLES = 200
 """Of held-out sequences (of tags: tokens), for the interval of a difference."""
 MAX_LEARNED = 20_000
 """Training sequences that simple models learn from at most."""
-
-
-def main_figure(target: Target) -> str:
-    """The first one of `figures_of`."""
-    if target.kind is TargetKind.NUMBER:
-        return "Spearman"
-    return "AUROC" if target.kind is TargetKind.CLASS and target.width == 2 else "accuracy"
-
-
-def figures_of(target: Target, outputs_NW: NDArray[np.float64], values_N: NDArray[Any]) -> dict[str, float]:
-    """How good outputs are, the main figure first; more is better. values_N: known ones alone."""
-    if target.kind is TargetKind.NUMBER:
-        truth, given = values_N[:, None], outputs_NW
-        return {"Spearman": float(spearman(truth, given)[0]), "R²": float(r_squared(truth, given)[0])}
-    if target.kind is TargetKind.CLASS and target.width == 2:
-        truth, given = (values_N == 1)[:, None], outputs_NW[:, 1:] - outputs_NW[:, :1]
-        return {
-            "AUROC": float(auroc(truth, given)[0, 0]),
-            "average precision": float(average_precision(truth, given)[0, 0]),
-        }
-    areas = auroc(values_N[:, None] == np.arange(target.width), outputs_NW)[0]
-    right = float((outputs_NW.argmax(1) == values_N).mean())
-    known = areas[~np.isnan(areas)]
-    return {"accuracy": right, "macro AUROC": float(known.mean()) if len(known) else float("nan")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +272,8 @@ class FineTuningTask(LanguageTask):
         for wanted, zeros in zip(self.wanted, self._zeros(self.validated), strict=True):
             given = values[place : place + zeros.numel()].reshape(zeros.shape)
             place += zeros.numel()
-            figures.append(self._figures(wanted, self.validated, given))
-            values_N = self._values(wanted, self.validated)
+            figures.append(wanted.figures(self.validated, given))
+            values_N = wanted.flat(self.validated)
             losses.append(float(wanted.losses(given, values_N)) / max(1, int(wanted.known(values_N).sum())))
         names = dict.fromkeys(name for each in figures for name in each)
         means = {name: float(np.mean([each[name] for each in figures if name in each])) for name in names}
@@ -303,48 +284,38 @@ class FineTuningTask(LanguageTask):
         held_out = {side: np.flatnonzero(self.sides == side) for side in (VALIDATION, TEST)}
         held_out = {side: each for side, each in held_out.items() if len(each)}
         self.model.eval()
-        outputs = {
-            (side, place, MODEL_ROW): given
-            for side, own in held_out.items()
-            for place, given in enumerate(self._outputs(self.model, own, slice(0, len(own))))
-        }
+        columns = {wanted.target.name: wanted for wanted in self.wanted}
+        outputs: dict[tuple[int, str, str], Tensor] = {}
+        for side, own in held_out.items():
+            for column, given in zip(
+                columns, self._outputs(self.model, own, slice(0, len(own))), strict=True
+            ):
+                outputs[side, column, MODEL_ROW] = given
         if self.settings.baselines and held_out:
-            progress.begin("simple models", len(self.wanted))
-            for place, wanted in enumerate(self.wanted):
-                outputs |= {
-                    (side, place, name): given for side, name, given in self._simple(wanted, held_out)
-                }
+            progress.begin("simple models", len(columns))
+            for column, wanted in columns.items():
+                for side, name, given in self._simple(wanted, held_out):
+                    outputs[side, column, name] = given
                 progress.advance(1)
             progress.end()
         rows = [
-            Row(
-                SPLIT_NAMES[side],
-                self.wanted[place].target.name,
-                name,
-                self._figures(self.wanted[place], held_out[side], given),
-            )
-            for (side, place, name), given in outputs.items()
+            Row(SPLIT_NAMES[side], column, name, columns[column].figures(held_out[side], given))
+            for (side, column, name), given in outputs.items()
         ]
         chosen = best_simple(rows)
         if not chosen:
             return FineTuningResults(rows)
         side = SPLIT_NAMES.index(judged_side(rows))
-        gains = [
-            self._gains(
-                wanted,
-                held_out[side],
-                outputs[side, place, MODEL_ROW],
-                outputs[side, place, chosen[wanted.target.name]],
-            )
-            for place, wanted in enumerate(self.wanted)
-        ]
-        gains_WR = np.array(gains)
-        gains_WR = gains_WR[
-            :, ~np.isnan(gains_WR).all(axis=0)
-        ]  # few sequences: some resamples have no figure
-        if not gains_WR.size:
+        pairs = {
+            column: (outputs[side, column, MODEL_ROW], outputs[side, column, chosen[column]])
+            for column in columns
+        }
+        gains_TR = np.array([_gains(columns[name], held_out[side], *both) for name, both in pairs.items()])
+        # Of few sequences some resamples have no figure.
+        gains_TR = gains_TR[:, ~np.isnan(gains_TR).all(axis=0)]
+        if not gains_TR.size:
             return FineTuningResults(rows)
-        low, high = np.percentile(np.nanmean(gains_WR, axis=0), [2.5, 97.5])
+        low, high = np.percentile(np.nanmean(gains_TR, axis=0), [2.5, 97.5])
         return FineTuningResults(rows, (float(low), float(high)))
 
     def _simple(
@@ -368,59 +339,26 @@ class FineTuningTask(LanguageTask):
                 embedding = self.start.model.embed.weight.detach().float().cpu().numpy()
                 means = np.stack([embedding[each[is_word(each)]].mean(0) for each in tokens])
                 sets = chain(sets, [("mean token embedding", means)])
-        ends = np.cumsum([len(self._values(wanted, own)) for own in sides])
+        ends = np.cumsum([len(wanted.flat(own)) for own in sides])
         for name, features in sets:
             of_side = dict(zip((TRAIN, *held_out), np.split(features, ends[:-1]), strict=True))
 
             def score(model: Linear, of_side: Mapping[int, Features] = of_side) -> float:
                 if VALIDATION not in held_out:
                     return 0.0
-                given = model.outputs(of_side[VALIDATION])
-                figures = self._figures(wanted, held_out[VALIDATION], given)
+                figures = wanted.figures(held_out[VALIDATION], model.outputs(of_side[VALIDATION]))
                 return float(np.nan_to_num(next(iter(figures.values())), nan=-np.inf))
 
-            model = fit_linear(of_side[TRAIN], wanted, self._values(wanted, learned), score)
+            model = fit_linear(of_side[TRAIN], wanted, wanted.flat(learned), score)
             for side in held_out:
                 yield side, f"linear on {name}", model.outputs(of_side[side])
 
     def _codes(self, row: int) -> NDArray[np.uint8]:
         return self.dataset.record(int(self.record_N[row]))
 
-    def _gains(
-        self, wanted: Wanted, rows: NDArray[np.int64], ours_NW: Tensor, theirs_NW: Tensor
-    ) -> NDArray[np.float64]:
-        """The main figure of ours less that of theirs, on resamples of the rows."""
-        values_N = self._values(wanted, rows)
-        known = wanted.known(values_N).numpy()
-        values, ours, theirs = (
-            each.double().numpy()[known] if each.is_floating_point() else each.numpy()[known]
-            for each in (values_N, ours_NW, theirs_NW)
-        )
-        generator = np.random.default_rng(0)
-        gains = []
-        for _ in range(RESAMPLES):
-            drawn = generator.integers(len(values), size=len(values))
-            main = [
-                next(iter(figures_of(wanted.target, each[drawn], values[drawn]).values()))
-                for each in (ours, theirs)
-            ]
-            gains.append(main[0] - main[1])
-        return np.array(gains)
-
-    def _values(self, wanted: Wanted, rows: NDArray[np.int64]) -> Tensor:
-        """What is known of rows: (N,), of tags one for each token, rows behind each other."""
-        if wanted.target.kind is not TargetKind.TAGS:
-            return wanted.of(rows)
-        return torch.from_numpy(np.concatenate([np.asarray(wanted.values[row]) for row in rows.tolist()]))
-
-    def _figures(self, wanted: Wanted, rows: NDArray[np.int64], given_NW: Tensor) -> dict[str, float]:
-        values_N = self._values(wanted, rows)
-        known = wanted.known(values_N)
-        return figures_of(wanted.target, given_NW[known].double().numpy(), values_N[known].numpy())
-
     def _zeros(self, rows: NDArray[np.int64]) -> list[Tensor]:
         """Outputs (N, W) of each target, all 0."""
-        return [torch.zeros(len(self._values(each, rows)), each.target.width) for each in self.wanted]
+        return [torch.zeros(len(each.flat(rows)), each.target.width) for each in self.wanted]
 
     def _outputs(self, model: LanguageModel, rows: NDArray[np.int64], own: slice) -> list[Tensor]:
         """Outputs (N, W) of each target on the CPU, 0 for rows that are not `own`."""
@@ -455,3 +393,23 @@ class FineTuningTask(LanguageTask):
             "targets": entry["sha256"],
             "columns": entry["columns"],
         }
+
+
+def _gains(
+    wanted: Wanted, rows: NDArray[np.int64], ours_NW: Tensor, theirs_NW: Tensor
+) -> NDArray[np.float64]:
+    """The main figure of ours less that of theirs, on resamples of the rows."""
+    values_N = wanted.flat(rows)
+    known = wanted.known(values_N)
+    values = values_N[known].double().numpy() if values_N.is_floating_point() else values_N[known].numpy()
+    ours, theirs = (each[known].double().numpy() for each in (ours_NW, theirs_NW))
+    generator = np.random.default_rng(0)
+    gains = []
+    for _ in range(RESAMPLES):
+        drawn = generator.integers(len(values), size=len(values))
+        main = [
+            next(iter(figures_of(wanted.target, each[drawn], values[drawn]).values()))
+            for each in (ours, theirs)
+        ]
+        gains.append(main[0] - main[1])
+    return np.array(gains)

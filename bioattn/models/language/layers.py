@@ -23,6 +23,7 @@ MAX_NGRAMS = 1 << 20
 """Most n-grams with a vector of their own."""
 FIRST_SPREAD = 0.02
 """Standard deviation of vectors and of the weights of a hidden layer before training, as that of embeddings."""
+ADDED = ".parametrizations.weight"
 
 
 class PrecedingTokens(nn.Module):
@@ -152,9 +153,6 @@ def mean_of_words(channels_BLC: Tensor, tokens_BL: Tensor) -> Tensor:
     is_word_BL = torch.from_numpy(is_word(tokens_BL.cpu().numpy()))
     share_BL = is_word_BL.float() / is_word_BL.sum(-1, keepdim=True)
     return torch.einsum("blc,bl->bc", channels_BLC, share_BL.to(channels_BLC.device))
-
-
-ADDED = ".parametrizations.weight"
 
 
 class LowRank(nn.Module):

@@ -25,6 +25,8 @@ from bioattn.sequences.vocabulary import CLS, MASK, UNKNOWN, Vocabulary
 
 MASKED_AT_ONCE = 4096
 """Tokens of one forward pass of masked copies."""
+SEQUENCE, MUTANT = "sequence", "mutant"
+_SUBSTITUTION = re.compile(r"([A-Za-z])(\d{1,9})([A-Za-z])")
 
 
 def log_likelihoods(
@@ -136,10 +138,6 @@ def _pooled_windows(
         total_C += channels_LC[taken].sum(0)
         number += len(taken)
     return total_C / number
-
-
-SEQUENCE, MUTANT = "sequence", "mutant"
-_SUBSTITUTION = re.compile(r"([A-Za-z])(\d{1,9})([A-Za-z])")
 
 
 class Variant(NamedTuple):

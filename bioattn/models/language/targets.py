@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from bioattn.formats.tables import (
 )
 from bioattn.models.language.config import Target, TargetKind
 from bioattn.models.language.windows import IGNORED, padded
+from bioattn.promoters.response_metrics import auroc, average_precision, r_squared, spearman
 from bioattn.promoters.splits import parse_side
 from bioattn.text import quoted
 
@@ -44,6 +46,30 @@ class TargetTable:
     """TRAIN, VALIDATION or TEST, where there is a column `split`."""
 
 
+def main_figure(target: Target) -> str:
+    """The first one of `figures_of`."""
+    if target.kind is TargetKind.NUMBER:
+        return "Spearman"
+    return "AUROC" if target.kind is TargetKind.CLASS and target.width == 2 else "accuracy"
+
+
+def figures_of(target: Target, outputs_NW: NDArray[np.float64], values_N: NDArray[Any]) -> dict[str, float]:
+    """How good outputs are, the main figure first; more is better. values_N: known ones alone."""
+    if target.kind is TargetKind.NUMBER:
+        truth, given = values_N[:, None], outputs_NW
+        return {"Spearman": float(spearman(truth, given)[0]), "R²": float(r_squared(truth, given)[0])}
+    if target.kind is TargetKind.CLASS and target.width == 2:
+        truth, given = (values_N == 1)[:, None], outputs_NW[:, 1:] - outputs_NW[:, :1]
+        return {
+            "AUROC": float(auroc(truth, given)[0, 0]),
+            "average precision": float(average_precision(truth, given)[0, 0]),
+        }
+    areas = auroc(values_N[:, None] == np.arange(target.width), outputs_NW)[0]
+    right = float((outputs_NW.argmax(1) == values_N).mean())
+    known = areas[~np.isnan(areas)]
+    return {"accuracy": right, "macro AUROC": float(known.mean()) if len(known) else float("nan")}
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     target: Target
@@ -57,6 +83,18 @@ class Wanted:
             return padded([np.asarray(self.values[row]) for row in rows.tolist()], IGNORED)
         chosen = torch.tensor([float(self.values[row]) for row in rows.tolist()])
         return chosen if self.target.kind is TargetKind.NUMBER else chosen.long()
+
+    def flat(self, rows: NDArray[np.int64]) -> Tensor:
+        """Of some rows: (N,), of tags one for each token, rows behind each other."""
+        if self.target.kind is not TargetKind.TAGS:
+            return self.of(rows)
+        return torch.from_numpy(np.concatenate([np.asarray(self.values[row]) for row in rows.tolist()]))
+
+    def figures(self, rows: NDArray[np.int64], outputs_NW: Tensor) -> dict[str, float]:
+        """`figures_of` outputs for what is known of some rows."""
+        values_N = self.flat(rows)
+        known = self.known(values_N)
+        return figures_of(self.target, outputs_NW[known].double().numpy(), values_N[known].numpy())
 
     def losses(self, outputs: Tensor, wanted: Tensor) -> Tensor:
         """Summed over what is known: squared errors, or surprise. outputs (…, W), wanted (…)."""
