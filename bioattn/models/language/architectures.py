@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import FormatError
 from bioattn.models.language.config import Activation, Form, LanguageModelConfig, Norm, Output, Shape
 from bioattn.sequences.choices import Alphabet
+from bioattn.sequences.vocabulary import Vocabulary
 
 ENDLESS_CONTEXT = 1 << 14
 """Most tokens read at once by rotation or biases of distances, which have no last position."""
@@ -375,6 +377,16 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     ),
 }
 """By the `model_type` of their config.json."""
+
+
+def published_numbers(vocabulary: Vocabulary, num_tokens: int) -> tuple[Tensor, Tensor]:
+    """The published numbers of a model's tokens, -1 for one that the published vocabulary lacks, and which of them
+    are ever predicted: of two that are the same published one, one only."""
+    order = torch.from_numpy(vocabulary.order)
+    # A vocabulary without sentinels leaves the one that the model has at least.
+    order = torch.cat([order, order.new_full((num_tokens - len(order),), -1)])
+    ours = torch.from_numpy(vocabulary.of_published)[order]
+    return order, (order >= 0) & (ours == torch.arange(len(order)))
 
 
 def all_rows(

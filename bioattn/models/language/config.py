@@ -267,4 +267,4 @@ class FineTuned:
     varying: tuple[int, ...] = ()
     """Tokens that differ between training sequences; 0 is `<cls>`."""
     base_sha256: str = ""
-    """Of the weights beneath the low-rank adapters (`adapters.base_digest`)."""
+    """Of the weights beneath the low-rank adapters (`layers.base_digest`)."""

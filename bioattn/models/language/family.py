@@ -317,21 +317,18 @@ class LanguageFamily(Family):
         self, model: Path, output: Path, *, structure_layers: int | None, force: bool
     ) -> RunReport:
         """Write a model as a Hugging Face folder, or a published one as a folder of bioattn."""
-        from bioattn.errors import SettingsError
         from bioattn.io.files import check_apart, check_parent
-        from bioattn.models.language.published_writing import export_language_model, is_published
+        from bioattn.models.language.published_writing import export_language_model
 
-        if structure_layers is not None or output.suffix:
+        if structure_layers is not None:
+            raise SettingsError("--structure-layers is for MSA/pair models")
+        if output.suffix:
             raise SettingsError(
-                "--structure-layers is for MSA/pair models"
-                if structure_layers is not None
-                else f"--output {output}: a language model is written as a folder; give a name without suffix"
+                f"--output {output}: a language model is written as a folder; give a name without suffix"
             )
         check_parent(output)
         check_apart(output, [model])
-        published = is_published(model)
-        number = export_language_model(model, output, published=published, force=force)
-        form = "model folder" if published else "Hugging Face folder"
+        form, number = export_language_model(model, output, force=force)
         return RunReport(
             sentences=[f"wrote {output}: a {form} of {number:,} parameters"],
             outputs=[output],

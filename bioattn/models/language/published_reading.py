@@ -25,6 +25,7 @@ from bioattn.models.language.architectures import (
     Architecture,
     Settings,
     all_rows,
+    published_numbers,
 )
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import LanguageModel
@@ -200,12 +201,7 @@ def _fill(
 ) -> None:
     config, used = model.config, set()
     assert model.vocabulary.published is not None
-    order = torch.from_numpy(model.vocabulary.order)
-    # A vocabulary without sentinels leaves the one that the model has at least.
-    order = torch.cat([order, order.new_full((model.num_tokens - len(order),), -1)])
-    ours = torch.from_numpy(model.vocabulary.of_published)[order]
-    # Of two of our tokens that are the same published one, only one is ever predicted.
-    never = (order < 0) | (ours != torch.arange(len(order)))
+    order, predicted = published_numbers(model.vocabulary, model.num_tokens)
     arrays = model.state_dict()
     for row in all_rows(architecture, config, content, output=not config.form.tied):
         own = arrays.pop(row.ours)
@@ -226,7 +222,7 @@ def _fill(
         if row.by_token:
             array = array[order].masked_fill_(order.view(-1, *[1] * (array.dim() - 1)) < 0, 0.0)
             if row.ours == "bias_V":
-                array[never] = NEVER
+                array[~predicted] = NEVER
         if array.shape != own.shape:
             raise _misshapen(weights, name)
         with torch.no_grad():

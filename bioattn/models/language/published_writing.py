@@ -14,7 +14,7 @@ from bioattn.errors import BioattnError
 from bioattn.io.files import atomic_output, read_json, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.language.architectures import ARCHITECTURES, all_rows, first_position
+from bioattn.models.language.architectures import ARCHITECTURES, all_rows, first_position, published_numbers
 from bioattn.models.language.config import Activation, LanguageModelConfig, Norm, Output, Shape
 from bioattn.models.language.folder import load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
@@ -34,10 +34,9 @@ _PROJECTIONS = {
 _ACTIVATIONS = {Activation.GELU: "gelu", Activation.GELU_TANH: "gelu_new", Activation.RELU: "relu"}
 
 
-def export_language_model(source: Path, output: Path, *, published: bool, force: bool) -> int:
-    """Write a published model as a folder of bioattn, or one of bioattn as a Hugging Face folder.
-
-    published: whether `source` is a published one. Returns how many numbers were written.
+def export_language_model(source: Path, output: Path, *, force: bool) -> tuple[str, int]:
+    """Write a published model as a folder of bioattn, or one of bioattn as a Hugging Face folder; returns which it
+    is, and how many numbers were written.
 
     Raises: as `load_language_model`; BioattnError when the model was fine-tuned, no published architecture can
     hold it, or the output exists and `force` is not given, or holds other files.
@@ -48,21 +47,16 @@ def export_language_model(source: Path, output: Path, *, published: bool, force:
             f"{output}: exists already; choose another --output, or --force to replace a model"
         )
     # Before the folder is made, so that a model that cannot be written leaves nothing.
-    parts = None if published else _published(model, source)
+    parts = None if published_type(read_json(source / CONFIG)) else _published(model, source)
     with atomic_folder(output, model_files() | set(VOCABULARIES)) as folder:
         if parts is None:
             write_language_model(folder, model)
-            return sum(parameter.numel() for parameter in model.parameters())
+            return "model folder", sum(parameter.numel() for parameter in model.parameters())
         content, arrays, tokens = parts
         save_arrays(folder, arrays, "pt")
         write_json(folder / CONFIG, content)
         _write_vocabulary(folder, tokens, content["model_type"], model.config.context)
-    return sum(array.numel() for array in arrays.values())
-
-
-def is_published(folder: Path) -> bool:
-    content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
-    return isinstance(content, dict) and published_type(content) is not None
+    return "Hugging Face folder", sum(array.numel() for array in arrays.values())
 
 
 def _published(
@@ -79,10 +73,7 @@ def _published(
     )
     tokens = vocabulary.published
     assert tokens is not None
-    order = torch.from_numpy(vocabulary.order)
-    order = torch.cat([order, order.new_full((model.num_tokens - len(order),), -1)])
-    first = torch.from_numpy(vocabulary.of_published)[order]
-    kept = (order >= 0) & (first == torch.arange(len(order)))
+    order, kept = published_numbers(vocabulary, model.num_tokens)
     arrays = dict(model.state_dict())
     name, why = _closest(model.config, bias=bool(arrays["bias_V"][kept].any()))
     if not name:
