@@ -133,16 +133,6 @@ def test_unknown_words_are_not_scored(model: Path, tmp_path: Path, capsys):
     assert float(cells[3]) == 0.0
 
 
-def test_a_new_letter_that_cannot_be_is_named_with_its_line(
-    model: Path, folder: Path, tmp_path: Path, capsys
-):
-    (tmp_path / "v.tsv").write_text("sequence\tmutant\ns0\tA9C\ns1\tG10E\n")
-    words = ("run", "language", model, folder / "few.fa", "-o", tmp_path / "y.tsv")
-    assert bioattn(*words, "--variants", tmp_path / "v.tsv") == 1
-    assert f"{tmp_path / 'v.tsv'}:3: s1 G10E, position 10: 'E' is not a DNA letter" in capsys.readouterr().err
-    assert not (tmp_path / "y.tsv").exists()
-
-
 def test_every_map_is_exported(model: Path, folder: Path):
     output = folder / f"{model.name}.attention.h5"
     assert bioattn("export", "attention", model, folder / "few.fa", "-o", output) == 0
@@ -202,18 +192,20 @@ def test_only_decoders_write_new_sequences(model: Path, folder: Path, capsys: py
         assert f"invalid value for '{wrong[0]}'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (">odd\nACGE\n", "odd, position 4: 'E' is not a DNA letter"),
-        (">none\n", "none: has no sequence"),
-    ],
-)
-def test_sequences_that_do_not_fit_are_named(
-    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
-):
-    (tmp_path / "wrong.fa").write_text(text)
+def test_sequences_and_letters_that_do_not_fit_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     model = saved(tmp_path / "model", LanguageModel(make_config()))
-    assert bioattn("run", "language", model, tmp_path / "wrong.fa", "-o", tmp_path / "x.tsv") == 1
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "x.tsv").exists()
+    (tmp_path / "v.tsv").write_text("sequence\tmutant\ns\tA1C\ns\tG3E\n")
+    fasta, words = tmp_path / "s.fa", ("run", "language", model, tmp_path / "s.fa", "-o", tmp_path / "x.tsv")
+    for text, more, said in (
+        (">odd\nACGE\n", (), "odd, position 4: 'E' is not a DNA letter"),
+        (">none\n", (), "none: has no sequence"),
+        (
+            ">s\nACGT\n",
+            ("--variants", tmp_path / "v.tsv"),
+            "v.tsv:3: s G3E, position 3: 'E' is not a DNA letter",
+        ),
+    ):
+        fasta.write_text(text)
+        assert bioattn(*words, *more) == 1
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "x.tsv").exists()
