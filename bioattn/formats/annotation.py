@@ -1,212 +1,30 @@
 """One way to read genes, whatever the format: GFF3, GTF or BED, told apart by content and not by name.
 
-GTF has genes by their gene_id; gene and transcript rows may be absent: the extent of a gene is that of its gene
-row, else of its transcript rows, else of its exons and CDS. BED has six columns or more: every row is a gene, and
-there are no transcripts.
+GFF3: a gene is a row without Parent whose type ends in `gene` (gene, pseudogene, ncRNA_gene,
+transposable_element_gene). Transcript rows directly below it are its transcripts; a CDS directly below it
+(bacteria) counts as one. Rows may stand in any order. Where a file has no gene rows (gffread, UCSC, Prodigal,
+Prokka), transcripts and CDS rows without a parent make the genes. Where it has, CDS rows whose Parent it lacks are
+what is left of genes that were cut away: counted and ignored. The `##FASTA` section, or the first line starting
+with `>`, ends the features.
+
+GTF: genes by their gene_id; gene and transcript rows may be absent: the extent of a gene is that of its gene row,
+else of its transcript rows, else of its exons and CDS.
+
+BED: six columns or more; every row is a gene, and there are no transcripts.
 """
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.genes import MAX_POSITION_DIGITS, Annotation, GeneDraft, Place, TranscriptDraft
-from bioattn.formats.gff import nine_columns, parse_place, read_gff3
 from bioattn.io.files import read_lines
 
 _NO_STRAND = (".", "*", "?", "")
-
-
-def read_bed(path: Path) -> Annotation:
-    """Read the genes of a BED file with at least six columns; column 4 is the gene id.
-
-    Further columns are ignored. Lines starting with `#`, `track` or `browser`, blank lines and a line of column
-    names at the top are passed over.
-
-    Raises: FormatError naming the line for fewer than six columns, positions that are not whole numbers, negative
-    or inverted, an empty name, an unknown strand; and when there is no row.
-    """
-    drafts: dict[str, GeneDraft] = {}
-    first = True
-    for number, line in read_lines(path):
-        if not line or line.isspace() or line[0] == "#" or line.split(None, 1)[0] in ("track", "browser"):
-            continue
-        columns = line.split("\t")
-        is_header = first and len(columns) >= 3 and all(each.strip().isalpha() for each in columns[1:3])
-        first = False
-        if is_header:
-            continue
-        place = _parse_row(path, number, line, columns)
-        draft = drafts.setdefault(columns[3].strip(), GeneDraft(columns[3].strip(), number))
-        draft.places[place] = None
-    if not drafts:
-        raise FormatError(f"{path}: holds no BED row")
-    return Annotation(path, "BED", [draft.finish() for draft in drafts.values()])
-
-
-def _parse_row(path: Path, number: int, line: str, columns: list[str]) -> Place:
-    if len(columns) < 6:
-        hint = "" if "\t" in line else "; are the columns separated by spaces?"
-        raise FormatError(
-            f"{path}:{number}: {len(columns)} columns where a gene needs BED6 (chromosome, start, end, "
-            f"name, score, strand), tab-separated{hint}"
-        )
-    chrom, name, strand = columns[0].strip(), columns[3].strip(), columns[5].strip()
-    positions = columns[1].strip(), columns[2].strip()
-    if not all(text.isdecimal() and len(text) <= MAX_POSITION_DIGITS for text in positions):
-        raise FormatError(
-            f"{path}:{number}: start {columns[1][:40]!r} and end {columns[2][:40]!r} must be whole numbers "
-            f"from 0 up, of at most {MAX_POSITION_DIGITS} digits"
-        )
-    start, end = int(positions[0]), int(positions[1])
-    if start > end:
-        raise FormatError(
-            f"{path}:{number}: start {start} lies behind end {end}; BED writes the lower one first"
-        )
-    if not name or name == ".":
-        raise FormatError(f"{path}:{number}: column 4 is empty; it must hold the gene id")
-    if strand not in ("+", "-"):
-        if strand not in _NO_STRAND:
-            raise FormatError(f"{path}:{number}: strand {strand!r} is none of + - .")
-        strand = "."
-    return Place(chrom, start, end, strand)
-
-
-_GTF_NAMES = ("gene_name", "gene")
-_GTF_BIOTYPES = ("gene_biotype", "gene_type")
-_GTF_TRANSCRIPTS = ("transcript", "mRNA")
-
-_ATTRIBUTE = re.compile(r'\s*([^\s;"]+)\s+(?:"([^"]*)"|([^;"]*?))\s*(?:;|$)')
-_GENE_ID = re.compile(r'(?:^|[;\s])gene_id\s+(?:"([^"]*)"|([^;"\s]+))')
-_TRANSCRIPT_ID = re.compile(r'(?:^|[;\s])transcript_id\s+(?:"([^"]*)"|([^;"\s]+))')
-
-
-def read_gtf(path: Path, id_attribute: str | None = None) -> Annotation:
-    """Read the genes of a GTF file.
-
-    id_attribute: attribute of the gene row (or, without one, of the gene's first row) that names the gene; by
-    default gene_id. A gene without that attribute keeps its gene_id and gets problem `no_id`.
-
-    Raises: FormatError naming the line for rows that are not GTF or have no gene_id, and when the file holds no
-    gene or no gene has `id_attribute`.
-    """
-    builder = _GtfGenes(path, id_attribute)
-    for number, line in read_lines(path):
-        if not line or line.isspace() or line[0] == "#":
-            continue
-        builder.add(number, nine_columns(path, number, line, "GTF"))
-    return Annotation(path, "GTF", [draft.finish() for draft in builder.finish()])
-
-
-def parse_attributes(text: str) -> dict[str, str]:
-    """Parse the attributes of a GTF row; of a repeated name the first value counts.
-
-    >>> parse_attributes('gene_id "YAL068C"; level 2; note "a; b";')
-    {'gene_id': 'YAL068C', 'level': '2', 'note': 'a; b'}
-    """
-    attributes: dict[str, str] = {}
-    for match in _ATTRIBUTE.finditer(text):
-        attributes.setdefault(match[1], match[2] if match[2] is not None else match[3])
-    return attributes
-
-
-class _GtfGenes:
-    """Collects rows by gene_id."""
-
-    def __init__(self, path: Path, id_attribute: str | None) -> None:
-        self.path = path
-        self.id_attribute = id_attribute or "gene_id"
-        self.drafts: dict[str, GeneDraft] = {}
-        self.names: dict[str, str] = {}
-        """The gene's value of `id_attribute`, by gene_id; the gene row has the last word."""
-        self.described_by_gene_row: set[str] = set()
-        self.exons: dict[tuple[str, str], list[Place]] = {}
-        self.attributes_seen: dict[str, None] = {}
-
-    def add(self, number: int, columns: list[str]) -> None:
-        """Take one row."""
-        kind = columns[2].strip()
-        if kind not in ("gene", "exon", "CDS") and kind not in _GTF_TRANSCRIPTS:
-            return
-        place = parse_place(self.path, number, columns[0], columns)
-        match = _GENE_ID.search(columns[8])
-        gene_id = (match[1] or match[2] or "") if match else ""
-        if not gene_id:
-            raise FormatError(
-                f"{self.path}:{number}: the {kind} row has no gene_id attribute, which GTF requires"
-            )
-        draft = self.drafts.get(gene_id)
-        if draft is None:
-            draft = self.drafts[gene_id] = GeneDraft(gene_id, number)
-            self._describe(draft, columns[8])
-        if kind == "gene":
-            if gene_id not in self.described_by_gene_row:
-                self.described_by_gene_row.add(gene_id)
-                self._describe(draft, columns[8])
-            draft.places[place] = None
-            return
-        match = _TRANSCRIPT_ID.search(columns[8])
-        transcript_id = (match[1] or match[2] or "") if match else ""
-        if kind == "exon":
-            self.exons.setdefault((gene_id, transcript_id), []).append(place)
-            return
-        transcript = _transcript(draft, transcript_id)
-        if kind == "CDS":
-            transcript.cds.append(place)
-        else:
-            transcript.spans.append(place)
-            stated = parse_attributes(columns[8])
-            biotype = stated.get("transcript_biotype") or stated.get("transcript_type")
-            transcript.kind = "mRNA" if biotype == "protein_coding" else biotype or kind
-
-    def _describe(self, draft: GeneDraft, text: str) -> None:
-        attributes = parse_attributes(text)
-        self.attributes_seen.update(dict.fromkeys(attributes))
-        draft.name = next((attributes[n] for n in _GTF_NAMES if attributes.get(n)), draft.name)
-        draft.biotype = next((attributes[n] for n in _GTF_BIOTYPES if attributes.get(n)), draft.biotype)
-        if attributes.get(self.id_attribute):
-            self.names[draft.gene_id] = attributes[self.id_attribute]
-
-    def finish(self) -> list[GeneDraft]:
-        """All genes in file order, under their final ids."""
-        for (gene_id, transcript_id), exons in self.exons.items():
-            transcript = _transcript(self.drafts[gene_id], transcript_id)
-            if not transcript.spans:
-                transcript.spans = exons
-        if not self.drafts:
-            raise FormatError(f"{self.path}: holds no gene, transcript, exon or CDS row")
-        if not self.names:
-            raise FormatError(
-                f"{self.path}: no gene has the attribute {self.id_attribute!r} named by --id-attribute; the rows "
-                f"have {', '.join(self.attributes_seen)}"
-            )
-        renamed: dict[str, GeneDraft] = {}
-        for gene_id, draft in self.drafts.items():
-            final_id = self.names.get(gene_id, "")
-            if not final_id:
-                draft.problem = "no_id"
-            draft.gene_id = final_id or gene_id
-            if draft.gene_id in renamed:
-                _join(renamed[draft.gene_id], draft)
-            else:
-                renamed[draft.gene_id] = draft
-        return list(renamed.values())
-
-
-def _join(first: GeneDraft, second: GeneDraft) -> None:
-    """Join the drafts of two gene_ids that have one name; most often the gene then lies at several places."""
-    for draft in (first, second):
-        if not draft.places:
-            draft.places = dict.fromkeys(draft.finish().places)
-    first.places.update(second.places)
-    first.transcripts.update(second.transcripts)
-
-
-def _transcript(draft: GeneDraft, transcript_id: str) -> TranscriptDraft:
-    if transcript_id not in draft.transcripts:
-        draft.transcripts[transcript_id] = TranscriptDraft(transcript_id, "transcript")
-    return draft.transcripts[transcript_id]
-
-
+_TWO_NUMBERS = re.compile(r"\s*-*\d+\s*\t\s*-*\d+\s*")
 _GTF_ATTRIBUTES = re.compile(r"""\s*[^\s=;"]+\s+("[^"]*"|[^\s=;"]+)\s*(;|$)""")
 
 
@@ -244,11 +62,13 @@ def annotation_format(path: Path) -> str:
             )
         columns = line.split("\t")
         # First BED: its score and name can be numbers where GFF has positions, but no GFF type is a number.
-        if len(columns) >= 3 and (_are_numbers(columns[1:3]) or columns[0].lower() in ("chrom", "chr")):
+        if len(columns) >= 3 and (
+            _TWO_NUMBERS.fullmatch("\t".join(columns[1:3])) or columns[0].lower() in ("chrom", "chr")
+        ):
             return "BED"
-        if (len(columns) >= 8 and _are_numbers(columns[3:5])) or columns[3:5] == [".", "."]:
-            attributes = columns[8] if len(columns) > 8 else ""
-            if _GTF_ATTRIBUTES.match(attributes):
+        positions = "\t".join(columns[3:5])
+        if (len(columns) >= 8 and _TWO_NUMBERS.fullmatch(positions)) or positions == ".\t.":
+            if _GTF_ATTRIBUTES.match(columns[8] if len(columns) > 8 else ""):
                 return "GTF"
             if version.startswith(("1", "2")):
                 raise FormatError(f"{path}: is GFF version {version}; convert it to GFF3 or GTF")
@@ -260,5 +80,455 @@ def annotation_format(path: Path) -> str:
     raise FormatError(f"{path}: holds no annotation row")
 
 
-def _are_numbers(columns: list[str]) -> bool:
-    return all(column.strip().lstrip("-").isdecimal() for column in columns)
+# --- BED ---
+
+
+def read_bed(path: Path) -> Annotation:
+    """Read the genes of a BED file with at least six columns; column 4 is the gene id.
+
+    Further columns are ignored. Lines starting with `#`, `track` or `browser`, blank lines and a line of column
+    names at the top are passed over.
+
+    Raises: FormatError naming the line for fewer than six columns, positions that are not whole numbers, negative
+    or inverted, an empty name, an unknown strand; and when there is no row.
+    """
+    drafts: dict[str, GeneDraft] = {}
+    first = True
+    for number, line in read_lines(path):
+        if not line or line.isspace() or line[0] == "#" or line.split(None, 1)[0] in ("track", "browser"):
+            continue
+        columns = [column.strip() for column in line.split("\t")]
+        is_header = first and len(columns) >= 3 and all(column.isalpha() for column in columns[1:3])
+        first = False
+        if is_header:
+            continue
+        place = _bed_place(f"{path}:{number}", line, columns)
+        drafts.setdefault(columns[3], GeneDraft(columns[3], number)).places[place] = None
+    if not drafts:
+        raise FormatError(f"{path}: holds no BED row")
+    return Annotation(path, "BED", [draft.finish() for draft in drafts.values()])
+
+
+def _bed_place(where: str, line: str, columns: list[str]) -> Place:
+    if len(columns) < 6:
+        hint = "" if "\t" in line else "; are the columns separated by spaces?"
+        raise FormatError(
+            f"{where}: {len(columns)} columns where a gene needs BED6 (chromosome, start, end, "
+            f"name, score, strand), tab-separated{hint}"
+        )
+    chrom, start, end, name, _, strand = columns[:6]
+    if not all(text.isdecimal() and len(text) <= MAX_POSITION_DIGITS for text in (start, end)):
+        raise FormatError(
+            f"{where}: start {start[:40]!r} and end {end[:40]!r} must be whole numbers "
+            f"from 0 up, of at most {MAX_POSITION_DIGITS} digits"
+        )
+    if int(start) > int(end):
+        raise FormatError(f"{where}: start {start} lies behind end {end}; BED writes the lower one first")
+    if name in ("", "."):
+        raise FormatError(f"{where}: column 4 is empty; it must hold the gene id")
+    if strand not in ("+", "-", *_NO_STRAND):
+        raise FormatError(f"{where}: strand {strand!r} is none of + - .")
+    return Place(chrom, int(start), int(end), strand if strand in ("+", "-") else ".")
+
+
+# --- rows of GFF3 and GTF ---
+
+
+def _wrong_columns(where: str, columns: list[str], kind: str) -> FormatError:
+    hint = "" if len(columns) > 1 else "; are the columns separated by spaces?"
+    return FormatError(f"{where}: {len(columns)} columns where {kind} has 9, tab-separated{hint}")
+
+
+def _place(where: str, chrom: str, columns: list[str]) -> Place:
+    """Chromosome, positions and strand of a GFF3 or GTF row, now 0-based and half-open.
+
+    Raises: FormatError for positions that are not numbers, below 1 or inverted, and other strands.
+    """
+    try:
+        first, last = int(columns[3]), int(columns[4])
+        if max(first, last) >= 10**MAX_POSITION_DIGITS:
+            raise ValueError
+    except ValueError:
+        raise FormatError(
+            f"{where}: start {columns[3][:40]!r} and end {columns[4][:40]!r} must be whole numbers "
+            f"of at most {MAX_POSITION_DIGITS} digits"
+        ) from None
+    if first < 1:
+        raise FormatError(f"{where}: start {first} is below 1; positions in GFF and GTF count from 1")
+    if first > last:
+        raise FormatError(
+            f"{where}: start {first} lies behind end {last}; GFF and GTF write the lower "
+            "position first on both strands"
+        )
+    strand = columns[6].strip()
+    if strand not in ("+", "-", ".", "?", ""):
+        raise FormatError(f"{where}: strand {strand!r} is none of + - . ?")
+    return Place(chrom.strip(), first - 1, last, strand if strand in ("+", "-") else ".")
+
+
+# --- GFF3 ---
+
+_NAMES = ("gene", "Name", "gene_name")
+_BIOTYPES = ("gene_biotype", "gene_type", "biotype", "locus_type")
+_ID_PREFIX = re.compile("^gene[-:]")
+# Rows that never decide where a gene, transcript or CDS lies and are never the parent of one that does.
+_IGNORED_TYPES = frozenset(("exon", "intron", "start_codon", "stop_codon", "polypeptide", "protein"))
+_IGNORED_TYPES |= {"five_prime_UTR", "three_prime_UTR", "UTR"}
+_SEQUENCE_TYPES = frozenset(("region", "chromosome", "contig", "supercontig", "scaffold"))
+
+
+def read_gff3(path: Path, id_attribute: str | None = None) -> Annotation:
+    """Read the genes of a GFF3 file.
+
+    id_attribute: attribute of the gene rows that names the gene; by default locus_tag, else gene_id, else ID
+    without a leading `gene-` or `gene:`. A gene without that attribute gets its default id and problem `no_id`.
+
+    Raises: FormatError naming the line for rows that are not GFF3, and when the file holds no gene or no gene has
+    `id_attribute`.
+    """
+    file = _Gff3(path, id_attribute)
+    file.read()
+    genes = file.genes()
+    if not genes:
+        raise FormatError(f"{path}: holds no gene, transcript or CDS row that could be a gene")
+    if id_attribute is not None and all(gene.problem == "no_id" for gene in genes):
+        known = sorted({name for row in file.rows if row.is_gene for name in row.attributes})
+        raise FormatError(
+            f"{path}: no gene has the attribute {id_attribute!r} named by --id-attribute; gene rows have "
+            f"{', '.join(known) or 'no attributes'}"
+        )
+    return Annotation(
+        path,
+        "GFF3",
+        [gene.finish() for gene in genes],
+        file.lengths,
+        file.labels,
+        frozenset(file.circular),
+        sorted(file.remnants),
+    )
+
+
+class _Row(NamedTuple):
+    """One feature row of GFF3."""
+
+    line: int
+    kind: str
+    place: Place
+    attributes: dict[str, str]
+    is_gene: bool
+    """Whether it is a gene of its own."""
+    parents: list[str]
+
+    def value(self, *names: str) -> str:
+        """The first of these attributes that has a value, percent-decoded; "" when none has."""
+        for name in names:
+            text = self.attributes.get(name)
+            if text:
+                return unquote(text) if "%" in text else text
+        return ""
+
+
+@dataclass
+class _Gff3:
+    """Rows of a file, and the gene and transcript of every one."""
+
+    path: Path
+    id_attribute: str | None
+    rows: list[_Row] = field(default_factory=list)
+    lengths: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    circular: set[str] = field(default_factory=set)
+    row_of_id: dict[str, _Row] = field(default_factory=dict)
+    drafts: dict[str, GeneDraft] = field(default_factory=dict)
+    draft_of_line: dict[int, GeneDraft] = field(default_factory=dict)
+    """By the line of a gene row."""
+    remnants: list[int] = field(default_factory=list)
+    """Lines of CDS rows that belong to no gene."""
+
+    def read(self) -> None:
+        """Collect rows and what the file says about its chromosomes."""
+        last_text, attributes = "", dict[str, str]()
+        for number, line in read_lines(self.path):
+            if not line or line.isspace():
+                continue
+            if line.startswith(("##FASTA", ">")):
+                return
+            if line[0] == "#":
+                words = line.split()
+                is_region = words[0] == "##sequence-region" and len(words) == 4
+                if is_region and words[3].isdecimal() and len(words[3]) <= MAX_POSITION_DIGITS:
+                    self.lengths[unquote(words[1])] = int(words[3])
+                continue
+            where, columns = f"{self.path}:{number}", line.split("\t")
+            if len(columns) != 9:
+                raise _wrong_columns(where, columns, "GFF3")
+            kind = columns[2].strip()
+            if kind in _IGNORED_TYPES or columns[3] == columns[4] == ".":
+                continue
+            place = _place(where, unquote(columns[0]) if "%" in columns[0] else columns[0], columns)
+            if columns[8] != last_text:  # the parts of one CDS mostly share their attributes
+                last_text, attributes = columns[8], _gff3_attributes(where, columns[8])
+            parents = [unquote(parent) for parent in attributes.get("Parent", "").split(",") if parent]
+            is_gene = kind.endswith("gene") and "Parent" not in attributes
+            row = _Row(number, kind, place, attributes, is_gene, parents)
+            if kind not in _SEQUENCE_TYPES:
+                self.rows.append(row)
+                continue
+            if place.start == 0 and place.chrom not in self.labels:
+                self.lengths.setdefault(place.chrom, place.end)
+                if label := row.value("chromosome", "Name"):
+                    self.labels[place.chrom] = label
+            if attributes.get("Is_circular", "").lower() == "true":
+                self.circular.add(place.chrom)
+
+    def genes(self) -> list[GeneDraft]:
+        """All genes, in file order."""
+        for row in self.rows:
+            identifier = row.value("ID")
+            if identifier and row.kind != "CDS":
+                self.row_of_id.setdefault(identifier, row)
+            if row.is_gene:
+                self._add_gene(row)
+        for row in self.rows:
+            if row.kind == "CDS" or row.is_gene or not _is_transcript(row):
+                continue
+            chains = self._ancestors(row)
+            for chain in chains:
+                if len(chain) == 1 and chain[0].is_gene:
+                    self._transcript(self.draft_of_line[chain[0].line], row).spans.append(row.place)
+            if not chains:
+                self._transcript(self._orphan_gene(row), row).spans.append(row.place)
+        self._add_cds()
+        return sorted(self.drafts.values(), key=lambda draft: draft.line)
+
+    def _add_gene(self, row: _Row) -> None:
+        gene_id = row.value(self.id_attribute) if self.id_attribute else ""
+        problem = "" if gene_id or self.id_attribute is None else "no_id"
+        if self.id_attribute == "ID":
+            gene_id = _ID_PREFIX.sub("", gene_id)
+        if not gene_id:
+            gene_id = row.value("locus_tag", "gene_id") or _ID_PREFIX.sub("", row.value("ID"))
+        draft = self._draft(gene_id, row, problem)
+        draft.name = draft.name or row.value(*_NAMES)
+        draft.biotype = draft.biotype or row.value(*_BIOTYPES) or ("" if row.kind == "gene" else row.kind)
+        draft.places[row.place] = None
+        self.draft_of_line[row.line] = draft
+
+    def _draft(self, gene_id: str, row: _Row, problem: str) -> GeneDraft:
+        """The gene of an id; without one it is named by where it lies."""
+        gene_id = gene_id or f"{row.place.chrom}:{row.place.start}-{row.place.end}({row.place.strand})"
+        return self.drafts.setdefault(gene_id, GeneDraft(gene_id, row.line, problem=problem))
+
+    def _ancestors(self, row: _Row) -> list[list[_Row]]:
+        """Rows from a parent up to the top, for each parent that the file holds."""
+        chains = []
+        for parent in row.parents:
+            chain: list[_Row] = []
+            identifier: str | None = parent
+            while identifier is not None and identifier in self.row_of_id:
+                chain.append(self.row_of_id[identifier])
+                if len(chain) > len(self.row_of_id):
+                    raise FormatError(
+                        f"{self.path}:{row.line}: the Parent attributes above this row form a circle"
+                    )
+                upper = chain[-1].parents
+                identifier = next((p for p in upper if p in self.row_of_id), upper[0] if upper else None)
+            if chain:
+                chains.append(chain)
+        return chains
+
+    def _add_cds(self) -> None:
+        has_gene_rows = bool(self.draft_of_line)
+        # Parts of one CDS name the same parents, mostly in consecutive rows: look them up once.
+        homes_of: dict[tuple[str, str], list[TranscriptDraft]] = {}
+        for row in self.rows:
+            if row.kind != "CDS":
+                continue
+            key = (row.attributes.get("Parent", ""), row.attributes.get("ID", ""))
+            if not key[0] or key not in homes_of:
+                homes_of[key] = self._homes(row, has_gene_rows)
+            for home in homes_of[key]:
+                home.cds.append(row.place)
+            if not homes_of[key]:
+                self.remnants.append(row.line)
+
+    def _homes(self, row: _Row, has_gene_rows: bool) -> list[TranscriptDraft]:
+        """The transcripts a CDS row belongs to; none when it is a remnant or lies below something else."""
+        chains = self._ancestors(row)
+        homes = []
+        for chain in chains:
+            top = chain[-1]
+            if top.is_gene:
+                draft = self.draft_of_line[top.line]
+            elif _is_transcript(top):
+                draft = self._orphan_gene(top)
+            else:
+                continue
+            middle = chain[-2] if len(chain) > 1 else top
+            homes.append(self._transcript(draft, row if middle.is_gene else middle))
+        if not chains and not (has_gene_rows and row.parents):
+            homes.append(self._transcript(self._orphan_gene(row), row))
+        return homes
+
+    def _orphan_gene(self, row: _Row) -> GeneDraft:
+        """The gene of a transcript or CDS that has no gene row."""
+        named = row.value(self.id_attribute) if self.id_attribute else ""
+        gene_id = (
+            named
+            or row.value("locus_tag", "gene_id", "geneID")
+            or _ID_PREFIX.sub("", row.parents[0] if row.parents else "")
+            or row.value("gene", "ID")
+        )
+        draft = self._draft(gene_id, row, "" if named or self.id_attribute is None else "no_id")
+        draft.name = draft.name or row.value("gene_name", "gene", "Name")
+        draft.biotype = draft.biotype or row.value(*_BIOTYPES)
+        return draft
+
+    def _transcript(self, draft: GeneDraft, row: _Row) -> TranscriptDraft:
+        return draft.transcript(row.value("ID") or f"{row.kind} of {draft.gene_id}", row.kind)
+
+
+def _gff3_attributes(where: str, text: str) -> dict[str, str]:
+    attributes = {}
+    for piece in text.split(";"):
+        name, equals, value = piece.partition("=")
+        # A stray ";" inside a free-text note leaves pieces without "=": they are passed over.
+        if equals:
+            attributes[name.strip()] = value.strip()
+    if not attributes and text.strip() not in ("", "."):
+        raise FormatError(f"{where}: the last column {text[:60]!r} does not hold GFF3 name=value attributes")
+    return attributes
+
+
+def _is_transcript(row: _Row) -> bool:
+    return row.kind.endswith(("RNA", "gene", "gene_segment")) or "transcript" in row.kind
+
+
+# --- GTF ---
+
+_GTF_NAMES = ("gene_name", "gene")
+_GTF_BIOTYPES = ("gene_biotype", "gene_type")
+_GTF_TRANSCRIPTS = ("transcript", "mRNA")
+_ATTRIBUTE = re.compile(r'\s*([^\s;"]+)\s+(?:"([^"]*)"|([^;"]*?))\s*(?:;|$)')
+_GENE_ID = re.compile(r'(?:^|[;\s])gene_id\s+(?:"([^"]*)"|([^;"\s]+))')
+_TRANSCRIPT_ID = re.compile(r'(?:^|[;\s])transcript_id\s+(?:"([^"]*)"|([^;"\s]+))')
+
+
+def read_gtf(path: Path, id_attribute: str | None = None) -> Annotation:
+    """Read the genes of a GTF file.
+
+    id_attribute: attribute of the gene row (or, without one, of the gene's first row) that names the gene; by
+    default gene_id. A gene without that attribute keeps its gene_id and gets problem `no_id`.
+
+    Raises: FormatError naming the line for rows that are not GTF or have no gene_id, and when the file holds no
+    gene or no gene has `id_attribute`.
+    """
+    file = _Gtf(path, id_attribute or "gene_id")
+    for number, line in read_lines(path):
+        if line and not line.isspace() and line[0] != "#":
+            file.add(number, line.split("\t"))
+    return Annotation(path, "GTF", [draft.finish() for draft in file.genes()])
+
+
+@dataclass
+class _Gtf:
+    """Rows by gene_id."""
+
+    path: Path
+    id_attribute: str
+    drafts: dict[str, GeneDraft] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """The gene's value of `id_attribute`, by gene_id; the gene row has the last word."""
+    described_by_gene_row: set[str] = field(default_factory=set)
+    exons: dict[tuple[str, str], list[Place]] = field(default_factory=dict)
+    attributes_seen: dict[str, None] = field(default_factory=dict)
+
+    def add(self, number: int, columns: list[str]) -> None:
+        """Take one row."""
+        where = f"{self.path}:{number}"
+        if len(columns) != 9:
+            raise _wrong_columns(where, columns, "GTF")
+        kind = columns[2].strip()
+        if kind not in ("gene", "exon", "CDS", *_GTF_TRANSCRIPTS):
+            return
+        place = _place(where, columns[0], columns)
+        match = _GENE_ID.search(columns[8])
+        gene_id = (match[1] or match[2] or "") if match else ""
+        if not gene_id:
+            raise FormatError(f"{where}: the {kind} row has no gene_id attribute, which GTF requires")
+        draft = self.drafts.get(gene_id)
+        if draft is None:
+            draft = self.drafts[gene_id] = GeneDraft(gene_id, number)
+            self._describe(draft, columns[8])
+        if kind == "gene":
+            if gene_id not in self.described_by_gene_row:
+                self.described_by_gene_row.add(gene_id)
+                self._describe(draft, columns[8])
+            draft.places[place] = None
+            return
+        match = _TRANSCRIPT_ID.search(columns[8])
+        transcript_id = (match[1] or match[2] or "") if match else ""
+        if kind == "exon":
+            self.exons.setdefault((gene_id, transcript_id), []).append(place)
+            return
+        transcript = draft.transcript(transcript_id, "transcript")
+        if kind == "CDS":
+            transcript.cds.append(place)
+        else:
+            transcript.spans.append(place)
+            stated = gtf_attributes(columns[8])
+            biotype = stated.get("transcript_biotype") or stated.get("transcript_type")
+            transcript.kind = "mRNA" if biotype == "protein_coding" else biotype or kind
+
+    def _describe(self, draft: GeneDraft, text: str) -> None:
+        attributes = gtf_attributes(text)
+        self.attributes_seen.update(dict.fromkeys(attributes))
+        draft.name = next((attributes[n] for n in _GTF_NAMES if attributes.get(n)), draft.name)
+        draft.biotype = next((attributes[n] for n in _GTF_BIOTYPES if attributes.get(n)), draft.biotype)
+        if attributes.get(self.id_attribute):
+            self.names[draft.gene_id] = attributes[self.id_attribute]
+
+    def genes(self) -> list[GeneDraft]:
+        """All genes in file order, under their final ids."""
+        for (gene_id, transcript_id), exons in self.exons.items():
+            transcript = self.drafts[gene_id].transcript(transcript_id, "transcript")
+            if not transcript.spans:
+                transcript.spans = exons
+        if not self.drafts:
+            raise FormatError(f"{self.path}: holds no gene, transcript, exon or CDS row")
+        if not self.names:
+            raise FormatError(
+                f"{self.path}: no gene has the attribute {self.id_attribute!r} named by --id-attribute; the rows "
+                f"have {', '.join(self.attributes_seen)}"
+            )
+        renamed: dict[str, GeneDraft] = {}
+        for gene_id, draft in self.drafts.items():
+            name = self.names.get(gene_id, "")
+            if not name:
+                draft.problem = "no_id"
+            draft.gene_id = name or gene_id
+            first = renamed.setdefault(draft.gene_id, draft)
+            if first is not draft:
+                _join(first, draft)
+        return list(renamed.values())
+
+
+def gtf_attributes(text: str) -> dict[str, str]:
+    """Parse the attributes of a GTF row; of a repeated name the first value counts.
+
+    >>> gtf_attributes('gene_id "YAL068C"; level 2; note "a; b";')
+    {'gene_id': 'YAL068C', 'level': '2', 'note': 'a; b'}
+    """
+    attributes: dict[str, str] = {}
+    for match in _ATTRIBUTE.finditer(text):
+        attributes.setdefault(match[1], match[2] if match[2] is not None else match[3])
+    return attributes
+
+
+def _join(first: GeneDraft, second: GeneDraft) -> None:
+    """Join the drafts of two gene_ids that have one name; most often the gene then lies at several places."""
+    for draft in (first, second):
+        if not draft.places:
+            draft.places = dict.fromkeys(draft.finish().places)
+    first.places.update(second.places)
+    first.transcripts.update(second.transcripts)

@@ -25,16 +25,6 @@ class Place(NamedTuple):
     """`+`, `-`, or `.` when the file gives none."""
 
 
-def parse_position(text: str) -> int:
-    """Parse a position of an annotation.
-
-    Raises: ValueError when `text` is no whole number or has more than `MAX_POSITION_DIGITS` digits.
-    """
-    if len(text.strip()) > MAX_POSITION_DIGITS:
-        raise ValueError(text)
-    return int(text)
-
-
 class Transcript(NamedTuple):
     """One transcript, or the coding sequence of a gene that has no transcript rows (bacteria)."""
 
@@ -121,26 +111,28 @@ class GeneDraft:
     transcripts: dict[str, "TranscriptDraft"] = field(default_factory=dict)
     problem: str = ""
 
+    def transcript(self, transcript_id: str, kind: str) -> "TranscriptDraft":
+        """The transcript of this id; a new one where there is none yet."""
+        return self.transcripts.setdefault(transcript_id, TranscriptDraft(transcript_id, kind))
+
     def finish(self) -> Gene:
         """The gene; without gene rows its extent is that of its transcripts on each chromosome and strand."""
-        places = tuple(self.places) or _extents(
-            part for transcript in self.transcripts.values() for part in transcript.parts
-        )
+        drafts = list(self.transcripts.values())
+        places = tuple(self.places) or _extents(part for each in drafts for part in each.spans + each.cds)
         problem = self.problem
         transcripts: list[Transcript] = []
         if not problem and len(places) > 1:
             problem = "several_places"
         if not problem:
             here = (places[0].chrom, places[0].strand)
-            for transcript in self.transcripts.values():
-                elsewhere = {(p.chrom, p.strand) for p in transcript.parts} - {here, (here[0], ".")}
+            for draft in drafts:
+                elsewhere = {(p.chrom, p.strand) for p in draft.spans + draft.cds} - {here, (here[0], ".")}
                 if elsewhere and places[0].strand in STRANDS:
                     problem = "trans_spliced"
-                transcripts.append(transcript.finish())
+                transcripts.append(draft.finish())
         biotype = self.biotype
-        if not biotype and self.transcripts:
-            coding = any(transcript.cds for transcript in self.transcripts.values())
-            biotype = "protein_coding" if coding else next(iter(self.transcripts.values())).kind
+        if not biotype and drafts:
+            biotype = "protein_coding" if any(draft.cds for draft in drafts) else drafts[0].kind
         return Gene(self.gene_id, self.name, biotype, places, tuple(transcripts), self.line, problem)
 
 
@@ -154,12 +146,7 @@ class TranscriptDraft:
     """Transcript rows, or exons where the file has none."""
     cds: list[Place] = field(default_factory=list)
 
-    @property
-    def parts(self) -> list[Place]:
-        return self.spans + self.cds
-
     def finish(self) -> Transcript:
-        """The transcript, cut down to its extents."""
         parts = self.spans or self.cds
         start, end = min(part.start for part in parts), max(part.end for part in parts)
         if not self.cds:

@@ -17,10 +17,9 @@ from bioattn.alignments.contact_preparation import read_pairs
 from bioattn.checks.record import read_check
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment_file import AlignmentFormat, read_alignment
-from bioattn.formats.annotation import read_annotation, read_bed
+from bioattn.formats.annotation import read_annotation, read_bed, read_gff3
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.genome import open_genome
-from bioattn.formats.gff import read_gff3
 from bioattn.formats.meme import read_meme
 from bioattn.formats.npz import NpzArrays
 from bioattn.formats.rr import read_rr

@@ -3,9 +3,8 @@
 import pytest
 
 from bioattn.errors import FormatError
-from bioattn.formats.annotation import read_annotation
+from bioattn.formats.annotation import read_annotation, read_gff3
 from bioattn.formats.genes import Place
-from bioattn.formats.gff import read_gff3
 
 
 def gff(tmp_path, *rows, header="##gff-version 3\n"):
