@@ -26,9 +26,8 @@ from plant_core import MODELS, accuracy, prepare, train
 from tables import mean_interval, options, report
 
 import bioattn
-from bioattn.formats.nucleotides import decode
+from bioattn.formats.nucleotides import decode, dinucleotide_shuffled
 from bioattn.promoters.dataset import PromoterDataset
-from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 START = 165
 """Bases before the start of transcription."""

@@ -77,7 +77,7 @@ class Evidence:
     other_models: Sequence[Any] = ()
     """The same model trained with another seed, or with uniform attention."""
     variants: Path | None = None
-    """Measured effects of variants of the promoters (`bioattn.promoters.variant_effects`)."""
+    """Measured effects of variants of the promoters (`bioattn.checks.variants`)."""
     treatments: Sequence[str] = ()
     """Names out of the training treatments; none = all."""
 

@@ -27,10 +27,10 @@ from bioattn.checks.promoters import (
     predict,
 )
 from bioattn.checks.similarity import map_spearman, top_overlap
+from bioattn.formats.nucleotides import dinucleotide_shuffled
 from bioattn.inference.runner import Codes, Floats, Predictor
 from bioattn.interpret.attribution.methods import Mutagenesis, contributions
 from bioattn.interpret.maps.upsampling import bin_sums
-from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 from bioattn.promoters.response_metrics import Estimate
 from bioattn.system.progress import watched
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.interpret.maps.position_maps import position_maps
-from bioattn.promoters.gene_ids import choose_genes
+from bioattn.promoters.genes import choose_genes
 from bioattn.store.reader import Attention, SiteInfo
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted

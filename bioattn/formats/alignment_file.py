@@ -1,40 +1,34 @@
 """Reading an alignment of any format, plain, gzip or xz, from a file or standard input, and writing A3M.
 
-The format is found by content; docs/formats/alignments.md has the rules. A3M, A2M and aligned FASTA are three
-readings of FASTA records. In A3M and A2M upper case and `-` are match columns and lower case is an insertion; A2M
-pads insertions with `.` to equal length, A3M leaves the padding out, and both are read alike. In aligned FASTA
-every character is a column.
+The format is found by content; docs/formats/alignments.md has the rules. Two readings of rows exist. In A3M and
+A2M the case carries meaning: upper case and `-` are match columns, lower case is an insertion; A2M pads insertions
+with `.` to equal length, A3M leaves the padding out, and both are read alike. In all other rows every character is
+a column: lower case is read as upper case, `.`, `~` and `_` as gaps.
+
+PHYLIP has strict names of ten characters or relaxed ones ending at white space, interleaved or sequential. Nothing
+in a file says which of the four it is: all are tried, and the row count and row lengths of the first line decide.
+(Biopython reads relaxed names in interleaved files only, and its errors name no line; pyhmmer takes no row name
+twice. So the readers are ours.)
 """
 
 import io
 import logging
 import re
 import sys
-from collections.abc import Callable
-from enum import StrEnum
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.alignment import LOWER, Alignment
-from bioattn.formats.alignment_blocks import (
-    CLUSTAL_HEADER,
-    PHYLIP_HEADER,
-    STOCKHOLM_HEADER,
-    parse_clustal,
-    parse_phylip,
-    parse_stockholm,
-)
-from bioattn.formats.alignment_rows import (
-    WHITE_SPACE,
-    RawRows,
-    match_columns_by_case,
-    read_columns,
-    read_with_insertions,
-)
+from bioattn.formats.alignment import LOWER, UPPER, Alignment, split_insertions
 from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes, text_output
 from bioattn.io.unpacking import unpacked
 from bioattn.system.memory import free_memory
-from bioattn.text import human_bytes, quoted
+from bioattn.text import counted, human_bytes, quoted
 
 LOGGER = logging.getLogger("bioattn")
 STANDARD_INPUT = Path("-")
@@ -62,20 +56,8 @@ _OTHER_FORMATS = {
 """First bytes of what people may take for one of ours."""
 
 
-class AlignmentFormat(StrEnum):
-    """The formats `read_alignment` knows."""
-
-    A3M = "a3m"
-    A2M = "a2m"
-    FASTA = "fasta"
-    STOCKHOLM = "stockholm"
-    CLUSTAL = "clustal"
-    PSICOV = "psicov"
-    PHYLIP = "phylip"
-
-
-def read_alignment(path: Path, *, format: AlignmentFormat | None = None) -> Alignment:
-    """Read the alignment in `path` (`-`: standard input); without `format` the content decides.
+def read_alignment(path: Path, *, format: str | None = None) -> Alignment:
+    """Read the alignment in `path` (`-`: standard input), in the format stated (of `PARSERS`) or by content.
 
     Raises: FormatError naming file, line and row for anything that is no alignment of that format: unequal rows,
     letters that are no residues, damaged compression, text that is not UTF-8; BioattnError when unreadable, or
@@ -87,7 +69,7 @@ def read_alignment(path: Path, *, format: AlignmentFormat | None = None) -> Alig
         raise FormatError(f"{source}: is empty, an alignment is needed")
     if b"\0" in data:
         data = _one_query(source, data)
-    parse = _PARSERS[format] if format else _find_parser(source, data)
+    parse = PARSERS[format] if format else _find_parser(source, data)
     return parse(source, data)
 
 
@@ -108,6 +90,119 @@ def write_a3m(alignment: Alignment, path: Path) -> None:
             file.write(f">{header}\n{alignment.row_with_insertions(index)}\n")
 
 
+# --- rows of letters ---
+
+WHITE_SPACE = b" \t\n\r\v\f"
+_MATCH = UPPER + b"-"
+_HINTS = {
+    "*": "a stop; remove it or write X",
+    "?": "write X for an unknown residue or - for a gap",
+    ".": "write - for a gap",
+    "~": "write - for a gap",
+    "_": "write - for a gap",
+    " ": "a row must not be broken by spaces",
+}
+
+
+@dataclass
+class RawRows:
+    """Rows of a file whose letters have not been interpreted."""
+
+    source: str
+    """The file, as messages name it."""
+    names: list[str] = field(default_factory=list)
+    descriptions: list[str] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)
+    """Letters, white space removed."""
+    lines: list[int] = field(default_factory=list)
+    """1-based line on which each row starts."""
+
+    def where(self, index: int) -> str:
+        """`file:line: row 'name'` for messages; a long name is cut."""
+        return f"{self.source}:{self.lines[index]}: row {self.names[index][:60]!r}"
+
+    def add(self, line: int, name: str, text: bytes, description: str = "") -> None:
+        """Append a row; without a name it is given `row` and its number."""
+        self.names.append(name or f"row{len(self.names) + 1}")
+        self.descriptions.append(description)
+        self.texts.append(text)
+        self.lines.append(line)
+
+
+def match_columns_by_case(raw: RawRows) -> NDArray[np.bool_] | None:
+    """Mask of the match columns of equally long rows, as their case tells it; None when it does not.
+
+    It does when there is a lower-case letter, and every column holds either lower-case letters and `.` only (an
+    insert column) or neither of them (a match column), and there is one of the latter: the convention of A2M,
+    which HMMER and Pfam follow in Stockholm files.
+    """
+    if not raw.texts or len({len(text) for text in raw.texts}) != 1:
+        return None
+    letters = np.frombuffer(b"".join(raw.texts), dtype=np.uint8).reshape(len(raw.texts), -1)
+    lower = (letters >= ord("a")) & (letters <= ord("z"))
+    insert = lower | (letters == ord("."))
+    match: NDArray[np.bool_] = ~insert.any(axis=0)
+    if not lower.any() or not np.array_equal(match, ~insert.all(axis=0)) or not match.any():
+        return None
+    return match
+
+
+def read_with_insertions(raw: RawRows) -> Alignment:
+    """Read rows of A3M or A2M: lower-case letters are insertions, `.` is dropped.
+
+    Raises: FormatError for no rows, no match columns, rows with unequal numbers of them, or letters that are no
+    residues.
+    """
+    rows = [split_insertions(text.translate(None, b".")) for text in raw.texts]
+    which = " (upper-case letters and '-')"
+    return _build(raw, [text for text, _ in rows], [each for _, each in rows], "match column", which)
+
+
+def read_columns(raw: RawRows, *, gaps: bytes = b".~_") -> Alignment:
+    """Read rows of any other format: each character is a column, whatever its case.
+
+    gaps: what is read as `-`.
+    Raises: FormatError for no rows, no columns, rows of unequal length, or letters that are no residues.
+    """
+    to_columns = bytes.maketrans(LOWER + gaps, UPPER + b"-" * len(gaps))
+    texts = [text.translate(to_columns) for text in raw.texts]
+    return _build(raw, texts, [{} for _ in texts], "column")
+
+
+def _build(
+    raw: RawRows, texts: list[bytes], insertions: list[dict[int, str]], column: str, which: str = ""
+) -> Alignment:
+    if not texts:
+        raise FormatError(f"{raw.source}: the alignment holds no row")
+    letters = bytearray().join(texts)
+    if letters.translate(None, _MATCH):
+        index, bad = next((i, bad) for i, text in enumerate(texts) if (bad := text.translate(None, _MATCH)))
+        letter = bad.decode("utf-8", "replace")[0]
+        position = raw.texts[index].decode("utf-8", "replace").find(letter) + 1
+        hint = _HINTS.get(letter, "residues are the letters A to Z")
+        raise FormatError(f"{raw.where(index)}, position {position:,}: {letter!r} is no residue ({hint})")
+    width = len(texts[0])
+    for index, text in enumerate(texts):
+        if len(text) != width:
+            gaps = any(b"-" in row or b"." in row for row in raw.texts)
+            raise FormatError(
+                f"{raw.where(index)} has {counted(len(text), column)}{which} but the first row, "
+                f"{raw.names[0][:60]!r}, has {width:,}; the rows of an alignment are equally long"
+                + ("" if gaps else ", and no row here has a gap: are these sequences aligned?")
+            )
+    if not width:
+        raise FormatError(f"{raw.where(0)}, the first, has no {column}s{which}")
+    return Alignment(
+        names=raw.names,
+        descriptions=raw.descriptions,
+        residues=np.frombuffer(letters, dtype=np.uint8).reshape(len(texts), width),
+        insertions=insertions,
+    )
+
+
+# --- FASTA-like records and bare rows ---
+
+
 def parse_a3m(source: str, data: bytes) -> Alignment:
     """Read A3M or A2M text; HH-suite's structure records are passed over.
 
@@ -115,14 +210,6 @@ def parse_a3m(source: str, data: bytes) -> Alignment:
     `read_with_insertions`).
     """
     return read_with_insertions(_split_records(source, data)[0])
-
-
-def parse_aligned_fasta(source: str, data: bytes) -> Alignment:
-    """Read FASTA text in which each character is a column.
-
-    Raises: FormatError naming the line for text before the first `>` and rows that do not fit each other.
-    """
-    return read_columns(_split_records(source, data)[0])
 
 
 def parse_records(source: str, data: bytes) -> Alignment:
@@ -195,15 +282,215 @@ def parse_psicov(source: str, data: bytes) -> Alignment:
     return read_columns(raw)
 
 
-_PARSERS: dict[AlignmentFormat, Callable[[str, bytes], Alignment]] = {
-    AlignmentFormat.A3M: parse_a3m,
-    AlignmentFormat.A2M: parse_a3m,
-    AlignmentFormat.FASTA: parse_aligned_fasta,
-    AlignmentFormat.STOCKHOLM: parse_stockholm,
-    AlignmentFormat.CLUSTAL: parse_clustal,
-    AlignmentFormat.PSICOV: parse_psicov,
-    AlignmentFormat.PHYLIP: parse_phylip,
+# --- rows broken into blocks ---
+
+STOCKHOLM_HEADER = b"# STOCKHOLM"
+CLUSTAL_HEADER = re.compile(
+    rb"(CLUSTAL|MUSCLE|PROBCONS|MSAPROBS|KALIGN)\b|.*multiple sequence alignment", re.IGNORECASE
+)
+PHYLIP_HEADER = re.compile(rb"\s*(\d{1,9})\s+(\d{1,9})((?:\s+[A-Za-z])*)\s*$")
+"""Rows, columns and option letters of old programs."""
+_CONSENSUS = b" \t*:."
+_NAME_LENGTH = 10
+_NO_LETTERS = re.compile(rb"[^A-Za-z?*.~-]")
+
+
+class _Blocks(RawRows):
+    """Rows put together from their pieces: by name, and rows of one name by their order within a block."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.row_of: dict[tuple[str, int], int] = {}
+        self.in_block: Counter[str] = Counter()
+
+    def add_piece(self, line: int, name: str, text: bytes) -> None:
+        row = self.row_of.setdefault((name, self.in_block[name]), len(self.row_of))
+        self.in_block[name] += 1
+        if row == len(self.names):
+            self.add(line, name, text)
+        else:
+            self.texts[row] += text
+
+
+def parse_stockholm(source: str, data: bytes) -> Alignment:
+    """Read a Stockholm file of one alignment.
+
+    Insert columns (see `match_columns_by_case`) become insertions; where the case says nothing of the kind, each
+    column is a match column. `#=GS name DE` is the row's description; all other annotation is passed over. A
+    missing `//` is warned about.
+
+    Raises: FormatError naming the line for a missing header, several alignments, a row without letters, and rows
+    that do not fit each other.
+    """
+    blocks = _Blocks(source)
+    described: dict[str, str] = {}
+    ended = False
+    for number, line in _after_header(source, data, re.compile(STOCKHOLM_HEADER), "# STOCKHOLM 1.0"):
+        if ended and line.strip():
+            raise FormatError(
+                f"{source}:{number}: a second alignment starts here; split the file, one alignment each"
+            )
+        if line.startswith(b"//"):
+            ended = True
+        elif not line.strip():
+            blocks.in_block.clear()
+        elif line.startswith(b"#"):
+            words = line.decode("utf-8").split(maxsplit=3)
+            if words[0] == "#=GS" and words[2:3] == ["DE"]:
+                described[words[1]] = f"{described.get(words[1], '')} {''.join(words[3:]).strip()}".strip()
+        else:
+            name, *letters = line.split(maxsplit=1)
+            if not letters:
+                raise FormatError(
+                    f"{source}:{number}: a row needs a name and its letters, the line is "
+                    f"{line.decode('utf-8').strip()[:60]!r}"
+                )
+            blocks.add_piece(number, name.decode("utf-8"), letters[0].strip())
+    if not ended:
+        LOGGER.warning("%s: the closing '//' is missing; the file may be cut off", source)
+    blocks.descriptions = [described.get(name, "") for name in blocks.names]
+    return read_columns(blocks) if match_columns_by_case(blocks) is None else read_with_insertions(blocks)
+
+
+def parse_clustal(source: str, data: bytes) -> Alignment:
+    """Read a Clustal file: a header line, then blocks of `name letters [count]`.
+
+    Consensus lines and counts are passed over.
+
+    Raises: FormatError naming the line for a missing header, a line that is neither row nor consensus, and rows
+    that do not fit each other.
+    """
+    blocks = _Blocks(source)
+    for number, line in _after_header(source, data, CLUSTAL_HEADER, "such as 'CLUSTAL W (1.83)'"):
+        if line[:1] in b" \t" and not line.translate(None, _CONSENSUS):
+            blocks.in_block.clear()
+            continue
+        words = line.decode("utf-8").split()
+        if len(words) not in (2, 3) or (len(words) == 3 and not words[2].isdecimal()):
+            raise FormatError(
+                f"{source}:{number}: a Clustal row is 'name letters' and perhaps a count, the line is "
+                f"{line.decode('utf-8').strip()[:60]!r}"
+            )
+        blocks.add_piece(number, words[0], words[1].encode("utf-8"))
+    return read_columns(blocks)
+
+
+def _after_header(
+    source: str, data: bytes, header: re.Pattern[bytes], shown: str
+) -> Iterator[tuple[int, bytes]]:
+    """The lines below the first that is not blank. Raises: FormatError when that is no `header`."""
+    started = False
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if started:
+            yield number, line
+        elif line.strip():
+            started = header.match(line) is not None
+            if not started:
+                raise FormatError(f"{source}:{number}: the first line of this format is {shown}")
+
+
+class _Misfit(Exception):  # noqa: N818 - not an error until all layouts have failed
+    """The file is not in this layout; `line` is how far it went."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def parse_phylip(source: str, data: bytes) -> Alignment:
+    """Read a PHYLIP file of one alignment; blank lines are passed over, `?` is read as a gap.
+
+    Raises: FormatError for a first line that is not two numbers, a file that fits none of the four layouts or two
+    of them with different rows, letters that are no residues, and `.` in any row but the first: it means the
+    letter of the first row in some files and a gap in others, which a `.` in the first row tells.
+    """
+    lines = [(number, text) for number, text in enumerate(data.split(b"\n"), start=1) if text.strip()]
+    match = PHYLIP_HEADER.match(lines[0][1]) if lines else None
+    if not match:
+        raise FormatError(f"{source}: a PHYLIP file starts with the numbers of rows and columns")
+    num_rows, num_columns = int(match[1]), int(match[2])
+    size = f"{counted(num_rows, 'row')} of {counted(num_columns, 'column')}"
+    if not num_rows or not num_columns:
+        raise FormatError(f"{source}:{lines[0][0]}: the alignment holds {size}")
+    readings: list[RawRows] = []
+    misfits: list[_Misfit] = []
+    for strict in (False, True):
+        for sequential in (False, True):
+            try:
+                readings.append(_phylip_rows(source, lines[1:], num_rows, num_columns, strict, sequential))
+            except _Misfit as misfit:
+                misfits.append(misfit)
+    if not readings:
+        furthest = max(misfits, key=lambda misfit: misfit.line)
+        raise FormatError(f"{source}:{furthest.line}: {furthest}; the first line promises {size}")
+    raw = readings[0]
+    if any(reading.texts != raw.texts for reading in readings):
+        raise FormatError(
+            f"{source}: can be read as interleaved and as sequential PHYLIP with different rows; write it as FASTA"
+        )
+    for index, text in enumerate(raw.texts):
+        if b"." in text and b"." not in raw.texts[0]:
+            raise FormatError(
+                f"{raw.where(index)}: '.' means the letter of the first row in some PHYLIP files and a gap in "
+                "others; write the letter or -"
+            )
+    return read_columns(raw, gaps=b"?.")
+
+
+def _phylip_rows(
+    source: str,
+    lines: list[tuple[int, bytes]],
+    num_rows: int,
+    num_columns: int,
+    strict: bool,
+    sequential: bool,
+) -> RawRows:
+    """The rows in one of the four layouts. Raises: _Misfit when they do not come out."""
+    raw = RawRows(source)
+    rest = iter(lines)
+    for row in range(num_rows):
+        number, start = next(rest, (0, b""))
+        if not number:
+            raise _Misfit(lines[-1][0] if lines else 1, f"the file ends after {counted(row, 'row')}")
+        name, text = (
+            (start[:_NAME_LENGTH], start[_NAME_LENGTH:]) if strict else [*start.split(maxsplit=1), b""][:2]
+        )
+        letters = _letters(number, text)
+        if sequential:
+            while len(letters) < num_columns and (line := next(rest, None)):
+                letters += _letters(*line)
+        else:
+            letters += b"".join(_letters(*line) for line in lines[num_rows + row :: num_rows])
+        shown = name.decode("utf-8", "replace").strip()
+        if len(letters) != num_columns:
+            raise _Misfit(number, f"row {shown!r} has {counted(len(letters), 'column')}")
+        raw.add(number, shown, letters)
+    if sequential and (beyond := next(rest, None)):
+        raise _Misfit(beyond[0], "the file goes on after the last row")
+    return raw
+
+
+def _letters(number: int, text: bytes) -> bytes:
+    """The letters of a line without the spaces people put after every ten."""
+    letters = text.translate(None, WHITE_SPACE)
+    wrong = _NO_LETTERS.search(letters)
+    if wrong:
+        raise _Misfit(number, f"{wrong[0].decode('utf-8', 'replace')!r} stands where letters are expected")
+    return letters
+
+
+# --- which format it is ---
+
+PARSERS: dict[str, Callable[[str, bytes], Alignment]] = {
+    "a3m": parse_a3m,
+    "a2m": parse_a3m,
+    "fasta": lambda source, data: read_columns(_split_records(source, data)[0]),
+    "stockholm": parse_stockholm,
+    "clustal": parse_clustal,
+    "psicov": parse_psicov,
+    "phylip": parse_phylip,
 }
+"""Readers of the text of a file by format; `source` names it in messages."""
 
 
 def _one_query(source: str, data: bytes) -> bytes:

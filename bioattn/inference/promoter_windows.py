@@ -15,7 +15,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import LETTERS, encode
 from bioattn.inference.inputs import HELD, codes_in, path_in, sequences_in
 from bioattn.io.files import sha256_of
-from bioattn.promoters.gene_ids import choose_genes
+from bioattn.promoters.genes import choose_genes
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.store.schema import Samples
 from bioattn.store.windows import promoter_samples

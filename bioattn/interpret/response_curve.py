@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import is_missing
 from bioattn.io.files import read_json, write_json
-from bioattn.promoters.gene_ids import choose_genes
+from bioattn.promoters.genes import choose_genes
 from bioattn.promoters.responses import read_responses
 from bioattn.promoters.treatments import UNITS, TreatmentTable, read_treatment_table
 from bioattn.text import quoted

@@ -67,9 +67,8 @@ def prepare_dataset(
     Raises: BioattnError for anything wrong with the input, SettingsError for an output that would replace an
     input; then neither file is written.
     """
-    if inputs.split_table is not None and (
-        settings.gene_holdouts or set(settings.splits) - {Split.TREATMENT}
-    ):
+    of_genes = [holdout for holdout in settings.parsed_holdouts if holdout.key is None]
+    if inputs.split_table is not None and (of_genes or set(settings.splits) - {Split.TREATMENT}):
         raise SettingsError(
             "--split-table names the side of every gene; leave --split and --holdout of genes out"
         )
@@ -148,7 +147,9 @@ def build_dataset(
     split = split_genes(kept, codes, settings, proteins, sides)
     treatment_split = np.full(len(treatments), TRAIN, dtype=np.uint8)
     if Split.TREATMENT in settings.splits:
-        treatment_split = split_treatments(labelled.treatments, settings.treatment_holdouts, settings.seed)
+        treatment_split = split_treatments(
+            labelled.treatments, [h for h in settings.parsed_holdouts if h.key is not None], settings.seed
+        )
     training = np.flatnonzero(split.sides == TRAIN)
     names, error = labelled.treatments.names, labelled.standard_error
     _refuse_too_large(labelled.values, "response", kept, names)
@@ -342,7 +343,7 @@ def _scale(
     present = ~np.isnan(values)
     count = np.maximum(1, present.sum(axis=0))
     mean = np.where(present, values, 0.0).sum(axis=0) / count
-    sd = np.sqrt(np.where(present, values - mean, 0.0).__pow__(2).sum(axis=0) / count)
+    sd = np.sqrt((np.where(present, values - mean, 0.0) ** 2).sum(axis=0) / count)
     return mean, np.where(sd > 0, sd, 1.0)
 
 
@@ -357,8 +358,8 @@ def _metadata(
     held_out = np.flatnonzero(treatment_split != TRAIN)
     metadata: dict[str, Any] = {
         "task": settings.task,
-        "threshold": settings.effective_threshold,
-        "direction": settings.effective_direction,
+        "threshold": settings.threshold,
+        "direction": settings.direction,
         "max_padj": settings.max_padj,
         "replicate_column": settings.replicate_column,
         "standardize": settings.standardize,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.promoters.choices import Split
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN
-from bioattn.promoters.gene_ids import match_ids
+from bioattn.promoters.genes import match_ids
 from bioattn.promoters.homology import (
     DEFAULT_K,
     MIN_SHARE,
@@ -23,11 +23,12 @@ from bioattn.promoters.homology import (
     promoter_links,
     protein_links,
 )
-from bioattn.promoters.operons import unit_labels, unit_notes
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import (
+    DEFAULT_BLOCK,
     MIN_CHROMOSOMES,
     DatasetSettings,
+    Holdout,
     block_groups,
     split_by_chromosome,
     split_by_group,
@@ -70,13 +71,17 @@ def split_genes(
     # Flanks are used by shifted training samples, so they count as part of the window here.
     start = np.array([p.start - p.flank for p in promoters], dtype=np.int64)
     end = np.array([p.end + p.flank for p in promoters], dtype=np.int64)
-    kind = _kind(settings, chrom) if table is None else None
+    holdouts = [holdout for holdout in settings.parsed_holdouts if holdout.key is None]
+    kind = _kind(settings, holdouts, chrom) if table is None else None
     description: dict[str, Any] = {
         "genes": "table" if table is not None else None if kind is None else str(kind),
         "k": DEFAULT_K,
         "min_share": MIN_SHARE,
     }
-    units, notes = unit_labels(promoters), unit_notes(promoters)
+    first: dict[str, int] = {}
+    first_of_unit = np.array([first.setdefault(p.unit or f" {i}", i) for i, p in enumerate(promoters)])
+    together = first_of_unit, np.arange(len(promoters))
+    units, notes = np.unique(first_of_unit, return_inverse=True)[1], unit_notes(promoters)
     if notes:
         description["transcription_units"] = _report_units(units)
     if kind is None and table is None:
@@ -87,13 +92,12 @@ def split_genes(
             leakage=[],
             unit_notes=notes,
         )
-    together = np.unique(units, return_index=True)[1][units], np.arange(len(chrom))
     paralogues = None if proteins is None else _paralogues(promoters, proteins)
     links = promoter_links(codes)
     if table is not None:
         sides = split_by_table([p.gene_id for p in promoters], table)
     elif kind is Split.CHROMOSOME:
-        sides = split_by_chromosome(chrom, settings.gene_holdouts, settings.seed)
+        sides = split_by_chromosome(chrom, holdouts, settings.seed)
         description["chromosomes"] = {
             name: sorted({c for c, s in zip(chrom, sides, strict=True) if s == side})
             for side, name in enumerate(SPLIT_NAMES)
@@ -115,19 +119,20 @@ def split_genes(
             f"homology: {counted(len(sizes), 'group')} of related promoters, "
             f"{int((sizes == 1).sum()):,} of them single, the largest of {sizes.max():,}"
         )
-        sides = split_by_group(groups, settings.gene_holdouts, settings.seed, str(kind))
+        sides = split_by_group(groups, holdouts, settings.seed, str(kind))
     elif kind is Split.BLOCK:
-        groups = block_groups(chrom, start, end, settings.effective_block_size, together)
+        size = settings.block_size or DEFAULT_BLOCK
+        groups = block_groups(chrom, start, end, size, together)
         sizes = np.bincount(groups)
         description |= {
-            "block_size": settings.effective_block_size,
+            "block_size": size,
             "blocks": len(sizes),
             "largest_block": int(sizes.max()),
         }
         LOGGER.info(f"block: {len(sizes):,} blocks with promoters, the largest of {sizes.max():,}")
-        sides = split_by_group(groups, settings.gene_holdouts, settings.seed, str(kind))
+        sides = split_by_group(groups, holdouts, settings.seed, str(kind))
     else:
-        sides = split_by_group(units, settings.gene_holdouts, settings.seed, str(kind))
+        sides = split_by_group(units, holdouts, settings.seed, str(kind))
     _refuse_parted_units(promoters, together, sides)
     leakage = measure_leakage(sides, links, chrom, start, end, paralogues)
     for figure in leakage:
@@ -165,14 +170,14 @@ def _refuse_parted_units(
             )
 
 
-def _kind(settings: DatasetSettings, chrom: Sequence[str]) -> Split | None:
+def _kind(settings: DatasetSettings, holdouts: Sequence[Holdout], chrom: Sequence[str]) -> Split | None:
     """The gene split that was asked for; None when only treatments are held out."""
     gene_splits = [split for split in settings.splits if split is not Split.TREATMENT]
     if gene_splits:
         return gene_splits[0]
     if settings.splits:
         return None
-    holdouts = [holdout for holdout in settings.gene_holdouts if holdout.values]
+    holdouts = [holdout for holdout in holdouts if holdout.values]
     if holdouts:  # names are chromosomes; fractions need groups that can be cut anywhere
         kind = Split.HOMOLOGY if all(holdout.is_fraction for holdout in holdouts) else Split.CHROMOSOME
     else:
@@ -186,19 +191,18 @@ def _paralogues(promoters: Sequence[Promoter], proteins: Mapping[str, str]) -> L
     """Links between promoters whose proteins are related; proteins find their genes as response ids do."""
     ids = [p.gene_id for p in promoters]
     names = list(proteins)
-    match = match_ids(ids, names)
-    found = match.promoter >= 0
-    if not found.any():
+    promoter = match_ids(ids, names)[0]
+    chosen = np.flatnonzero(promoter >= 0)
+    if not chosen.size:
         raise BioattnError(
             f"--proteins: none of its names is a gene of the promoters: it has {quoted(names, 3)}, "
             f"the promoters {quoted(ids, 3)}"
         )
-    chosen = np.flatnonzero(found)
-    covered = len(set(match.promoter[chosen].tolist()))
+    gene = promoter[chosen]
+    covered = len(set(gene.tolist()))
     if covered < len(ids):
         LOGGER.warning(f"--proteins: {len(ids) - covered:,} of {len(ids):,} genes have no protein there")
     links = protein_links([proteins[names[i]] for i in chosen])
-    gene = match.promoter[chosen]
     first, second = gene[links.first], gene[links.second]
     different = first != second
     return Links(first[different], second[different], links.share[different])
@@ -213,3 +217,18 @@ def _random_warning(leakage: Sequence[Leakage]) -> str:
         f"--split random does not keep test promoters apart from their relatives in training{measured}, so scores "
         "come out too good; use --split homology or chromosome for figures you report"
     )
+
+
+def unit_notes(promoters: Sequence[Promoter]) -> dict[str, str]:
+    """What the audit says of each gene that shares its transcription unit: which gene is the most upstream one."""
+    members: dict[str, list[Promoter]] = {}
+    for promoter in promoters:
+        members.setdefault(promoter.unit, []).append(promoter)
+    members.pop("", None)
+    notes: dict[str, str] = {}
+    for unit in members.values():
+        first = min(unit, key=lambda p: -p.end if p.strand == "-" else p.start)
+        if len(unit) > 1:
+            notes |= {p.gene_id: f"in the transcription unit of {first.gene_id}" for p in unit}
+            notes[first.gene_id] = f"first of a transcription unit of {len(unit)}"
+    return notes

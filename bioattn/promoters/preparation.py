@@ -1,8 +1,9 @@
 """From a genome and an annotation to promoter FASTA, BED and an audit: each gene kept, trimmed or dropped."""
 
 import logging
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,15 +14,16 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Annotation, Gene
-from bioattn.formats.genome import Genome, open_genome
+from bioattn.formats.genome import Chromosome, Genome, open_genome
 from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
 from bioattn.io.audit import audit_text
-from bioattn.io.files import atomic_output, check_output, text_output
+from bioattn.io.files import atomic_output, check_output, read_lines, text_output
 from bioattn.promoters.choices import Anchor
-from bioattn.promoters.chromosomes import match_chromosomes, read_aliases
-from bioattn.promoters.operons import GeneSpans, Span, read_units
+from bioattn.promoters.genes import read_units
 from bioattn.promoters.promoter_fasta import Promoter, format_promoter
 from bioattn.promoters.windows import (
+    GeneSpans,
+    Span,
     WindowSettings,
     find_anchor,
     trim_to_chromosome,
@@ -30,6 +32,8 @@ from bioattn.promoters.windows import (
 )
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, first_names
+
+LOGGER = logging.getLogger("bioattn")
 
 
 class AuditRow(NamedTuple):
@@ -43,6 +47,8 @@ class AuditRow(NamedTuple):
     start: int | None
     """0-based first base of the window (without flanks); negative where it is padded."""
     end: int | None
+    length: int | None
+    """Bases of the window."""
     status: str
     """kept, trimmed or dropped."""
     reason: str
@@ -58,19 +64,6 @@ class AuditRow(NamedTuple):
     biotype: str = ""
     transcript: str = ""
 
-    @property
-    def length(self) -> int | None:
-        """Bases of the window."""
-        return None if self.start is None or self.end is None else self.end - self.start
-
-
-COLUMNS = (*AuditRow._fields[:6], "length", *AuditRow._fields[6:])
-
-
-def audit_table(rows: Sequence[AuditRow]) -> str:
-    """The table as text, its header first."""
-    return audit_text(COLUMNS, ([getattr(row, name) for name in COLUMNS] for row in rows), decimals=6)
-
 
 def summarise(rows: Sequence[AuditRow]) -> str:
     """Count the genes kept, trimmed and dropped, with reasons, in one line."""
@@ -84,7 +77,6 @@ def summarise(rows: Sequence[AuditRow]) -> str:
     return f"{counted(len(rows), 'gene')}: " + "; ".join(parts)
 
 
-LOGGER = logging.getLogger("bioattn")
 BLOCK = 2048
 NO_UTR_FRACTION = 0.95
 _FASTA_SUFFIXES = (".fasta", ".fa", ".fna", ".fas")
@@ -153,19 +145,17 @@ def prepare_promoters(
             for promoter in cutter.promoters(progress):
                 unit = units.get(promoter.gene_id, "")
                 fasta_file.write(format_promoter(promoter._replace(unit=unit)))
-                bed_file.write(bed_row(promoter, opened.lengths[promoter.chrom]))
+                # Cut down to the chromosome: BED knows no position outside.
+                start, end = max(promoter.start, 0), min(promoter.end, opened.lengths[promoter.chrom])
+                bed_file.write(
+                    f"{promoter.chrom}\t{start}\t{end}\t{promoter.gene_id}\t0\t{promoter.strand}\n"
+                )
             progress.end()
-            audit_file.write(audit_table(cutter.rows))
+            audit_file.write(audit_text(AuditRow._fields, cutter.rows, decimals=6))
         if not any(row.status != "dropped" for row in cutter.rows):
             raise BioattnError(f"{annotation}: no promoter is left ({summarise(cutter.rows)})")
     LOGGER.info(summarise(cutter.rows))
     return cutter.rows
-
-
-def bed_row(promoter: Promoter, chromosome_length: int) -> str:
-    """The BED6 row of a promoter, cut down to its chromosome since BED knows no position outside."""
-    start, end = max(promoter.start, 0), min(promoter.end, chromosome_length)
-    return f"{promoter.chrom}\t{start}\t{end}\t{promoter.gene_id}\t0\t{promoter.strand}\n"
 
 
 def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
@@ -223,7 +213,18 @@ class PromoterCutter:
         self.settings = settings
         self.rows: list[AuditRow] = []
         self.circular = {names[chrom] for chrom in annotation.circular if chrom in names}
-        self.spans = GeneSpans(self._all_spans())
+        spans = []
+        for number, gene in enumerate(annotation.genes):
+            for place in gene.places:
+                chrom = names.get(place.chrom)
+                if chrom is None:
+                    continue
+                spans.append((chrom, Span(place.start, place.end, number)))
+                over = place.end - genome.lengths[chrom]
+                if over > 0 and chrom in self.circular:
+                    spans.append((chrom, Span(0, over, number)))
+        self.spans = GeneSpans(spans)
+        """Where all genes of the annotation lie, whatever happens to their own promoters."""
 
     def promoters(self, progress: Progress) -> Iterator[Promoter]:
         """Yield the promoters that are kept or trimmed, in annotation order."""
@@ -241,18 +242,6 @@ class PromoterCutter:
             yield from self._cut(plans)
             progress.advance(len(block))
 
-    def _all_spans(self) -> Iterator[tuple[str, Span]]:
-        """Where all genes of the annotation lie, whatever happens to their own promoters."""
-        for number, gene in enumerate(self.annotation.genes):
-            for place in gene.places:
-                chrom = self.names.get(place.chrom)
-                if chrom is None:
-                    continue
-                yield chrom, Span(place.start, place.end, number)
-                over = place.end - self.genome.lengths[chrom]
-                if over > 0 and chrom in self.circular:
-                    yield chrom, Span(0, over, number)
-
     def _plan(self, number: int, gene: Gene) -> _Plan | AuditRow:
         settings = self.settings
         place = gene.place
@@ -265,6 +254,7 @@ class PromoterCutter:
             anchor=anchor.position if not anchor.reason else None,
             start=None,
             end=None,
+            length=None,
             status="dropped",
             reason=anchor.reason,
             name=gene.name,
@@ -283,7 +273,7 @@ class PromoterCutter:
         if place.start >= length or (place.end > length and chrom not in self.circular) or position >= length:
             return row._replace(reason="outside_chromosome")
         start, end = window_around(position, place.strand, settings.upstream, settings.downstream)
-        return self._fit(number, row._replace(start=start, end=end), position, length)
+        return self._fit(number, row._replace(start=start, end=end, length=end - start), position, length)
 
     def _fit(self, number: int, row: AuditRow, anchor: int, chromosome_length: int) -> _Plan | AuditRow:
         """Apply the rules for chromosome ends and other genes to a window."""
@@ -300,7 +290,7 @@ class PromoterCutter:
         near = self.spans.overlapping(row.chrom, start - flank, end + flank, number)
         others = [span for span in near if span.start < end and span.end > start]
         other_ids = dict.fromkeys(self.annotation.genes[span.gene].gene_id for span in others)
-        row = row._replace(start=start, end=end, other_genes=tuple(other_ids))
+        row = row._replace(start=start, end=end, length=end - start, other_genes=tuple(other_ids))
         if others and settings.overlap == "drop":
             return row._replace(reason="overlap")
         if others and settings.overlap == "trim":
@@ -309,7 +299,7 @@ class PromoterCutter:
             if trimmed != (start, end):
                 reasons.append("overlap")
                 start, end = trimmed
-        row = row._replace(start=start, end=end, reason=",".join(reasons))
+        row = row._replace(start=start, end=end, length=end - start, reason=",".join(reasons))
         upstream_left = anchor - start if row.strand == "+" else end - 1 - anchor
         if settings.upstream and not upstream_left:
             return row._replace(reason="no_upstream_left")
@@ -406,3 +396,114 @@ def _warn(
                     else ""
                 )
             )
+
+
+# --- which chromosome is which ---
+
+_PREFIX = re.compile(r"^(chromosome|chrom|chr)[_-]?", re.IGNORECASE)
+_VERSION = re.compile(r"\.\d+$")
+_IN_DESCRIPTION = re.compile(r"\bchromosome[ :]+(?:[\w.-]+:)?(\w+)", re.IGNORECASE)
+_ROMAN_TENS, _ROMAN_ONES = ("", "X", "XX"), ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+_ROMAN = {
+    tens + ones: str(10 * ten + one)
+    for ten, tens in enumerate(_ROMAN_TENS)
+    for one, ones in enumerate(_ROMAN_ONES)
+}
+_MITOCHONDRIAL = {"m", "mt", "mito", "mtdna", "mitochondrion", "chrm"}
+
+
+def read_aliases(path: Path) -> list[tuple[str, str]]:
+    """Read pairs of names of the same chromosome: two tab-separated columns; `#` starts a comment line.
+
+    Raises: FormatError naming the line when a row has not two columns.
+    """
+    pairs = []
+    for number, line in read_lines(path):
+        if not line.strip() or line.startswith("#"):
+            continue
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) != 2 or not all(columns):
+            raise FormatError(
+                f"{path}:{number}: {len(columns)} tab-separated columns where two names of a chromosome are needed"
+            )
+        pairs.append((columns[0], columns[1]))
+    if not pairs:
+        raise FormatError(f"{path}: holds no pair of chromosome names")
+    return pairs
+
+
+def match_chromosomes(
+    annotation: Annotation, genome: Genome, fasta: Path, aliases: Iterable[tuple[str, str]] = ()
+) -> dict[str, str]:
+    """Find the genome's name of each chromosome of an annotation.
+
+    A name the genome has stands for itself; else an alias pair, in either order, leads to one.
+
+    Raises: BioattnError when an alias leads to two chromosomes, and when no name agrees: the message shows the
+    first names of both files and, where lengths or names tell, the aliases to write.
+    """
+    others: dict[str, set[str]] = {}
+    for first, second in aliases:
+        others.setdefault(first, set()).add(second)
+        others.setdefault(second, set()).add(first)
+    matched = {}
+    for name in annotation.chromosomes:
+        if name in genome.lengths:
+            matched[name] = name
+            continue
+        targets = sorted(other for other in others.get(name, ()) if other in genome.lengths)
+        if len(targets) > 1:
+            raise BioattnError(
+                f"--chromosome-aliases: {name!r} stands for several chromosomes of the genome: "
+                f"{first_names(targets)}; leave one pair"
+            )
+        if targets:
+            matched[name] = targets[0]
+    if not matched:
+        suggested = suggest_aliases(annotation, genome.chromosomes)
+        hint = ""
+        if suggested:
+            shown = ", ".join(f"{ours} = {theirs}" for ours, theirs in list(suggested.items())[:3])
+            hint = f"; {shown}{', …' if len(suggested) > 3 else ''} seem to be the same"
+        raise BioattnError(
+            f"no chromosome name agrees: {annotation.path} has {first_names(annotation.chromosomes)} and {fasta} "
+            f"has {first_names(genome.names)}{hint}; write both names of each, tab-separated, in a file for "
+            "--chromosome-aliases"
+        )
+    return matched
+
+
+def suggest_aliases(annotation: Annotation, chromosomes: list[Chromosome]) -> dict[str, str]:
+    """Suggest pairs (annotation name, genome name) that are very likely the same chromosome.
+
+    By stated length when that is unique in both files, else by name without `chr`, version suffix and the like, by
+    the chromosome names that FASTA descriptions and region rows give, and by Roman or Arabic numbers.
+    """
+    names, found = annotation.chromosomes, [_IN_DESCRIPTION.search(c.description) for c in chromosomes]
+    ours: list[list[str]] = [names, [annotation.chromosome_labels.get(name, name) for name in names]]
+    theirs = [
+        [c.name for c in chromosomes],
+        [match[1] if match else c.name for c, match in zip(chromosomes, found, strict=True)],
+    ]
+    lengths = [str(annotation.chromosome_lengths.get(name, "")) for name in names]
+    attempts = [(lengths, [str(c.length) for c in chromosomes])]
+    for form in (_plain, _numbered):
+        attempts += [([form(x) for x in left], [form(x) for x in right]) for left in ours for right in theirs]
+    suggested: dict[str, str] = {}
+    for left, right in attempts:
+        for name, text in zip(names, left, strict=True):
+            if text and left.count(text) == right.count(text) == 1:
+                partner = chromosomes[right.index(text)].name
+                if partner not in suggested.values():
+                    suggested.setdefault(name, partner)
+    return {name: suggested[name] for name in names if name in suggested}
+
+
+def _plain(name: str) -> str:
+    bare = _VERSION.sub("", _PREFIX.sub("", name)).lower()
+    return "mt" if bare in _MITOCHONDRIAL else bare.lstrip("0")
+
+
+def _numbered(name: str) -> str:
+    bare = _plain(name)
+    return _ROMAN.get(bare.upper(), bare)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.promoters.choices import Direction
-from bioattn.promoters.gene_ids import Matched, match_ids
-from bioattn.promoters.responses import CellMeans, Responses
+from bioattn.promoters.genes import match_ids
+from bioattn.promoters.responses import Cells, Responses, average_cells
 from bioattn.promoters.splits import DatasetSettings
 from bioattn.promoters.treatments import TreatmentTable, average_features
 from bioattn.text import quoted
@@ -69,32 +69,28 @@ def join_promoters(
 
     Raises: BioattnError when no gene of the tables has a promoter, showing the first names of both sides.
     """
-    match = match_ids(promoter_ids, responses.gene_ids)
-    if (match.promoter < 0).all():
+    promoter_of, reasons = match_ids(promoter_ids, responses.gene_ids)
+    if (promoter_of < 0).all():
         raise BioattnError(
             "no gene of the response tables is among the promoters: the tables have "
             f"{quoted(responses.gene_ids, 3)}, the promoters {quoted(promoter_ids, 3)}; make promoters with the "
             "--id-attribute that the tables use, or choose the column of ids with --gene-column"
         )
-    reasons = {
-        Matched.UNKNOWN: "no promoter of this name",
-        Matched.AMBIGUOUS: "several promoters differ from this name in the suffix alone",
-        Matched.SUPERSEDED: "another row names the promoter exactly",
-    }
     rejected = [
-        AuditRow("gene", gene, "dropped", reasons[how])
-        for gene, how in zip(responses.gene_ids, match.how, strict=True)
-        if how in reasons
+        AuditRow("gene", gene, "dropped", reason)
+        for gene, reason in zip(responses.gene_ids, reasons, strict=True)
+        if reason
     ]
-    matched = np.flatnonzero(match.promoter >= 0)
-    target = match.promoter[matched]
-    means = CellMeans(len(promoter_ids), len(table.names))
-    means.add(
+    matched = np.flatnonzero(promoter_of >= 0)
+    target = promoter_of[matched]
+    error, padj = responses.standard_error, responses.padj
+    cells = Cells(
         target,
         responses.values[matched],
-        None if responses.standard_error is None else responses.standard_error[matched],
-        None if responses.padj is None else responses.padj[matched],
+        None if error is None else error[matched],
+        None if padj is None else padj[matched],
     )
+    means = average_cells((len(promoter_ids), len(table.names)), [cells])
     matrix = ResponseMatrix(
         treatments=table, values=means.values, standard_error=means.standard_error, padj=means.padj
     )
@@ -142,9 +138,9 @@ def average_replicates(
     averaged, differing = average_features(table, groups)
     place = {name: index for index, name in enumerate(averaged.names)}
     target = np.array([place[group] for group in groups])
-    means = CellMeans(len(place), len(matrix.values))
     error = matrix.standard_error
-    means.add(target, matrix.values.T, None if error is None else error.T, None)
+    cells = Cells(target, matrix.values.T, None if error is None else error.T, None)
+    means = average_cells((len(place), len(matrix.values)), [cells])
     error = means.standard_error
     samples = [
         AuditRow("sample", name, "averaged", "replicate", detail=group)
@@ -177,7 +173,7 @@ def apply_task(matrix: ResponseMatrix, settings: DatasetSettings) -> ResponseMat
                 f"{int(untested.sum()):,} values without an adjusted p (not tested) become missing"
             )
         values = np.where(untested, np.nan, values)
-    threshold, direction = settings.effective_threshold, settings.effective_direction
+    threshold, direction = settings.threshold, settings.direction
     if threshold is not None:  # binary
         up, down = values >= threshold, values <= -threshold
         passed = up if direction is Direction.UP else down if direction is Direction.DOWN else up | down

@@ -7,8 +7,8 @@ treatment are averaged and counted, text and infinities are refused with file, l
 import fnmatch
 import logging
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -222,53 +222,59 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-Values = NDArray[np.float64]
+class Cells(NamedTuple):
+    """Values for cells of a matrix of genes × treatments."""
+
+    place: Any
+    """Index of the cells; a cell may occur several times."""
+    values: NDArray[np.float64]
+    """NaN = missing."""
+    standard_error: NDArray[np.float64] | None
+    padj: NDArray[np.float64] | None
 
 
-class CellMeans:
-    """A matrix of means, to which values are added bit by bit; missing ones (NaN) are left out."""
+class Averages(NamedTuple):
+    """What several values for the cells of a matrix come to."""
 
-    def __init__(self, *shape: int) -> None:
-        self.count = np.zeros(shape, dtype=np.int32)
-        """How many values each cell was given."""
-        self._total, self._variance = np.zeros(shape), np.zeros(shape)
-        self._errors = np.zeros(shape, dtype=np.int32)
-        self._padj = np.full(shape, -np.inf)
-        self._with_error = self._with_padj = False
+    values: NDArray[np.float64]
+    """Their means; NaN where nothing was given."""
+    standard_error: NDArray[np.float64] | None
+    """Of the means, values taken as independent; NaN where one of them has none."""
+    padj: NDArray[np.float64] | None
+    """The largest adjusted p; NaN where one was not tested."""
+    number: NDArray[np.int32]
+    """How many values there were."""
 
-    def add(self, place: Any, values: Values, standard_error: Values | None, padj: Values | None) -> None:
-        """Add values to the cells that `place` indexes; a cell may occur several times."""
-        present = ~np.isnan(values)
-        np.add.at(self._total, place, np.where(present, values, 0.0))
-        np.add.at(self.count, place, present)
-        if standard_error is not None:
-            known = present & ~np.isnan(standard_error)
-            np.add.at(self._variance, place, np.where(known, standard_error, 0.0) ** 2)
-            np.add.at(self._errors, place, known)
-            self._with_error |= bool(known.any())
-        if padj is not None:
-            self._with_padj = True
+
+def average_cells(shape: tuple[int, int], blocks: Iterable[Cells]) -> Averages:
+    """Average what is given for the cells of a matrix; missing values are left out.
+
+    Blocks are added one after the other, so memory is that of one block plus a few matrices.
+    """
+    total, variance, padj = np.zeros(shape), np.zeros(shape), np.full(shape, -np.inf)
+    count, errors = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
+    with_padj = False
+    for block in blocks:
+        present = ~np.isnan(block.values)
+        np.add.at(total, block.place, np.where(present, block.values, 0.0))
+        np.add.at(count, block.place, present)
+        if block.standard_error is not None:
+            known = present & ~np.isnan(block.standard_error)
+            np.add.at(variance, block.place, np.where(known, block.standard_error, 0.0) ** 2)
+            np.add.at(errors, block.place, known)
+        if block.padj is not None:
+            with_padj = True
             # NaN (not tested) wins over any number: the mean counts as tested only if all values were.
-            np.maximum.at(self._padj, place, np.where(present, padj, -np.inf))
-
-    @property
-    def values(self) -> Values:
-        """The means; NaN where nothing was given."""
-        return self._over_count(self._total, self.count > 0)
-
-    @property
-    def standard_error(self) -> Values | None:
-        """Standard errors of the means, values taken as independent; NaN where one of them has none."""
-        known = (self.count > 0) & (self._errors == self.count)
-        return self._over_count(np.sqrt(self._variance), known) if self._with_error else None
-
-    @property
-    def padj(self) -> Values | None:
-        """The largest adjusted p of a cell's values; NaN where one was not tested."""
-        return np.where(np.isneginf(self._padj), np.nan, self._padj) if self._with_padj else None
-
-    def _over_count(self, sums: Values, known: NDArray[np.bool_]) -> Values:
-        return np.divide(sums, self.count, out=np.full_like(sums, np.nan), where=known)
+            np.maximum.at(padj, block.place, np.where(present, block.padj, -np.inf))
+    with np.errstate(invalid="ignore"):  # 0 / 0
+        mean = total / count
+        error = np.where(errors == count, np.sqrt(variance) / count, np.nan)
+    return Averages(
+        mean,
+        error if errors.any() else None,
+        np.where(np.isneginf(padj), np.nan, padj) if with_padj else None,
+        count,
+    )
 
 
 LOGGER = logging.getLogger("bioattn")
@@ -332,67 +338,46 @@ def read_responses(
     a treatment as a column, or a name was given to a table that is not a contrast.
     """
     stated = columns or ResponseColumns()
-    gathered = _Gathered()
+    tables = _Tables()
     for source in sources:
         path, name = source if isinstance(source, ResponseSource) else ResponseSource(source)
-        _read_table(path, name, stated, gathered)
-    if not gathered.treatments:
+        _read_table(path, name, stated, tables)
+    if not tables.treatments:
         raise BioattnError("no response table holds a treatment")
-    return gathered.responses()
+    names = list(tables.genes)
+    means = average_cells((len(names), len(tables.treatments)), tables.blocks)
+    several = means.number.max(axis=1, initial=0)
+    return Responses(
+        gene_ids=names,
+        treatments=list(tables.treatments),
+        values=means.values,
+        standard_error=means.standard_error,
+        padj=means.padj,
+        duplicated={names[i]: int(several[i]) for i in np.flatnonzero(several > 1)},
+    )
 
 
-class _Gathered:
-    """Rows of all tables so far: for each block of treatments, the gene, column and value of every cell."""
+@dataclass
+class _Tables:
+    """Rows of all tables so far."""
 
-    def __init__(self) -> None:
-        self.genes: dict[str, int] = {}
-        self.treatments: dict[str, int] = {}
-        self._owner: dict[str, tuple[Path, bool]] = {}
-        self.blocks: list[_Block] = []
-
-    def gene(self, name: str) -> int:
-        return self.genes.setdefault(name, len(self.genes))
+    genes: dict[str, int] = field(default_factory=dict)
+    treatments: dict[str, int] = field(default_factory=dict)
+    blocks: list[Cells] = field(default_factory=list)
+    owner: dict[str, tuple[Path, bool]] = field(default_factory=dict)
+    """By treatment: the file that has it, and whether no other may."""
 
     def treatment(self, name: str, path: Path, alone: bool) -> int:
         """Index of a treatment; `alone`: no other file may have it (long tables may continue each other)."""
-        owner, owned_alone = self._owner.setdefault(name, (path, alone))
+        owner, owned_alone = self.owner.setdefault(name, (path, alone))
         if owner != path and (alone or owned_alone):
             raise BioattnError(
                 f"{path}: the treatment {name!r} is also in {owner}; rename one (contrast tables: NAME=FILE)"
             )
         return self.treatments.setdefault(name, len(self.treatments))
 
-    def responses(self) -> Responses:
-        """Average what was given more than once.
 
-        Blocks are added one after the other, so memory is that of the tables plus three result matrices.
-        """
-        means = CellMeans(len(self.genes), len(self.treatments))
-        for block in self.blocks:
-            means.add((block.genes, block.treatments), block.values, block.standard_error, block.padj)
-        several = means.count.max(axis=1, initial=0)
-        names = list(self.genes)
-        return Responses(
-            gene_ids=names,
-            treatments=list(self.treatments),
-            values=means.values,
-            standard_error=means.standard_error,
-            padj=means.padj,
-            duplicated={names[i]: int(several[i]) for i in np.flatnonzero(several > 1)},
-        )
-
-
-class _Block(NamedTuple):
-    """Cells of one table; index arrays broadcast against `values`."""
-
-    genes: NDArray[np.int64]
-    treatments: NDArray[np.int64]
-    values: NDArray[np.float64]
-    standard_error: NDArray[np.float64] | None
-    padj: NDArray[np.float64] | None
-
-
-def _read_table(path: Path, name: str | None, stated: ResponseColumns, gathered: _Gathered) -> None:
+def _read_table(path: Path, name: str | None, stated: ResponseColumns, tables: _Tables) -> None:
     reader = open_table(path)
     refuse_duplicate_columns(reader)
     if not reader.sample:
@@ -406,9 +391,9 @@ def _read_table(path: Path, name: str | None, stated: ResponseColumns, gathered:
     LOGGER.info(_described(reader, roles))
     without_id: list[int] = []
     if roles.layout is Layout.WIDE:
-        rows = _read_wide(reader, roles, gathered, without_id)
+        rows = _read_wide(reader, roles, tables, without_id)
     else:
-        rows = _read_cells(reader, roles, gathered, name or file_stem(path), without_id)
+        rows = _read_cells(reader, roles, tables, name or file_stem(path), without_id)
     if without_id:
         LOGGER.warning(
             f"{path}: left out {counted(len(without_id), 'row')} without a gene id, first at line {without_id[0]}"
@@ -422,7 +407,7 @@ def _read_table(path: Path, name: str | None, stated: ResponseColumns, gathered:
         raise FormatError(f"{path}: no row has a gene id in column {reader.header[roles.gene] or 1!r}")
 
 
-def _read_wide(reader: TableReader, roles: ColumnRoles, gathered: _Gathered, without_id: list[int]) -> int:
+def _read_wide(reader: TableReader, roles: ColumnRoles, tables: _Tables, without_id: list[int]) -> int:
     path, header, columns = reader.path, reader.header, roles.values
     genes: list[int] = []
     rows: list[NDArray[np.float64]] = []
@@ -430,7 +415,7 @@ def _read_wide(reader: TableReader, roles: ColumnRoles, gathered: _Gathered, wit
         if is_missing(cells[roles.gene]):
             without_id.append(line)
             continue
-        genes.append(gathered.gene(cells[roles.gene]))
+        genes.append(tables.genes.setdefault(cells[roles.gene], len(tables.genes)))
         chosen = [cells[index] for index in columns]
         rows.append(parse_numbers(chosen, _place(path, line, header, columns)))
     if not rows:
@@ -440,14 +425,14 @@ def _read_wide(reader: TableReader, roles: ColumnRoles, gathered: _Gathered, wit
     if not np.isnan(values[:, ~named]).all():
         bad = next(index for index in columns if not header[index])
         raise FormatError(f"{path}:{reader.header_line}: column {bad + 1} has values but no name")
-    treatments = [gathered.treatment(header[index], path, alone=True) for index in columns if header[index]]
+    treatments = [tables.treatment(header[index], path, alone=True) for index in columns if header[index]]
     places = np.array(genes)[:, None], np.array(treatments)[None]
-    gathered.blocks.append(_Block(*places, values[:, named], None, None))
+    tables.blocks.append(Cells(places, values[:, named], None, None))
     return len(rows)
 
 
 def _read_cells(
-    reader: TableReader, roles: ColumnRoles, gathered: _Gathered, name: str, without_id: list[int]
+    reader: TableReader, roles: ColumnRoles, tables: _Tables, name: str, without_id: list[int]
 ) -> int:
     """Long and contrast tables: one value, its standard error and adjusted p per row."""
     path, header = reader.path, reader.header
@@ -464,8 +449,8 @@ def _read_cells(
         if treatment.lower() in NO_CATEGORY:
             raise FormatError(f"{path}:{line}: no treatment in column {header[roles.treatment or 0]!r}")
         lines.append(line)
-        genes.append(gathered.gene(cells[roles.gene]))
-        treatments.append(gathered.treatment(treatment, path, alone=roles.treatment is None))
+        genes.append(tables.genes.setdefault(cells[roles.gene], len(tables.genes)))
+        treatments.append(tables.treatment(treatment, path, alone=roles.treatment is None))
         numbers.append(parse_numbers([cells[i] for i in columns], _place(path, line, header, columns)))
     if not numbers:
         return 0
@@ -476,7 +461,7 @@ def _read_cells(
         _check_range(path, header[roles.standard_error], error, lines, np.inf)
     if padj is not None and roles.padj is not None:
         _check_range(path, header[roles.padj], padj, lines, 1.0)
-    gathered.blocks.append(_Block(np.array(genes), np.array(treatments), table[:, 0], error, padj))
+    tables.blocks.append(Cells((np.array(genes), np.array(treatments)), table[:, 0], error, padj))
     return len(genes)
 
 

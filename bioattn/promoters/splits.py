@@ -218,7 +218,8 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
                 )
     size = dict(zip(known, counts.tolist(), strict=True))
     generator = np.random.default_rng(seed)
-    to_fill = _sides_to_fill(holdouts)
+    # `test=` (empty) says that a side is to stay empty.
+    to_fill = [side for side in (TEST, VALIDATION) if side not in {holdout.side for holdout in holdouts}]
     for index, side in enumerate(to_fill):
         free = [name for name in known if name not in side_of]
         others = len(to_fill) - index  # the sides still to come, and training
@@ -311,7 +312,7 @@ def _chosen_treatments(table: TreatmentTable, holdout: Holdout) -> NDArray[np.bo
     if holdout.key == TREATMENT_KEY:
         pools.append(("treatment", table.names))
     if holdout.key in table.columns:
-        cells = [_cell(value) for value in table.frame[holdout.key]]
+        cells = [f"{x:g}" if isinstance(x, float) else str(x) for x in table.frame[holdout.key]]
         pools.append((f"value of the column {holdout.key!r}", cells))
     if not pools:
         raise BioattnError(
@@ -329,16 +330,6 @@ def _chosen_treatments(table: TreatmentTable, holdout: Holdout) -> NDArray[np.bo
         f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.key}:…: no {what} is {quoted(unknown)}; "
         f"there are {quoted(list(dict.fromkeys(pool)), 20)}"
     )
-
-
-def _cell(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _sides_to_fill(holdouts: Sequence[Holdout]) -> list[int]:
-    """Sides without a holdout; `test=` (empty) says that a side is to stay empty."""
-    given = {holdout.side for holdout in holdouts}
-    return [side for side in (TEST, VALIDATION) if side not in given]
 
 
 def _chromosomes_near(
@@ -382,9 +373,9 @@ class DatasetSettings:
     task: Task = Task.REGRESSION
     """`regression`, or `binary`: 1 where a response passes the threshold."""
     threshold: float | None = None
-    """Binary: smallest |response| that counts; None = 1 (a twofold change in log2)."""
+    """Binary: smallest |response| that counts, by default 1 (a twofold change in log2)."""
     direction: Direction | None = None
-    """Binary: which way; None = both."""
+    """Binary: which way, by default both."""
     max_padj: float | None = None
     """Largest adjusted p. Regression: other values become missing. Binary: other values count as 0. Values without
     an adjusted p become missing in both (they were not tested)."""
@@ -394,7 +385,7 @@ class DatasetSettings:
     holdouts: tuple[str, ...] = ()
     """`test=IV,XV`, `validation=0.1`, `test=group:heat_shock`; see `splits.parse_holdouts`."""
     block_size: int | None = None
-    """Bases of a block of the block split; None = `DEFAULT_BLOCK`."""
+    """Bases of a block of the block split, by default `DEFAULT_BLOCK`."""
     replicate_column: str | None = None
     """Column of the treatment table; samples that share its value are averaged into one treatment of that name."""
     standardize: Standardize = Standardize.NONE
@@ -430,30 +421,13 @@ class DatasetSettings:
                 "genes as well add --split chromosome, block, homology or random"
             )
 
-    @property
-    def effective_threshold(self) -> float | None:
-        """The threshold in force; None for regression."""
-        default = DEFAULT_THRESHOLD if self.task == "binary" else None
-        return default if self.threshold is None else self.threshold
-
-    @property
-    def effective_direction(self) -> Direction | None:
-        """The direction in force; None for regression."""
-        return self.direction or (Direction.BOTH if self.task == "binary" else None)
-
-    @property
-    def effective_block_size(self) -> int:
-        """Bases of a block of the block split."""
-        return self.block_size or DEFAULT_BLOCK
+        # What was left open and has a default under these choices.
+        if self.task == "binary":
+            object.__setattr__(
+                self, "threshold", DEFAULT_THRESHOLD if self.threshold is None else self.threshold
+            )
+            object.__setattr__(self, "direction", self.direction or Direction.BOTH)
 
     @property
     def parsed_holdouts(self) -> list[Holdout]:
         return parse_holdouts(self.holdouts, Split.TREATMENT in self.splits)
-
-    @property
-    def gene_holdouts(self) -> list[Holdout]:
-        return [holdout for holdout in self.parsed_holdouts if holdout.key is None]
-
-    @property
-    def treatment_holdouts(self) -> list[Holdout]:
-        return [holdout for holdout in self.parsed_holdouts if holdout.key is not None]

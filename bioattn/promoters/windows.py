@@ -1,4 +1,4 @@
-"""The promoter window of a gene: its anchor base and the bases around it.
+"""The promoter window of a gene: its anchor base, the bases around it, and the genes it reaches into.
 
 A window is [-upstream, +downstream) around the anchor in the direction of the gene; the anchor is the first base
 of the downstream part. Along the chromosome (0-based, half-open) that is
@@ -16,8 +16,12 @@ The representative is the transcript with the longest coding sequence, then the 
 upstream start, then the first in the file: one definite transcript, so that TSS and CDS of a gene belong together.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bioattn.errors import SettingsError
 from bioattn.formats.genes import STRANDS, Gene
@@ -147,3 +151,40 @@ def trim_upstream(
         return max([start, *reach]), end
     reach = [max(other_start, anchor + 1) for other_start, other_end in others if other_end > anchor + 1]
     return start, min([end, *reach])
+
+
+class Span(NamedTuple):
+    """(A part of) a gene's extent on one chromosome, 0-based half-open."""
+
+    start: int
+    end: int
+    gene: int
+    """Number of the gene in the annotation."""
+
+
+class GeneSpans:
+    """Answers overlap queries exactly, on both strands at once."""
+
+    def __init__(self, spans: Iterable[tuple[str, Span]]) -> None:
+        self._spans: dict[str, list[Span]] = {}
+        for chrom, span in spans:
+            self._spans.setdefault(chrom, []).append(span)
+        self._starts: dict[str, NDArray[np.int64]] = {}
+        self._reach: dict[str, NDArray[np.int64]] = {}
+        """The largest end so far, which never falls: a search finds the first span that can reach a window."""
+        for chrom, here in self._spans.items():
+            here.sort()
+            self._starts[chrom] = np.array([span.start for span in here], dtype=np.int64)
+            self._reach[chrom] = np.maximum.accumulate(np.array([span.end for span in here], dtype=np.int64))
+
+    def overlapping(self, chrom: str, start: int, end: int, own: int) -> list[Span]:
+        """Spans of all genes but number `own` that share a base with [start, end), by start position."""
+        if chrom not in self._spans:
+            return []
+        first = int(np.searchsorted(self._reach[chrom], start, side="right"))
+        last = int(np.searchsorted(self._starts[chrom], end, side="left"))
+        return [
+            span
+            for span in self._spans[chrom][first:last]
+            if span.end > start and span.gene != own and span.start < span.end
+        ]

@@ -18,7 +18,7 @@ from bioattn.interpret.maps.contributions import open_contributions
 from bioattn.interpret.maps.window_genes import Window
 from bioattn.interpret.motifs.motif_folder import MotifResults
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
-from bioattn.promoters.gene_ids import find_genes
+from bioattn.promoters.genes import find_genes
 from bioattn.report.attention_summary import SiteSummary, shown_sites
 from bioattn.report.gene_maps import ALONE_BYTES, BESIDE_BYTES, pack_within_budget, read_maps
 from bioattn.report.inputs import ReportInputs

@@ -8,9 +8,15 @@ import pytest
 import torch
 from scipy.stats import rankdata, spearmanr
 
-from bioattn.checks.variants import BLOCK, FLANK, SMOOTHING, block_spearman, smoothed_effects
+from bioattn.checks.variants import (
+    BLOCK,
+    FLANK,
+    SMOOTHING,
+    block_spearman,
+    read_variant_effects,
+    smoothed_effects,
+)
 from bioattn.errors import FormatError
-from bioattn.promoters.variant_effects import read_variant_effects
 from tests.checks.test_check import check, made  # noqa: F401 - a fixture
 
 

@@ -252,10 +252,10 @@ def test_a_failure_while_writing_leaves_the_old_results(inputs, tmp_path, monkey
     assert run(inputs, *SMALL) == 0
     before = digests(tmp_path / "out")
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("bioattn.promoters.preparation.audit_table", full)
+    monkeypatch.setattr("bioattn.promoters.preparation.audit_text", full)
     assert run(inputs, *SMALL, "--upstream", "5") == 1
     assert "no space left on the device" in capsys.readouterr().err
     assert digests(tmp_path / "out") == before

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bioattn.alignments.contact_preparation import read_pairs
 from bioattn.checks.record import read_check
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.alignment_file import AlignmentFormat, read_alignment
+from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.annotation import read_annotation, read_bed, read_gff3
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.genome import open_genome
@@ -33,8 +33,8 @@ from bioattn.models.evoformer.parameter_export import describe_parameters, valid
 from bioattn.models.evoformer.parameter_files import open_arrays
 from bioattn.models.model_folder import read_model_config
 from bioattn.models.training_history import read_history
-from bioattn.promoters.chromosomes import read_aliases
 from bioattn.promoters.homology import read_proteins
+from bioattn.promoters.preparation import read_aliases
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.responses import ResponseColumns, ResponseSource, read_responses
 from bioattn.promoters.treatments import read_treatment_table
@@ -128,13 +128,13 @@ def foreign_name():
 GENE = b"I\t.\tgene\t1\t9\t.\t+\t.\tID=a\n"
 ATOM = b"ATOM      1  CA  MET A   1      11.104   6.134  -6.504  1.00  0.00           C\n"
 PARSERS = {
-    "A3M": (alignment(AlignmentFormat.A3M), b">q\nMK-v\n>s x\nMKaAV\n"),
-    "aligned FASTA": (alignment(AlignmentFormat.FASTA), b">q\nMKV\n>r\nM-V\n"),
-    "Clustal": (alignment(AlignmentFormat.CLUSTAL), b"CLUSTAL W\n\na MKV 3\nb M-V 5\n"),
-    "PHYLIP": (alignment(AlignmentFormat.PHYLIP), b"2 3\na         MKV\nb         M-V\n"),
-    "PSICOV": (alignment(AlignmentFormat.PSICOV), b"MKV\nM-V\n"),
+    "A3M": (alignment("a3m"), b">q\nMK-v\n>s x\nMKaAV\n"),
+    "aligned FASTA": (alignment("fasta"), b">q\nMKV\n>r\nM-V\n"),
+    "Clustal": (alignment("clustal"), b"CLUSTAL W\n\na MKV 3\nb M-V 5\n"),
+    "PHYLIP": (alignment("phylip"), b"2 3\na         MKV\nb         M-V\n"),
+    "PSICOV": (alignment("psicov"), b"MKV\nM-V\n"),
     "Stockholm": (
-        alignment(AlignmentFormat.STOCKHOLM),
+        alignment("stockholm"),
         b"# STOCKHOLM 1.0\n#=GF ID x\n#=GS a OS y\na MKV\n#=GR a SS HHH\nb M-V\n#=GC RF x.x\n//\n",
     ),
     "any alignment": (alignment(None), b"2 3\na MKV\nb M-V\n"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
-from bioattn.formats import bigwig, bigwig_index
+from bioattn.formats import bigwig
 from bioattn.formats.bigwig import LINES_AT_ONCE, Intervals, track_line, write_bigwig, write_intervals
 
 
@@ -83,12 +83,11 @@ def of_every_base(blocks, lengths=LENGTHS):
 def sizes(request, monkeypatch):
     """The usual sizes of blocks, or ones so small that indexes are deep and every buffer overflows."""
     if request.param == "small":
-        monkeypatch.setattr(bigwig_index, "BLOCK_SIZE", 3)
+        monkeypatch.setattr(bigwig, "BLOCK_SIZE", 3)
         monkeypatch.setattr(bigwig, "ITEMS_PER_SECTION", 5)
-        monkeypatch.setattr(bigwig_index, "RECORDS_PER_BLOCK", 4)
-        monkeypatch.setattr(bigwig_index, "_RECORDS_IN_MEMORY", 9)
-        monkeypatch.setattr(bigwig_index, "_BYTES_IN_MEMORY", 50)
-        monkeypatch.setattr(bigwig_index, "_FEW_RECORDS", 2)
+        monkeypatch.setattr(bigwig, "RECORDS_PER_BLOCK", 4)
+        monkeypatch.setattr(bigwig, "_RECORDS_IN_MEMORY", 9)
+        monkeypatch.setattr(bigwig, "_FEW_RECORDS", 2)
     return request.param
 
 

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bioattn.errors import SettingsError
-from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.formats.nucleotides import UNKNOWN, dinucleotide_shuffled
 from bioattn.inference.runner import FastMutants, Predictor
 from bioattn.interpret.choices import AttributionBaseline
-from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 from bioattn.store.choices import Method
 
 

@@ -18,7 +18,7 @@ from bioattn.formats.tables import write_table
 from bioattn.interpret.file_kinds import ARRAY_FOLDER, GENES, SEQUENCES, TREATMENTS, file_stems
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
-from bioattn.promoters.gene_ids import choose_genes
+from bioattn.promoters.genes import choose_genes
 from bioattn.store.attribution import Attribution, open_attribution
 from bioattn.system.progress import SILENT, Progress, watched
 

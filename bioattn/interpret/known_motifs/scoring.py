@@ -24,7 +24,7 @@ from bioattn.interpret.known_motifs.position_signals import (
 )
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.promoter_maps import codes_of_genes, open_maps
-from bioattn.promoters.gene_ids import choose_genes
+from bioattn.promoters.genes import choose_genes
 from bioattn.store.attribution import Attribution
 from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress

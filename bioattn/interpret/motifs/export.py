@@ -53,7 +53,7 @@ from bioattn.interpret.motifs.use import BACKGROUND, EDGE_COLUMNS, USE_COLUMNS, 
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import WEIGHTS
-from bioattn.promoters.gene_ids import choose_genes
+from bioattn.promoters.genes import choose_genes
 from bioattn.store.attribution import Attribution
 from bioattn.store.windows import genomic_interval
 from bioattn.system.progress import SILENT, Progress, watched

@@ -31,7 +31,7 @@ from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.tracks.layout import Stretch, lay_out, place_windows, read_chromosome_lengths
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
-from bioattn.promoters.gene_ids import choose_genes
+from bioattn.promoters.genes import choose_genes
 from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, first_names, percentage

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from bioattn.formats.nucleotides import UNKNOWN, decode, encode
-from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
+from bioattn.formats.nucleotides import UNKNOWN, decode, dinucleotide_shuffled, encode
 
 
 def pairs(codes):

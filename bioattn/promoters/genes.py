@@ -1,0 +1,144 @@
+"""Which genes ids mean, and transcription units: the genes of an operon, which no split parts."""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.choices import not_there
+from bioattn.errors import BioattnError
+from bioattn.formats.genes import STRANDS, Gene
+from bioattn.formats.tables import open_table
+from bioattn.io.files import read_lines
+from bioattn.text import quoted
+
+_SUFFIX = re.compile(r"\.\d+$")
+"""Version or isoform of an id."""
+
+
+def choose_genes(values: Sequence[str], known: Collection[str], source: Path) -> list[str]:
+    """List the ids that `values` name, each once, in the order given.
+
+    values: ids, or names of text files with one id per line (the first column of a table; blank lines and lines
+    starting with `#` are passed over). A value that is both is an id. known: the ids there are. source: the file
+    that holds them, for messages.
+
+    Raises: BioattnError for a value that is neither, with the nearest ids, and naming the line of an unknown id.
+    """
+    held = known if isinstance(known, set | frozenset | dict) else set(known)
+    chosen: dict[str, None] = {}
+    for where, name in _named(values, held):
+        if name not in held:
+            what = "gene" if where else "gene, and no file has this name"
+            raise not_there(f"{where}: gene" if where else "--genes", name, source, what, known)
+        chosen[name] = None
+    return list(chosen)
+
+
+def find_genes(values: Sequence[str], known: Collection[str]) -> tuple[list[str], list[str]]:
+    """The ids that `values` name as in `choose_genes`, each once: those that are known, and the others."""
+    named = dict.fromkeys(name for _, name in _named(values, known))
+    return [name for name in named if name in known], [name for name in named if name not in known]
+
+
+def _named(values: Sequence[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """File and line ("" for a value that is no file), and id. Raises: BioattnError for a file without an id."""
+    for value in values:
+        if value in known or not os.path.isfile(value):  # noqa: PTH113 - a name too long for a file is no file
+            yield "", value
+            continue
+        empty = True
+        for number, line in read_lines(Path(value)):
+            if line.strip() and not line.startswith("#"):
+                empty = False
+                yield f"{value}:{number}", line.split("\t")[0].strip()
+        if empty:
+            raise BioattnError(f"{value}: holds no gene id")
+
+
+def match_ids(promoter_ids: Sequence[str], ids: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Find the promoter of each of `ids`, exactly or, only where that cannot be wrong, without `.N` suffixes.
+
+    - An id that is a promoter's is that promoter's.
+    - `G.1` finds the promoter `G`; so may `G.2`: isoforms of one gene.
+    - `G` finds the promoter `G.1` when it is the only one of `G`.
+    - `G.1` finds the promoter `G.2` (another release) only if suffixes are versions throughout: neither side has
+      two ids that differ in the suffix alone. Names such as F54D5.1 and F54D5.2 are different genes.
+
+    Returns indices of promoters, -1 where there is none, and why there is none ("" where there is one).
+    """
+    exact = {name: index for index, name in enumerate(promoter_ids)}
+    by_stem: dict[str, list[int]] = defaultdict(list)
+    for index, name in enumerate(promoter_ids):
+        by_stem[_SUFFIX.sub("", name)].append(index)
+    stems = [_SUFFIX.sub("", name) for name in ids]
+    versions = all(len(group) == 1 for group in by_stem.values()) and len(set(stems)) == len(set(ids))
+    promoter = np.full(len(ids), -1, dtype=np.int64)
+    reasons = ["no promoter of this name"] * len(ids)
+    for index, (name, stem) in enumerate(zip(ids, stems, strict=True)):
+        candidates = by_stem.get(stem, []) if name == stem or versions else []
+        place = exact.get(name, exact.get(stem, candidates[0] if len(candidates) == 1 else -1))
+        if place >= 0:
+            promoter[index], reasons[index] = place, ""
+        elif candidates:
+            reasons[index] = "several promoters differ from this name in the suffix alone"
+    named_exactly = {exact[name] for name in ids if name in exact}
+    for index, name in enumerate(ids):
+        if name not in exact and promoter[index] in named_exactly:
+            promoter[index], reasons[index] = -1, "another row names the promoter exactly"
+    return promoter, reasons
+
+
+def read_units(genes: Sequence[Gene], operons: str) -> dict[str, str]:
+    """The transcription unit of each gene that shares one, named by a gene of it.
+
+    operons: the largest distance for `units_by_distance`, or a table with the columns `gene` and `unit`. Units of
+    the table that share a gene are one.
+
+    Raises: FormatError for a table without these columns, BioattnError when it has no gene of the annotation.
+    """
+    if operons.isdecimal():
+        units = units_by_distance(genes, int(operons))
+    else:
+        reader = open_table(Path(operons))
+        gene, unit = reader.column("gene", "--operons"), reader.column("unit", "--operons")
+        members: dict[str, list[str]] = {}
+        for _, cells in reader.rows():
+            members.setdefault(cells[unit], []).append(cells[gene])
+        units = list(members.values())
+        known, named = [gene.gene_id for gene in genes], [name for unit in units for name in unit]
+        if not set(known) & set(named):
+            raise BioattnError(
+                f"--operons: none of the genes of {operons} ({quoted(named, 3)}) is in the annotation "
+                f"({quoted(known, 3)})"
+            )
+    names: dict[str, str] = {}
+    for together in units:
+        joined = {names[name] for name in together if name in names}
+        earlier = [name for name, unit_name in names.items() if unit_name in joined]
+        names |= dict.fromkeys([*together, *earlier], together[0])
+    return names
+
+
+def units_by_distance(genes: Sequence[Gene], distance: int) -> list[list[str]]:
+    """Join neighbours on one strand of a chromosome with at most `distance` bases between them.
+
+    Genes that overlap are joined too; genes on the other strand do not count. A gene with several places or
+    without a strand is left out, and so are units of a single gene.
+    """
+    units: list[list[str]] = []
+    last: tuple[str, str] | None = None
+    reached = 0
+    usable = [gene for gene in genes if not gene.problem and gene.place.strand in STRANDS]
+    for gene in sorted(usable, key=lambda gene: (gene.place.chrom, gene.place.strand, gene.place.start)):
+        strand = (gene.place.chrom, gene.place.strand)
+        if strand != last or gene.place.start - reached > distance:
+            units.append([])
+            reached = 0
+        units[-1].append(gene.gene_id)
+        last, reached = strand, max(reached, gene.place.end)
+    return [unit for unit in units if len(unit) > 1]
