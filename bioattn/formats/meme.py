@@ -70,15 +70,6 @@ class Motif:
         sites: NDArray[np.uint8] = (draws[:, :, None] >= cumulative).sum(axis=2).astype(np.uint8)
         return sites
 
-    def reverse_complement(self) -> "Motif":
-        """Make the motif of the other strand."""
-        return Motif(
-            name=self.name,
-            probabilities=self.probabilities[::-1, ::-1].copy(),
-            alternative_name=self.alternative_name,
-            sites=self.sites,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MotifDatabase:

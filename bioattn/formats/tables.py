@@ -92,15 +92,10 @@ def open_table(path: Path) -> TableReader:
     header = _split(path, header_line, header_text, delimiter)
     repeated: list[int] = []
     rows = _rows(path, lines, delimiter, header, repeated)
-    sample = list(itertools.islice(rows, 1))
-    if sample and len(sample[0][1]) == len(header) + 1:
-        header.insert(0, "")
-    names = tuple(header)
-    checked = _same_width(path, names, itertools.chain(sample, rows))
-    first = list(itertools.islice(checked, SAMPLE_ROWS))
+    first = list(itertools.islice(rows, SAMPLE_ROWS))
     if delimiter == ";" and _has_decimal_commas(first):
-        first, checked = list(map(_with_points, first)), map(_with_points, checked)
-    return TableReader(path, delimiter, names, header_line, first, repeated, checked)
+        first, rows = list(map(_with_points, first)), map(_with_points, rows)
+    return TableReader(path, delimiter, tuple(header), header_line, first, repeated, rows)
 
 
 def refuse_duplicate_columns(reader: TableReader) -> None:
@@ -253,18 +248,18 @@ def _split(path: Path, number: int, line: str, delimiter: str) -> list[str]:
 def _rows(
     path: Path, lines: Iterator[tuple[int, str]], delimiter: str, header: list[str], repeated: list[int]
 ) -> Iterator[Row]:
+    """Rows as wide as the header, to whose front "" is added when the first row has one cell more."""
+    first = True
     for number, line in lines:
         if not line.strip():
             continue
         cells = _split(path, number, line, delimiter)
-        if cells == header or (header and header[0] == "" and cells == header[1:]):
+        if cells == header or (header[0] == "" and cells == header[1:]):
             repeated.append(number)
             continue
-        yield number, cells
-
-
-def _same_width(path: Path, header: tuple[str, ...], rows: Iterator[Row]) -> Iterator[Row]:
-    for number, cells in rows:
+        if first and len(cells) == len(header) + 1:
+            header.insert(0, "")
+        first = False
         if len(cells) != len(header):
             raise FormatError(
                 f"{path}:{number}: the row has {counted(len(cells), 'cell')}, the header has {len(header)}; "

@@ -364,7 +364,7 @@ def _metadata(
         "replicate_column": settings.replicate_column,
         "standardize": settings.standardize,
         "split": split.description,
-        "holdouts": [holdout.normalised() for holdout in settings.parsed_holdouts],
+        "holdouts": list(map(str, settings.parsed_holdouts)),
         "seed": settings.seed,
         "leakage": [asdict(figure) for figure in split.leakage],
         "downstream": downstream,

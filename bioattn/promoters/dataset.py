@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import h5py
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -106,41 +105,37 @@ def write_dataset(path: Path, dataset: PromoterDataset) -> None:
     Raises: BioattnError when the file cannot be written or the metadata are not JSON.
     """
     with hdf5_file(path) as file:
-        _fill(file, dataset)
-
-
-def _fill(file: h5py.File, dataset: PromoterDataset) -> None:
-    put_text(file, "genes/id", dataset.gene_ids)
-    put_text(file, "genes/chrom", dataset.chrom)
-    put_array(file, "genes/start", dataset.start.astype("<i8"))
-    put_array(file, "genes/end", dataset.end.astype("<i8"))
-    put_text(file, "genes/strand", dataset.strand)
-    put_array(file, "genes/split", dataset.gene_split)
-    put_array(file, "sequences/codes", dataset.codes)
-    put_text(file, "treatments/name", dataset.treatments.names)
-    put_array(file, "treatments/split", dataset.treatment_split)
-    if dataset.target_mean is not None and dataset.target_sd is not None:
-        put_array(file, "treatments/mean", dataset.target_mean.astype("<f8"))
-        put_array(file, "treatments/sd", dataset.target_sd.astype("<f8"))
-    features = file.create_group("treatments/features")
-    for index, column in enumerate(dataset.treatments.columns):
-        values = dataset.treatments.frame[column]
-        if dataset.treatments.is_numeric(column):
-            node = put_array(features, f"{index:06d}", values.to_numpy().astype("<f8"))
-        else:
-            node = put_text(features, f"{index:06d}", [str(value) for value in values])
-        set_attribute(node, "name", column)
-    put_array(file, "targets/values", dataset.targets.astype("<f4"))
-    if dataset.standard_error is not None:
-        put_array(file, "targets/standard_error", dataset.standard_error.astype("<f4"))
-    put_metadata(file, dataset.metadata)
-    PROMOTER_DATASET.write_attributes(
-        file,
-        task=str(dataset.task),
-        length=dataset.length,
-        flank=dataset.flank,
-        treatment_index=str(dataset.treatments.frame.index.name or "treatment"),
-    )
+        put_text(file, "genes/id", dataset.gene_ids)
+        put_text(file, "genes/chrom", dataset.chrom)
+        put_array(file, "genes/start", dataset.start.astype("<i8"))
+        put_array(file, "genes/end", dataset.end.astype("<i8"))
+        put_text(file, "genes/strand", dataset.strand)
+        put_array(file, "genes/split", dataset.gene_split)
+        put_array(file, "sequences/codes", dataset.codes)
+        put_text(file, "treatments/name", dataset.treatments.names)
+        put_array(file, "treatments/split", dataset.treatment_split)
+        if dataset.target_mean is not None and dataset.target_sd is not None:
+            put_array(file, "treatments/mean", dataset.target_mean.astype("<f8"))
+            put_array(file, "treatments/sd", dataset.target_sd.astype("<f8"))
+        features = file.create_group("treatments/features")
+        for index, column in enumerate(dataset.treatments.columns):
+            values = dataset.treatments.frame[column]
+            if dataset.treatments.is_numeric(column):
+                node = put_array(features, f"{index:06d}", values.to_numpy().astype("<f8"))
+            else:
+                node = put_text(features, f"{index:06d}", [str(value) for value in values])
+            set_attribute(node, "name", column)
+        put_array(file, "targets/values", dataset.targets.astype("<f4"))
+        if dataset.standard_error is not None:
+            put_array(file, "targets/standard_error", dataset.standard_error.astype("<f4"))
+        put_metadata(file, dataset.metadata)
+        PROMOTER_DATASET.write_attributes(
+            file,
+            task=str(dataset.task),
+            length=dataset.length,
+            flank=dataset.flank,
+            treatment_index=str(dataset.treatments.frame.index.name or "treatment"),
+        )
 
 
 def read_dataset(path: Path) -> PromoterDataset:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from bioattn.errors import FormatError, SettingsError
+from bioattn.errors import FormatError
 from bioattn.formats.fasta import read_fasta
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.text import percentage
@@ -22,7 +22,6 @@ from bioattn.text import percentage
 DEFAULT_K = 14
 """Long enough that two unrelated promoters rarely share one (4^14 / 2 = 134 million canonical 14-mers)."""
 
-MAX_K = 15
 ROWS_AT_ONCE = 1024
 _NONE = np.iinfo(np.int32).max
 
@@ -33,17 +32,13 @@ def distinct_kmers(
     """The distinct canonical k-mers of every promoter.
 
     codes_GL: (promoters, bases), A=0 C=1 G=2 T=3 N=4. Returns (kmers, offsets): those of promoter i are
-    `kmers[offsets[i]:offsets[i + 1]]`, ascending, two bits a base, first base highest.
-
-    Raises: SettingsError when k is not 1 to 15.
+    `kmers[offsets[i]:offsets[i + 1]]`, ascending, two bits a base, first base highest. k: 1 to 15.
 
     >>> from bioattn.formats.nucleotides import encode
     >>> kmers, offsets = distinct_kmers(encode("ACGTNAC")[None], k=2)
     >>> kmers.tolist(), offsets.tolist()  # AC = GT = 1, CG = 6; nothing spans the N
     ([1, 6], [0, 2])
     """
-    if not 1 <= k <= MAX_K:
-        raise SettingsError(f"k must be 1 to {MAX_K}, not {k}")
     counts = np.zeros(len(codes_GL) + 1, dtype=np.int64)
     parts = []
     for first in range(0, len(codes_GL), ROWS_AT_ONCE):
@@ -119,7 +114,6 @@ PROTEIN_MIN_COMMON = 5
 just above this line that was aligned (BLOSUM62) was homologous, at 44 % identity in the median."""
 
 _AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
-_ROWS_AT_ONCE = 1024
 
 
 class Links(NamedTuple):
@@ -142,7 +136,7 @@ def promoter_links(codes_GL: NDArray[np.uint8]) -> Links:
     """
     kmers, offsets = distinct_kmers(codes_GL)
     cap = max(MIN_COMMON_CAP, len(codes_GL) // 100)
-    return _links(kmers, offsets, cap, MIN_SHARE, 1, DEFAULT_K)
+    return _links(kmers, offsets, cap, MIN_SHARE, 1, dna=True)
 
 
 def protein_links(
@@ -161,7 +155,7 @@ def protein_links(
     """
     kmers, offsets = _protein_kmers(proteins, k)
     cap = max(100, len(proteins) // 50) if cap is None else cap
-    return _links(kmers, offsets, cap, min_share, min_common, None)
+    return _links(kmers, offsets, cap, min_share, min_common, dna=False)
 
 
 def overlap_links(
@@ -214,7 +208,7 @@ def _links(
     cap: int,
     min_share: float,
     min_common: int,
-    dna_k: int | None,
+    dna: bool,
 ) -> Links:
     """Pairs of rows that share k-mers, counted by the product of the row × k-mer matrix with its transpose."""
     size = len(offsets) - 1
@@ -230,8 +224,8 @@ def _links(
     starts = np.flatnonzero(np.diff(ascending, prepend=-1))
     counts = np.diff(starts, append=len(ascending))
     useful = counts > 1
-    if dna_k is not None and dna_k >= 8:
-        useful[useful] &= ~is_low_complexity(ascending[starts[useful]], dna_k)
+    if dna:
+        useful[useful] &= ~is_low_complexity(ascending[starts[useful]], DEFAULT_K)
     parts: list[Links] = []
     for chosen, least, most in (
         (useful & (counts <= cap), min_share, cap),
@@ -263,8 +257,8 @@ def _shared_pairs(
     """Pairs of a row of `matrix` and one of `partners` that share enough of the first one's k-mers."""
     transposed = partners.T.tocsr()
     able = np.flatnonzero(matrix.getnnz(axis=1) >= np.maximum(min_common, min_share * sizes))
-    for begin in range(0, len(able), _ROWS_AT_ONCE):
-        rows = able[begin : begin + _ROWS_AT_ONCE]
+    for begin in range(0, len(able), ROWS_AT_ONCE):
+        rows = able[begin : begin + ROWS_AT_ONCE]
         common = (matrix[rows] @ transposed).tocoo()
         first, second = rows[common.row], common.col.astype(np.int64)
         share = common.data / np.maximum(1, sizes[first])

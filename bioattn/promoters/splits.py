@@ -68,8 +68,7 @@ class Holdout:
         except ValueError:
             return False
 
-    def normalised(self) -> str:
-        """The holdout as text, without superfluous blanks."""
+    def __str__(self) -> str:
         key = "" if self.key is None else f"{self.key}:"
         return f"{SPLIT_NAMES[self.side]}={key}{','.join(self.values)}"
 

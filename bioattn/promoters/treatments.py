@@ -125,31 +125,33 @@ def read_treatment_table(path: Path) -> TreatmentTable:
     infinities, and columns that are numbers but for commas (semicolon tables may have decimal commas).
     """
     reader = open_table(path)
-    lines: list[int] = []
-    columns: list[list[str]] = [[] for _ in reader.header]
-    for number, cells in reader.rows():
-        lines.append(number)
-        for column, cell in zip(columns, cells, strict=True):
-            column.append(cell)
-    if not lines:
+    line_of: dict[str, int] = {}
+    rows: list[list[str]] = []
+    for line, cells in reader.rows():
+        name = cells[0]
+        if name.lower() in NO_CATEGORY:
+            raise FormatError(f"{path}:{line}: the treatment has no name (first column {name!r})")
+        if name in line_of:
+            raise FormatError(
+                f"{path}:{line}: the treatment {name!r} has a row already (line {line_of[name]}); "
+                "give each treatment one row"
+            )
+        line_of[name] = line
+        rows.append(cells)
+    if not rows:
         raise FormatError(f"{path}: the treatment table has a header but no rows")
     if reader.repeated_headers:
         LOGGER.warning(
             f"{path}: skipped {len(reader.repeated_headers):,} rows that repeat the header, "
             f"first at line {reader.repeated_headers[0]}"
         )
-    names = columns[0]
-    _check_names(path, names, lines)
-    features: dict[str, list[str] | np.ndarray] = {}
+    names, lines = list(line_of), list(line_of.values())
+    columns = [list(cells) for cells in zip(*rows, strict=True)]
+    features = {}
     for index in _feature_columns(reader, columns):
-        features[reader.header[index]] = _typed(path, reader.header[index], columns[index], lines)
-    frame = pd.DataFrame(
-        {
-            name: pd.Series(values, dtype=_dtype(values), index=range(len(names)))
-            for name, values in features.items()
-        },
-        index=range(len(names)),
-    )
+        values = _typed(path, reader.header[index], columns[index], lines)
+        features[reader.header[index]] = pd.Series(values, dtype=values.dtype, index=range(len(names)))
+    frame = pd.DataFrame(features, index=range(len(names)))
     frame.index = pd.Index(names, dtype=object, name=reader.header[0] or "treatment")
     return TreatmentTable(frame)
 
@@ -184,19 +186,6 @@ def average_features(
     return TreatmentTable(frame), differing
 
 
-def _check_names(path: Path, names: list[str], lines: list[int]) -> None:
-    first_line: dict[str, int] = {}
-    for name, line in zip(names, lines, strict=True):
-        if name.lower() in NO_CATEGORY:
-            raise FormatError(f"{path}:{line}: the treatment has no name (first column {name!r})")
-        if name in first_line:
-            raise FormatError(
-                f"{path}:{line}: the treatment {name!r} has a row already (line {first_line[name]}); "
-                "give each treatment one row"
-            )
-        first_line[name] = line
-
-
 def _feature_columns(reader: TableReader, columns: list[list[str]]) -> list[int]:
     """Columns that are features; the first (names), empty nameless ones and repetitions are not."""
     first: dict[str, int] = {}
@@ -221,7 +210,7 @@ def _feature_columns(reader: TableReader, columns: list[list[str]]) -> list[int]
     return list(first.values())
 
 
-def _typed(path: Path, name: str, cells: list[str], lines: list[int]) -> list[str] | np.ndarray:
+def _typed(path: Path, name: str, cells: list[str], lines: list[int]) -> np.ndarray:
     """A number column or a category column, as its cells say."""
 
     def where(row: int) -> str:
@@ -245,8 +234,4 @@ def _typed(path: Path, name: str, cells: list[str], lines: list[int]) -> list[st
             f"{where(row)}: {cells[row]!r} is not a number while {numbers} of {len(present)} values are; "
             "the column is taken as categories"
         )
-    return ["" if cell.lower() in NO_CATEGORY else cell for cell in cells]
-
-
-def _dtype(values: list[str] | np.ndarray) -> type:
-    return np.float64 if isinstance(values, np.ndarray) else object
+    return np.array(["" if cell.lower() in NO_CATEGORY else cell for cell in cells], dtype=object)
