@@ -134,8 +134,7 @@ def test_columns_are_chosen_by_pattern(tmp_path):
 def test_layout_and_columns_can_be_said(tmp_path):
     path = write(tmp_path, "who\twhat\thow_much\textra\na\theat\t1\t9\nb\theat\t2\t9\n")
     said = ResponseColumns(layout=Layout.LONG, gene="who", treatment="what", values=("how_much",))
-    read = read_responses([path], said)
-    np.testing.assert_array_equal(read.values[:, 0], [1, 2])
+    np.testing.assert_array_equal(read_responses([path], said).values[:, 0], [1, 2])
 
 
 def test_standard_error_of_a_mean_of_two(tmp_path):
@@ -155,7 +154,6 @@ def test_standard_error_of_a_mean_of_two(tmp_path):
         ),
         ("gene\theat\na\t1\nb\t-Inf\n", "r.tsv:3, column 'heat': the value -Inf is infinite"),
         ("gene\theat\na\t1,234.5\n", "r.tsv:2, column 'heat': '1,234.5' has a comma"),
-        ("gene\theat\tsalt\na\t0,5\t0,6\n", "r.tsv:2, column 'heat': '0,5' has a comma"),
         ("gene\theat\theat\na\t1\t2\n", "the column 'heat' occurs more than once (columns 2, 3)"),
         ("gene\theat\n", "has a header but no rows"),
         ("gene\theat\nNA\t1\n", "no row has a gene id"),
@@ -163,7 +161,6 @@ def test_standard_error_of_a_mean_of_two(tmp_path):
         ("a\t0.53\t1.5\nb\t0.1\t0.2\n", "the first line looks like data"),
         ("gene\tsymbol\theat\tsalt\na\tABC\t1\t2\n", "the column 'symbol' holds text ('ABC')"),
         ("gene\theat.logFC\theat.FDR\na\t1\t0.1\n", "the column 'heat.FDR' looks like a p value"),
-        ("gene\tfold_change\tp_value\na\t1\t0.1\n", "the column 'p_value' looks like a p value"),
         ("gene\tlogFC\tFDR\na\t1\t1.5\n", "r.tsv:2, column 'FDR': 1.5 is above 1"),
         ("gene\tlogFC\tlfcSE\na\t1\t-1\n", "r.tsv:2, column 'lfcSE': -1 is below 0"),
         ("gene\ttreatment\tvalue\na\t\t1\n", "r.tsv:2: no treatment in column 'treatment'"),
