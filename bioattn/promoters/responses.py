@@ -266,9 +266,10 @@ def average_cells(shape: tuple[int, int], blocks: Iterable[Cells]) -> Averages:
             with_padj = True
             # NaN (not tested) wins over any number: the mean counts as tested only if all values were.
             np.maximum.at(padj, block.place, np.where(present, block.padj, -np.inf))
-    with np.errstate(invalid="ignore"):  # 0 / 0
-        mean = total / count
-        error = np.where(errors == count, np.sqrt(variance) / count, np.nan)
+    known = (count > 0) & (errors == count)
+    mean, error = np.full(shape, np.nan), np.full(shape, np.nan)
+    np.divide(total, count, out=mean, where=count > 0)
+    np.divide(np.sqrt(variance), count, out=error, where=known)
     return Averages(
         mean,
         error if errors.any() else None,
