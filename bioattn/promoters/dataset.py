@@ -4,7 +4,6 @@ The schema is written down in `docs/formats/dataset.md`.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -70,8 +69,44 @@ class PromoterDataset:
     """(treatments,): the responses were divided by it; response = target * target_sd + target_mean."""
 
     def __post_init__(self) -> None:
-        for problem in _problems(self):
-            raise BioattnError(f"promoter dataset: {problem}")
+        genes, treatments = len(self.gene_ids), len(self.treatments.frame)
+        table = (genes, treatments)
+        for name, shape in {
+            "chrom": (genes,),
+            "start": (genes,),
+            "end": (genes,),
+            "strand": (genes,),
+            "gene_split": (genes,),
+            "codes": (genes, self.codes.shape[-1]),
+            "targets": table,
+            "standard_error": table,
+            "treatment_split": (treatments,),
+            "target_mean": (treatments,),
+            "target_sd": (treatments,),
+        }.items():
+            values = getattr(self, name)
+            if values is not None and np.shape(values) != shape:
+                raise BioattnError(
+                    f"promoter dataset: {name} has shape {np.shape(values)}, {shape} is needed"
+                )
+        if len(set(self.gene_ids)) != genes:
+            raise BioattnError("promoter dataset: a gene id occurs more than once")
+        for what, codes, most in (
+            ("sequence", self.codes, UNKNOWN),
+            ("gene split", self.gene_split, TEST),
+            ("treatment split", self.treatment_split, TEST),
+        ):
+            if codes.max(initial=0) > most:
+                raise BioattnError(
+                    f"promoter dataset: {what} codes reach {codes.max()}, 0 to {most} are defined"
+                )
+        largest = np.abs(np.nan_to_num(self.targets)).max(initial=0)
+        if largest > LARGEST_VALUE:
+            raise BioattnError(
+                f"promoter dataset: targets reach {largest:g}, up to {LARGEST_VALUE:g} are defined"
+            )
+        if self.task == "binary" and not np.isin(self.targets[~np.isnan(self.targets)], (0, 1)).all():
+            raise BioattnError("promoter dataset: the task is binary but some targets are neither 0 nor 1")
 
     def __repr__(self) -> str:
         genes, treatments = self.targets.shape
@@ -210,47 +245,6 @@ def _read(arrays: DatasetArrays) -> PromoterDataset:
         target_mean=arrays.get("treatments/mean", "f8") if standardised else None,
         target_sd=arrays.get("treatments/sd", "f8") if standardised else None,
     )
-
-
-def _problems(dataset: PromoterDataset) -> Iterator[str]:
-    """Yield contradictions between the sizes of the parts, and values that no dataset may hold."""
-    genes, treatments = len(dataset.gene_ids), len(dataset.treatments.frame)
-    table = (genes, treatments)
-    for name, shape in {
-        "chrom": (genes,),
-        "start": (genes,),
-        "end": (genes,),
-        "strand": (genes,),
-        "gene_split": (genes,),
-        "codes": (genes, dataset.codes.shape[-1]),
-        "targets": table,
-        "standard_error": table,
-        "treatment_split": (treatments,),
-        "target_mean": (treatments,),
-        "target_sd": (treatments,),
-    }.items():
-        values = getattr(dataset, name)
-        if values is not None and np.shape(values) != shape:
-            yield f"{name} has shape {np.shape(values)}, {shape} is needed"
-    if dataset.flank < 0 or dataset.length < 1:
-        yield f"flank {dataset.flank} does not fit sequences of {dataset.codes.shape[1]} bases"
-    if len(set(dataset.gene_ids)) != genes:
-        yield "a gene id occurs more than once"
-    if dataset.task not in list(Task):
-        yield f"the task {dataset.task!r} is neither regression nor binary"
-    if (dataset.target_mean is None) != (dataset.target_sd is None):
-        yield "target_mean and target_sd must be given together"
-    for what, codes, most in (
-        ("sequence", dataset.codes, UNKNOWN),
-        ("gene split", dataset.gene_split, TEST),
-        ("treatment split", dataset.treatment_split, TEST),
-    ):
-        if codes.max(initial=0) > most:
-            yield f"{what} codes reach {codes.max()}, 0 to {most} are defined"
-    if (np.abs(dataset.targets) > LARGEST_VALUE).any():
-        yield f"targets reach {np.nanmax(np.abs(dataset.targets)):g}, up to {LARGEST_VALUE:g} are defined"
-    if dataset.task == "binary" and not np.isin(dataset.targets[~np.isnan(dataset.targets)], (0, 1)).all():
-        yield "the task is binary but some targets are neither 0 nor 1"
 
 
 def describe_promoters(path: Path) -> dict[str, Any]:

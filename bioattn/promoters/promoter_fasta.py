@@ -21,8 +21,7 @@ from bioattn.formats.nucleotides import decode, encode
 from bioattn.io.files import text_output
 
 _LOCATION = re.compile(r"(?P<chrom>\S+):(?P<start>-?\d{1,15})-(?P<end>-?\d{1,15})\((?P<strand>[-+.])\)")
-_FLANK = re.compile(r"flank=(\d{1,15})")
-_DOWNSTREAM = re.compile(r"downstream=(\d{1,15})")
+_BASES = re.compile(r"(flank|downstream)=(\d{1,15})")
 _UNIT = re.compile(r"unit=(\S+)")
 
 
@@ -66,10 +65,8 @@ def read_promoters(path: Path) -> Iterator[Promoter]:
         if location is None:
             yield Promoter(record.name, "", -1, -1, ".", 0, codes, unit=unit)
             continue
-        flanks = [match for match in map(_FLANK.fullmatch, words[1:]) if match]
-        flank = int(flanks[0][1]) if flanks else 0
-        downstreams = [match for match in map(_DOWNSTREAM.fullmatch, words[1:]) if match]
-        downstream = int(downstreams[0][1]) if downstreams else None
+        said = {match[1]: int(match[2]) for match in map(_BASES.fullmatch, reversed(words)) if match}
+        flank, downstream = said.get("flank", 0), said.get("downstream")
         start, end = int(location["start"]), int(location["end"])
         if end - start + 2 * flank != codes.size:
             raise FormatError(

@@ -55,10 +55,8 @@ class Holdout:
     text: str
     """The names or the fraction, as written."""
 
-    @property
-    def values(self) -> list[str]:
-        """The names, cut at commas; empty for an empty side."""
-        return [value.strip() for value in self.text.split(",") if value.strip()]
+    values: list[str]
+    """The names, cut at commas; empty for an empty side."""
 
     @property
     def is_fraction(self) -> bool:
@@ -92,10 +90,16 @@ def parse_holdouts(texts: Sequence[str], with_treatments: bool) -> list[Holdout]
                     f"--holdout {part!r}: write test=NAMES or validation=NAMES, such as --holdout test=IV,XV"
                 )
             key, colon, names = values.partition(":")
-            if with_treatments and colon:
-                holdouts.append(Holdout(side=SPLIT_NAMES.index(side), key=key.strip(), text=names.strip()))
-            else:
-                holdouts.append(Holdout(side=SPLIT_NAMES.index(side), key=None, text=values.strip()))
+            of_treatments = bool(with_treatments and colon)
+            written = (names if of_treatments else values).strip()
+            holdouts.append(
+                Holdout(
+                    side=SPLIT_NAMES.index(side),
+                    key=key.strip() if of_treatments else None,
+                    text=written,
+                    values=[value.strip() for value in written.split(",") if value.strip()],
+                )
+            )
     return holdouts
 
 

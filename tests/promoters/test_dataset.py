@@ -150,9 +150,6 @@ def test_other_files_and_versions_are_refused(path, tmp_path):
     other.write_text("gene\tx\n")
     with pytest.raises(FormatError, match="is not an HDF5 file; a promoter dataset made by"):
         read_dataset(other)
-    other.write_bytes(b"\x1f\x8bbroken")
-    with pytest.raises(FormatError, match="is not an HDF5 file"):
-        read_dataset(other)
     with pytest.raises(BioattnError, match="no such file"):
         read_dataset(tmp_path / "none.h5")
     with pytest.raises(BioattnError, match="is a folder"):
@@ -170,10 +167,7 @@ def test_a_missing_array_is_named(path):
     [
         ({"gene_ids": ["g"] * 300}, "a gene id occurs more than once"),
         ({"strand": ["+"]}, r"strand has shape \(1,\), \(300,\) is needed"),
-        ({"flank": 200}, "flank 200 does not fit sequences of 400 bases"),
-        ({"task": "ordinal"}, "the task 'ordinal' is neither"),
         ({"targets": np.zeros((300, 3), np.float32)}, r"targets has shape \(300, 3\), \(300, 2\) is needed"),
-        ({"target_mean": np.zeros(2)}, "must be given together"),
         ({"codes": np.full((300, 400), 9, np.uint8)}, "sequence codes reach 9"),
         ({"targets": np.full((300, 2), 3e38, np.float32)}, r"targets reach 3e\+38"),
         ({"task": "binary"}, "neither 0 nor 1"),
