@@ -164,9 +164,6 @@ def test_a_named_index_is_used_and_foreign_files_are_left_alone(tmp_path, fasta)
         (b">a\nACGT\n>b\n", "record 'b' has no sequence"),
         (b">b\n>a\nACGT\n", "record 'b' has no sequence"),
         (b">a\nAC\n>a\nAC\n", "names must be unique"),
-        (b"", "no FASTA record"),
-        (gzip.compress(b">a\n" + b"ACGT\n" * 99, mtime=0)[:20], "early or are damaged"),
-        (b">a\n\xe9\n", "UTF-8"),
     ],
 )
 def test_what_is_no_genome_is_refused_and_leaves_nothing(tmp_path, content, message):

@@ -226,15 +226,6 @@ def test_treatments_alone_can_be_held_out():
     assert dataset.treatment_split.tolist() == [0, 2, 0, 0, 0, 0]
 
 
-def test_the_split_nobody_chose_depends_on_the_chromosomes():
-    frame = random_frame(60)
-    many = build_dataset(promoters(frame.index), responses(frame), None, DatasetSettings())
-    one = [p._replace(chrom="U") for p in promoters(frame.index)]
-    few = build_dataset(one, responses(frame), None, DatasetSettings())
-    assert many.dataset.metadata["split"]["genes"] == "chromosome"
-    assert few.dataset.metadata["split"]["genes"] == "homology"
-
-
 def test_homology_leaves_no_leakage_and_random_warns(caplog):
     frame = random_frame(200)
     made = promoters(frame.index, length=120)

@@ -75,12 +75,6 @@ def test_a_slip_in_a_number_column_is_warned_about(tmp_path, caplog):
     assert "t.tsv:11, column 'dose': 'ten' is not a number while 9 of 10 values are" in caplog.text
 
 
-def test_named_treatments_have_no_features():
-    table = named_treatments(["b", "a"])
-    assert table.names == ["b", "a"]
-    assert table.columns == []
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from("pqr"), st.sampled_from("xy"), st.sampled_from([1.0, 2.0, np.nan])),
