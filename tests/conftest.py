@@ -57,14 +57,6 @@ def made_once(tmp_path_factory, name, make):
     return folder
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _no_waiting_for_disks():
-    """No test pulls the plug, and what is killed loses nothing that it has written."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(os, "fsync", lambda _: None)
-        yield
-
-
 @pytest.fixture(autouse=True)
 def _one_thread():
     """Sums in one order, and no threads that cost more than they give, whatever ran before."""

@@ -259,12 +259,14 @@ class GroupLayout:
 
     def padded(self, array: Array, values: NDArray[Any], samples: Samples) -> NDArray[Any]:
         """Values of some samples in an array of all samples: as long as the longest of all, 0 behind each end."""
-        if all(self.axis(dim).lengths is None for dim in array.dims):
+        shape = self.shape(array)
+        lengths = [samples.lengths(place) for place in range(len(values))]
+        if values.shape[1:] == shape and all(self.shape(array, each) == shape for each in lengths):
             return values
-        whole = np.zeros((len(values), *self.shape(array)), dtype=array.dtype)
-        for place in range(len(values)):
-            own = self.within(array, samples.lengths(place))
-            whole[place][own] = values[place][own]
+        whole = np.zeros((len(values), *shape), dtype=array.dtype)
+        for place, each in enumerate(lengths):
+            within = self.within(array, each)
+            whole[place][within] = values[place][within]
         return whole
 
     @property
