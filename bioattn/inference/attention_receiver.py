@@ -245,10 +245,13 @@ class _SiteState:
             tensors |= {schema.WEIGHTS: largest, schema.KEY_INDEX: index}
             dims[-1] = schema.RANK
         arrays = {}
+        given = {x.untyped_storage().data_ptr() for x in tensors.values()}
         for array in self._layout.arrays:
             order = [dim for dim in (schema.SAMPLE, *array.dims) if dim in dims]
             tensor = tensors[array.name].permute([dims.index(dim) for dim in order])
             tensor = tensor.to(_TORCH_TYPES[array.dtype]).contiguous().cpu()
+            if not self._whole and tensor.untyped_storage().data_ptr() in given:
+                tensor = tensor.clone()  # it is still being written when the operator uses its memory again
             # A sum is quicker than a look at each value; that of large finite ones can overflow, too.
             if not self._whole and not tensor.sum().isfinite():
                 require_finite(tensor, f"{array.name} of {self._site.name}")

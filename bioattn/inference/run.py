@@ -21,6 +21,7 @@ from bioattn.store.contents import Collector, Held
 from bioattn.store.schema import PREDICTIONS, SITES, Block, FileLayout
 from bioattn.store.shards import ShardRecord
 from bioattn.store.writer import ResultWriter, require_free_space, result_file
+from bioattn.system.memory import keep_freed_memory
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest, stop_on_signals
@@ -63,7 +64,9 @@ class Work:
         # Predictions first: where they are not finite, all else seldom is.
         for path in sorted(block.arrays, key=lambda path: path != PREDICTIONS):
             for name, values in block.arrays[path].items():
-                if values.dtype.kind != "f" or np.isfinite(values).all():
+                # A sum of squares is quicker than a look at each value; that of large ones overflows, too.
+                quick = values.dtype == np.float32 and np.isfinite(np.vdot(values, values))
+                if quick or values.dtype.kind != "f" or np.isfinite(values).all():
                     continue
                 what = PREDICTIONS if path == PREDICTIONS else f"{name} of {path.removeprefix(f'{SITES}/')}"
                 for place, sample in enumerate(block.samples.ids):
@@ -169,6 +172,7 @@ def run_work(
         work = replace(work, source=work.source.part(rows), lengths=work.lengths[rows])
     number, noun = work.source.num_samples, work.noun
     progress.begin(f"{noun}s", number)
+    keep_freed_memory()
     try:
         with stop_on_signals() as request:
             if file is not None:
@@ -221,7 +225,7 @@ def _run_to_file(
             for block in _written(work, layout, writer, progress, request):
                 if results is not None:
                     results.write(block)
-                done = len(writer)
+                done += len(block.samples)
                 seconds = time.monotonic() - began
                 if not told and seconds > _TRIAL_SECONDS:
                     told = True

@@ -83,9 +83,9 @@ class Held:
 
     def save(self, path: Path) -> None:
         """Write the results as HDF5. Raises: BioattnError when it cannot be written."""
-        from bioattn.store.writer import whole_file
+        from bioattn.store.writer import result_file
 
-        with whole_file(path, self.layout, len(self.samples)) as writer:
+        with result_file(path, self.layout, len(self.samples), keep=False) as writer:
             writer.append(schema.Block(self.samples, self._arrays))  # type: ignore[arg-type]
 
     def _array(self, group: str, array: str, number: int | None) -> NDArray[Any]:

@@ -22,7 +22,7 @@ from bioattn.store.shards import (
     shard_of_table,
 )
 from bioattn.store.stored import read_samples, stored_layout
-from bioattn.store.writer import require_free_space, whole_file
+from bioattn.store.writer import require_free_space, result_file
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import listed
 
@@ -190,7 +190,7 @@ def _merge_results(parts: Sequence[Path], output: Path, total: int, progress: Pr
     )
     progress.begin("merging", len(parts))
     try:
-        with whole_file(output, layout, total, settings=settings) as writer:
+        with result_file(output, layout, total, settings=settings, keep=False) as writer:
             for path in parts:
                 with open_hdf5(path) as file:
                     writer.copy(file, read_samples(file, layout.columns, layout.lists))

@@ -1,14 +1,15 @@
 """Writing a file of results once: blocks of samples, and slices of one sample's own arrays, as they come.
 
-The file is written under a temporary name and renamed when it is whole (`whole_file`). Of long work
-(`result_file`) Ctrl-C and SIGTERM close it behind the last whole sample as `NAME.partial`, with which `resume`
-goes on.
+The file is written under a temporary name and renamed when it is whole. Of long work Ctrl-C and SIGTERM close it
+behind the last whole sample as `NAME.partial`, with which `resume` goes on. One thread writes, call after call,
+while the model computes what comes next: the same bytes in the same order as without it.
 """
 
 import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.attention.site import Axis
 from bioattn.errors import BioattnError, Interrupted
-from bioattn.io.files import atomic_output, parse_json, remove_leftover, unwritable
+from bioattn.io.files import parse_json, remove_leftover, unwritable
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.io.hdf5_output import (
     create_array,
@@ -41,8 +42,27 @@ STEP_BYTES = 1 << 21
 POSITION_UNITS = "bases from the first base of the window, 5'->3'"
 
 
+class _Background:
+    """Runs the calls that it is given in one thread, one after the other, while the caller computes the next."""
+
+    def __init__(self, thread: ThreadPoolExecutor) -> None:
+        self._thread = thread
+        self._running: Future[None] | None = None
+
+    def run(self, call: Callable[[Any], None], argument: Any) -> None:
+        """Begin a call when the one before has ended. Raises: what that one raised."""
+        self.wait()
+        self._running = self._thread.submit(call, argument)
+
+    def wait(self) -> None:
+        """Wait for the last call. Raises: what it raised."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
+
+
 class SampleArrays:
-    """One group's arrays of one sample, filled in C order."""
+    """One group's arrays of one sample, filled in C order. What is given must not change afterwards."""
 
     def __init__(
         self,
@@ -50,10 +70,10 @@ class SampleArrays:
         layout: schema.GroupLayout,
         lengths: Mapping[str, int],
         coordinates: Mapping[str, NDArray[Any]],
-        check: Callable[[], None],
+        background: _Background,
     ) -> None:
         """lengths: of the sample, by column; coordinates: of its ragged axes, by their kind."""
-        self._check = check
+        self._background = background
         self._next = 0
         scales = {
             axis.name: _write_axis(group, axis, lengths, coordinates.get(axis.kind)) for axis in layout.axes
@@ -70,28 +90,30 @@ class SampleArrays:
         self._rows = {name: _Rows(dataset) for name, dataset in self.datasets.items()}
 
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write the next slices along the first axis, all arrays alike. Raises: RuntimeError for other shapes."""
+        """Write the next slices along the first axis, all arrays alike."""
+        self._background.run(self._write, arrays)
+
+    def write_rows(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Write the next rows (rows, last axis) in C order, whole chunks at a time."""
+        self._background.run(self._write_rows, arrays)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all slices or rows were written. Raises: RuntimeError when there were others."""
+        self._background.wait()
+        return self._next == self._length or all(rows.complete for rows in self._rows.values())
+
+    def _write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         stop = self._next + len(next(iter(arrays.values())))
         for name, dataset in self.datasets.items():
             if arrays[name].shape[1:] != dataset.shape[1:] or stop > self._length:
                 raise RuntimeError(f"{dataset.name} got {arrays[name].shape}, {dataset.shape} was expected")
             dataset[self._next : stop] = arrays[name]
         self._next = stop
-        self._check()
 
-    def write_rows(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write the next rows (rows, last axis) in C order, whole chunks at a time.
-
-        Raises: RuntimeError when there are too many.
-        """
+    def _write_rows(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         for name, rows in self._rows.items():
             rows.write(arrays[name])
-        self._check()
-
-    @property
-    def complete(self) -> bool:
-        """Whether all slices or rows were written."""
-        return self._next == self._length or all(rows.complete for rows in self._rows.values())
 
 
 class _Rows:
@@ -119,7 +141,7 @@ class _Rows:
             if len(piece) == wanted:
                 self._put(np.concatenate([*self._pending, piece]) if self._pending else piece)
             else:
-                self._pending.append(piece.copy())
+                self._pending.append(piece)
                 self._waiting += len(piece)
 
     def _in_chunk(self) -> int:
@@ -156,13 +178,15 @@ class ResultWriter:
         layout: schema.FileLayout,
         num_samples: int,
         *,
-        settings: str = "{}",
-        check: Callable[[], None] = lambda: None,
+        settings: str,
+        check: Callable[[], None],
+        background: _Background,
     ) -> None:
         """num_samples: at most. settings: JSON. check: raises when a write has failed.
 
         A `file` that holds samples is gone on with."""
         self._file = file
+        self._background = background
         self._layout = layout
         self._num_samples = num_samples
         self._check = check
@@ -199,17 +223,22 @@ class ResultWriter:
     @property
     def ids(self) -> list[str]:
         """The samples that were written."""
+        self._background.wait()
         return [name for samples in self._table for name in samples.ids]
 
     def __len__(self) -> int:
+        self._background.wait()
         return self._appended
 
     def append(self, block: schema.Block) -> None:
-        """Write the next samples, their lists and their arrays.
+        """Write the next samples, their lists and their arrays, which must not change afterwards.
 
         Arrays of ragged axes may be as long as the longest of the block: what lies behind a sample's end becomes
-        0.
+        0. Raises: what writing the block before has raised.
         """
+        self._background.run(self._append, block)
+
+    def _append(self, block: schema.Block) -> None:
         samples = block.samples
         dense = {path: arrays for path, arrays in block.arrays.items() if not self._group(path).per_sample}
         for place in range(len(samples)):
@@ -220,7 +249,7 @@ class ResultWriter:
             for place in range(len(samples)):
                 lengths = samples.lengths(place)
                 arrays = self._create_sample(layout, first + place, samples.part(slice(place, place + 1)))
-                arrays.write(
+                arrays._write(
                     {
                         array.name: of_group[array.name][place][layout.within(array, lengths)]
                         for array in layout.arrays
@@ -242,11 +271,13 @@ class ResultWriter:
     def sample(self, sample: schema.Samples) -> Iterator[Mapping[str, SampleArrays]]:
         """Write one sample whose arrays are all its own, by path of the group; nothing of it stays when the body
         raises."""
-        number = self._appended
+        number = len(self)
         try:
             self._write_lists(sample, 0)
             yield {group.path: self._create_sample(group, number, sample) for group in self._layout.groups}
+            self._background.wait()
         except BaseException:
+            self._background.wait()
             for holder in (*(f"samples/{listed.name}" for listed in self._layout.lists), *self._paths()):
                 if (name := f"{holder}/{schema.sample_group(number)}") in self._file:
                     del self._file[name]
@@ -292,6 +323,7 @@ class ResultWriter:
 
     def close(self, *, unfinished: bool = False) -> None:
         """Write what waits, and the table of the samples. unfinished: say that samples are missing."""
+        self._background.wait()
         if unfinished:
             _set(self._file, UNFINISHED, True)
         self._write_pending(last=True)
@@ -373,7 +405,7 @@ class ResultWriter:
             for listed in self._layout.lists
             if listed.dtype != schema.TEXT and sample.lists[listed.name][0] is not None
         }
-        return SampleArrays(group, layout, sample.lengths(0), coordinates, self._check)
+        return SampleArrays(group, layout, sample.lengths(0), coordinates, self._background)
 
     def _write_lists(self, samples: schema.Samples, place: int) -> None:
         for listed in self._layout.lists:
@@ -409,25 +441,6 @@ class ResultWriter:
 
 
 @contextmanager
-def whole_file(
-    output: Path,
-    layout: schema.FileLayout,
-    num_samples: int,
-    *,
-    settings: Mapping[str, Any] | None = None,
-) -> Iterator[ResultWriter]:
-    """Write the file `output`, which gets its name when the body has ended well; else nothing is left.
-
-    num_samples, settings: as `result_file`. Raises: BioattnError when the file cannot be written.
-    """
-    with atomic_output(output) as temporary, hdf5_output(temporary) as (file, raw):
-        text = json.dumps(settings or {}, sort_keys=True, ensure_ascii=False)
-        writer = ResultWriter(file, layout, num_samples, settings=text, check=raw.check)
-        yield writer
-        writer.close()
-
-
-@contextmanager
 def result_file(
     output: Path,
     layout: schema.FileLayout,
@@ -436,12 +449,14 @@ def result_file(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     force: bool = False,
+    keep: bool = True,
 ) -> Iterator[ResultWriter]:
     """Write the file `output`, which gets its name when the body has ended well, and go on with an earlier run.
 
     num_samples: at most. settings: JSON values of all that decides the content; a shard has them in its record.
     When the body raises Interrupted or KeyboardInterrupt, or anything in a run that went on with an earlier one,
-    the samples that are there stay as `NAME.partial`. resume: go on with that. force: start again.
+    the samples that are there stay as `NAME.partial`. resume: go on with that. force: start again. keep: False
+    does neither look for a `NAME.partial` nor leave one.
 
     Raises: BioattnError when the file cannot be written, for a `NAME.partial` of other settings, and for any where
     neither `resume` nor `force` is given.
@@ -453,7 +468,7 @@ def result_file(
     if output.is_dir():
         raise BioattnError(f"{output}: is a folder, a file name is needed")
     try:
-        going_on = partial.is_file() and not force
+        going_on = keep and partial.is_file() and not force
         if going_on:
             if not resume:
                 raise BioattnError(
@@ -463,12 +478,19 @@ def result_file(
             _require_same_settings(partial, text)
             partial.replace(temporary)
         stopped: BaseException | None = None
-        with hdf5_output(temporary, new=not going_on) as (file, raw):
-            writer = ResultWriter(file, layout, num_samples, settings=text, check=raw.check)
+        with hdf5_output(temporary, new=not going_on) as (file, raw), ThreadPoolExecutor(1) as thread:
+            writer = ResultWriter(
+                file,
+                layout,
+                num_samples,
+                settings=text,
+                check=raw.check,
+                background=_Background(thread),
+            )
             try:
                 yield writer
             except BaseException as stop:
-                if not going_on and not isinstance(stop, Interrupted | KeyboardInterrupt):
+                if not keep or (not going_on and not isinstance(stop, Interrupted | KeyboardInterrupt)):
                     raise
                 stopped = stop
             writer.close(unfinished=stopped is not None)
@@ -477,7 +499,8 @@ def result_file(
                 temporary.replace(partial)
             raise stopped
         temporary.replace(output)
-        remove_leftover(partial)
+        if keep:
+            remove_leftover(partial)
     except OSError as error:
         raise unwritable(output, error) from error
     finally:

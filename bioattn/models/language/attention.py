@@ -56,7 +56,8 @@ def attention_work(
 
     Raises: as `read_tokens`; BioattnError for sites or heads that the model lacks.
     """
-    names = choose_sites(loaded.sites, options.sites)
+    sites = loaded.sites
+    names = choose_sites(sites, options.sites)
     most = tokens_at_once(loaded.config, window)
     source = read_tokens(inputs, loaded.vocabulary, most)
     if source.longest > most:
@@ -71,13 +72,13 @@ def attention_work(
         source = source.with_residues(loaded.vocabulary)
     lengths = source.lengths
     # Before they are reduced the maps of a layer are whole, unless they are streamed.
-    largest = sum(4 * loaded.sites[name].num_heads for name in names) * source.longest**2
+    largest = sum(4 * sites[name].num_heads for name in names) * source.longest**2
     streamed = batch_size in (None, 1) and largest > BATCH_BYTES
     if batch_size is None:
         batch_size = 1 if streamed else fitting_samples(largest)
     per_sample = True if streamed else None
     layouts = tuple(
-        site_layout(loaded.sites[name], options, lengths=lengths, per_sample=per_sample) for name in names
+        site_layout(sites[name], options, lengths=lengths, per_sample=per_sample) for name in names
     )
     receiver = BatchReceiver(options)
 
@@ -100,7 +101,7 @@ def attention_work(
     def stream(batch: TokenSource, writer: ResultWriter | Collector) -> None:
         """Each tile of a map is written before the next one is computed."""
         with writer.sample(batch.samples) as arrays:
-            receiver = SampleReceiver(arrays, [loaded.sites[name] for name in names], layouts)
+            receiver = SampleReceiver(arrays, [sites[name] for name in names], layouts)
             attend(batch, receiver, map_tiles(options))
             receiver.require_complete()
 

@@ -134,7 +134,6 @@ def read_published_model(folder: Path) -> tuple[LanguageModel, str]:
         config, vocabulary = _described(folder, content, architecture, weights)
         with torch.device("meta"):
             model = LanguageModel(config, vocabulary)
-        model.to_empty(device="cpu")
         _fill(model, content, architecture, weights)
         digests = [sha256_of(file) for file in weights.files]
         together = hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -202,7 +201,7 @@ def _fill(
     config, used = model.config, set()
     assert model.vocabulary.published is not None
     order, predicted = published_numbers(model.vocabulary, model.num_tokens)
-    arrays = model.state_dict()
+    arrays, filled = model.state_dict(), dict[str, Tensor]()
     for row in all_rows(architecture, config, content, output=not config.form.tied):
         own = arrays.pop(row.ours)
         if not row.theirs:
@@ -225,9 +224,9 @@ def _fill(
                 array[~predicted] = NEVER
         if array.shape != own.shape:
             raise _misshapen(weights, name)
-        with torch.no_grad():
-            own.copy_(array)
+        filled[row.ours] = array.clone(memory_format=torch.contiguous_format)  # not a view of the file
     assert not arrays, f"no array is read for {listed(list(arrays))}"
+    model.load_state_dict(filled, assign=True)
     for name in weights.shapes:
         if name not in used and name.startswith(LAYERS) and not _UNUSED.search(name):
             raise FormatError(

@@ -31,7 +31,7 @@ from bioattn.store.schema import (
     Samples,
     site_layout,
 )
-from bioattn.store.writer import whole_file
+from bioattn.store.writer import result_file
 from bioattn.text import counted, percentage
 
 if TYPE_CHECKING:
@@ -135,7 +135,9 @@ def run_memory(settings: MemoryRun, running: Running) -> RunReport:
         table.write(tsv(columns_of(loaded)))
         writer = None
         if settings.attention is not None:
-            writer = outputs.enter_context(whole_file(settings.attention, layout_of(loaded, book), number))
+            writer = outputs.enter_context(
+                result_file(settings.attention, layout_of(loaded, book), number, keep=False)
+            )
         running.progress.begin("questions", number)
         for rows, block in answered(loaded, book):
             table.writelines(map(tsv, rows))

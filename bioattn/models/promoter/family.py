@@ -121,12 +121,10 @@ def _run(
     from bioattn.models.promoter.folder import load_promoter_model
     from bioattn.models.promoter.running import run_promoters
     from bioattn.promoters.treatments import read_treatment_table, select_treatments
-    from bioattn.system.memory import keep_freed_memory
     from bioattn.system.shard import parse_shard
 
     shard = None if settings.shard is None else parse_shard(settings.shard)
     to_stdout = str(predictions) == "-"
-    keep_freed_memory()
     device = running.device(settings.device, settings.threads)
     model = running.loaded or load_promoter_model(settings.model, device)
     table = None if settings.treatment_table is None else read_treatment_table(settings.treatment_table)
