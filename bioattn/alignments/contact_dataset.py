@@ -22,8 +22,7 @@ from bioattn.formats.alignment import looks_like_nucleotides
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_metadata
 from bioattn.io.files import read_json
-from bioattn.io.hdf5_input import damage_named
-from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
+from bioattn.io.hdf5 import damage_named, hdf5_file, put_array, put_text
 from bioattn.text import quoted, some
 
 CONTACT_DATASET = DatasetKind(

@@ -34,8 +34,8 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns
-from bioattn.io.audit import audit_path, write_audit
 from bioattn.io.files import check_apart, check_output, check_parent, is_file_name
+from bioattn.io.records import audit_path, write_audit
 from bioattn.structures.chain import Chain, protein_aligner, read_chain, scorable
 from bioattn.structures.column_mapping import (
     MIN_IDENTITY,

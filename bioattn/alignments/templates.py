@@ -20,8 +20,15 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import require_proteins
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.io.files import check_output, sha256_of
-from bioattn.io.hdf5_input import open_hdf5, other_format, strings, text_attribute
-from bioattn.io.hdf5_output import hdf5_file, put_values, set_attribute
+from bioattn.io.hdf5 import (
+    hdf5_file,
+    open_hdf5,
+    other_format,
+    put_values,
+    set_attribute,
+    strings,
+    text_attribute,
+)
 from bioattn.structures.chain import Chain, protein_aligner, read_chains, scorable
 from bioattn.structures.ideal_geometry import ATOM37
 from bioattn.text import counted, percentage, quoted

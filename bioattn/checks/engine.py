@@ -24,7 +24,7 @@ from bioattn.checks.measures import Measure, Measures
 from bioattn.checks.record import CheckRecord, Curve, HeadSpread, TreatmentVariants
 from bioattn.checks.verdict import Verdict
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.inference.finite import finite_results, require_finite
+from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.runner import Floats, Runner
 from bioattn.io.files import sha256_of
 from bioattn.promoters.response_metrics import Estimate, Statistic, estimate

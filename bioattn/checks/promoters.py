@@ -24,7 +24,7 @@ from bioattn.checks.similarity import mean_ignoring_nan
 from bioattn.checks.verdict import NEEDED, Code, Question, Verdict, judge
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.inference.finite import finite_results, require_finite
+from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.runner import Codes, Floats, Predictor, ResponseRunner, WindowBatch, WindowSource
 from bioattn.io.files import sha256_of
 from bioattn.promoters.response_metrics import Estimate, Statistic

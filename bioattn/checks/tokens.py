@@ -30,7 +30,7 @@ from bioattn.checks.substitutions import (
     uniform,
 )
 from bioattn.checks.verdict import Code, Question, Verdict, judge
-from bioattn.inference.finite import require_finite
+from bioattn.inference.passes import require_finite
 from bioattn.inference.runner import Floats
 from bioattn.sequences.vocabulary import SPECIAL
 

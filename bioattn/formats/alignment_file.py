@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import LOWER, UPPER, Alignment, split_insertions
-from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes, text_output
-from bioattn.io.unpacking import unpacked
+from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes, text_output, unpacked
 from bioattn.system.memory import free_memory
 from bioattn.text import counted, human_bytes, quoted
 

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import FastaRecord, read_fasta, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
-from bioattn.io.cache_folder import cache_folder
 from bioattn.io.files import atomic_output, is_packed, remove_leftover, unreadable
+from bioattn.io.folders import cache_folder
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import first_names
 

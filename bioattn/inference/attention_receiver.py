@@ -16,7 +16,7 @@ from torch import Tensor
 from bioattn.attention.site import AttentionSite, MapTiles, Tile
 from bioattn.choices import matching_sites
 from bioattn.errors import BioattnError
-from bioattn.inference.finite import require_finite
+from bioattn.inference.passes import require_finite
 from bioattn.store import contents, schema
 from bioattn.store.choices import Reduction
 from bioattn.store.writer import SampleArrays

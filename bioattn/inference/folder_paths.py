@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment_file import STANDARD_INPUT
-from bioattn.io.files import check_apart, check_output, check_parent
-from bioattn.io.output_names import OUTPUT_SUFFIXES
+from bioattn.io.files import OUTPUT_SUFFIXES, check_apart, check_output, check_parent
 from bioattn.store.schema import AttentionOptions
 
 

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
 from bioattn.inference.attention_receiver import Masks, SampleReceiver, choose_sites
-from bioattn.inference.finite import finite_results
 from bioattn.inference.folder_paths import (
     AttentionOutput,
     InputFile,
@@ -24,9 +23,16 @@ from bioattn.inference.folder_paths import (
     holds_result,
     result_folders,
 )
-from bioattn.io.files import read_json, remove_leftover, sha256_of, unwritable
-from bioattn.io.hdf5_input import open_hdf5, strings, text_attribute
-from bioattn.io.output_names import partial_path
+from bioattn.inference.passes import finite_results
+from bioattn.io.files import (
+    partial_path,
+    read_json,
+    remove_leftover,
+    require_free_space,
+    sha256_of,
+    unwritable,
+)
+from bioattn.io.hdf5 import open_hdf5, strings, text_attribute
 from bioattn.models.running import RunReport
 from bioattn.store.contents import Collector
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
@@ -38,7 +44,7 @@ from bioattn.store.shards import (
     shard_of_hdf5,
     write_shard_file,
 )
-from bioattn.store.writer import ResultWriter, require_free_space, result_file
+from bioattn.store.writer import ResultWriter, result_file
 from bioattn.system.shard import Shard, parse_shard
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted, human_bytes, listed

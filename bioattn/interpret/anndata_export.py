@@ -19,8 +19,7 @@ from bioattn.interpret.file_kinds import ANNDATA_FORMAT
 from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.io.files import atomic_output, sha256_of
-from bioattn.io.hdf5_input import is_hdf5
-from bioattn.io.hdf5_output import hdf5_output
+from bioattn.io.hdf5 import hdf5_output, is_hdf5
 from bioattn.promoters.genes import choose_genes
 from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress, watched

@@ -16,7 +16,7 @@ from bioattn.interpret.designs.record import DESIGNS_FORMAT, DesignsCheck
 from bioattn.interpret.response_curve import FORMAT as CURVE_FORMAT
 from bioattn.interpret.response_curve import ResponseCurves
 from bioattn.io.files import read_json
-from bioattn.io.hdf5_input import damage_named, open_hdf5
+from bioattn.io.hdf5 import damage_named, open_hdf5
 from bioattn.store.kinds import FileKind, ReportInput, ResultTable, hdf5, json_object
 from bioattn.store.recorded_folder import RecordedFolder, without
 from bioattn.text import some

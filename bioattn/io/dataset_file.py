@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import parse_json
-from bioattn.io.hdf5_input import is_hdf5, open_hdf5, other_format, text_attribute
-from bioattn.io.hdf5_output import put_text, set_attribute
+from bioattn.io.hdf5 import is_hdf5, open_hdf5, other_format, put_text, set_attribute, text_attribute
 
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}

@@ -1,4 +1,10 @@
-"""Reading text whatever its compression, and writing outputs whole or not at all."""
+"""Files: names of an output while it is made, text whatever its compression, outputs whole or not at all.
+
+Unpacking has a limit: a few kilobytes can be packed so that they unpack to more than any disk. What unpacks to
+more than `MOST_TIMES` its size is refused once it is larger than `ALWAYS_ALLOWED`; sequences and tables of the
+field pack to a third to a fiftieth. The environment variable `BIOATTN_MAX_UNPACKED` names another number of bytes,
+and then counts alone.
+"""
 
 import errno
 import gzip
@@ -8,6 +14,7 @@ import json
 import lzma
 import os
 import re
+import shutil
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,8 +22,104 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.io.output_names import OUTPUT_SUFFIXES, final_name, temporary_path
-from bioattn.io.unpacking import unpacked
+from bioattn.text import human_bytes
+
+OUTPUT_SUFFIXES = ("", ".partial", ".run.json")
+"""What is written for an output: itself, the folder it is made in, and its run record."""
+_TEMPORARY = re.compile(r"(?<![^/])\.tmp-\d+-(?=[^/])")
+
+
+def temporary_path(path: Path) -> Path:
+    """Temporary name under which this process writes `path`; the suffixes stay."""
+    return path.with_name(f".tmp-{os.getpid()}-{path.name}")
+
+
+def is_temporary(path: Path) -> bool:
+    """Tell whether a file has the temporary name of an output of any process."""
+    return _TEMPORARY.match(path.name) is not None
+
+
+def final_name(name: str) -> str:
+    """The name of a file, or a path, without what `temporary_path` puts before names.
+
+    >>> final_name("out/.tmp-17-x.tsv"), final_name("x.tsv")
+    ('out/x.tsv', 'x.tsv')
+    """
+    return _TEMPORARY.sub("", name)
+
+
+def partial_path(output: Path) -> Path:
+    """The name of what is kept of an output whose making was interrupted, a file or a folder."""
+    return output.with_name(f"{output.name}.partial")
+
+
+def aside_path(path: Path) -> Path:
+    """The name of an old folder while a new one gets its name."""
+    return path.with_name(f".tmp-old-{path.name}")
+
+
+def run_record_path(output: Path) -> Path:
+    return output.with_name(f"{output.name}.run.json")
+
+
+LIMIT_VARIABLE = "BIOATTN_MAX_UNPACKED"
+MOST_TIMES = 200
+ALWAYS_ALLOWED = 1 << 30
+_BUFFER = 1 << 16
+
+
+def unpacked(raw: BinaryIO, source: str, size: int, *, xz: bool) -> BinaryIO:
+    """Open the content of `raw`, which holds gzip (of one member or several) or xz of `size` bytes.
+
+    source: the file, for messages. Closing closes `raw`. Reading raises FormatError beyond the limit, and what
+    gzip and lzma raise on damage. Raises: SettingsError when the environment variable is no number.
+    """
+    inner = lzma.LZMAFile(raw, "rb") if xz else gzip.GzipFile(fileobj=raw, mode="rb")  # noqa: SIM115 - closed by `_Limited`
+    return io.BufferedReader(_Limited(inner, raw, source, _limit(size), size), _BUFFER)
+
+
+def _limit(size: int) -> int:
+    named = os.environ.get(LIMIT_VARIABLE)
+    if named is None:
+        return max(ALWAYS_ALLOWED, MOST_TIMES * size)
+    if not named.isdecimal() or len(named) > 18:
+        raise SettingsError(f"{LIMIT_VARIABLE}={named}: a number of bytes is needed")
+    return int(named)
+
+
+class _Limited(io.RawIOBase):
+    """A decompressed file that counts the bytes it gives."""
+
+    def __init__(self, inner: Any, raw: BinaryIO, source: str, limit: int, size: int) -> None:
+        super().__init__()
+        self._inner = inner
+        self._raw = raw
+        self._source = source
+        self._limit = limit
+        self._size = size
+        self._given = 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Decompress into a buffer."""
+        number: int = self._inner.readinto(buffer)
+        self._given += number
+        if self._given > self._limit:
+            size, limit = human_bytes(self._size), human_bytes(self._limit)
+            raise FormatError(
+                f"{self._source}: its {size} unpack to more than {limit}; if that is right, unpack it yourself, "
+                f"or name more bytes in the environment variable {LIMIT_VARIABLE}"
+            )
+        return number
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self._inner.close()
+            self._raw.close()
+        super().close()
+
 
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
@@ -35,7 +138,7 @@ def open_bytes(path: Path) -> BinaryIO:
     """Open `path` for reading, decompressing gzip (bgzip included) and xz by content, not by name.
 
     Raises: BioattnError when the file is missing, a folder or not readable; FormatError when it is packed in
-    another way, and on reading when it unpacks to more than `bioattn.io.unpacking` allows.
+    another way, and on reading when it unpacks to more than `bioattn.io.files` allows.
     """
     try:
         raw = path.open("rb")
@@ -146,6 +249,19 @@ def check_output(output: Path, inputs: Iterable[Path] = (), option: str = "--out
         raise BioattnError(f"{output}: is a device or pipe, which would be replaced; give a file name")
     check_parent(output)
     check_apart(output, inputs, option)
+
+
+def require_free_space(output: Path, wanted: int, advice: str) -> None:
+    """Raises: BioattnError when the disk of `output` has less than `wanted` bytes free."""
+    folder = output.absolute().parent
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise unwritable(output, error) from error
+    if wanted > free:
+        raise BioattnError(
+            f"{output}: takes {human_bytes(wanted)}, but only {human_bytes(free)} are free in {folder}; {advice}"
+        )
 
 
 def is_file_name(name: str) -> bool:

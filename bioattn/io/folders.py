@@ -1,13 +1,22 @@
 """Folders that appear whole or not at all, and never replace a file that bioattn did not write."""
 
+import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.files import check_apart, check_parent, remove_leftover, unwritable
-from bioattn.io.output_names import aside_path, final_name, is_temporary, partial_path
+from bioattn.io.files import (
+    aside_path,
+    check_apart,
+    check_parent,
+    final_name,
+    is_temporary,
+    partial_path,
+    remove_leftover,
+    unwritable,
+)
 from bioattn.text import listed
 
 _SHOWN = 3
@@ -153,3 +162,22 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
+
+
+def cache_folder() -> Path:
+    """Find the folder of genome indexes, and create it when missing. Raises: BioattnError when that fails."""
+    named = os.environ.get("BIOATTN_CACHE")
+    if named:
+        folder = Path(named)
+    elif os.environ.get("XDG_CACHE_HOME"):
+        folder = Path(os.environ["XDG_CACHE_HOME"]) / "bioattn"
+    else:
+        folder = Path("~/.cache/bioattn")
+    other = "name another one in BIOATTN_CACHE or an index file with --index"
+    try:
+        folder = folder.expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home folder
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BioattnError(f"{folder}: the cache folder cannot be made ({reason}); {other}") from error
+    return folder

@@ -21,9 +21,9 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from bioattn import __version__
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.checkpoint import DAMAGE, damaged, open_safetensors
 from bioattn.io.files import atomic_output, is_file_name, read_json, sha256_of, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS, families
 from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record

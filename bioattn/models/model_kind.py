@@ -9,8 +9,7 @@ from bioattn.io.files import read_json
 from bioattn.models.evaluation import METRIC_TITLES, read_evaluation
 from bioattn.models.family import CONFIG, WEIGHTS, Family, load_runner
 from bioattn.models.training_history import find_history
-from bioattn.store.kinds import FileKind, Sample, sample_name, shown_as
-from bioattn.store.problems import Problem, error
+from bioattn.store.kinds import FileKind, Problem, Sample, error, sample_name, shown_as
 from bioattn.store.training_record import read_training_record
 from bioattn.text import some
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import atomic_output, check_output
+from bioattn.io.records import audit_path, audit_text
 from bioattn.promoters.choices import Split, Standardize
 from bioattn.promoters.dataset import LARGEST_VALUE, SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
 from bioattn.promoters.gene_split import GeneSplit, split_genes

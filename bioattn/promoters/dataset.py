@@ -17,8 +17,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.annotation import read_bed
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_metadata
-from bioattn.io.hdf5_input import text_attribute
-from bioattn.io.hdf5_output import hdf5_file, put_array, put_text, set_attribute
+from bioattn.io.hdf5 import hdf5_file, put_array, put_text, set_attribute, text_attribute
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import counted, some

@@ -16,8 +16,8 @@ from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Annotation, Gene
 from bioattn.formats.genome import Chromosome, Genome, open_genome
 from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
-from bioattn.io.audit import audit_text
 from bioattn.io.files import atomic_output, check_output, read_lines, text_output
+from bioattn.io.records import audit_text
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.genes import read_units
 from bioattn.promoters.promoter_fasta import Promoter, format_promoter

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.upsampling import upsample
-from bioattn.store.labelled import LabelledArray
+from bioattn.store.contents import LabelledArray
 from bioattn.store.reader import Attention
 from bioattn.store.schema import SAMPLE
 

@@ -15,8 +15,8 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import are_nucleotides, count_nucleotides
 from bioattn.formats.tables import is_missing, open_table
-from bioattn.io.audit import write_audit
 from bioattn.io.files import read_lines
+from bioattn.io.records import write_audit
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.promoters.homology import Links, protein_links
 from bioattn.promoters.splits import SplitWords, parse_holdouts, read_split_table, split_by_table

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.dataset_file import DatasetKind, put_metadata
-from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
+from bioattn.io.hdf5 import hdf5_file, put_array, put_text
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
 from bioattn.sequences.choices import Alphabet, PairAlphabet
 from bioattn.sequences.vocabulary import CODON_LENGTH, SPECIAL, UNKNOWN, Vocabulary

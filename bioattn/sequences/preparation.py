@@ -18,8 +18,8 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import UNKNOWN, are_nucleotides, count_nucleotides, decode
-from bioattn.io.audit import write_audit
 from bioattn.io.files import sha256_of
+from bioattn.io.records import write_audit
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import Links, group_labels, promoter_links, protein_links
 from bioattn.promoters.splits import (

@@ -16,9 +16,8 @@ from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import write_a3m
 from bioattn.formats.structure_output import CHAIN, StructureResidue, write_pdb
-from bioattn.io.files import text_output, write_json
+from bioattn.io.files import final_name, partial_path, text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.io.output_names import final_name, partial_path
 from bioattn.simulate.description import FAMILIES_FORMAT, INDEX
 from bioattn.simulate.potts import (
     LETTERS,

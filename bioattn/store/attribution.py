@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from bioattn.attention.site import Axis
 from bioattn.store import schema
 from bioattn.store.choices import Method
-from bioattn.store.contents import Contents
-from bioattn.store.labelled import LabelledArray
+from bioattn.store.contents import Contents, LabelledArray
 from bioattn.store.reader import Choice, Names, Results
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS
 

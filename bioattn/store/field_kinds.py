@@ -60,15 +60,16 @@ from bioattn.simulate.description import (
 from bioattn.store.kinds import (
     Candidate,
     FileKind,
+    Problem,
     ReportInput,
     Sample,
+    error,
     hdf5,
     json_object,
     sample_name,
     shown_as,
     starts_with,
 )
-from bioattn.store.problems import Problem, error
 from bioattn.structures.chain import read_chains
 from bioattn.system.progress import Progress
 from bioattn.text import some

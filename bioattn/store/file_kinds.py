@@ -11,7 +11,7 @@ import h5py
 
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json, read_lines
-from bioattn.io.hdf5_input import open_hdf5, text_attribute
+from bioattn.io.hdf5 import open_hdf5, text_attribute
 from bioattn.store.attribution import Attribution
 from bioattn.store.contents import Stored
 from bioattn.store.field_kinds import audit_sample, field_kinds

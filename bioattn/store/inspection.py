@@ -1,4 +1,4 @@
-"""What a file is, by its content and not by its name, and whether it keeps its contract."""
+"""What a file or folder is, by its content and not by its name, and whether it keeps its contract."""
 
 import json
 import re
@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError
-from bioattn.io.files import sha256_of
-from bioattn.io.output_names import run_record_path
-from bioattn.io.run_record import recorded_digest
-from bioattn.store.kinds import recognise
-from bioattn.store.problems import Problem, Severity, error, warning
+from bioattn.io.files import run_record_path, sha256_of
+from bioattn.io.records import recorded_digest
+from bioattn.store.kinds import FileKind, Problem, Severity, error, recognise, warning
+from bioattn.store.shards import SHARD_FILE, read_shard_file
 from bioattn.system.progress import SILENT, Progress
-from bioattn.text import shortened
+from bioattn.text import shortened, some
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +135,49 @@ def _lines(key: str, value: Any, indent: str, *, named: bool = False) -> list[st
     if value is None:
         return [f"{indent}{key}: {'none, it is no file' if key == 'sha256' else 'not given'}"]
     return [f"{indent}{key}: {value:,}" if isinstance(value, int) else f"{indent}{key}: {value}"]
+
+
+def several_results(
+    name: str, title: str, record: str, *others: str, empty_parts: bool = False, order: int
+) -> FileKind:
+    """The kind of a folder whose folders each hold the file `record`.
+
+    others: further files of a result, by which one is known that lost its record. empty_parts: whether a part of a
+    sharded run that holds no result is of this kind, too.
+    """
+
+    def results(folder: Path) -> list[Path]:
+        return sorted(found.parent for found in folder.glob(f"*/{record}"))
+
+    def describe(folder: Path) -> dict[str, Any]:
+        found = results(folder)
+        figures: dict[str, Any] = {}
+        if (folder / SHARD_FILE).is_file():
+            record, _, failed = read_shard_file(folder)
+            figures = {**record.figures(), **({"failed": failed} if failed else {})}
+        return {**figures, name: len(found), "alignments": some([each.name for each in found])}
+
+    def validate(folder: Path, progress: Progress) -> list[Problem]:
+        """Every result in a folder, and whether all that a part of a run names are there."""
+        describe(folder)
+        members = (
+            each for each in folder.iterdir() if any((each / file).is_file() for file in (record, *others))
+        )
+        problems = validate_members(members, progress)
+        if (folder / SHARD_FILE).is_file():
+            names = read_shard_file(folder)[1]
+            problems += [error(name, "is missing") for name in names if not (folder / name).is_dir()]
+        return problems
+
+    return FileKind(
+        name=name,
+        title=title,
+        matches=lambda candidate: (
+            candidate.is_folder
+            and (bool(results(candidate.path)) or (empty_parts and candidate.holds(SHARD_FILE)))
+        ),
+        describe=describe,
+        validate=validate,
+        members=results,
+        order=order,
+    )

@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,42 @@ from typing import TYPE_CHECKING, Any
 import bioattn
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
-from bioattn.io.hdf5_input import HDF5_MAGIC, open_hdf5, text_attribute
-from bioattn.store.problems import Problem
+from bioattn.io.hdf5 import HDF5_MAGIC, open_hdf5, text_attribute
 from bioattn.system.progress import Progress
+from bioattn.text import shortened
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class Severity(StrEnum):
+    """An error makes the file invalid; a warning does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a file."""
+
+    severity: Severity
+    where: str
+    """The dataset, field or line; empty for the file as a whole."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.where + ': ' if self.where else ''}{self.message}"
+
+
+def error(where: str, message: str) -> Problem:
+    """A problem that makes the file invalid."""
+    return Problem(Severity.ERROR, shortened(where), shortened(message))
+
+
+def warning(where: str, message: str) -> Problem:
+    """A problem worth knowing."""
+    return Problem(Severity.WARNING, shortened(where), shortened(message))
 
 
 _MODULE = "file_kinds"

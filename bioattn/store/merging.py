@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.files import check_output, open_bytes, parse_json, read_lines, text_output
+from bioattn.io.files import check_output, open_bytes, parse_json, read_lines, require_free_space, text_output
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.io.hdf5_input import is_hdf5, open_hdf5, text_attribute
+from bioattn.io.hdf5 import is_hdf5, open_hdf5, text_attribute
+from bioattn.store.contents import read_samples, stored_layout
 from bioattn.store.schema import FileLayout
 from bioattn.store.shards import (
     PART_START,
@@ -21,8 +22,7 @@ from bioattn.store.shards import (
     shard_of_hdf5,
     shard_of_table,
 )
-from bioattn.store.stored import read_samples, stored_layout
-from bioattn.store.writer import require_free_space, result_file
+from bioattn.store.writer import result_file
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import listed
 

@@ -13,12 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.io.hdf5_input import open_hdf5
+from bioattn.io.hdf5 import open_hdf5
 from bioattn.store import schema
 from bioattn.store.choices import Reduction
-from bioattn.store.contents import Contents, Stored
-from bioattn.store.labelled import LabelledArray
-from bioattn.store.stored import has_key_index, main_array
+from bioattn.store.contents import Contents, LabelledArray, Stored, has_key_index, main_array
 from bioattn.store.windows import genomic_interval
 
 if TYPE_CHECKING:

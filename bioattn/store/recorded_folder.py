@@ -12,11 +12,9 @@ from typing import Any
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.files import read_json, sha256_of
+from bioattn.io.files import aside_path, final_name, partial_path, read_json, sha256_of
 from bioattn.io.folders import check_output_folder
-from bioattn.io.output_names import aside_path, final_name, partial_path
-from bioattn.store.kinds import FileKind, folder_with
-from bioattn.store.problems import Problem, error
+from bioattn.store.kinds import FileKind, Problem, error, folder_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
+from bioattn.io.hdf5 import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.attribution import ATTRIBUTION, BASES, GAP, SEQUENCE, VALUES
 from bioattn.store.choices import Method, Reduction, WeightType
-from bioattn.store.problems import Problem, error
+from bioattn.store.contents import (
+    group_paths,
+    read_list,
+    read_samples,
+    require_format,
+    stored_columns,
+    stored_group,
+    stored_inputs,
+    text_list,
+)
+from bioattn.store.kinds import Problem, error
 from bioattn.store.schema import (
     ATTRIBUTION_FORMAT,
     CONTRIBUTIONS,
@@ -40,16 +50,6 @@ from bioattn.store.schema import (
     slabs,
 )
 from bioattn.store.shards import UNFINISHED, shard_of_hdf5
-from bioattn.store.stored import (
-    group_paths,
-    read_list,
-    read_samples,
-    require_format,
-    stored_columns,
-    stored_group,
-    stored_inputs,
-    text_list,
-)
 from bioattn.store.windows import PROMOTERS, window_problems
 from bioattn.system.progress import SILENT, Progress
 

@@ -14,7 +14,7 @@ import h5py
 
 from bioattn.errors import FormatError, SettingsError
 from bioattn.io.files import parse_json, read_json, read_lines, write_json
-from bioattn.io.hdf5_input import text_attribute
+from bioattn.io.hdf5 import text_attribute
 from bioattn.system.shard import Shard, parse_shard
 
 SETTINGS = "settings"

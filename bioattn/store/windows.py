@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.store.problems import Problem, error
+from bioattn.store.kinds import Problem, error
 from bioattn.store.schema import TEXT, Attribute, Column, Samples
 
 PROMOTERS = "promoters"

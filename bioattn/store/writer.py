@@ -7,7 +7,6 @@ while the model computes what comes next: the same bytes in the same order as wi
 
 import json
 import math
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,21 +20,20 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.attention.site import Axis
 from bioattn.errors import BioattnError, Interrupted
-from bioattn.io.files import parse_json, remove_leftover, unwritable
-from bioattn.io.hdf5_input import open_hdf5, text_attribute
-from bioattn.io.hdf5_output import (
+from bioattn.io.files import parse_json, partial_path, remove_leftover, temporary_path, unwritable
+from bioattn.io.hdf5 import (
     create_array,
     hdf5_output,
+    open_hdf5,
     put_array,
     put_text,
     put_values,
     set_attribute,
+    text_attribute,
 )
-from bioattn.io.output_names import partial_path, temporary_path
 from bioattn.store import schema
+from bioattn.store.contents import read_samples
 from bioattn.store.shards import SETTINGS, UNFINISHED
-from bioattn.store.stored import read_samples
-from bioattn.text import human_bytes
 
 STEP_BYTES = 1 << 21
 """Bytes of the largest array that are written at a time, unless whole chunks take more."""
@@ -209,7 +207,7 @@ class ResultWriter:
             **({} if layout.shard is None else layout.shard.attributes()),
         }
         for name, value in attributes.items():
-            _set(file, name, value)
+            set_attribute(file, name, value)
         group = file.create_group("samples")
         for listed in layout.lists:
             lists = group.create_group(listed.name)
@@ -278,7 +276,8 @@ class ResultWriter:
             self._background.wait()
         except BaseException:
             self._background.wait()
-            for holder in (*(f"samples/{listed.name}" for listed in self._layout.lists), *self._paths()):
+            lists = [f"samples/{listed.name}" for listed in self._layout.lists]
+            for holder in lists + [group.path for group in self._layout.groups]:
                 if (name := f"{holder}/{schema.sample_group(number)}") in self._file:
                     del self._file[name]
             raise
@@ -325,7 +324,7 @@ class ResultWriter:
         """Write what waits, and the table of the samples. unfinished: say that samples are missing."""
         self._background.wait()
         if unfinished:
-            _set(self._file, UNFINISHED, True)
+            set_attribute(self._file, UNFINISHED, True)
         self._write_pending(last=True)
         table = _joined_table(self._table, self._layout)
         group = self._file["samples"]
@@ -372,9 +371,6 @@ class ResultWriter:
                     dataset.resize(self._num_samples, axis=0)
                 del of_group[schema.SAMPLE]
 
-    def _paths(self) -> list[str]:
-        return [group.path for group in self._layout.groups]
-
     def _group(self, path: str) -> schema.GroupLayout:
         return next(group for group in self._layout.groups if group.path == path)
 
@@ -385,7 +381,7 @@ class ResultWriter:
         set_attribute(group, "axis_kinds", [axis.kind for axis in layout.axes])
         set_attribute(group, "axis_lengths", [axis.lengths or "" for axis in layout.axes])
         for name, value in sorted(layout.attributes.items()):
-            _set(group, name, value)
+            set_attribute(group, name, value)
         if layout.per_sample:
             return
         scales = {axis.name: _write_axis(group, axis) for axis in layout.axes}
@@ -522,27 +518,12 @@ def _require_same_settings(partial: Path, settings: str) -> None:
         )
 
 
-def require_free_space(output: Path, wanted: int, advice: str) -> None:
-    """Raises: BioattnError when the disk of `output` has less than `wanted` bytes free."""
-    folder = output.absolute().parent
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise unwritable(output, error) from error
-    if wanted > free:
-        raise BioattnError(
-            f"{output}: takes {human_bytes(wanted)}, but only {human_bytes(free)} are free in {folder}; {advice}"
-        )
-
-
 def _copy_array(source: h5py.Dataset, target: h5py.Dataset, row: int) -> None:
     """Copy all of `source` to the rows of `target` from `row` on: stored chunks where they fall together, else
     values."""
-    if source.chunks == target.chunks and row % target.chunks[0] == 0:
-        whole = len(source) % target.chunks[0] == 0 or row + len(source) == len(target)
-    else:
-        whole = False
-    if not whole:
+    step = target.chunks[0]
+    ends = len(source) % step == 0 or row + len(source) == len(target)
+    if source.chunks != target.chunks or row % step or not ends:
         for index in schema.slabs(source.shape, source.dtype.itemsize):
             first, *others = index
             place = slice(first.start + row, first.stop + row) if isinstance(first, slice) else first + row
@@ -579,14 +560,11 @@ def _step(layout: schema.FileLayout, num_samples: int) -> int:
     ]
     if not arrays:
         return 1
-    group, array = max(arrays, key=lambda pair: _bytes(*pair))
-    chunk = group.chunk(array, num_samples)[0]
-    return chunk * max(1, STEP_BYTES // max(1, chunk * _bytes(group, array)))
-
-
-def _bytes(group: schema.GroupLayout, array: schema.Array) -> int:
-    """Bytes of one sample's values."""
-    return int(np.prod(group.shape(array), dtype=np.int64)) * array.itemsize
+    size, chunk = max(
+        (math.prod(group.shape(array)) * array.itemsize, group.chunk(array, num_samples)[0])
+        for group, array in arrays
+    )
+    return chunk * max(1, STEP_BYTES // max(1, chunk * size))
 
 
 def _write_axis(
@@ -626,16 +604,3 @@ def _label(
 def _attach(dataset: h5py.Dataset, place: int, label: str, scale: h5py.Dataset) -> None:
     dataset.dims[place].label = label
     dataset.dims[place].attach_scale(scale)
-
-
-def _set(holder: h5py.HLObject, name: str, value: schema.Attribute) -> None:
-    """Set an attribute of a layout."""
-    if isinstance(value, bool):
-        holder.attrs[name] = np.int8(value)
-    elif isinstance(value, int):
-        holder.attrs[name] = np.int64(value)
-    elif isinstance(value, tuple):
-        real = any(isinstance(number, float) for number in value)
-        holder.attrs[name] = np.asarray(value, dtype=np.float64 if real else np.int32)
-    else:
-        set_attribute(holder, name, value)

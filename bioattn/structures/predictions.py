@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.rr import ranked_pairs, read_rr
 from bioattn.io.files import read_json
-from bioattn.io.hdf5_input import open_hdf5, other_format, text_attribute
+from bioattn.io.hdf5 import open_hdf5, other_format, text_attribute
 from bioattn.structures.chain import read_chain
 
 DISTOGRAM_FORMAT = "bioattn-distogram"

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.files import remove_leftover, text_output, unwritable
+from bioattn.io.files import partial_path, remove_leftover, run_record_path, text_output, unwritable
 from bioattn.io.folders import (
     already_there,
     remove_unfinished,
@@ -14,7 +14,6 @@ from bioattn.io.folders import (
     require_own_files,
     restore_folder,
 )
-from bioattn.io.output_names import partial_path, run_record_path
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import MODEL_CARD, model_files
 from bioattn.store.training_record import TRAINING_RECORD

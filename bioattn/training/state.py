@@ -17,8 +17,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.checkpoint import DAMAGE, open_safetensors
 from bioattn.io.files import atomic_output
-from bioattn.io.safetensors_input import DAMAGE, open_safetensors
 
 Job = dict[str, Any]
 _LONGEST_VALUE = 40

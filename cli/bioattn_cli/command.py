@@ -247,7 +247,7 @@ def _write(
     began: float,
 ) -> None:
     """Write the run record beside the first output, then say the sentences. Raises: BioattnError for a failure."""
-    from bioattn.io.run_record import write_run_record
+    from bioattn.io.records import write_run_record
 
     inputs = {name: path for one in own for name, path in _recorded(one, arguments).items()}
     output = arguments.get("output")

@@ -202,7 +202,7 @@ def test_a_run_killed_before_it_wrote_its_record_gets_one_on_resume(prepared, tr
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bioattn.io.run_record.write_run_record", killed)
+        patch.setattr("bioattn.io.records.write_run_record", killed)
         assert bioattn(*words, "--threads", 1, "-q", "--force") == 130
     assert not record.exists()
     assert bioattn(*words, "--threads", 1, "-q", "--resume") == 0

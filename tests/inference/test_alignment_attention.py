@@ -10,7 +10,7 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.site import Tile
 from bioattn.errors import BioattnError
-from bioattn.io.output_names import partial_path
+from bioattn.io.files import partial_path
 from bioattn.models.evoformer.attention import GatedAttention
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.sites import (

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError
-from bioattn.io.output_names import partial_path
+from bioattn.io.files import partial_path
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.running import run_promoters
 from bioattn.store.inspection import inspect_file

@@ -214,7 +214,7 @@ def test_the_batch_shrinks_with_what_a_promoter_takes(make_model, make_promoters
 
     answers, batch = predict()
     assert batch == 23
-    monkeypatch.setattr("bioattn.inference.batch_size.ACTIVATION_BYTES", 5 * 4 * 15 * 8 * 4)
+    monkeypatch.setattr("bioattn.inference.passes.ACTIVATION_BYTES", 5 * 4 * 15 * 8 * 4)
     fewer, batch = predict()
     assert 1 <= batch <= 5
     read = [pd.read_csv(io.StringIO(text), sep="\t", index_col=0) for text in (answers, fewer)]

@@ -17,10 +17,9 @@ from safetensors.torch import save_file
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
-from bioattn.io import unpacking
-from bioattn.io.files import atomic_output, check_output, open_bytes, read_lines, write_json
-from bioattn.io.safetensors_input import open_safetensors
-from bioattn.io.unpacking import LIMIT_VARIABLE
+from bioattn.io import files
+from bioattn.io.checkpoint import open_safetensors
+from bioattn.io.files import LIMIT_VARIABLE, atomic_output, check_output, open_bytes, read_lines, write_json
 from bioattn_cli.main import main
 
 
@@ -116,11 +115,11 @@ def test_no_command_replaces_its_input(tmp_path, capsys):
 def test_what_packs_too_well_is_refused_and_fills_no_memory(tmp_path, monkeypatch):
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b"A" * 40_000_000))
-    limit = unpacking.MOST_TIMES * path.stat().st_size
-    assert limit < 40_000_000 < unpacking.ALWAYS_ALLOWED
+    limit = files.MOST_TIMES * path.stat().st_size
+    assert limit < 40_000_000 < files.ALWAYS_ALLOWED
     with open_bytes(path) as file:
         assert len(file.read()) == 40_000_000
-    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr(files, "ALWAYS_ALLOWED", 1 << 20)
     given = []
     with pytest.raises(
         FormatError, match=r"bomb\.gz: its 38.* kB unpack to more than .*BIOATTN_MAX_UNPACKED"

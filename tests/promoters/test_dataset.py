@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.hdf5_output import hdf5_file
+from bioattn.io.hdf5 import hdf5_file
 from bioattn.promoters.dataset import (
     PROMOTER_DATASET,
     PromoterDataset,

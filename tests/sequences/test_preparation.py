@@ -8,7 +8,7 @@ import pytest
 
 from bioattn.errors import FormatError
 from bioattn.formats.nucleotides import decode
-from bioattn.io.audit import audit_path
+from bioattn.io.records import audit_path
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
 from bioattn.sequences.choices import Alphabet, SequenceSplit
 from bioattn.sequences.preparation import SequenceSettings, prepare_sequences

@@ -78,7 +78,7 @@ class CountingFamily:
 
     def file_kinds(self):
         from bioattn.models.model_kind import model_kind
-        from bioattn.store.problems import error
+        from bioattn.store.kinds import error
         from bioattn.store.kinds import FileKind, ReportInput, ResultTable, Sample, json_object
 
         def report(path):

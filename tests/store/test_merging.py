@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError, Interrupted
-from bioattn.io.output_names import partial_path
+from bioattn.io.files import partial_path
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.merging import merge_shards
 from bioattn.store.schema import AttentionOptions, Block

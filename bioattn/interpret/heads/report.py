@@ -18,7 +18,7 @@ import torch
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.tables import write_table
-from bioattn.inference.finite import finite_results, require_finite
+from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.runner import (
     Head,
     HeadFigures,

@@ -24,7 +24,7 @@ from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.io.files import sha256_of
-from bioattn.io.hdf5_input import open_hdf5, text_attribute
+from bioattn.io.hdf5 import open_hdf5, text_attribute
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attribution import Attribution, open_attribution
 from bioattn.store.reader import Attention, open_attention

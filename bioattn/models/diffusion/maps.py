@@ -18,10 +18,9 @@ from torch import Tensor
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.choices import Noise
-from bioattn.inference.attention_file import write_attention_file
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.promoter_windows import PromoterBatch, scan_promoters
-from bioattn.inference.run import Work
+from bioattn.inference.run import Work, write_attention_file
 from bioattn.inference.runner import WindowSource
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.diffusion.model import OFF, STEP, UNKNOWN

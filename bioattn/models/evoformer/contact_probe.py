@@ -39,7 +39,7 @@ from bioattn.checks.substitutions import all_visible, drawn_alike, shuffled, uni
 from bioattn.checks.verdict import NEEDED, Code, Question, Verdict, judge
 from bioattn.errors import BioattnError
 from bioattn.inference.alignment_inputs import find_alignments, read_with_digest
-from bioattn.inference.finite import require_finite
+from bioattn.inference.passes import require_finite
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, prepare_inputs

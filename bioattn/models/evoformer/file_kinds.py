@@ -16,14 +16,12 @@ from bioattn.errors import FormatError
 from bioattn.formats.rr import ranked_pairs, read_rr
 from bioattn.formats.tables import is_number, open_table
 from bioattn.io.files import read_json
-from bioattn.io.hdf5_input import open_hdf5, text_attribute
+from bioattn.io.hdf5 import open_hdf5, text_attribute
 from bioattn.models.evoformer.family import FAMILY
 from bioattn.models.family import CONFIG, imported
 from bioattn.models.model_kind import model_kind
-from bioattn.store.inspection import is_valid, validate_members
-from bioattn.store.kinds import FileKind, Sample, folder_with, hdf5, shown_as
-from bioattn.store.problems import Problem, error
-from bioattn.store.several_results import several_results
+from bioattn.store.inspection import is_valid, several_results, validate_members
+from bioattn.store.kinds import FileKind, Problem, Sample, error, folder_with, hdf5, shown_as
 from bioattn.structures.predictions import (
     ALIGNED_ERROR,
     CONTACT_COLUMNS,

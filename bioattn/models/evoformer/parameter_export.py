@@ -25,7 +25,7 @@ from bioattn.models.evoformer.parameter_loading import NOT_INFERRED, infer_confi
 from bioattn.models.evoformer.parameter_table import from_canonical
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import model_files
-from bioattn.store.problems import Problem, error, warning
+from bioattn.store.kinds import Problem, error, warning
 from bioattn.system.progress import SILENT, Progress
 
 _CHUNK = 1 << 22

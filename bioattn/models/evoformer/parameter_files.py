@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzArrays
-from bioattn.io.checkpoint import load_state_dict
+from bioattn.io.checkpoint import DAMAGE, damaged, load_state_dict, open_safetensors
 from bioattn.io.files import unreadable
-from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameter_table import (

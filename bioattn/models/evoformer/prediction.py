@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
-from bioattn.inference.finite import require_finite
+from bioattn.inference.passes import require_finite
 from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.heads import (

@@ -17,7 +17,7 @@ from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
 from bioattn.io.files import text_output, write_json
-from bioattn.io.hdf5_output import create_array, hdf5_file, put_array, set_attribute
+from bioattn.io.hdf5 import create_array, hdf5_file, put_array, set_attribute
 from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.prediction import Prediction
 from bioattn.structures.ideal_geometry import predicted_residues

@@ -8,13 +8,13 @@ import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.attention.site import MapTiles
-from bioattn.inference.attention_file import (
+from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites, map_tiles
+from bioattn.inference.run import (
     BATCH_BYTES,
+    Work,
     fitting_samples,
     write_attention_file,
 )
-from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites, map_tiles
-from bioattn.inference.run import Work
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.language.config import Shape
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS

@@ -118,7 +118,7 @@ class LanguageGeneration(Settings):
 
 
 def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
-    from bioattn.io.audit import audit_path
+    from bioattn.io.records import audit_path
     from bioattn.sequences.preparation import SequenceSettings, prepare_sequences
 
     made = prepare_sequences(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.io.dataset_file import DatasetKind
-from bioattn.io.hdf5_output import hdf5_file, put_array, put_text
+from bioattn.io.hdf5 import hdf5_file, put_array, put_text
 from bioattn.models.family import CONFIG
 from bioattn.models.language.family import FAMILY
 from bioattn.models.model_kind import model_kind

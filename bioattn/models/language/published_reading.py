@@ -15,9 +15,8 @@ from torch import Tensor
 from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.position import LONGEST_WAVE, angles
 from bioattn.errors import FormatError, SettingsError
-from bioattn.io.checkpoint import load_checkpoint
+from bioattn.io.checkpoint import DAMAGE, damaged, load_checkpoint, open_safetensors
 from bioattn.io.files import read_json, sha256_of
-from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.architectures import (
     ARCHITECTURES,

@@ -28,7 +28,7 @@ from bioattn.checks.substitutions import OfSampleBefore, drawn_by, shuffled, uni
 from bioattn.checks.verdict import Code, Question, Verdict, judge
 from bioattn.choices import Task
 from bioattn.errors import BioattnError
-from bioattn.inference.finite import require_finite
+from bioattn.inference.passes import require_finite
 from bioattn.io.files import sha256_of
 from bioattn.models.molecule.model import MoleculeBatch, molecule_batch
 from bioattn.models.molecule.run import LoadedMoleculeModel

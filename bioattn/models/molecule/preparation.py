@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import has_comma, is_missing, is_number, open_table, parse_numbers
-from bioattn.io.audit import audit_path, write_audit
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
+from bioattn.io.records import audit_path, write_audit
 from bioattn.models.molecule.family import MoleculePreparation, MoleculeSimulation, MoleculeSplit
 from bioattn.models.running import Running, RunReport
 from bioattn.molecules.chemistry import clean_molecules, read_molecule, read_records, require_rdkit

@@ -17,11 +17,10 @@ from torch import Tensor
 
 from bioattn.attention.site import Axis
 from bioattn.choices import Task
-from bioattn.inference.attention_file import HeldSource, attention_work, write_attention_file
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.inputs import HELD, python_warnings, sequences_in
-from bioattn.inference.run import Work
+from bioattn.inference.passes import finite_results, require_finite
+from bioattn.inference.run import HeldSource, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
 from bioattn.models.model_folder import LoadedModel

@@ -6,9 +6,9 @@ from typing import Any
 
 from bioattn.models.model_kind import model_kind
 from bioattn.models.phyloformer.family import FAMILY
+from bioattn.store.inspection import several_results
 from bioattn.store.kinds import FileKind
 from bioattn.store.recorded_folder import RecordedFolder
-from bioattn.store.several_results import several_results
 
 DISTANCES, NEIGHBOUR_JOINING, MINIMUM_EVOLUTION = "distances.tsv", "nj.nwk", "bme.nwk"
 

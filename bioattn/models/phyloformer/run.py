@@ -17,10 +17,10 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import GAP, Alignment, looks_like_nucleotides, require_proteins
 from bioattn.inference.alignment_inputs import Given, alignments_in, find_alignments, read_with_digest
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.finite import require_finite
 from bioattn.inference.folder_paths import AttentionOutput, InputFile, check_run_paths, holds_result
 from bioattn.inference.folders import AttentionWriter, report_folders
 from bioattn.inference.inputs import python_warnings
+from bioattn.inference.passes import require_finite
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options

@@ -21,8 +21,7 @@ from bioattn.checks.engine import CheckSettings, Evidence, draw_names
 from bioattn.checks.promoters import HeldOut, PromoterProbe, draw_sample
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, Interrupted
-from bioattn.io.files import sha256_of
-from bioattn.io.output_names import partial_path
+from bioattn.io.files import partial_path, sha256_of
 from bioattn.io.settings import build
 from bioattn.models.promoter.config import (
     Conditioning,

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.inference.finite import require_finite
 from bioattn.inference.inputs import Inputs, names_in, python_warnings
+from bioattn.inference.passes import require_finite
 from bioattn.inference.promoter_windows import (
     HeldPromoters,
     PromoterSource,

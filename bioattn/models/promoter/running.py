@@ -25,7 +25,7 @@ from bioattn.attention.integrated_gradients import integrated_gradients
 from bioattn.attention.site import Contribution
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
-from bioattn.inference.batch_size import fitting_batch
+from bioattn.inference.passes import fitting_batch
 from bioattn.inference.promoter_windows import N_CODE, padding
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.inference.runner import WindowBatch, WindowSource

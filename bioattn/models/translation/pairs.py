@@ -9,9 +9,9 @@ import numpy as np
 
 from bioattn.errors import SettingsError
 from bioattn.formats.fasta import format_record
-from bioattn.io.audit import audit_path
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
+from bioattn.io.records import audit_path
 from bioattn.models.running import Running, RunReport
 from bioattn.models.translation.family import PairTask, TranslationPreparation, TranslationSimulation
 from bioattn.sequences.pair_preparation import PairSettings, prepare_pairs

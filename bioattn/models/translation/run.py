@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.fasta import format_record
-from bioattn.inference.attention_file import HeldSource, attention_work, write_attention_file
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.inputs import Inputs, python_warnings
-from bioattn.inference.run import Work
+from bioattn.inference.run import HeldSource, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
 from bioattn.models.model_folder import LoadedModel

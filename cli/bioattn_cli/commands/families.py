@@ -87,7 +87,7 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
     When nothing is left to do, a run record that is there stays as it is and a missing one is written: its run
     was killed before it could write one.
     """
-    from bioattn.io.output_names import run_record_path
+    from bioattn.io.files import run_record_path
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.signals import stop_on_signals
     from bioattn.text import table_text

@@ -158,7 +158,7 @@ def dataset(
 
     Genes of one transcription unit (prepare promoters --operons) stay on one side of every split.
     """
-    from bioattn.io.audit import audit_path
+    from bioattn.io.records import audit_path
     from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
     from bioattn.promoters.responses import ResponseColumns, response_source
     from bioattn.promoters.splits import DatasetSettings, parse_bases
@@ -234,7 +234,7 @@ def contacts(
     """
     from bioattn.alignments.contact_dataset import SPLIT_NAMES
     from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
-    from bioattn.io.audit import audit_path
+    from bioattn.io.records import audit_path
 
     settings = ContactSettings(
         max_depth=max_depth, min_identity=min_structure_identity, missing_cb=missing_cb, seed=seed

@@ -15,7 +15,7 @@ from bioattn.errors import Interrupted
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution import run
 from bioattn.interpret.attribution.methods import IntegratedGradients, MethodSettings, Mutagenesis
-from bioattn.io.output_names import partial_path
+from bioattn.io.files import partial_path
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store import open_attribution
