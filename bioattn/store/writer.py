@@ -175,7 +175,6 @@ class ResultWriter:
         file: h5py.File,
         layout: schema.FileLayout,
         num_samples: int,
-        *,
         settings: str,
         check: Callable[[], None],
         background: _Background,
@@ -475,14 +474,7 @@ def result_file(
             partial.replace(temporary)
         stopped: BaseException | None = None
         with hdf5_output(temporary, new=not going_on) as (file, raw), ThreadPoolExecutor(1) as thread:
-            writer = ResultWriter(
-                file,
-                layout,
-                num_samples,
-                settings=text,
-                check=raw.check,
-                background=_Background(thread),
-            )
+            writer = ResultWriter(file, layout, num_samples, text, raw.check, _Background(thread))
             try:
                 yield writer
             except BaseException as stop:
