@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING
 
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
-    Settings,
     Writes,
     argument,
     force_option,
     option,
     output_option,
     parameters_of,
-    resume_option,
-    shard_option,
-    threads_option,
 )
+from bioattn.models.running import ResumableCommand
 from bioattn.store.choices import Reduction, WeightType
-from bioattn.system.device import Device, device_option
 from bioattn.system.shard import parse_shard
 
 if TYPE_CHECKING:
@@ -41,7 +37,7 @@ DROP_PARTS_HELP = "Drop the parts of an interrupted run (a finished file is alwa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportAttention(Settings):
+class ExportAttention(ResumableCommand):
     """Write where a model looks, in each promoter for each treatment, sequence or molecule, as HDF5.
 
     The command prints the size first and refuses a file larger than the free disk. The file appears when it is
@@ -93,10 +89,6 @@ class ExportAttention(Settings):
         metavar="N",
     )
     batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    shard: str | None = shard_option()
-    resume: bool = resume_option()
     force: bool = force_option(DROP_PARTS_HELP)
 
     def options(self) -> "AttentionOptions":
