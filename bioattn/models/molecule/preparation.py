@@ -23,7 +23,7 @@ from bioattn.models.molecule.family import MoleculePreparation, MoleculeSimulati
 from bioattn.models.running import Running, RunReport
 from bioattn.molecules.chemistry import clean_molecules, read_molecule, read_records, require_rdkit
 from bioattn.molecules.dataset import MoleculeDataset, write_molecule_dataset
-from bioattn.molecules.graphs import Collector
+from bioattn.molecules.graphs import Collector, Molecules
 from bioattn.molecules.similarity import tanimoto
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.splits import (
@@ -34,6 +34,7 @@ from bioattn.promoters.splits import (
     split_by_table,
 )
 from bioattn.simulate.description import INDEX, MOLECULES_FORMAT
+from bioattn.system.progress import Progress
 from bioattn.text import counted, percentage
 
 LOGGER = logging.getLogger("bioattn")
@@ -62,23 +63,7 @@ def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
     be used or no value was measured; SettingsError for holdouts that are no shares.
     """
     path, output = settings.table, settings.output
-    collector = Collector()
-    columns: dict[str, list[str]] = {}
-    audit: list[tuple[str, str, str, str]] = []
-    """Name, reason of a refusal, notes and scaffold of each record."""
-    records = read_records(path, settings.smiles_column)
-    for name, molecule, reason, cells in clean_molecules(records, path, running.progress):
-        if molecule is None:
-            audit.append((name, reason, "", ""))
-            continue
-        kept = collector.add(name, molecule)
-        for column, cell in cells.items():
-            texts = columns.setdefault(column, [])
-            texts += [""] * (kept - len(texts)) + [cell]
-        audit.append((name, "", "; ".join(molecule.notes), molecule.scaffold))
-    molecules = collector.molecules()
-    number = len(molecules.ids)
-    table = {column: texts + [""] * (number - len(texts)) for column, texts in columns.items()}
+    molecules, table, audit = _read(settings, running.progress)
     tasks, targets_NT = _targets(path, molecules.ids, table, settings)
     split = _split(molecules.ids, [scaffold for _, reason, _, scaffold in audit if not reason], settings)
     sides = [side for side in (VALIDATION, TEST) if (split == side).any()]
@@ -111,6 +96,28 @@ def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
         outputs=[output, audit_path(output)],
         figures={"molecules": sizes, "dropped": len(dropped), "leakage": leakage},
     )
+
+
+def _read(
+    settings: MoleculePreparation, progress: Progress
+) -> tuple[Molecules, dict[str, list[str]], list[tuple[str, str, str, str]]]:
+    """Molecules, cells of further columns; and name, reason of a refusal, notes and scaffold of each record."""
+    collector = Collector()
+    columns: dict[str, list[str]] = {}
+    audit: list[tuple[str, str, str, str]] = []
+    records = read_records(settings.table, settings.smiles_column)
+    for name, molecule, reason, cells in clean_molecules(records, settings.table, progress):
+        if molecule is None:
+            audit.append((name, reason, "", ""))
+            continue
+        kept = collector.add(name, molecule)
+        for column, cell in cells.items():
+            texts = columns.setdefault(column, [])
+            texts += [""] * (kept - len(texts)) + [cell]
+        audit.append((name, "", "; ".join(molecule.notes), molecule.scaffold))
+    molecules = collector.molecules()
+    number = len(molecules.ids)
+    return molecules, {name: texts + [""] * (number - len(texts)) for name, texts in columns.items()}, audit
 
 
 def _metadata(settings: MoleculePreparation) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def test_an_ensemble_has_the_mean_of_its_models_probabilities(folder, codon_mode
     )
 
 
-def test_attention_names_tokens_and_finds_the_alignment(folder):
+def test_attention_names_tokens_finds_the_alignment_and_is_drawn(folder):
     output = folder / "attention.h5"
     common = ("export", "attention", folder / "model", folder / "new.fa")
     assert bioattn(*common, "-o", output) == 0
@@ -192,11 +192,6 @@ def test_attention_names_tokens_and_finds_the_alignment(folder):
     with open_attention(folder / "given.h5") as attention:
         assert attention.weights("translation.source", sample="a/2").shape == (1, 2, 12)
         assert attention.weights("translation.source", sample="b").shape == (1, 1, 9)
-
-
-def test_an_alignment_is_drawn_with_its_tokens(folder):
-    output = folder / "attention.h5"
-    assert bioattn("export", "attention", folder / "model", folder / "new.fa", "-o", output) == 0
     with open_attention(output) as attention:
         name, (drawn,) = read_alignments(attention, sample="b")
     assert (name, drawn.site) == ("b", "translation.source")
