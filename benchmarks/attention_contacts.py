@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from commands import run
-from tables import options, table
+from common import options, run, table
 
 from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
 from bioattn.models.evoformer.training_samples import TrainingFamily

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from commands import run
+from common import options as command_line
+from common import run
 from numpy.typing import NDArray
-from tables import options as command_line
 
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution.methods import Mutagenesis, centred
@@ -132,7 +132,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.peers is not None and not options.inside:
-        from peers import borrowing_environment
+        from processes import borrowing_environment
 
         python, missing = borrowing_environment(options.peers, {"tangermeme": "tangermeme>=1.0"})
         for peer, why in missing.items():

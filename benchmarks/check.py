@@ -36,9 +36,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from commands import run
+from common import options, run, table
 from numpy.typing import NDArray
-from tables import options, table
 
 from bioattn.checks.promoters import read_maps
 from bioattn.io.files import read_json

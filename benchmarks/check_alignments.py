@@ -25,9 +25,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from common import options, table
 from scipy.optimize import minimize
 from scipy.special import logit
-from tables import options, table
 from torch import Tensor, nn
 
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts

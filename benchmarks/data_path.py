@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from peers import peer_environment
-from tables import options, table
-from turns import Contender, interleaved, serve
+from common import options, table
+from processes import Contender, interleaved, peer_environment, serve
 
 LENGTH, BATCH, BATCHES = 1000, 64, 94
 CHROMOSOMES = 5

@@ -18,9 +18,8 @@ import h5py
 import numpy as np
 import pandas as pd
 import torch
-from commands import SHARED, run
+from common import SHARED, options, run
 from scipy import stats
-from tables import options
 
 from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
 from bioattn.formats.nucleotides import decode, encode

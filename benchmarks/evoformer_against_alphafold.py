@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tables import options as command_line
+from common import options as command_line
 
 from bioattn.alignments.input_features import (
     InputFeatures,

@@ -21,8 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.measured_process import in_own_process, peak_above
-from benchmarks.tables import options, table
+from benchmarks.common import options, table
+from benchmarks.processes import in_own_process, peak_above
 
 SIZES = ((128, 128), (128, 256), (512, 256))
 TRAINING_SIZE = (64, 128)

@@ -14,9 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from commands import run
-from measured_process import in_own_process, memory
-from tables import options, table
+from common import options, run, table
+from processes import in_own_process, memory
 
 TASKS = ("forward", "run", "export")
 LENGTH = 1000

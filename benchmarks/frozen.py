@@ -31,7 +31,7 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
 
-from benchmarks.commands import bioattn, working_in  # noqa: E402
+from benchmarks.common import bioattn, working_in  # noqa: E402
 from benchmarks.frozen_steps import STEPS, Step  # noqa: E402
 
 REFERENCE = Path(__file__).parent / "results" / "frozen.json"

@@ -22,10 +22,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.commands import run
+from benchmarks.common import options, run
 from benchmarks.evoformer_block import block_flops, make_block, make_inputs
 from benchmarks.evoformer_plain import PlainBlock
-from benchmarks.tables import options
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
 from bioattn.models.evoformer.folder import write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel

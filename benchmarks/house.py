@@ -29,7 +29,7 @@ for source in (REPOSITORY, REPOSITORY / "cli"):
     sys.path.insert(0, str(source))
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from benchmarks.commands import bioattn, working_in  # noqa: E402
+from benchmarks.common import bioattn, working_in  # noqa: E402
 
 Row = tuple[str, str, str, str]
 """Measure, now, must, stretch."""

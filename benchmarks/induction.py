@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from commands import run
-from tables import options
+from common import options, run
 
 from bioattn.attention.head_masks import masked_heads
 from bioattn.formats.fasta import read_fasta

@@ -22,8 +22,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from commands import SHARED, run
-from tables import bootstrap, options, report
+from common import SHARED, bootstrap, options, report, run
 
 from bioattn.alignments.weights import sequence_weights
 from bioattn.formats.fasta import read_fasta

@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from commands import SHARED, run
-from tables import bootstrap, options
+from common import SHARED, bootstrap, options, run
 
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.fasta import read_fasta

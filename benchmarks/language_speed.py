@@ -27,9 +27,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from commands import run
-from measured_process import in_own_process, peak_above, processor
-from tables import options, table
+from common import options, run, table
+from processes import in_own_process, peak_above, processor
 
 LENGTHS = (512, 1024, 2048)
 BATCH, WINDOW = 16, 256

@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from commands import SHARED, run
-from tables import options
+from common import SHARED, options, run
 from translation import CPU, DNA, wrong_share
 
 from bioattn.models.translation.run import load_translator

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from commands import SHARED, bioattn, run
-from tables import options
+from common import SHARED, bioattn, options, run
 
 from bioattn.figures.molecule import read_coloured_molecule
 from bioattn.models.molecule.family import FAMILY, MoleculeTraining

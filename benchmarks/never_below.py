@@ -13,8 +13,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-from commands import SHARED, run
-from tables import options as command_line
+from common import SHARED, run
+from common import options as command_line
 from yeast_data import build_dataset
 
 from bioattn.promoters.dataset import read_dataset, write_dataset

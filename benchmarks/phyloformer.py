@@ -25,10 +25,9 @@ import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F  # noqa: N812
-from commands import SHARED, run
-from measured_process import in_own_process, peak_above
+from common import SHARED, options, report, run
+from processes import in_own_process, peak_above
 from skbio import TreeNode
-from tables import options, report
 
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.phyloformer.family import PhylogenyAlphabet

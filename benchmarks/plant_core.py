@@ -12,9 +12,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from commands import SHARED, run
-from tables import options as command_line
-from tables import report
+from common import SHARED, report, run
+from common import options as command_line
 
 import bioattn
 

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from commands import run
+from common import mean_interval, options, report, run
 from plant_core import MODELS, accuracy, prepare, train
-from tables import mean_interval, options, report
 
 import bioattn
 from bioattn.formats.nucleotides import decode, dinucleotide_shuffled

@@ -22,10 +22,9 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from commands import SHARED, run
+from common import SHARED, bootstrap, report, run
+from common import options as command_line
 from scipy.stats import spearmanr
-from tables import bootstrap, report
-from tables import options as command_line
 
 import bioattn
 from bioattn.formats.fasta import read_fasta

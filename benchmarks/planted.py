@@ -22,10 +22,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from commands import run
+from common import options as command_line
+from common import run, table
 from motif_scanner import scanner_attention
-from tables import options as command_line
-from tables import table
 
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.planted.attention_score import score_attention_and_predictions

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from commands import run
-from tables import options, report
+from common import options, report, run
 
 import bioattn
 from bioattn.interpret.planted.attention_score import rule_shares

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from tables import options, report
+from common import options, report
 from torch import Tensor, nn
 
 from bioattn.attention.capture import capture

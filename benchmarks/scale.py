@@ -16,9 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from commands import DATA
-from measured_process import Cost, processor, run_bioattn, size_of
-from tables import options, table
+from common import DATA, options, table
+from processes import Cost, processor, run_bioattn, size_of
 
 CHROMOSOMES = 20
 PROMOTERS = ("genes", "treatments", "bases")

@@ -22,9 +22,8 @@ import statistics
 import sys
 from pathlib import Path
 
-from commands import DATA
-from measured_process import Cost, Sample, processor, run_bioattn
-from tables import options, table
+from common import DATA, options, table
+from processes import Cost, Sample, processor, run_bioattn
 
 WARM_UP, WARM_UP_SECONDS = 0.1, 5.0
 BLOCKS = 20

@@ -15,9 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from peers import peer_environment
-from tables import options, table
-from turns import Contender, interleaved, serve
+from common import options, table
+from processes import Contender, interleaved, peer_environment, serve
 
 LENGTH, BATCH, CHANNELS, STEPS = 1000, 64, 64, 8
 OURS = {"`cross`, 6 treatments": 6, "`cross`, 1 treatment": 1, "`cross`, 50 treatments": 50}

@@ -23,8 +23,7 @@ import numpy as np
 import torch
 from Bio.Data import CodonTable
 from Bio.Seq import Seq
-from commands import SHARED, run
-from tables import options
+from common import SHARED, options, run
 
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver

@@ -32,8 +32,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from commands import DATA, SHARED, run
-from tables import options as command_line
+from common import DATA, SHARED, run
+from common import options as command_line
 from yeast_data import TEST_CHROMOSOMES, WINDOWS, build_dataset, dataset_folder
 from yeast_tables import print_held_out, print_tables
 

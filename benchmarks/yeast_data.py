@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from commands import run
+from common import run
 
 from bioattn.promoters.dataset import TEST, TRAIN, read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable

@@ -18,9 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from commands import SHARED, run
+from common import SHARED, options, run
 from scipy import stats
-from tables import options
 from yeast_data import build_dataset
 
 from bioattn.formats.fasta import read_fasta

@@ -22,10 +22,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from commands import run
+from common import options as command_line
+from common import run, table
 from scipy import stats
-from tables import options as command_line
-from tables import table
 from yeast_data import build_dataset
 
 from bioattn.formats.meme import read_meme

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bioattn.alignments.contact_dataset import CONTACT_DATASET, open_contact_dataset
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.alignment import GAP, Alignment
+from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.formats.tables import open_table
@@ -70,15 +70,12 @@ def read_contact_prediction(path: Path, sample: str | None = None) -> ContactPre
     """
     if path.is_dir():
         names = ("distogram.h5", "contacts.rr", "contacts.tsv")
-        found = next((path / name for name in names if (path / name).is_file()), None)
-        if found is None:
-            inside = sorted(each for each in path.iterdir() if any((each / name).is_file() for name in names))
+        files = [path / name for name in names if (path / name).is_file()]
+        if not files:
             raise BioattnError(
-                f"{path}: holds several predictions; give the folder of one, such as {inside[0]}"
-                if inside
-                else f"{path}: holds none of {', '.join(names)}, which `bioattn run evoformer` writes"
+                f"{path}: holds none of {', '.join(names)}; give the folder of one prediction of `run evoformer`"
             )
-        path = found
+        path = files[0]
     if is_hdf5(path):
         distances = read_distances(path)
         size = len(distances.letters)
@@ -90,25 +87,19 @@ def read_contact_prediction(path: Path, sample: str | None = None) -> ContactPre
         )
     with path.open("rb") as file:
         begins_as_rr = file.read(len(RR_START)) == RR_START
-    return (
-        _read_rr(path)
-        if begins_as_rr or path.suffix == ".rr"
-        else contacts_of_table(read_table(path), path, sample)
-    )
-
-
-def _read_rr(path: Path) -> ContactPrediction:
-    found = read_rr(path)
-    size = len(found.sequence) or max((pair.j for pair in found.pairs), default=0)
+    if not begins_as_rr and path.suffix != ".rr":
+        return contacts_of_table(read_table(path), path, sample)
+    listed_pairs = read_rr(path)
+    size = len(listed_pairs.sequence) or max((pair.j for pair in listed_pairs.pairs), default=0)
     scores = np.full((size, size), np.nan)
-    for pair in found.pairs:
+    for pair in listed_pairs.pairs:
         scores[pair.i - 1, pair.j - 1] = scores[pair.j - 1, pair.i - 1] = pair.probability
     return ContactPrediction(
-        name=found.target,
-        letters=found.sequence or UNKNOWN * size,
+        name=listed_pairs.target,
+        letters=listed_pairs.sequence or UNKNOWN * size,
         scores=scores,
         quantity="probability",
-        whole=bool(found.sequence),
+        whole=bool(listed_pairs.sequence),
     )
 
 
@@ -189,16 +180,19 @@ def read_contact_truth(
         protein = dataset.protein(dataset.index(sample or prediction.name))
         _require_columns(prediction, protein.num_columns, f"{path}: {protein.id!r}")
         return truth_from_coordinates(protein.cb[:size])
-    if _is_contact_table(path):
+    try:
+        is_table = {"column_i", "column_j"} <= set(open_table(path).header)
+    except FormatError:
+        is_table = False
+    if is_table:
         return _truth_from_table(path, prediction)
-    found = read_chain(path, chain)
-    if 2 * found.num_missing_cb > len(found):
+    residues = read_chain(path, chain)
+    if 2 * residues.num_missing_cb > len(residues):
         LOGGER.warning(
-            "%s: %s of %s residues have no CB; CA stands in its place, by which other pairs are in contact",
-            path,
-            found.num_missing_cb,
-            len(found),
+            f"{path}: {residues.num_missing_cb} of {len(residues)} residues have no CB; CA stands in its place, "
+            "by which other pairs are in contact"
         )
+    target = prediction.name or "the target"
     if alignment is not None:
         rows = read_alignment(alignment)
         _require_columns(prediction, rows.num_columns, f"{alignment}:")
@@ -206,27 +200,25 @@ def read_contact_truth(
         known = np.flatnonzero(letters != ord(UNKNOWN))
         if not (rows.residues[:, known] == letters[known]).all(axis=1).any():
             raise BioattnError(
-                f"{alignment}: has no row with the residues of {prediction.name or 'the target'!r}; give the "
-                "alignment that was predicted"
+                f"{alignment}: has no row with the residues of {target!r}; give the alignment that was predicted"
             )
-        mapping = map_columns(found, rows, source=str(path))
-        return truth_from_coordinates(mapping.column_cb(found, rows.num_columns)[:size])
-    target = Alignment.plain([prediction.name or "the target"], prediction.letters)
-    if (target.residues == GAP).all() or set(prediction.letters) == {UNKNOWN}:
+        mapping = map_columns(residues, rows, source=str(path))
+        return truth_from_coordinates(mapping.column_cb(residues, rows.num_columns)[:size])
+    if set(prediction.letters) <= {UNKNOWN, "-"}:
         raise BioattnError(
             f"{path}: cannot be aligned, as the prediction does not say its residues; give distogram.h5 "
             "or contacts.rr"
         )
-    mapping = map_to_target(found, target, str(path))
-    return truth_from_coordinates(mapping.column_cb(found, size))
+    mapping = map_to_target(residues, Alignment.plain([target], prediction.letters), str(path))
+    return truth_from_coordinates(mapping.column_cb(residues, size))
 
 
-def _require_columns(prediction: ContactPrediction, found: int, subject: str) -> None:
-    """Raises: BioattnError when an alignment of `found` columns cannot be the predicted one."""
+def _require_columns(prediction: ContactPrediction, number: int, subject: str) -> None:
+    """Raises: BioattnError when an alignment of `number` columns cannot be the predicted one."""
     size = len(prediction.letters)
-    if found < size or (prediction.whole and found > size):
+    if number < size or (prediction.whole and number > size):
         raise BioattnError(
-            f"{subject} has {found:,} columns, the prediction {size:,}; both must come from the same alignment"
+            f"{subject} has {number:,} columns, the prediction {size:,}; both must come from the same alignment"
         )
 
 
@@ -235,13 +227,6 @@ def truth_from_coordinates(cb: NDArray[np.float32]) -> ContactTruth:
     return ContactTruth(
         contacts=contacts(cb), known=known_pairs(cb), length=int((~np.isnan(cb).any(axis=-1)).sum()), cb=cb
     )
-
-
-def _is_contact_table(path: Path) -> bool:
-    try:
-        return {"column_i", "column_j"} <= set(open_table(path).header)
-    except FormatError:
-        return False
 
 
 def _truth_from_table(path: Path, prediction: ContactPrediction) -> ContactTruth:
@@ -258,16 +243,3 @@ def _truth_from_table(path: Path, prediction: ContactPrediction) -> ContactTruth
     pairs[i[kept], j[kept]] = pairs[j[kept], i[kept]] = True
     column = np.arange(size)
     return ContactTruth(contacts=pairs, known=np.abs(column[:, None] - column) >= MIN_SEPARATION, length=size)
-
-
-def ranked_judged_pairs(
-    prediction: ContactPrediction, truth: ContactTruth
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Columns i < j of the scored pairs, the likeliest first; ties in the order of i, then j.
-
-    Pairs that the file left out come last.
-    """
-    first, second = np.nonzero(np.triu(truth.known))
-    values = prediction.scores[first, second]
-    order = np.argsort(-np.where(np.isnan(values), -np.inf, values), kind="stable")
-    return first[order], second[order]

@@ -1,27 +1,32 @@
-"""Curves: training and validation by epoch or step, and the measures and perturbations of `explain check`."""
+"""Curves: training by epoch or step, responses over dose or time, and measures of checks of models and designs."""
 
 import logging
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from bioattn.checks.measures import Measure
 from bioattn.checks.record import CheckRecord
+from bioattn.choices import require_names
 from bioattn.errors import BioattnError
 from bioattn.figures import style
+from bioattn.interpret.designs.record import DesignsCheck
+from bioattn.interpret.response_curve import ResponseCurves
 from bioattn.models.training_history import TrainingHistory, read_history
 
 LOGGER = logging.getLogger("bioattn")
 
-CURVES = ("deletion", "insertion")
 _WIDE = 120.0
+MOST_SERIES = 8
 _VERDICTS = {
     True: ("passed", "o", style.GREEN),
     False: ("failed", "X", style.ORANGE),
@@ -29,7 +34,7 @@ _VERDICTS = {
 }
 
 
-@style.styled
+@style.figure_style()
 def draw_check(check: CheckRecord, width: float) -> Figure:
     """Draw the verdict, the curves, and a line for each measure, `width` millimetres wide."""
     shown = [measure for measure in check.measures if not math.isnan(measure.value)]
@@ -136,7 +141,7 @@ def training_picture(histories: Sequence[TrainingHistory], show: Sequence[str] =
     return TrainingPicture(histories, list(show) or [name for name in _DEFAULT if name in known])
 
 
-@style.styled
+@style.figure_style()
 def draw_training(picture: TrainingPicture, width: float) -> Figure:
     """Draw the losses, and one panel for each metric, `width` millimetres wide.
 
@@ -210,3 +215,102 @@ def _is_flat(values: Iterable[float]) -> bool:
     """Whether a line shows nothing: no number at all, or several that are the same."""
     known = [value for value in values if math.isfinite(value)]
     return not known or (len(known) > 1 and min(known) == max(known))
+
+
+def read_shown_curves(path: Path, *, show: Sequence[str] = ()) -> ResponseCurves:
+    """Read curves of `explain response-curve`. show: series by name; none = the first eight.
+
+    Raises: BioattnError for another file, or a series that is not in it.
+    """
+    curves = ResponseCurves.read(path)
+    known = {series.name: series for series in curves.series}
+    require_names("--show", show, known, path, "series")
+    return replace(curves, series=[known[name] for name in show] or curves.series[:MOST_SERIES])
+
+
+@style.figure_style()
+def draw_response_curves(curves: ResponseCurves, width: float) -> Figure:
+    """A row for each series: points and curves of each gene, and the weights of treatments (dark: 1) below.
+
+    width: millimetres. Raises: BioattnError for curves over several dimensions.
+    """
+    if len(curves.along) > 1:
+        raise BioattnError(f"the curves are over {' and '.join(curves.along)}; a figure shows one of them")
+    number = len(curves.series)
+    figure = style.new_figure(width, min(230.0, 12 + 45.0 * number))
+    rows = figure.subplots(2 * number, 1, squeeze=False, height_ratios=[3, 1] * number)[:, 0]
+    # log2(x + offset) and its inverse, so that the curve stands above its weights.
+    offset = curves.offset
+    logarithm = (lambda x: np.log2(np.maximum(x + offset, 1e-9)), lambda y: np.exp2(y) - offset)
+    for series, axis, below in zip(curves.series, rows[::2], rows[1::2], strict=True):
+        positions, line = np.array(series.places)[:, 0], np.array(series.curve_places)[:, 0]
+        for place, gene in enumerate(curves.genes):
+            colour = style.colour_of(place)
+            measured, curve = _values(series.measured[place]), _values(series.measured_curve[place])
+            axis.plot(positions, measured, "o", color=colour, markersize=3, label=gene)
+            axis.plot(line, curve, color=colour, linewidth=1)
+            if series.predicted is not None and series.predicted_curve is not None:
+                axis.plot(positions, _values(series.predicted[place]), "x", color=colour, markersize=3)
+                axis.plot(line, _values(series.predicted_curve[place]), "--", color=colour, linewidth=1)
+        style.framed(axis)
+        axis.set_ylabel("response")
+        axis.set_title(series.name, fontsize=style.SMALL_FONT)
+        axis.set_xlim(line[0], line[-1])
+        names = [f"{value:g}" for value in positions]
+        axis.set_xticks(positions, names, fontsize=style.SMALL_FONT - 1)
+        if curves.log:
+            axis.set_xscale("function", functions=logarithm)
+        weights = np.array(series.weights).T
+        below.imshow(weights, cmap=style.SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="none")
+        below.set_yticks(range(len(positions)), names, fontsize=style.SMALL_FONT - 2)
+        below.set_xticks([])
+        below.set_ylabel("weight of")
+    unit = f" ({curves.units[0]})" if curves.units[0] else ""
+    rows[-1].set_xlabel(f"{curves.along[0]}{unit}, left to right as above")
+    rows[0].legend(fontsize=style.SMALL_FONT)
+    predicted = any(series.predicted is not None for series in curves.series)
+    style.set_title(figure, "points: measured" + ("; crosses and dashes: predicted" if predicted else ""))
+    return figure
+
+
+def _values(column: Sequence[float | None]) -> list[float]:
+    return [np.nan if value is None else value for value in column]
+
+
+@style.figure_style()
+def draw_designs(check: DesignsCheck, width: float) -> Figure:
+    """Draw the gain of designs, real promoters and simple designers against their distance from real promoters,
+    and how both change with guidance; `width` in millimetres."""
+    figure = style.new_figure(width, 0.7 * width)
+    axis = figure.subplots()
+    designs, real, *others = check.rows
+    if check.guidance:
+        axis.plot(
+            [each.distance_6 for each in check.guidance],
+            [each.effect for each in check.guidance],
+            color=style.BLUE,
+            marker=".",
+            label="designs by guidance",
+        )
+        for each in check.guidance:
+            axis.annotate(
+                f"{each.guidance:g}",
+                (each.distance_6, each.effect),
+                fontsize=style.SMALL_FONT,
+                color=style.BLUE,
+            )
+    axis.plot(designs.distance_6, designs.effect, "o", color=style.BLUE, label=designs.name)
+    axis.plot(real.distance_6, real.effect, "s", color=style.BLACK, label=real.name)
+    for number, each in enumerate(others):
+        axis.plot(each.distance_6, each.effect, "^", color=style.colour_of(number + 1), label=each.name)
+    by_model = [(each.distance_6, each.effect_model) for each in check.rows if each.effect_model is not None]
+    if by_model:
+        axis.plot(*zip(*by_model, strict=True), "x", color=style.GREY, label="by the promoter model")
+    axis.axvline(1, color=style.LIGHT_GREY, linewidth=0.5, zorder=0)
+    axis.set_xscale("log")
+    for ticks in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+        ticks(StrMethodFormatter("{x:g}"))
+    axis.set_xlabel("6-mer distance from real promoters, in distances of held-out ones")
+    axis.set_ylabel("gain by the held-out oracle, sd of real promoters")
+    axis.legend(fontsize=style.SMALL_FONT)
+    return figure

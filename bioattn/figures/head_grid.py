@@ -19,19 +19,14 @@ from numpy.typing import NDArray
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.figures.treatment_maps import TreatmentMaps, read_titled_maps
+from bioattn.figures.treatment_maps import TreatmentMaps, read_titled_maps, window_zero
 from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample
 from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import quoted
 
-_KINDS = {
-    "residue": "residue",
-    "msa_row": "sequence",
-    "extra_msa_row": "sequence",
-    "token": "token",
-    "source_token": "token",
-}
+_KINDS = {"msa_row": "sequence", "extra_msa_row": "sequence", "source_token": "token"}
+"""What a figure calls the kinds of keys."""
 
 
 class HeadPanel(NamedTuple):
@@ -67,11 +62,6 @@ class HeadGrid:
     """Whether maps are symmetrised and corrected, so that they have both signs."""
 
     @property
-    def sites(self) -> list[str]:
-        """Names of the sites, in order."""
-        return list(dict.fromkeys(panel.site for panel in self.panels))
-
-    @property
     def values(self) -> NDArray[np.float64]:
         """The values of all panels, one after the other."""
         return np.concatenate([panel.values.ravel() for panel in self.panels])
@@ -97,10 +87,10 @@ def read_head_grid(
     if attention.over_promoters:
         if corrected:
             raise BioattnError(f"{attention.path}: holds promoters; corrected maps are those of alignments")
-        maps, title, position = read_titled_maps(
-            attention, samples, zero, treatments=treatments, sites=sites, heads=heads, progress=progress
+        maps, title = read_titled_maps(
+            attention, samples, treatments=treatments, sites=sites, heads=heads, progress=progress
         )
-        return promoter_head_grid(maps, title=title, zero=position)
+        return promoter_head_grid(maps, title=title, zero=window_zero(attention, zero))
     if treatments or zero is not None or len(samples) > 1:
         raise BioattnError(
             f"{attention.path}: holds {attention.inputs}; choose with one --sample, --sites and --heads"
@@ -144,7 +134,7 @@ def alignment_head_grid(
     """
     sample = only_sample(attention, sample, ("alignments", "sequences"))
     chosen = choose_maps(attention, sites, heads)
-    kinds = {_KINDS[info.kind("key")] for info, _ in chosen}
+    kinds = {_KINDS.get(info.kind("key"), info.kind("key")) for info, _ in chosen}
     if len(kinds) > 1:
         names = quoted([info.name for info, _ in chosen])
         raise BioattnError(f"--sites: {names} look at residues and at sequences; choose one kind")
@@ -213,7 +203,7 @@ class _Layout(NamedTuple):
     panel: float
 
 
-@style.styled
+@style.figure_style()
 def draw_head_grid(grid: HeadGrid, width: float) -> Figure:
     """Draw the grid, `width` millimetres wide.
 
@@ -223,14 +213,20 @@ def draw_head_grid(grid: HeadGrid, width: float) -> Figure:
 
 
 def _draw_layers(grid: HeadGrid, width: float) -> Figure:
-    lines = [[panel for panel in grid.panels if panel.site == site] for site in grid.sites]
+    sites = dict.fromkeys(panel.site for panel in grid.panels)
+    lines = [[panel for panel in grid.panels if panel.site == site] for site in sites]
     across = max(map(len, lines))
     layout = _layout(len(lines), across, width)
     roomy = layout.spacing is _ROOMY
     height = layout.lines * (layout.panel + layout.spacing.title) + _FOOT + (9 if roomy else 6)
     figure = style.new_figure(width, height)
     cells = figure.subplots(layout.lines, layout.groups * across, squeeze=False)
-    norm = _norm(grid)
+    norm = Normalize(*style.data_limits(grid.values))
+    if grid.corrected:
+        # Neighbours in the chain look at each other most; the colours are for the others.
+        far = np.concatenate([panel.values[np.triu_indices(len(panel.values), 6)] for panel in grid.panels])
+        largest = (float(np.quantile(np.abs(far), _ROBUST)) if far.size else 0.0) or 1.0
+        norm = TwoSlopeNorm(0, -largest, largest)
     image = None
     for number, line in enumerate(lines):
         group, row = divmod(number, layout.lines)
@@ -298,15 +294,6 @@ def _layout(lines: int, across: int, width: float) -> _Layout:
     )
 
 
-def _norm(grid: HeadGrid) -> Normalize:
-    if grid.corrected:
-        # Neighbours in the chain look at each other most; the colours are for the others.
-        far = np.concatenate([panel.values[np.triu_indices(len(panel.values), 6)] for panel in grid.panels])
-        largest = (float(np.quantile(np.abs(far), _ROBUST)) if far.size else 0.0) or 1.0
-        return TwoSlopeNorm(0, -largest, largest)
-    return Normalize(*style.data_limits(grid.values))
-
-
 def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
     assert grid.query_names is not None
     assert grid.key_edges is not None
@@ -320,22 +307,22 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         )
     figure = style.new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)
     cells = style.panels(figure, number, down, across, sharex=True, sharey=True)
-    norm = _norm(grid)
+    norm = Normalize(*style.data_limits(grid.values))
     edges = grid.key_edges - (grid.zero or 0)
     mesh = None
-    for axis, found in zip(cells.flat, grid.panels, strict=False):
+    for axis, head in zip(cells.flat, grid.panels, strict=False):
         mesh = axis.pcolormesh(
             edges,
             np.arange(rows + 1),
-            found.values,
+            head.values,
             cmap=style.SEQUENTIAL,
             norm=norm,
             linewidth=0,
             rasterized=True,
         )
         style.framed(axis)
-        site = f"{found.site}, " if found.site else ""
-        axis.set_title(f"{site}{found.name} ({found.effective_keys:.1f})", fontsize=style.SMALL_FONT)
+        site = f"{head.site}, " if head.site else ""
+        axis.set_title(f"{site}{head.name} ({head.effective_keys:.1f})", fontsize=style.SMALL_FONT)
     step = math.ceil(2.4 / (panel / rows))
     first = cells[0, 0]
     first.set_ylim(rows, 0)

@@ -72,7 +72,7 @@ def read_coloured_molecule(
     return ColouredMolecule(f"{chosen}: attention, mean over heads", smiles, mean_A, signed=False)
 
 
-@style.styled
+@style.figure_style()
 def draw_molecule(molecule: ColouredMolecule, width: float) -> Figure:
     """Bonds as lines, atoms as discs coloured by their values; carbon has no letter.
 

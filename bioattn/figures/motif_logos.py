@@ -121,7 +121,7 @@ def _named(motifs: Sequence[Motif], name: str, path: Path) -> list[Motif]:
     return found
 
 
-@style.styled
+@style.figure_style()
 def draw_logos(logos: Logos, width: float) -> Figure:
     """Draw a logo for each motif, `width` millimetres wide, all on one scale of bases and bits.
 

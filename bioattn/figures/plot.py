@@ -5,7 +5,6 @@ A picture has two functions: one reads its typed data from files, the other draw
 
 import inspect
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -42,56 +41,52 @@ PICTURES = {
         "PromoterPicture",
     ),
     "heatmap": Picture(
-        "treatment_heatmap:read_treatment_heatmap",
-        "treatment_heatmap:draw_treatment_heatmap",
-        "TreatmentHeatmap",
+        "treatment_maps:read_treatment_heatmap", "treatment_maps:draw_treatment_heatmap", "TreatmentHeatmap"
     ),
     "heads": Picture("head_grid:read_head_grid", "head_grid:draw_head_grid", "HeadGrid"),
-    "arcs": Picture("arcs:read_arcs", "arcs:draw_arcs", "ArcPicture"),
-    "alignment": Picture("alignment:read_alignments", "alignment:draw_alignments", "AlignmentPicture", 120),
+    "arcs": Picture("alignments:read_arcs", "alignments:draw_arcs", "ArcPicture"),
+    "alignment": Picture("alignments:read_alignments", "alignments:draw_alignments", "AlignmentPicture", 120),
     "molecule": Picture("molecule:read_coloured_molecule", "molecule:draw_molecule", "ColouredMolecule", 85),
-    "response": Picture(
-        "response_curve:read_shown_curves", "response_curve:draw_response_curves", "ResponseCurves", 120
-    ),
+    "response": Picture("curves:read_shown_curves", "curves:draw_response_curves", "ResponseCurves", 120),
     "contacts": Picture(
-        "contact_map:read_contact_picture", "contact_map:draw_contact_map", "ContactPicture", 85
+        "structures:read_contact_picture", "structures:draw_contact_map", "ContactPicture", 85
     ),
-    "distogram": Picture("contact_map:read_distogram", "contact_map:draw_distogram", "DistogramPicture"),
+    "distogram": Picture("structures:read_distogram", "structures:draw_distogram", "DistogramPicture"),
     "pae": Picture(
         "bioattn.structures.predictions:read_aligned_error",
-        "confidence:draw_aligned_error",
+        "structures:draw_aligned_error",
         "AlignedError",
         85,
     ),
-    "plddt": Picture("confidence:read_plddt_chains", "confidence:draw_plddt", "PlddtChains", 120),
+    "plddt": Picture("structures:read_plddt_chains", "structures:draw_plddt", "PlddtChains", 120),
     "logos": Picture("motif_logos:read_logos", "motif_logos:draw_logos", "Logos"),
     "training": Picture("curves:read_training", "curves:draw_training", "TrainingPicture"),
     "check": Picture("bioattn.checks.record:read_check", "curves:draw_check", "CheckRecord"),
     "designs": Picture(
-        "bioattn.interpret.designs.record:DesignsCheck.read", "designs:draw_designs", "DesignsCheck", 120
+        "bioattn.interpret.designs.record:DesignsCheck.read", "curves:draw_designs", "DesignsCheck", 120
     ),
 }
 """All pictures by the name that --kind has for them."""
-_OF_FILES: Mapping[str, Sequence[str]] = {
-    "prediction": ("contacts", "distogram", "pae", "plddt"),
-    "predictions": ("contacts",),
-    "distogram": ("distogram", "contacts"),
-    "contacts": ("contacts",),
-    "aligned_error": ("pae",),
-    "structure": ("plddt",),
-    "motif-database": ("logos",),
-    "response-curve": ("response",),
-    "designs-check": ("designs",),
-    "check": ("check",),
+_OF_FILES = {
+    "prediction": "contacts",
+    "predictions": "contacts",
+    "distogram": "distogram",
+    "contacts": "contacts",
+    "aligned_error": "pae",
+    "structure": "plddt",
+    "motif-database": "logos",
+    "response-curve": "response",
+    "designs-check": "designs",
+    "check": "check",
 }
-"""What can be drawn of a kind of file, the picture that is drawn unless --kind says otherwise first."""
+"""The picture that is drawn of a kind of file unless --kind says otherwise."""
 _OF_ATTENTION = {
-    "promoters": ("attention", "heatmap", "heads"),
-    "alignments": ("heads", "arcs"),
-    "sequences": ("heads", "arcs"),
-    "molecules": ("molecule",),
+    "promoters": "attention",
+    "alignments": "heads",
+    "sequences": "heads",
+    "molecules": "molecule",
 }
-"""The same of attention, by what it is over; of all others `alignment`."""
+"""The picture of attention, by what it is over; of all others `alignment`."""
 _BESIDE = {
     "attribution": ("attribution",),
     "promoters": ("promoters",),
@@ -115,13 +110,6 @@ _SAMPLES = ("gene", "genes", "sample", "samples")
 """What pictures call the samples that they draw: one that is needed, any number, at most one, any number."""
 
 
-class Drawn(NamedTuple):
-    """A figure, and what a run record says of it."""
-
-    figure: "Figure"
-    figures: dict[str, Any]
-
-
 def plot(result: Any, kind: str | None = None, **options: Any) -> "Figure":
     """Draw a result.
 
@@ -137,7 +125,7 @@ def plot(result: Any, kind: str | None = None, **options: Any) -> "Figure":
 
     Raises: SettingsError for options that the picture does not take; BioattnError for what a file does not hold.
     """
-    return draw(result, kind, **options).figure
+    return draw(result, kind, **options)[0]
 
 
 def draw(
@@ -147,102 +135,107 @@ def draw(
     width: float | None = None,
     progress: Progress = SILENT,
     **options: Any,
-) -> Drawn:
-    """As `plot`, with the figures of the run record."""
+) -> tuple["Figure", dict[str, Any]]:
+    """As `plot`, with what a run record says of the figure."""
     if kind is not None and kind not in PICTURES:
         raise SettingsError(f"--kind {kind!r}: the pictures are {', '.join(PICTURES)}")
-    given = {name: value for name, value in options.items() if value not in (None, (), [])}
-    paths = _paths(result)
+    options = {name: value for name, value in options.items() if value not in (None, (), [])}
+    names: list[str] = []
+    for option in _SAMPLES:
+        value = options.pop(option, ())
+        names += [value] if isinstance(value, str) else value
+    several = result if type(result) in (list, tuple) else [result]
+    paths = [Path(each) for each in several if isinstance(each, str | Path)]
     if paths:
-        kind = kind or _default_kind(paths[0], given)
-        data = _read(kind, paths, given, progress)
+        kind = kind or _default_kind(paths[0], len(names))
+        data = _read(kind, paths[0], paths[1:], names, options, progress)
     elif isinstance(result, Attention):
-        kind = kind or _of_attention(result, given)
-        data = _function(PICTURES[kind].read)(result, **_accepted(kind, given, progress))
+        kind = kind or _of_attention(result, len(names))
+        data = _read(kind, result, [], names, options, progress)
     else:
-        kind, data = _typed(result, kind, given)
+        kind, data = _typed(result, kind, options)
     picture = PICTURES[kind]
     figure = _function(picture.draw)(data, width or picture.width)
-    return Drawn(figure, data.record() if hasattr(data, "record") else {})
+    return figure, data.record() if hasattr(data, "record") else {}
 
 
-def _paths(result: Any) -> list[Path]:
-    """The paths that a result is; none for another result."""
-    several = result if type(result) in (list, tuple) else [result]
-    return [Path(each) for each in several if isinstance(each, str | Path)]
-
-
-def _default_kind(path: Path, options: Mapping[str, Any]) -> str:
+def _default_kind(path: Path, num_samples: int) -> str:
     """Raises: BioattnError for a file of which nothing can be drawn."""
     kind = recognise(path)
     if kind.name == "attention":
         with open_attention(path) as attention:
-            return _of_attention(attention, options)
-    known = ["training"] if kind.is_model else _OF_FILES.get(kind.name, _of_content(path, kind))
-    if not known:
+            return _of_attention(attention, num_samples)
+    known = "training" if kind.is_model else _OF_FILES.get(kind.name) or _of_content(path, kind)
+    if known is None:
         raise BioattnError(
             f"{path}: is {kind.title}, of which there is no picture; --kind chooses one of {', '.join(PICTURES)}"
         )
-    return known[0]
+    return known
 
 
-def _of_attention(attention: Attention, options: Mapping[str, Any]) -> str:
+def _of_attention(attention: Attention, num_samples: int) -> str:
     """Of promoters the picture of one gene, where one is named, else the heatmap over genes."""
-    kind = _OF_ATTENTION.get(attention.inputs, ("alignment",))[0]
-    named = [name for option in _SAMPLES for name in _names(options.get(option, ()))]
-    return "heatmap" if kind == "attention" and len(named) != 1 else kind
+    kind = _OF_ATTENTION.get(attention.inputs, "alignment")
+    return "heatmap" if kind == "attention" and num_samples != 1 else kind
 
 
-def _of_content(path: Path, kind: FileKind) -> Sequence[str]:
+def _of_content(path: Path, kind: FileKind) -> str | None:
     """What can be drawn of a table or of another program's JSON."""
     candidate = Candidate(path)
     if kind.name == "table":
         return _of_columns(candidate.columns)
     content = candidate.json
     content = content[0] if isinstance(content, list) and content else content
-    if not isinstance(content, dict):
-        return ()
-    keys = {"plddt": {"plddt", "confidenceScore"}, "pae": {"predicted_aligned_error", "pae", "distance"}}
-    return [name for name, known in keys.items() if known & set(content)]
+    keys = set(content) if isinstance(content, dict) else set()
+    if keys & {"plddt", "confidenceScore"}:
+        return "plddt"
+    return "pae" if keys & {"predicted_aligned_error", "pae", "distance"} else None
 
 
-def _of_columns(columns: Sequence[str]) -> Sequence[str]:
+def _of_columns(columns: Sequence[str]) -> str | None:
     if columns[0] in ("epoch", "step"):
-        return ("training",)
-    return ("contacts",) if {"column_i", "column_j"} <= set(columns) else ()
+        return "training"
+    return "contacts" if {"column_i", "column_j"} <= set(columns) else None
 
 
-def _read(kind: str, paths: list[Path], options: dict[str, Any], progress: Progress) -> Any:
-    """The typed data of a picture of files."""
+def _read(
+    kind: str,
+    source: Path | Attention,
+    others: Sequence[Path],
+    names: Sequence[str],
+    options: dict[str, Any],
+    progress: Progress,
+) -> Any:
+    """The typed data of a picture of a file and `others` that are drawn with it. names: of samples."""
     read = _function(PICTURES[kind].read)
     first, *known = inspect.signature(read).parameters
-    if first == "paths":
-        return read(paths, **_accepted(kind, options, progress))
-    for path in paths[1:]:
-        found = find_kind(Candidate(path))
-        name = next((name for name in _BESIDE.get(found.name if found else "", ()) if name in known), None)
+    for path in others if first != "paths" else ():
+        other = find_kind(Candidate(path))
+        name = next((name for name in _BESIDE.get(other.name if other else "", ()) if name in known), None)
         if name is None or name in options:
-            what = "a file of no known kind" if found is None else found.title
-            raise BioattnError(f"{path}: is {what}; the picture {kind} of {paths[0]} does not take it")
+            what = "a file of no known kind" if other is None else other.title
+            raise BioattnError(f"{path}: is {what}; the picture {kind} of {source} does not take it")
         options[name] = path
-    accepted = _accepted(kind, options, progress)
-    with ExitStack() as stack:
-        source = stack.enter_context(open_attention(paths[0])) if first == "attention" else paths[0]
-        return read(source, **accepted)
+    accepted = _accepted(kind, names, options)
+    if "progress" in known:
+        accepted["progress"] = progress
+    if first == "paths":
+        return read([source, *others], **accepted)
+    if first == "attention" and isinstance(source, Path):
+        with open_attention(source) as attention:
+            return read(attention, **accepted)
+    return read(source, **accepted)
 
 
-def _accepted(kind: str, options: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
+def _accepted(kind: str, names: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options as `read` takes them. Raises: SettingsError for one that it does not take or lacks."""
     parameters = inspect.signature(_function(PICTURES[kind].read)).parameters
     accepted = dict(options)
-    names = [name for option in _SAMPLES for name in _names(accepted.pop(option, ()))]
     target = next((option for option in _SAMPLES if option in parameters), None)
     if target in ("gene", "sample") and len(names) != 1 and (names or target == "gene"):
         raise SettingsError(f"the picture {kind} is of one {target}; name it with --{target}")
-    if names and target is not None:
-        accepted[target] = names[0] if target in ("gene", "sample") else names
-    elif names:
-        accepted["sample"] = names
+    if names:
+        accepted[target or "sample"] = names[0] if target in ("gene", "sample") else names
     for name, value in accepted.items():
         if name not in parameters:
             known = {_FLAGS.get(each, each) for each in list(parameters)[1:] if each != "progress"}
@@ -252,73 +245,66 @@ def _accepted(kind: str, options: Mapping[str, Any], progress: Progress) -> dict
             raise SettingsError(f"{what}: the picture {kind} takes no such option; it takes {flags}")
         if parameters[name].annotation in (Path, Path | None):
             accepted[name] = Path(value)
-    return accepted | ({"progress": progress} if "progress" in parameters else {})
+    return accepted
 
 
-def _names(value: str | Sequence[str] | None) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or ())
-
-
-def _typed(result: Any, kind: str | None, options: Mapping[str, Any]) -> tuple[str, Any]:
+def _typed(result: Any, kind: str | None, options: dict[str, Any]) -> tuple[str, Any]:
     """The picture and its data of a result in memory. Raises: SettingsError for another result."""
     of_class = {picture.data: name for name, picture in PICTURES.items()}
     named = of_class.get(type(result).__name__)
-    if named is None:
-        named, result = _of_arrays(result, kind, options.pop("show", ()))  # type: ignore[attr-defined]
+    if hasattr(result, "columns"):
+        named, result = _of_frame(result, kind, options.pop("show", ()))
+    elif named is None:
+        named, result = _of_array(result, kind)
     if kind not in (None, named) or options:
         raise SettingsError(f"{type(result).__name__}: the picture is {named}, and takes no option but width")
     return named, result
 
 
-def _of_arrays(result: Any, kind: str | None, show: Sequence[str]) -> tuple[str, Any]:
-    if hasattr(result, "columns"):
-        return _of_frame(result, kind, show)
+def _of_array(result: Any, kind: str | None) -> tuple[str, Any]:
+    """Raises: SettingsError for what is no array, or one of another shape than the picture needs."""
+    from bioattn.figures.contact_prediction import UNKNOWN, ContactPrediction
+    from bioattn.figures.motif_logos import Logos
+    from bioattn.figures.structures import ContactPicture, PlddtChains
+    from bioattn.formats.meme import Motif
+    from bioattn.structures.predictions import AlignedError, Confidence
+
     if not isinstance(result, np.ndarray) or kind not in ("contacts", "pae", "plddt", "logos"):
         raise SettingsError(
             f"a {type(result).__name__} cannot be drawn; give a path, the data of a picture, or an array with the "
             "kind contacts, pae, plddt or logos"
         )
-    return kind, _of_array(np.asarray(result, dtype=np.float64), kind)
-
-
-def _of_array(values: "np.ndarray[Any, np.dtype[np.float64]]", kind: str) -> Any:
-    """Raises: SettingsError for an array of another shape than the picture needs."""
-    from bioattn.figures.confidence import PlddtChains
-    from bioattn.figures.contact_map import ContactPicture
-    from bioattn.figures.contact_prediction import UNKNOWN, ContactPrediction
-    from bioattn.figures.motif_logos import Logos
-    from bioattn.formats.meme import Motif
-    from bioattn.structures.predictions import AlignedError, Confidence
-
+    values = result.astype(np.float64)
     size = len(values)
     wanted = {"plddt": (size,), "logos": (size, 4)}.get(kind, (size, size))
     if values.shape != wanted:
         raise SettingsError(f"the array has shape {values.shape}; the picture {kind} needs {wanted}")
     if kind == "plddt":
-        return PlddtChains([Confidence("prediction", list(range(1, size + 1)), values)])
+        return kind, PlddtChains([Confidence("prediction", list(range(1, size + 1)), values)])
     if kind == "logos":
-        return Logos([Motif(name="motif", probabilities=values)])
+        return kind, Logos([Motif(name="motif", probabilities=values)])
     if kind == "pae":
-        return AlignedError("prediction", values)
+        return kind, AlignedError("prediction", values)
     quantity = "probability" if np.nanmin(values) >= 0 and np.nanmax(values) <= 1 else "score"
-    return ContactPicture(
-        ContactPrediction(name="prediction", letters=UNKNOWN * size, scores=values, quantity=quantity)
+    letters = UNKNOWN * size
+    return kind, ContactPicture(
+        ContactPrediction(name="prediction", letters=letters, scores=values, quantity=quantity)
     )
 
 
 def _of_frame(frame: "pd.DataFrame", kind: str | None, show: Sequence[str]) -> tuple[str, Any]:
     """A table of contacts as `export contacts` writes it, or a history with the column epoch or step."""
-    from bioattn.figures.contact_map import ContactPicture
     from bioattn.figures.contact_prediction import contacts_of_table
     from bioattn.figures.curves import training_picture
+    from bioattn.figures.structures import ContactPicture
     from bioattn.models.training_history import TrainingHistory
 
     named = _of_columns([str(name) for name in frame.columns])
-    if not named or kind not in (None, *named):
+    if named is None or kind not in (None, named):
         raise SettingsError(
             f"a table with the columns {listed(list(map(str, frame.columns)))} cannot be drawn"
         )
-    if named == ("contacts",):
+    if named == "contacts":
         return "contacts", ContactPicture(contacts_of_table(frame, "the table", None))
     columns = {str(name): frame[name].to_numpy(np.float64) for name in frame.columns}
     history = TrainingHistory(name="training", time=str(frame.columns[0]), columns=columns, best=None)
@@ -327,5 +313,5 @@ def _of_frame(frame: "pd.DataFrame", kind: str | None, show: Sequence[str]) -> t
 
 def _function(name: str) -> Any:
     module, names = name.split(":")
-    found = import_module(module if "." in module else f"bioattn.figures.{module}")
-    return reduce(getattr, names.split("."), found)
+    imported = import_module(module if "." in module else f"bioattn.figures.{module}")
+    return reduce(getattr, names.split("."), imported)

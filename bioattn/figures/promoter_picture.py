@@ -1,5 +1,7 @@
 """The data of the picture `attention` of one promoter, from the attention file and optional further files.
 
+Window positions are 0-based and half-open, from the window's first base in the direction of the gene.
+
 Shape suffixes: T treatments, L bases of the window.
 """
 
@@ -14,25 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import require_names
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.style import FLAT, colour_of
 from bioattn.figures.treatment_maps import ALL_TREATMENTS, read_treatment_maps, window_zero
-from bioattn.figures.window_features import (
-    MotifSite,
-    is_site_table,
-    scanned_sites,
-    sites_of_table,
-    window_genes,
-)
 from bioattn.formats.genes import STRANDS
+from bioattn.formats.meme import read_meme
+from bioattn.formats.nucleotides import AMBIGUITY_LETTERS
+from bioattn.formats.tables import open_table
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.contributions import open_contributions
 from bioattn.interpret.maps.promoter_maps import codes_of_genes
 from bioattn.interpret.maps.upsampling import upsample
-from bioattn.interpret.maps.window_genes import WindowGene, window_of
-from bioattn.interpret.motifs.hits import base_composition
+from bioattn.interpret.maps.window_genes import AnnotatedGenes, WindowGene, window_of
+from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.promoters.windows import WindowSettings, find_anchor
 from bioattn.store.reader import Attention
 from bioattn.text import quoted
 
@@ -41,6 +40,8 @@ LOGGER = logging.getLogger("bioattn")
 MOST_TREATMENTS = 6
 """Number of treatments drawn when none is named."""
 _REGION = re.compile(r"(-?\d{1,9})(?:\.\.|:|-)(-?\d{1,9})")
+_SITE_COLUMNS = ("gene_id", "motif", "start", "end", "strand")
+"""Of a table that lists sites of motifs."""
 
 
 class Region(NamedTuple):
@@ -50,16 +51,30 @@ class Region(NamedTuple):
     end: int
 
 
+class MotifSite(NamedTuple):
+    """A site of a motif in the window."""
+
+    motif: str
+    start: int
+    end: int
+    strand: str
+    """Strand relative to the window."""
+    treatment: str
+    """The treatment in which the site acts; "" where none is named."""
+    rank: float
+    """Sites of small rank are drawn first: the p-value, or 0 where a table lists the sites."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromoterPicture:
     """The data of the figure."""
 
     title: str
-    treatments: list[str]
-    places: list[int]
-    """Place of each treatment in the file, from 0, which decides its colour."""
+    colours: dict[str, str]
+    """Of the treatments that are drawn; a treatment has its colour whichever others are drawn."""
     attention_TL: NDArray[np.float64]
     """Attention per base in multiples of uniform attention; with `reference`, the difference from it."""
+    shown: Region
     reference: str | None = None
     predictions: list[float] | None = None
     task: str = "regression"
@@ -76,20 +91,15 @@ class PromoterPicture:
     """Whether every base has a contribution of its own, not a share of its bin's."""
     codes: NDArray[np.uint8] | None = None
     """(L,) bases, 4 = unknown."""
-    region: Region | None = None
-    """None = the whole window."""
 
     def record(self) -> dict[str, Any]:
         """The figures of the run record."""
         return {"treatments": self.treatments, "motif_sites": len(self.sites or [])}
 
     @property
-    def shown(self) -> Region:
-        return self.region or Region(0, self.attention_TL.shape[1])
-
-    def colour(self, treatment: str) -> str:
-        """The colour of a treatment, the same whichever others are drawn."""
-        return colour_of(self.places[self.treatments.index(treatment)])
+    def treatments(self) -> list[str]:
+        """The drawn treatments, in the order of the rows of the arrays."""
+        return list(self.colours)
 
     @property
     def offset(self) -> int:
@@ -137,22 +147,23 @@ def read_promoter_picture(
     attention_TL = length * upsample(
         maps.over_heads, maps.key_edges, length, upsampling, maps.receptive_field
     )
+    colours = {name: colour_of(number) for name, number in zip(maps.treatments, maps.numbers, strict=True)}
     codes, composition, contributions_TL = None, np.full(4, 0.25), None
-    shown, drawn = maps.treatments, np.ones(len(maps.treatments), dtype=np.bool_)
     with open_contributions(
         attention, attribution, sites=sites, heads=heads, upsampling=upsampling
     ) as contributions:
         if contributions is None:
             drawn = _not_flat(attention_TL, maps.treatments, f"{path}: attention to {gene}", against)
-            shown = [name for name, kept in zip(maps.treatments, drawn, strict=True) if kept]
+            colours = {name: colours[name] for name, kept in zip(maps.treatments, drawn, strict=True) if kept}
+            attention_TL = attention_TL[drawn]
         else:
-            contributions_TL = contributions.of(gene, shown, against)
+            contributions_TL = contributions.of(gene, maps.treatments, against)
             if contributions.codes_GL is not None:
                 codes = contributions.codes_GL[contributions.genes[gene]]
                 composition = base_composition(contributions.codes_GL)
     genes = None
     if annotation is None:
-        zero = window_zero(length, attention.downstream, zero)
+        zero = window_zero(attention, zero)
     elif zero is not None and zero not in tuple(Anchor):
         raise SettingsError(f"--zero {zero}: --annotation tells where position 0 is; leave one of them out")
     else:
@@ -161,36 +172,28 @@ def read_promoter_picture(
     if promoters is not None:
         codes = codes_of_genes(promoters, attention, attention.samples.loc[[gene]])[0]
         composition = base_composition(np.concatenate([each.codes for each in read_promoters(promoters)]))
-    motif_sites: list[MotifSite] | None = None
-    if motifs is not None and is_site_table(motifs):
-        motif_sites = sites_of_table(motifs, gene, length)
-    elif motifs is not None:
-        if codes is None:
-            raise BioattnError(f"{motifs}: to look for motifs, add the promoter FASTA")
-        motif_sites = scanned_sites(motifs, codes, composition)
     predictions = None
     if attention.treatments and against is None and maps.treatments != [ALL_TREATMENTS]:
-        predictions = np.asarray(attention.predictions()[shown].loc[gene], np.float64).tolist()
+        predictions = np.asarray(attention.predictions()[list(colours)].loc[gene], np.float64).tolist()
     title, window = gene, window_of(attention, gene)
     if window.strand in STRANDS:
         strand = window.strand.replace("-", "−")
         title += f"   {window.chrom}:{window.start + 1:,}–{window.end:,} ({strand})"
     return PromoterPicture(
         title=title,
-        treatments=shown,
-        places=np.array(maps.places)[drawn].tolist(),
-        attention_TL=attention_TL[drawn],
+        colours=colours,
+        attention_TL=attention_TL,
+        shown=Region(0, length) if region is None else parse_region(region, zero, length),
         reference=against,
         predictions=predictions,
         task=attention.task,
         zero=zero,
         genes=genes,
-        sites=motif_sites,
+        sites=None if motifs is None else _motif_sites(motifs, gene, length, codes, composition),
         contributions_TL=contributions_TL,
         contribution_method="" if contributions is None else contributions.method,
         contributions_of_bases=contributions is not None and contributions.of_single_bases,
         codes=codes,
-        region=None if region is None else parse_region(region, zero, length),
     )
 
 
@@ -243,3 +246,109 @@ def parse_region(text: str, zero: int | None, length: int) -> Region:
             "two of them, the first before the second"
         )
     return region
+
+
+def window_genes(
+    attention: Attention,
+    gene: str,
+    annotation: Path,
+    *,
+    anchor: Anchor = Anchor.TSS,
+    id_attribute: str | None = None,
+) -> tuple[list[WindowGene], int | None]:
+    """Genes of an annotation (GFF3, GTF, BED) in the window of `gene`, and the window position of its anchor.
+
+    The position is None, with a warning, when the annotation does not know the gene.
+
+    Raises: BioattnError when the file does not say where the gene lies, or the annotation names its chromosome
+    otherwise; FormatError when it cannot be read.
+    """
+    window = window_of(attention, gene)
+    if window.strand not in STRANDS:
+        raise BioattnError(
+            f"{attention.path}: does not say where gene {gene!r} lies, as its sequence file did not, so no "
+            "annotation can be drawn; leave --annotation out"
+        )
+    known = AnnotatedGenes(annotation, id_attribute)
+    chromosomes = known.annotation.chromosomes
+    if window.chrom not in chromosomes:
+        raise BioattnError(
+            f"{annotation}: has no gene on chromosome {window.chrom!r} of {gene!r}; its chromosomes are "
+            f"{quoted(chromosomes)}"
+        )
+    length = attention.window_length
+    genes = known.in_window(gene, window, length)
+    if gene not in known.by_id:
+        LOGGER.warning(
+            f"{annotation}: has no gene {gene!r}, so positions are counted from the window's first base; "
+            "if it has another id there, --id-attribute names the attribute"
+        )
+        return genes, None
+    start = find_anchor(known.annotation.genes[known.by_id[gene]], WindowSettings(anchor=anchor))
+    if start.reason:
+        LOGGER.warning(f"{annotation}: gene {gene!r} has no {anchor.upper()} ({start.reason})")
+        return genes, None
+    return genes, window.positions(start.position, start.position + 1, length)[0]
+
+
+def _motif_sites(
+    path: Path,
+    gene: str,
+    window_length: int,
+    codes: NDArray[np.uint8] | None,
+    composition: NDArray[np.float64],
+) -> list[MotifSite]:
+    """The sites of a table (gene_id, motif, start, end, strand), or matches of the motifs of a database."""
+    try:
+        table = open_table(path)
+    except FormatError:
+        table = None
+    if table is None or not set(_SITE_COLUMNS) <= set(table.header):
+        if codes is None:
+            raise BioattnError(f"{path}: to look for motifs, add the promoter FASTA")
+        return scanned_sites(path, codes, composition)
+    sites = []
+    for line, cells in table.rows():
+        row = dict(zip(table.header, cells, strict=True))
+        if row["gene_id"] != gene:
+            continue
+        try:
+            start, end = int(row["start"]), int(row["end"])
+        except ValueError:
+            raise FormatError(
+                f"{path}:{line}: start {row['start']!r} and end {row['end']!r} must be whole numbers"
+            ) from None
+        if not 0 <= start < end <= window_length:
+            raise FormatError(
+                f"{path}:{line}: {start} to {end} is no part of the window's {window_length} positions"
+            )
+        sites.append(MotifSite(row["motif"], start, end, row["strand"], row.get("treatment", ""), 0.0))
+    return list(dict.fromkeys(sites))
+
+
+def scanned_sites(
+    path: Path, codes: NDArray[np.uint8], composition: NDArray[np.float64], p_value: float = 1e-4
+) -> list[MotifSite]:
+    """Matches of the motifs of a file (MEME, JASPAR, TRANSFAC) in a window, best first.
+
+    codes: of the window. composition: frequencies of the bases of all promoters, (4,). A palindromic motif counts
+    once. Raises: FormatError.
+    """
+    motifs = read_meme(path).motifs
+    hits = find_motif_hits(codes[None], motifs, background=composition, p_value=p_value)
+    if not len(hits):
+        LOGGER.info(f"no motif of {path} matches this promoter with p < {p_value:g}, so none is drawn")
+    names = {}
+    for motif in motifs:
+        # ARG80 rather than MA0271.1, but not a consensus that stands in place of a name.
+        other = motif.alternative_name
+        is_consensus = len(other) == motif.width and set(other.upper()) <= set("ACGT" + AMBIGUITY_LETTERS)
+        names[motif.name] = motif.name if is_consensus or not other else other
+    best: dict[tuple[str, int, int], MotifSite] = {}
+    columns = (hits[column].tolist() for column in ("motif", "start", "end", "strand", "p_value"))
+    for name, start, end, strand, rank in zip(*columns, strict=True):
+        site = MotifSite(names[name], start, end, strand, "", rank)
+        key = (name, start, end)
+        if key not in best or site.rank < best[key].rank:
+            best[key] = site
+    return sorted(best.values(), key=lambda site: (site.rank, site.start, site.motif))

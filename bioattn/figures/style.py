@@ -7,10 +7,10 @@ bytes.
 
 import functools
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -93,28 +93,14 @@ _SETTINGS: dict[str, Any] = {
 TITLE_LETTER = 1.5
 """Approximate width of a title's letter in millimetres."""
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
-
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Inside the `with`, Matplotlib has its defaults and the settings of this file; then the former settings."""
+    """Inside the `with`, or as a decorator: Matplotlib has its defaults and the settings of this file."""
     with mpl.rc_context():
         mpl.rcdefaults()
         cast(Any, mpl.rcParams).update(_SETTINGS)
         yield
-
-
-def styled(draw: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Decorator: run the function inside `figure_style`."""
-
-    @functools.wraps(draw)
-    def inner(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-        with figure_style():
-            return draw(*arguments, **options)
-
-    return inner
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -221,15 +207,6 @@ def bare(axis: Axes) -> None:
 def framed(axis: Axes) -> None:
     """Draw all four sides of the frame, as maps have them."""
     axis.spines[:].set_visible(True)
-
-
-def column_axes(axis: Axes) -> None:
-    """Frame a map whose rows and columns are columns of an alignment, from 1, and label its axes."""
-    framed(axis)
-    axis.set_xlabel("column of the alignment")
-    axis.set_ylabel("column of the alignment")
-    whole_ticks(axis.xaxis, 6)
-    whole_ticks(axis.yaxis, 6)
 
 
 def whole_ticks(ticks: Axis, number: int) -> None:

@@ -19,11 +19,11 @@ from bioattn.models.training_history import TrainingHistory, find_history
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import Estimate, estimate, median_auroc, median_pearson
 from bioattn.report import findings
-from bioattn.report.alignment_pages import AlignmentPage, collect_alignments
-from bioattn.report.attention_summary import shown_sites
+from bioattn.report.alignments import AlignmentPage, collect_alignments
 from bioattn.report.findings import Finding
 from bioattn.report.inputs import ReportInputs, Source
-from bioattn.report.promoter_browser import PromoterBrowser, collect_browser
+from bioattn.report.promoter_maps import shown_sites
+from bioattn.report.promoters import PromoterBrowser, collect_browser
 from bioattn.store.kinds import ResultTable
 from bioattn.store.reader import open_attention
 from bioattn.store.training_record import read_training_record

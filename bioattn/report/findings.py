@@ -12,9 +12,8 @@ from bioattn.checks.record import CheckRecord
 from bioattn.interpret.motifs.motif_folder import MotifResults
 from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, Evaluation, read_comparison
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
-from bioattn.report.alignment_pages import AlignmentPage
-from bioattn.report.lead import minus
-from bioattn.report.promoter_browser import PromoterBrowser
+from bioattn.report.alignments import AlignmentPage
+from bioattn.report.promoters import PromoterBrowser
 from bioattn.text import counted, percentage
 
 Tone = Literal["good", "bad", "open", "plain"]
@@ -356,3 +355,8 @@ def per_treatment_words(accuracy: Evaluation) -> str:
         f"Over {counted(len(values), 'treatment')}: {title} {middle:.3f} in the middle, half of them between "
         f"{low:.3f} and {high:.3f}; the worst is {worst[1]} with {worst[0]:.3f}."
     )
+
+
+def minus(value: float, decimals: int = 0) -> str:
+    """A number with a typographic minus."""
+    return f"{value:.{decimals}f}".replace("-", "−")

@@ -1,8 +1,12 @@
-"""What `bioattn inspect` says of simulations, by their `simulation.json`."""
+"""What can be chosen when inputs are simulated, and what `bioattn inspect` says of simulations.
 
-from collections.abc import Callable, Mapping
+Nothing here imports NumPy.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json
@@ -15,14 +19,28 @@ PROMOTERS_FORMAT = "bioattn-simulated-promoters"
 SEQUENCES_FORMAT = "bioattn-simulated-sequences"
 TREES_FORMAT = "bioattn-simulated-trees"
 INDEX = "simulation.json"
-_PROMOTER_FILES = (
-    "genome.fa",
-    "annotation.gff3",
-    "responses.tsv",
-    "treatments.tsv",
-    "truth.tsv",
-    "motifs.meme",
-)
+
+
+class Difficulty(StrEnum):
+    """Which of the two published sets of promoters is made."""
+
+    STANDARD = "standard"
+    HARD = "hard"
+
+
+class Rule(StrEnum):
+    """When the motifs of a treatment make a promoter respond to it."""
+
+    ANYWHERE = "anywhere"
+    """One motif, wherever it stands."""
+    NEAR = "near"
+    """The motif of another treatment, near the gene only."""
+    FAR = "far"
+    """The motif of another treatment, far from the gene only."""
+    OPPOSITE = "opposite"
+    """Two motifs, one raises and one lowers; the other treatment of the couple answers the other way round."""
+    PAIR = "pair"
+    """Two motifs that are both needed."""
 
 
 def describe_simulation(path: Path) -> dict[str, Any]:
@@ -33,55 +51,44 @@ def describe_simulation(path: Path) -> dict[str, Any]:
     index = path / INDEX if path.is_dir() else path
     content = read_json(index)
     try:
-        figures, files = _KINDS[content["format"]](content)
+        figures, files = _described(content)
         figures = {"format_version": content["format_version"], **figures}
-        if path.is_dir():
-            _require_files(path, files)
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{index}: is incomplete ({error!r})") from error
+    # A file may be compressed.
+    missing = [name for name in files if not any((path / f"{name}{end}").is_file() for end in ("", ".gz"))]
+    if missing and path.is_dir():
+        more = f" and {counted(len(missing) - 1, 'more file')}" if len(missing) > 1 else ""
+        raise FormatError(f"{path}: {missing[0]}{more} of the simulation missing; simulate it again")
     return figures
 
 
-_Described: TypeAlias = tuple[dict[str, Any], tuple[str, ...]]
-"""Main figures, and the files of the folder."""
-
-
-def _of_families(content: Mapping[str, Any]) -> _Described:
-    names = [family["id"] for family in content["families"]]
-    figures = {
-        "seed": content["seed"],
-        "families": some(names),
-        "groups": len({family["group"] for family in content["families"]}),
-    }
-    places = ("msa/{}.a3m", "structure/{}.pdb", "contacts/{}.tsv")
-    return figures, ("PAIRS.tsv", *(place.format(name) for name in names for place in places))
-
-
-def _of_promoters(content: Mapping[str, Any]) -> _Described:
-    shown = {name: some(list(content[name])) for name in ("motifs", "treatments")}
-    return {"settings": content["settings"], **shown}, _PROMOTER_FILES
-
-
-def _said(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in content.items() if not name.startswith("format")}
-
-
-_KINDS: dict[str, Callable[[Mapping[str, Any]], _Described]] = {
-    FAMILIES_FORMAT: _of_families,
-    PROMOTERS_FORMAT: _of_promoters,
-    MOLECULES_FORMAT: lambda content: (_said(content), ("molecules.tsv", "truth.tsv")),
-    PAIRS_FORMAT: lambda content: (_said(content), ("source.fa", "target.fa", "alignment.tsv")),
-    SEQUENCES_FORMAT: lambda content: ({"settings": content["settings"]}, ("sequences.fa", "truth.tsv")),
-    TREES_FORMAT: lambda content: (
-        {name: content[name] for name in ("seed", "count", "alphabet")},
-        ("PAIRS.tsv",),
-    ),
-}
-
-
-def _require_files(folder: Path, names: tuple[str, ...]) -> None:
-    """Raises: FormatError when a file of the simulation, plain or compressed, is missing."""
-    missing = [name for name in names if not any((folder / f"{name}{end}").is_file() for end in ("", ".gz"))]
-    if missing:
-        more = f" and {counted(len(missing) - 1, 'more file')}" if len(missing) > 1 else ""
-        raise FormatError(f"{folder}: {missing[0]}{more} of the simulation missing; simulate it again")
+def _described(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Main figures, and the files of the folder."""
+    kind = content["format"]
+    if kind == FAMILIES_FORMAT:
+        names = [family["id"] for family in content["families"]]
+        groups = len({family["group"] for family in content["families"]})
+        files = [
+            name for id in names for name in (f"msa/{id}.a3m", f"structure/{id}.pdb", f"contacts/{id}.tsv")
+        ]
+        return {"seed": content["seed"], "families": some(names), "groups": groups}, ["PAIRS.tsv", *files]
+    if kind == PROMOTERS_FORMAT:
+        shown = {name: some(list(content[name])) for name in ("motifs", "treatments")}
+        files = [
+            "genome.fa",
+            "annotation.gff3",
+            "responses.tsv",
+            "treatments.tsv",
+            "truth.tsv",
+            "motifs.meme",
+        ]
+        return {"settings": content["settings"], **shown}, files
+    if kind == SEQUENCES_FORMAT:
+        return {"settings": content["settings"]}, ["sequences.fa", "truth.tsv"]
+    if kind == TREES_FORMAT:
+        return {name: content[name] for name in ("seed", "count", "alphabet")}, ["PAIRS.tsv"]
+    said = {name: value for name, value in content.items() if not name.startswith("format")}
+    if kind == MOLECULES_FORMAT:
+        return said, ["molecules.tsv", "truth.tsv"]
+    return said, ["source.fa", "target.fa", "alignment.tsv"]

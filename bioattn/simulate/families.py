@@ -1,6 +1,8 @@
-"""Simulated protein families (a fold, and an alignment whose couplings are its contacts), written with the truth.
+"""Simulated protein families with known contacts, written with the truth (`docs/formats/simulated-families.md`).
 
-The files are those of `docs/formats/simulated-families.md`.
+A family is a Potts model (Weigt et al. 2009) whose couplings stand at the contacts of a fold, evolved from one
+root sequence by Gibbs updates while its lineages split. What is planted is therefore known exactly, and what a
+tree adds to it, sequences that resemble each other by descent, is there as well.
 """
 
 import re
@@ -18,18 +20,327 @@ from bioattn.formats.alignment_file import write_a3m
 from bioattn.formats.structure_output import CHAIN, StructureResidue, write_pdb
 from bioattn.io.files import final_name, partial_path, text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
+from bioattn.io.settings import require
 from bioattn.simulate.description import FAMILIES_FORMAT, INDEX
-from bioattn.simulate.potts import (
-    LETTERS,
-    FamilySettings,
-    PottsModel,
-    generate_fold,
-    potts_model,
-    sample_family,
-)
 from bioattn.structures.chain import read_chain
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted
+
+HELIX_RISE, HELIX_RADIUS, HELIX_TURN = 1.5, 3.3, np.deg2rad(100)
+"""Å per residue, Å from the axis to C-beta, radians per residue."""
+STRAND_RISE, STRAND_OFFSET = 3.3, 1.5
+"""Å per residue, Å by which C-betas alternate above and below the sheet."""
+STRAND_SPACING, HELIX_SPACING, LAYER_SPACING = 4.8, 9.5, 10.0
+"""Å between neighbours within a sheet, within a layer of helices, and between layers."""
+LOOP_STEP = 3.3
+"""Å a loop covers per residue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One generated chain."""
+
+    positions: NDArray[np.float64]
+    """C-beta positions (R, 3) in Å."""
+    structure: str
+    """One letter per residue: H helix, E strand, C loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A place for one helix or strand; its axis runs along y, tilted with x as in twisted sheets."""
+
+    kind: str
+    x: float
+    z: float
+
+
+def generate_fold(random: np.random.Generator, *, min_length: int = 50, max_length: int = 130) -> Fold:
+    """A random fold of `min_length` to `max_length` residues: layers of strands and helices in one of five
+    arrangements, visited in an order that prefers neighbours."""
+    while True:
+        points, letters = _chain(_order(_slots(random), random), random)
+        if min_length <= len(letters):
+            keep = min(len(letters), max_length)
+            return Fold(points[:keep], "".join(letters[:keep]))
+
+
+def _slots(random: np.random.Generator) -> list[_Slot]:
+    strands, helices = int(random.integers(3, 7)), int(random.integers(2, 5))
+    sheet = [_Slot("E", STRAND_SPACING * (k - (strands - 1) / 2), 0.0) for k in range(strands)]
+    layer = [_Slot("H", HELIX_SPACING * (k - (helices - 1) / 2), LAYER_SPACING) for k in range(helices)]
+    match random.integers(5):
+        case 0:
+            return [*layer, *(_Slot("H", s.x + HELIX_SPACING / 2, 1.5) for s in layer[: helices - 1])]
+        case 1:
+            return [*sheet, *(_Slot("E", s.x, LAYER_SPACING) for s in sheet[: max(2, strands - 1)])]
+        case 2:
+            return [*sheet, *layer]
+        case 3:
+            return [*sheet, *layer[:2], *(_Slot("H", s.x, -LAYER_SPACING) for s in layer[:2])]
+        case _:
+            return [*sheet, _Slot("H", float(random.normal(0, 3)), LAYER_SPACING)]
+
+
+def _order(slots: list[_Slot], random: np.random.Generator) -> list[_Slot]:
+    """All slots in the order the chain visits them."""
+    left = list(slots)
+    order = [left.pop(int(random.integers(len(left))))]
+    while left:
+        distance = np.array([np.hypot(s.x - order[-1].x, s.z - order[-1].z) for s in left])
+        chance = np.exp(-(distance - distance.min()) / 4.0)
+        order.append(left.pop(int(random.choice(len(left), p=chance / chance.sum()))))
+    return order
+
+
+def _chain(order: Sequence[_Slot], random: np.random.Generator) -> tuple[NDArray[np.float64], list[str]]:
+    """C-beta points and structure letters along the chain."""
+    points: list[NDArray[np.float64]] = []
+    letters: list[str] = []
+    up = bool(random.integers(2))
+    twist = random.normal(-0.06, 0.02)
+    end: NDArray[np.float64] | None = None
+    heading = np.zeros(3)
+    for slot in order:
+        element, start, stop, direction = _element(slot, up, twist, random)
+        if end is not None:
+            loop = _loop(end, heading, start, direction, random)
+            points.append(loop)
+            letters += "C" * len(loop)
+        points.append(element)
+        letters += slot.kind * len(element)
+        end, heading = stop, direction
+        up = not up if random.random() < 0.92 else up
+    return np.concatenate(points), letters
+
+
+def _element(
+    slot: _Slot, up: bool, twist: float, random: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Points of one helix or strand, both ends of its axis, and the direction in which the chain runs."""
+    helix = slot.kind == "H"
+    length = int(random.integers(9, 19)) if helix else int(random.integers(4, 10))
+    rise = HELIX_RISE if helix else STRAND_RISE
+    along = rise * (np.arange(length) - (length - 1) / 2)
+    if helix:
+        along += random.normal(0, 2)
+        turn = HELIX_TURN * np.arange(length) + random.uniform(0, 2 * np.pi)
+        side_x, side_z = HELIX_RADIUS * np.cos(turn), HELIX_RADIUS * np.sin(turn)
+    else:
+        along += STRAND_RISE * random.integers(-1, 2)
+        # Neighbouring strands point the same way at the same height, so the side follows from the height.
+        side = np.where(np.round(along / STRAND_RISE).astype(int) % 2 == 0, 1.0, -1.0)
+        side_x, side_z = np.zeros(length), STRAND_OFFSET * side
+    if not up:
+        along, side_x, side_z = along[::-1], side_x[::-1], side_z[::-1]
+    angle = twist * slot.x + random.normal(0, 0.15 if helix else 0.03)
+    axis = np.array([0.0, np.cos(angle), np.sin(angle)])
+    across = np.array([0.0, -np.sin(angle), np.cos(angle)])
+    centre = np.array([slot.x, 0.0, slot.z]) + random.normal(0, [0.2, 0.0, 0.3])
+    line = centre + along[:, None] * axis
+    element = line + side_x[:, None] * np.array([1.0, 0.0, 0.0]) + side_z[:, None] * across
+    return element + random.normal(0, 0.25, element.shape), line[0], line[-1], axis if up else -axis
+
+
+def _loop(
+    start: NDArray[np.float64],
+    leaving: NDArray[np.float64],
+    stop: NDArray[np.float64],
+    arriving: NDArray[np.float64],
+    random: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Points on a curve that leaves and arrives along the axes of its neighbours."""
+    gap = float(np.linalg.norm(stop - start))
+    length = max(2, int(np.ceil(gap / LOOP_STEP)) - 1) + int(random.integers(0, 4))
+    bend = 2.0 + LOOP_STEP * length / 3
+    t = (np.arange(1, length + 1) / (length + 1))[:, None]
+    one, two = start + bend * leaving, stop - bend * arriving
+    curve = (1 - t) ** 3 * start + 3 * t * (1 - t) ** 2 * one + 3 * t**2 * (1 - t) * two + t**3 * stop
+    curved: NDArray[np.float64] = curve + random.normal(0, 1.0, curve.shape)
+    return curved
+
+
+LETTERS = "ARNDCQEGHILKMFPSTWYV"
+"""States 0..19; 20 is the gap."""
+GAP = 20
+_HYDROPATHY = np.array(
+    [1.8, -4.5, -3.5, -3.5, 2.5, -3.5, -3.5, -0.4, -3.2, 4.5, 3.8, -3.9, 1.9, 2.8, -1.6, -0.8, -0.7, -0.9, -1.3,
+     4.2]
+)  # fmt: skip
+"""Kyte & Doolittle 1982."""
+_CHARGE = np.array([0, 1, 0, -1, 0, 0, -1, 0, 0.3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])
+_VOLUME = np.array(
+    [88.6, 173.4, 114.1, 111.1, 108.5, 143.8, 138.4, 60.1, 153.2, 166.7, 166.7, 168.6, 162.9, 189.9, 112.7, 89.0,
+     116.1, 227.8, 193.6, 140.0]
+)  # fmt: skip
+"""Å³, Zamyatnin 1972."""
+_COMMON = np.array(
+    [8.3, 5.5, 4.1, 5.5, 1.4, 3.9, 6.7, 7.1, 2.3, 5.9, 9.7, 5.8, 2.4, 3.9, 4.7, 6.6, 5.3, 1.1, 2.9, 6.9]
+)  # fmt: skip
+"""Amino acids per 100 residues of Swiss-Prot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilySettings:
+    """How a family is drawn from a fold."""
+
+    depth: int = 1000
+    """Sequences."""
+    strength: float = 1.0
+    """Scale of the couplings."""
+    field: float = 0.9
+    """Standard deviation of the fields that make columns conserved."""
+    generations: int = 10
+    """Rounds in which the lineages double, at most."""
+    sweeps: float = 6.0
+    """Gibbs updates per site from the root to a leaf."""
+    tips: float = 0.6
+    """Share of these updates after the last split: 1 gives unrelated sequences."""
+    gaps: float = 0.06
+    """Expected share of gaps."""
+    contact_distance: float = 8.0
+    """Å between C-betas below which a pair is coupled."""
+    min_separation: int = 3
+    """Smallest distance in the chain of a coupled pair."""
+
+    def __post_init__(self) -> None:
+        require(self, ("depth", "generations", "min_separation"), lambda number: number >= 1, "be at least 1")
+        sizes = ("strength", "field", "sweeps", "contact_distance")
+        require(self, sizes, lambda size: size >= 0, "not be negative")
+        require(self, ("tips",), lambda share: 0 <= share <= 1, "lie in [0, 1]")
+        require(self, ("gaps",), lambda share: 0 <= share < 0.9, "lie in [0, 0.9)")
+
+
+@dataclass(frozen=True, slots=True)
+class PottsModel:
+    """Fields and couplings; a state's log odds at a site are its field plus the couplings to its neighbours."""
+
+    fields: NDArray[np.float64]
+    """(R, 20)."""
+    pairs: NDArray[np.int64]
+    """(P, 2) coupled sites, i < j."""
+    couplings: NDArray[np.float64]
+    """(P, 20, 20): first axis the state at i."""
+
+    def neighbours(self) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """List for each site its coupled sites (K,) and their couplings (K, state there, state here)."""
+        of_site: list[tuple[list[int], list[NDArray[np.float64]]]] = [([], []) for _ in self.fields]
+        for (i, j), coupling in zip(self.pairs, self.couplings, strict=True):
+            of_site[i][0].append(int(j))
+            of_site[i][1].append(coupling.T)
+            of_site[j][0].append(int(i))
+            of_site[j][1].append(coupling)
+        return [
+            (np.array(sites, np.int64), np.array(blocks).reshape(len(sites), 20, 20))
+            for sites, blocks in of_site
+        ]
+
+
+def contact_pairs(
+    positions: NDArray[np.floating], *, distance: float = 8.0, min_separation: int = 3
+) -> NDArray[np.int64]:
+    """Pairs (P, 2) of residues, i < j, closer than `distance` Å and at least `min_separation` apart in the chain.
+
+    Positions that are NaN are near nothing.
+    """
+    gap = np.linalg.norm(positions[:, None] - positions[None], axis=-1)
+    i, j = np.nonzero(np.triu(gap < distance, min_separation))
+    return np.stack([i, j], axis=1)
+
+
+def potts_model(
+    positions: NDArray[np.floating], settings: FamilySettings, random: np.random.Generator
+) -> PottsModel:
+    """A Potts model on the contacts of a fold: couplings that favour hydrophobic neighbours, opposite charges and
+    complementary sizes, each with a random part; fields that bury hydrophobic residues where there are many
+    contacts."""
+    pairs = contact_pairs(
+        positions, distance=settings.contact_distance, min_separation=settings.min_separation
+    )
+    columns = len(positions)
+    degree = np.bincount(pairs.ravel(), minlength=columns).astype(float)
+    burial = (degree - degree.mean()) / max(degree.std(), 1e-6)
+    hydropathy, volume = _standard(_HYDROPATHY), _standard(_VOLUME)
+    fields = (
+        np.log(_COMMON / _COMMON.sum())
+        + settings.field * 0.6 * burial[:, None] * hydropathy
+        + settings.field * random.gamma(1.0, 1.0, (columns, 1)) * random.normal(0, 1, (columns, 20))
+    )
+    alike = np.stack(
+        [np.outer(hydropathy, hydropathy), -2 * np.outer(_CHARGE, _CHARGE), -np.outer(volume, volume)]
+    )
+    shares = random.gamma(1.0, 1.0, (len(pairs), 3))
+    blocks = 0.25 * np.einsum("pk,kab->pab", shares, alike) + random.normal(0, 0.45, (len(pairs), 20, 20))
+    blocks -= blocks.mean(1, keepdims=True)
+    blocks -= blocks.mean(2, keepdims=True)
+    scale = settings.strength * random.gamma(2.0, 0.5, (len(pairs), 1, 1))
+    return PottsModel(fields, pairs, scale * blocks)
+
+
+def sample_family(
+    model: PottsModel, settings: FamilySettings, random: np.random.Generator
+) -> NDArray[np.uint8]:
+    """Aligned states (depth, R), 0..19 and 20 for gaps; the first row has none.
+
+    The number of lineages doubles, with random parents, until there are `depth`; between splits every lineage gets
+    its share of Gibbs updates. Gaps are runs that lineages inherit.
+    """
+    columns = len(model.fields)
+    neighbours = model.neighbours()
+    states = random.choice(20, size=(1, columns), p=_COMMON / _COMMON.sum())
+    gaps = np.zeros((1, columns), bool)
+    for _ in range(30):
+        _update(states, np.arange(columns), model, neighbours, random)
+    shared = (1 - settings.tips) / max(1, settings.generations - 1)
+    # A run of gaps is 5 columns long on average and there is one chance for it per generation.
+    opening = settings.gaps * columns / 5 / settings.generations
+    for generation in range(settings.generations):
+        left = settings.generations - 1 - generation
+        lineages = max(len(states), int(np.ceil(settings.depth / 2**left))) if left else settings.depth
+        parents = random.integers(len(states), size=lineages)
+        parents[: min(len(states), lineages)] = np.arange(min(len(states), lineages))
+        states, gaps = states[parents], gaps[parents]
+        updates = round(settings.sweeps * columns * (shared if left else settings.tips))
+        _update(states, random.integers(columns, size=updates), model, neighbours, random)
+        _delete(gaps, opening, random)
+    gaps[0] = False
+    return np.where(gaps, GAP, states).astype(np.uint8)
+
+
+def _update(
+    states: NDArray[np.int64],
+    sites: NDArray[np.int64],
+    model: PottsModel,
+    neighbours: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
+    random: np.random.Generator,
+) -> None:
+    """Redraw each of `sites` in turn in every row, given the rest of the row (Gibbs sampling), in place."""
+    for site in sites:
+        near, blocks = neighbours[site]
+        odds = np.broadcast_to(model.fields[site], (len(states), 20)).copy()
+        for other, block in zip(near, blocks, strict=True):
+            odds += block[states[:, other]]
+        # The largest of log odds plus Gumbel noise is a draw from them.
+        odds -= np.log(random.exponential(size=odds.shape))
+        states[:, site] = odds.argmax(1)
+
+
+def _delete(gaps: NDArray[np.bool_], opening: float, random: np.random.Generator) -> None:
+    """Open runs of gaps in some rows, in place; near the ends they reach the end, as fragments do."""
+    columns = gaps.shape[1]
+    for row in np.flatnonzero(random.random(len(gaps)) < opening):
+        first = int(random.integers(columns))
+        last = first + int(random.geometric(0.2))
+        if random.random() < 0.3:
+            first, last = (
+                (0, first) if first < columns / 4 else (first, columns if first > 0.75 * columns else last)
+            )
+        gaps[row, first:last] = True
+
+
+def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    standard: NDArray[np.float64] = (values - values.mean()) / values.std()
+    return standard
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +348,7 @@ class SimulatedFamily:
     """One family and its truth."""
 
     states: NDArray[np.uint8]
-    """(S, R): 0..19 amino acids in the order of `potts.LETTERS`, 20 gap; the first row has no gap."""
+    """(S, R): 0..19 amino acids in the order of `LETTERS`, 20 gap; the first row has no gap."""
     positions: NDArray[np.float64]
     """(R, 3) C-beta positions in Å."""
     structure: str
@@ -143,8 +454,27 @@ def write_families(
     simulation's, or when the disk is full.
     """
     check_output_folder(folder, force=force)
+    rows: list[str] = ["id\tmsa\tstructure\tchain\tgroup\n"]
+    settings = []
     with atomic_folder(folder, own_names(folder, _FOLDERS)) as partial:
-        return _write_all(partial, simulation, progress)
+        for name in _FOLDERS:
+            (partial / name).mkdir()
+        for number in watched(progress, "simulating families", range(simulation.families)):
+            random = np.random.default_rng([simulation.seed, number])
+            name = group = f"simulated{number:06d}"
+            positions = None
+            if simulation.folds:
+                group, positions = simulation.folds[number % len(simulation.folds)]
+            chosen = random_settings(random, depths=simulation.depths, strength=simulation.strength)
+            family = simulate_family(random, positions=positions, settings=chosen, lengths=simulation.lengths)
+            _write_family(partial, name, family)
+            rows.append(f"{name}\tmsa/{name}.a3m\tstructure/{name}.pdb\t{CHAIN}\t{group}\n")
+            settings.append({"id": name, "group": group, "structure": family.structure, **asdict(chosen)})
+        with text_output(partial / PAIRS) as file:
+            file.writelines(rows)
+        head = {"format": FAMILIES_FORMAT, "format_version": 1, "seed": simulation.seed}
+        write_json(partial / INDEX, {**head, "families": settings})
+    return simulation.families
 
 
 def own_names(folder: Path, folders: Mapping[str, str]) -> set[str]:
@@ -162,29 +492,6 @@ def own_names(folder: Path, folders: Mapping[str, str]) -> set[str]:
     }
     first = {f"{name}/simulated000000.{end}" for name, end in folders.items()}
     return {PAIRS, INDEX, f"{PAIRS}.run.json", *first, *written}
-
-
-def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -> int:
-    for name in _FOLDERS:
-        (folder / name).mkdir()
-    rows: list[str] = ["id\tmsa\tstructure\tchain\tgroup\n"]
-    settings = []
-    for number in watched(progress, "simulating families", range(simulation.families)):
-        random = np.random.default_rng([simulation.seed, number])
-        name = group = f"simulated{number:06d}"
-        positions = None
-        if simulation.folds:
-            group, positions = simulation.folds[number % len(simulation.folds)]
-        chosen = random_settings(random, depths=simulation.depths, strength=simulation.strength)
-        family = simulate_family(random, positions=positions, settings=chosen, lengths=simulation.lengths)
-        _write_family(folder, name, family)
-        rows.append(f"{name}\tmsa/{name}.a3m\tstructure/{name}.pdb\t{CHAIN}\t{group}\n")
-        settings.append({"id": name, "group": group, "structure": family.structure, **asdict(chosen)})
-    with text_output(folder / PAIRS) as file:
-        file.writelines(rows)
-    head = {"format": FAMILIES_FORMAT, "format_version": 1, "seed": simulation.seed}
-    write_json(folder / INDEX, {**head, "families": settings})
-    return simulation.families
 
 
 def _write_family(folder: Path, name: str, family: SimulatedFamily) -> None:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.fasta import FastaRecord, write_fasta
-from bioattn.formats.nucleotides import decode, reverse_complement
+from bioattn.formats.nucleotides import reverse_complement
 from bioattn.io.files import text_output
 from bioattn.simulate.motifs import MarkovBackground
 
@@ -95,11 +94,6 @@ def _open_reading_frame(rng: np.random.Generator, codons: int) -> NDArray[np.uin
     sense = _SENSE_CODONS[(rng.random(codons - 2) * len(_SENSE_CODONS)).astype(np.int64)]
     stop = _STOP_CODONS[int(rng.random() * len(_STOP_CODONS))]
     return np.concatenate([_START_CODON, sense.ravel(), stop]).astype(np.uint8)
-
-
-def write_genome(path: Path, genome: Genome) -> None:
-    """Write the chromosomes as FASTA; a `.gz` name gives gzip."""
-    write_fasta(path, (FastaRecord(name, "", decode(codes)) for name, codes in genome.chromosomes.items()))
 
 
 def write_annotation(path: Path, genome: Genome) -> None:

@@ -19,7 +19,7 @@ from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.simulate.description import INDEX, SEQUENCES_FORMAT
-from bioattn.simulate.potts import LETTERS
+from bioattn.simulate.families import LETTERS
 
 STOPS = ("TAA", "TAG", "TGA")
 WORDS = {

@@ -6,7 +6,6 @@ of random numbers, so that changing the noise, say, leaves the sequences as they
 strand, without further copies by chance.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import SettingsError
+from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.meme import Motif, write_meme
-from bioattn.formats.nucleotides import encode, reverse_complement
+from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.simulate.choices import Difficulty, Rule
-from bioattn.simulate.description import INDEX, PROMOTERS_FORMAT
-from bioattn.simulate.genome_layout import Genome, lay_out_genome, write_annotation, write_genome
+from bioattn.simulate.description import INDEX, PROMOTERS_FORMAT, Difficulty, Rule
+from bioattn.simulate.genome_layout import Genome, lay_out_genome, write_annotation
 from bioattn.simulate.motifs import (
     MATRIX_LENGTHS,
     UNIFORM,
@@ -106,14 +105,12 @@ def remove_chance_copies(
     words: Mapping[int, NDArray[np.uint8]],
     planted: Sequence[Sequence[tuple[int, int, str]]],
     widths: Sequence[int],
-) -> int:
+) -> None:
     """Break every exact copy of a word, on either strand, that was not planted; in place.
 
     words: consensus codes by motif number. planted: as from `plant_motifs`. One base outside all planted sites is
     replaced in each copy, and the scan repeated until none is left. A copy made wholly of one planted site's bases
     (a motif substituted into another) stays.
-
-    Returns the copies broken.
     """
     protected = np.zeros(codes.shape, dtype=np.bool_)
     meant: set[tuple[int, int, int]] = set()
@@ -121,9 +118,9 @@ def remove_chance_copies(
         for number, start, _ in sites:
             protected[sequence, start : start + widths[number]] = True
             meant.add((sequence, number, start))
-    broken = 0
-    while True:
-        changed = 0
+    changed = True
+    while changed:
+        changed = False
         for number, word in words.items():
             for strand_word in (word, reverse_complement(word)):
                 for sequence, start in find_copies(codes, strand_word).tolist():
@@ -132,13 +129,8 @@ def remove_chance_copies(
                         continue
                     position = start + int(free[int(rng.random() * free.size)])
                     codes[sequence, position] = (codes[sequence, position] + 1 + int(3 * rng.random())) % 4
-                    changed += 1
-        broken += changed
-        if not changed:
-            return broken
+                    changed = True
 
-
-LOGGER = logging.getLogger("bioattn")
 
 CONSENSUS_LENGTH = 8
 
@@ -221,14 +213,6 @@ class PromoterSimulation:
             )
         if self.opposites and self.task == "binary":
             raise SettingsError("--opposites: responses of 0 and 1 have no sign; use --task regression")
-        self._check_room()
-
-    @property
-    def plain(self) -> int:
-        """Treatments (the first ones) with one motif that acts anywhere."""
-        return self.treatments - self.near - self.far - 2 * self.opposites - self.pairs
-
-    def _check_room(self) -> None:
         width = max(MATRIX_LENGTHS) if self.matrix_motifs else CONSENSUS_LENGTH
         per_pair = 2 * self.presence + (1 - self.presence) * LONE_SHARE
         single = self.plain + 2 * self.opposites
@@ -239,6 +223,11 @@ class PromoterSimulation:
                 f"--length {self.length} is too short for about {sites:.0f} and up to {at_most} sites of "
                 f"{width} bp in a promoter; ask for longer promoters or fewer treatments, pairs or decoys"
             )
+
+    @property
+    def plain(self) -> int:
+        """Treatments (the first ones) with one motif that acts anywhere."""
+        return self.treatments - self.near - self.far - 2 * self.opposites - self.pairs
 
 
 DEFAULTS: dict[Difficulty, dict[str, Any]] = {
@@ -320,8 +309,7 @@ def simulate_promoters(settings: PromoterSimulation) -> SimulatedPromoters:
     planted = plant_motifs(site_rng, codes, motifs, carried)
     if not settings.matrix_motifs:
         words = {number: encode(motif.consensus) for number, motif in enumerate(motifs)}
-        broken = remove_chance_copies(sequence_rng, codes, words, planted, [motif.width for motif in motifs])
-        LOGGER.debug(f"{broken:,} chance copies of the motifs were broken")
+        remove_chance_copies(sequence_rng, codes, words, planted, [motif.width for motif in motifs])
     sites = list(_truth(settings, gene_ids, motifs, rules, planted))
     true = noise_free_responses(sites, gene_ids, [rule.treatment for rule in rules])
     genome = lay_out_genome(layout_rng, gene_ids, codes, settings.chromosomes, settings.background)
@@ -448,7 +436,8 @@ def write_simulation(
     names = {name: name for name in _PLAIN} | {name: f"{name}.gz" if compress else name for name in _PACKED}
     with atomic_folder(folder, _OWN_NAMES) as partial:
         paths = {name: partial / written for name, written in names.items()}
-        write_genome(paths["genome.fa"], simulated.genome)
+        chromosomes = simulated.genome.chromosomes.items()
+        write_fasta(paths["genome.fa"], (FastaRecord(name, "", decode(codes)) for name, codes in chromosomes))
         write_annotation(paths["annotation.gff3"], simulated.genome)
         _write_responses(paths["responses.tsv"], simulated)
         with text_output(paths["treatments.tsv"]) as file:

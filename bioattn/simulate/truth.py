@@ -3,7 +3,7 @@
 Tab-separated with a header; `docs/formats/simulation.md` defines the columns and roles.
 """
 
-import re
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from bioattn.io.files import read_lines, text_output
 CAUSAL, LONE, OUT_OF_RANGE, DECOY = "causal", "lone", "out-of-range", "decoy"
 ROLES = (CAUSAL, LONE, OUT_OF_RANGE, DECOY)
 COLUMNS = ("gene_id", "motif", "treatment", "role", "start", "end", "strand")
-"""Columns that a table must have; tables of earlier versions lack `effect`."""
+"""Columns that a table must have."""
 
 
 class PlantedSite(NamedTuple):
@@ -78,10 +78,8 @@ def read_truth(path: Path) -> list[PlantedSite]:
             if len(fields) <= max(order):
                 raise FormatError(f"{where}: {len(fields)} fields where the header has more")
             sites.append(_site(where, *(fields[column] for column in order)))
-    if order is None:
-        raise FormatError(f"{path}: is empty; a truth table with a header is needed")
     if not sites:
-        raise FormatError(f"{path}: names no planted site")
+        raise FormatError(f"{path}: names no planted site; a truth table with a header is needed")
     return sites
 
 
@@ -96,20 +94,14 @@ def _site(
     strand: str,
     effect: str = "0",
 ) -> PlantedSite:
-    if not gene_id:
-        raise FormatError(f"{where}: gene_id is empty")
-    if role not in ROLES:
-        raise FormatError(f"{where}: role is {role!r} but must be one of {', '.join(ROLES)}")
+    try:
+        site = PlantedSite(gene_id, motif, treatment, role, int(start), int(end), strand, float(effect))
+    except ValueError as error:
+        raise FormatError(f"{where}: start, end and effect must be numbers ({error})") from None
+    if role not in ROLES or strand not in ("+", "-"):
+        raise FormatError(f"{where}: role is {role!r} and strand {strand!r}; roles are {', '.join(ROLES)}")
     if (role == DECOY) == bool(treatment):
         raise FormatError(f"{where}: role {role} with treatment {treatment!r}; only decoys have none")
-    if strand not in ("+", "-"):
-        raise FormatError(f"{where}: strand is {strand!r} but must be + or -")
-    if not all(text.isascii() and text.isdigit() and len(text) < 16 for text in (start, end)):
-        raise FormatError(
-            f"{where}: start {start[:40]!r} and end {end[:40]!r} must be whole numbers, 0 or more"
-        )
-    if int(start) >= int(end):
-        raise FormatError(f"{where}: start {start} is not before end {end}")
-    if not re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", effect):
-        raise FormatError(f"{where}: effect is {effect[:40]!r} but must be a number")
-    return PlantedSite(gene_id, motif, treatment, role, int(start), int(end), strand, float(effect))
+    if not 0 <= site.start < site.end or not math.isfinite(site.effect):
+        raise FormatError(f"{where}: start {start} is not before end {end}, or effect {effect} is not finite")
+    return site

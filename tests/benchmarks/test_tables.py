@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.tables import mean_interval, table
+from benchmarks.common import mean_interval, table
 
 
 def test_interval_is_that_of_the_mean():

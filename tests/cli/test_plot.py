@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 from PIL import Image
 
 from bioattn.errors import FormatError, SettingsError
-from bioattn.figures.arcs import read_arcs
+from bioattn.figures.alignments import read_arcs
 from bioattn.figures.plot import PICTURES, _function, plot
 from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.interpret.choices import Upsampling

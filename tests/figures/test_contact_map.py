@@ -8,19 +8,19 @@ from Bio.Data.IUPACData import protein_letters_1to3
 
 from bioattn.alignments.contact_dataset import write_contact_dataset
 from bioattn.errors import BioattnError, FormatError
-from bioattn.figures.contact_map import (
+from bioattn.figures.contact_prediction import (
+    ContactPrediction,
+    read_contact_prediction,
+    read_contact_truth,
+    truth_from_coordinates,
+)
+from bioattn.figures.structures import (
     ContactPicture,
     DistogramPicture,
     compare_contacts,
     draw_contact_map,
     draw_distogram,
     expected_and_true,
-)
-from bioattn.figures.contact_prediction import (
-    ContactPrediction,
-    read_contact_prediction,
-    read_contact_truth,
-    truth_from_coordinates,
 )
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import StructureResidue, write_pdb

@@ -26,7 +26,7 @@ from bioattn.figures.motif_logos import (
     information_heights,
     read_logos,
 )
-from bioattn.figures.style import FONT_SIZE, SMALL_FONT, new_figure, styled
+from bioattn.figures.style import FONT_SIZE, SMALL_FONT, figure_style, new_figure
 from bioattn.formats.meme import Motif, write_meme
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +81,7 @@ def test_the_same_bytes_in_every_process(tmp_path):
 def test_nothing_global_changes(tmp_path):
     before = dict(mpl.rcParams)
 
-    @styled
+    @figure_style()
     def draw():
         assert mpl.rcParams["font.size"] == FONT_SIZE
 

@@ -11,9 +11,8 @@ from matplotlib.text import Text
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.promoter_attention import draw_promoter_attention
-from bioattn.figures.promoter_picture import Region, parse_region, read_promoter_picture
+from bioattn.figures.promoter_picture import Region, parse_region, read_promoter_picture, window_genes
 from bioattn.figures.style import colour_of
-from bioattn.figures.window_features import window_genes
 from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.nucleotides import encode
 from bioattn.interpret.maps.window_genes import WindowGene
@@ -176,7 +175,8 @@ def test_flat_attention_is_left_out_and_said(promoters, tmp_path, caplog):
             file[f"sites/{name}/weights"][1] = np.diff(EDGES) / 60
     picture = read(path, "g0", upsampling="nearest")
     assert picture.treatments == ["heat", "H2O2"]
-    assert (picture.places, len(picture.attention_TL)) == ([0, 2], 2)
+    assert list(picture.colours.values()) == [colour_of(0), colour_of(2)]
+    assert len(picture.attention_TL) == 2
     assert picture.predictions == pytest.approx(promoters.predictions[0, [0, 2]].tolist())
     assert "left out, as attention is the same at every position: 'cold $5 a_b$'" in caplog.text
     with pytest.raises(BioattnError, match="attention to g1 is the same at every position, under 'heat'"):

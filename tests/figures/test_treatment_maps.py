@@ -9,8 +9,12 @@ from matplotlib.collections import QuadMesh
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
 from bioattn.figures import promoter_picture, treatment_maps
-from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
-from bioattn.figures.treatment_maps import TreatmentMaps, read_treatment_maps
+from bioattn.figures.treatment_maps import (
+    TreatmentMaps,
+    cluster_treatments,
+    draw_treatment_heatmap,
+    read_treatment_maps,
+)
 from bioattn.store import open_attention
 from tests.figures.conftest import TREATMENTS
 from tests.result_files import promoter_layout, write_promoters
@@ -87,7 +91,7 @@ def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(prom
 def maps_of(rows):
     return TreatmentMaps(
         treatments=[f"t{number}" for number in range(len(rows))],
-        places=list(range(len(rows))),
+        numbers=list(range(len(rows))),
         heads=["0"],
         weights_HTK=rows[None],
         key_edges=np.arange(rows.shape[1] + 1) * 8,

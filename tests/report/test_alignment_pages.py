@@ -13,8 +13,7 @@ from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.interpret.maps.alignment_maps import head_map
 from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
-from bioattn.report.alignment_pages import collect_alignments
-from bioattn.report.head_maps import draw_heads, list_heads
+from bioattn.report.alignments import collect_alignments, draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
@@ -197,7 +196,7 @@ def test_where_not_all_proteins_fit_the_rest_is_named(protein, page, tmp_path, m
         folders.append(folder)
     inputs = ReportInputs(prediction=folders)
     one = len(page.contact) + len(page.sequence)  # there is no room for distances then
-    monkeypatch.setattr("bioattn.report.alignment_pages.ALONE_BYTES", 2 * one + 10)
+    monkeypatch.setattr("bioattn.report.alignments.ALONE_BYTES", 2 * one + 10)
     pages, left_out = collect_alignments(inputs, NoProgress())
     assert [each.id for each in pages] + left_out == [FAMILY, "copy1", "copy2"]
     assert len(pages) == 2

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bioattn.report import attention_summary
-from bioattn.report.attention_summary import ONE_ROW, shown_sites, summarise_site
+from bioattn.report import promoter_maps
 from bioattn.report.page import cluster_order
-from bioattn.report.promoter_browser import ranked_genes, specific_part
+from bioattn.report.promoter_maps import ONE_ROW, SiteSums, blocks_of, shown_sites
+from bioattn.report.promoters import ranked_genes, specific_part
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
@@ -47,17 +47,23 @@ def weights():
     return (exponents / exponents.sum(-1, keepdims=True)).astype(np.float32)
 
 
-@pytest.mark.parametrize("block_bytes", [1, 5_000, 48_000_000])
-def test_summary_equals_loops_whatever_the_blocks(tmp_path, weights, monkeypatch, block_bytes):
-    monkeypatch.setattr(attention_summary, "BLOCK_BYTES", block_bytes)
-    path = write(tmp_path / "attention.h5", weights, ("sample", "treatment", "head", "key"))
-    seen = []
+def summary_of(path):
+    """The summary of the only site, and its blocks."""
+    sums, blocks = SiteSums(), []
     with open_attention(path) as attention:
         (info,), hidden = shown_sites(attention)
         assert hidden == []
-        summary = summarise_site(
-            attention, info, None, lambda first, part: seen.append((first, part.copy())), NoProgress()
-        )
+        for first, part in blocks_of(attention, info, None, NoProgress()):
+            sums.add(part)
+            blocks.append((first, part.copy()))
+        return sums.summary(info, None), blocks
+
+
+@pytest.mark.parametrize("block_bytes", [1, 5_000, 48_000_000])
+def test_summary_equals_loops_whatever_the_blocks(tmp_path, weights, monkeypatch, block_bytes):
+    monkeypatch.setattr(promoter_maps, "BLOCK_BYTES", block_bytes)
+    path = write(tmp_path / "attention.h5", weights, ("sample", "treatment", "head", "key"))
+    summary, seen = summary_of(path)
     np.testing.assert_array_equal(np.concatenate([part for _, part in seen]), weights)
     assert [first for first, _ in seen] == np.cumsum([0, *(len(part) for _, part in seen[:-1])]).tolist()
     np.testing.assert_allclose(summary.profile_THK, weights.mean(axis=0), rtol=1e-5)
@@ -86,16 +92,14 @@ def test_summary_equals_loops_whatever_the_blocks(tmp_path, weights, monkeypatch
 def test_maps_that_do_not_differ_have_no_part_between_treatments(tmp_path, weights):
     alike = np.repeat(weights[:, :1], 4, axis=1)
     path = write(tmp_path / "attention.h5", alike, ("sample", "treatment", "head", "key"))
-    with open_attention(path) as attention:
-        summary = summarise_site(attention, shown_sites(attention)[0][0], None, lambda *_: None, NoProgress())
+    summary, _ = summary_of(path)
     assert summary.between_share == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(summary.similarity_TT, 1, atol=1e-6)
 
 
 def test_a_site_without_treatments_has_one_row(tmp_path, weights):
     path = write(tmp_path / "attention.h5", weights[:, 0], ("sample", "head", "key"))
-    with open_attention(path) as attention:
-        summary = summarise_site(attention, shown_sites(attention)[0][0], None, lambda *_: None, NoProgress())
+    summary, _ = summary_of(path)
     assert summary.treatments == [ONE_ROW]
     np.testing.assert_allclose(summary.profile_THK, weights[:, :1].mean(axis=0), rtol=1e-5)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bioattn.formats.meme import write_meme
-from bioattn.report import gene_maps
+from bioattn.report import promoter_maps
 from bioattn.store import open_attention
 from bioattn.store.training_record import Comparison
 from bioattn.store.windows import promoter_samples
@@ -204,7 +204,7 @@ def test_bytes_repeat_and_hold_no_path(run, page, tmp_path):
 
 
 def test_where_not_all_promoters_fit_a_choice_is_made_and_said(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("bioattn.report.promoter_browser.ALONE_BYTES", 4_000)
+    monkeypatch.setattr("bioattn.report.promoters.ALONE_BYTES", 4_000)
     path = tmp_path / "report.html"
     asked = GENES[-1]
     words = ["report", run.model, run.dataset, run.attention, "--genes", asked, "-o", path]
@@ -420,13 +420,13 @@ def test_damaged_inputs_are_named(run, tmp_path, capsys):
 
 
 def test_too_many_genes_by_name_are_refused(run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("bioattn.report.promoter_browser.ALONE_BYTES", 2_000)
+    monkeypatch.setattr("bioattn.report.promoters.ALONE_BYTES", 2_000)
     wanted = tmp_path / "genes.txt"
     wanted.write_text("\n".join(GENES))
     output = ["-o", str(tmp_path / "report.html")]
     code, said = refused([str(run.attention), "--genes", str(wanted), *output], capsys)
     assert (code, "14 genes do not fit into a report" in said) == (1, True)
-    assert gene_maps.ALONE_BYTES > 1_000_000
+    assert promoter_maps.ALONE_BYTES > 1_000_000
 
 
 def test_the_lines_of_python_in_the_documentation(run, tmp_path, monkeypatch):

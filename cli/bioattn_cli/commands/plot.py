@@ -135,7 +135,7 @@ def plot(
     looks = {name: value for each in look for name, value in _LOOKS[each].items()}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        drawn = draw(
+        figure, figures = draw(
             files,
             kind,
             width=width,
@@ -155,10 +155,10 @@ def plot(
             region=region,
             **looks,
         )
-        write_figure(drawn.figure, output, dpi)
+        write_figure(figure, output, dpi)
     if any("missing from font" in str(warning.message) for warning in caught):
         reporter.warn(
             "some letters of names are not in the figures' font (DejaVu Sans); boxes stand for them"
         )
-    width, height = drawn.figure.get_size_inches() * 25.4
-    return Record(f"wrote {output} ({width:.0f} × {height:.0f} mm)", **drawn.figures)
+    width, height = figure.get_size_inches() * 25.4
+    return Record(f"wrote {output} ({width:.0f} × {height:.0f} mm)", **figures)

@@ -9,7 +9,7 @@ from bioattn.choices import Task
 from bioattn.interpret.choices import ScoredGenes, Upsampling
 from bioattn.io.settings import Writes, argument, option
 from bioattn.sequences.choices import Alphabet
-from bioattn.simulate.choices import Difficulty
+from bioattn.simulate.description import Difficulty
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.peers import borrowing_environment
+from benchmarks.processes import borrowing_environment
 from bioattn.errors import Interrupted
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution import run

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.figures.alignment import read_alignments
+from bioattn.figures.alignments import read_alignments
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.models.memory.family import MemoryModelConfig
 from bioattn.models.memory.model import MemoryNetwork

@@ -9,7 +9,7 @@ import pytest
 import torch
 from Bio.Seq import reverse_complement, translate
 
-from bioattn.figures.alignment import read_alignments
+from bioattn.figures.alignments import read_alignments
 from bioattn.formats.fasta import read_fasta
 from bioattn.models.model_folder import write_model
 from bioattn.models.translation.batches import batch_of

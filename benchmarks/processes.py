@@ -1,16 +1,18 @@
-"""`bioattn` commands as processes of their own, with what they cost: CPU time, peak memory, memory over time.
+"""Processes that are measured: `bioattn` commands with what they cost, contenders that take turns, PyPI's peers.
 
-Import nothing large where this is used: the highest resident size that the kernel tells of a child begins with
-that of its parent.
+Import nothing large here: the highest resident size that the kernel tells of a child begins with its parent's.
 """
 
 import json
 import os
 import subprocess
 import sys
+import sysconfig
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+import venv
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,3 +128,99 @@ def processor() -> str:
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return "unknown processor"
+
+
+class Contender:
+    """A process that runs `SCRIPT --serve NAME …`, which calls `serve`."""
+
+    def __init__(self, python: Path | str, script: str, *words: object) -> None:
+        """Raises: RuntimeError with the last line that it said when it does not start."""
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(
+            [str(python), script, "--serve", *map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env={**one_thread(), "KERAS_BACKEND": "torch"},
+        )
+        answer = self._answer()
+        if "ready" not in answer:
+            self._log.seek(0)
+            raise RuntimeError((self._log.read().strip().splitlines() or ["it ended without a word"])[-1])
+        self.ready = answer["ready"]
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        lines = (
+            line for line in self._process.stdout if line.startswith("{")
+        )  # some libraries print on import
+        return json.loads(next(lines, "{}"))
+
+    def turn(self) -> float:
+        """The figure of one turn."""
+        print("go", file=self._process.stdin, flush=True)
+        return float(self._answer()["figure"])
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._log.close()
+
+
+def serve(turn: Callable[[], float], ready: object = True) -> None:
+    """Be a contender: answer every line on standard input with the figure of one turn."""
+    print(json.dumps({"ready": ready}), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps({"figure": turn()}), flush=True)
+
+
+def interleaved(contenders: dict[str, Contender], turns: int) -> dict[str, list[float]]:
+    """The figures of all turns, which the contenders take one after another; ends them."""
+    figures: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(turns):
+        for name, contender in contenders.items():
+            figures[name].append(contender.turn())
+    for contender in contenders.values():
+        contender.close()
+    return figures
+
+
+TORCH = "torch==2.13.0"
+
+
+def peer_environment(folder: Path, peers: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+    """An environment with the peers (import name → requirement): its Python, and why a peer is missing."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    return python, _missing(python, [str(python), "-m", "pip"], {"torch": TORCH, **peers}, TORCH)
+
+
+def borrowing_environment(folder: Path, peers: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+    """As `peer_environment`, but what our environment has is borrowed and not installed again: seconds.
+
+    What is installed there stays there; a peer must be content with our versions.
+    """
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder)
+        (ours,) = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+        (packages,) = folder.glob("lib/python*/site-packages")
+        (packages / "borrowed.pth").write_text(f"import site; site.addsitedir({ours!r})\n", encoding="utf-8")
+    return python, _missing(python, [sys.executable, "-m", "pip", "--python", str(python)], peers)
+
+
+def _missing(python: Path, pip: list[str], peers: Mapping[str, str], *more: str) -> dict[str, str]:
+    """Install what cannot be imported; why that failed, by package."""
+    missing = {}
+    for package, requirement in peers.items():
+        if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode:
+            command = [*pip, "--disable-pip-version-check", "--quiet", "install", requirement, *more]
+            installed = subprocess.run(command, capture_output=True, text=True)
+            if installed.returncode:
+                reason = installed.stderr.strip().splitlines() or ["pip failed"]
+                missing[package] = f"not installed: {reason[-1]}"
+    return missing

@@ -1,19 +1,30 @@
-"""Arcs over a sequence between the places that attend to each other most, a panel for each site or head."""
+"""Attention within a sequence as arcs between its strongest pairs, and between two as maps of their tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from bioattn.choices import matching_sites, require_names
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample, strongest_pairs
+from bioattn.interpret.maps.alignment_maps import (
+    choose_maps,
+    head_map,
+    only_sample,
+    require_heads_somewhere,
+    strongest_pairs,
+)
 from bioattn.store.reader import Attention
 
+LETTER_ROOM = 2.3
+"""Millimetres that the name of a token needs."""
+MOST_COLUMNS = 3
 MOST_PANELS = 48
 
 
@@ -84,7 +95,7 @@ def read_arcs(
     return ArcPicture(name=sample, letters=letters, numbers=numbers, label=label, panels=panels)
 
 
-@style.styled
+@style.figure_style()
 def draw_arcs(picture: ArcPicture, width: float) -> Figure:
     """Draw the panels, `width` millimetres wide; the width of an arc is its attention, on one scale for all."""
     columns = 1 if len(picture.panels) < 4 or width < 120 else 2
@@ -120,3 +131,102 @@ def draw_arcs(picture: ArcPicture, width: float) -> Figure:
         figure, f"{picture.name}: pairs of most attention; the widest arc is a weight of {most:.3g}"
     )
     return figure
+
+
+class Alignment(NamedTuple):
+    """The map of one site."""
+
+    site: str
+    values_QK: NDArray[np.float64]
+    queries: list[str]
+    keys: list[str]
+    kinds: tuple[str, str]
+    """What queries and keys are, for the axes."""
+
+
+class AlignmentPicture(NamedTuple):
+    """The maps of one sample."""
+
+    name: str
+    panels: list[Alignment]
+
+
+def read_alignments(
+    attention: Attention,
+    *,
+    sample: str | None = None,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+) -> AlignmentPicture:
+    """Read the maps of a sample (None = the first); sites: None = those whose queries and keys differ in kind.
+
+    Raises: BioattnError for a sample, site or head that the file does not hold, or a site without queries.
+    """
+    names = attention.samples.index.tolist()
+    if not names:
+        raise BioattnError(f"{attention.path}: holds no sample")
+    chosen = names[0] if sample is None else sample
+    require_names("--sample", [chosen], names, attention.path, "sample")
+    if sites:
+        infos = [attention.sites[name] for name in matching_sites(sites, attention.sites, attention.path)]
+    else:
+        infos = list(attention.sites.values())
+        infos = [info for info in infos if info.has_two_kinds] or infos
+    require_heads_somewhere(attention, infos, heads)
+    panels = []
+    for info in infos:
+        shown = (
+            [head for head in heads or info.heads if head in info.heads] if "head" in info.dims else [None]
+        )
+        maps = [head_map(attention, info, chosen, head) for head in shown]
+        if maps:
+            queries, keys = (attention.names(info.name, dim, chosen) for dim in ("query", "key"))
+            kinds = _title(info.kind("query")), _title(info.kind("key"))
+            panels.append(Alignment(info.name, np.mean(maps, axis=0), queries, keys, kinds))
+    return AlignmentPicture(chosen, panels)
+
+
+@style.figure_style()
+def draw_alignments(picture: AlignmentPicture, width: float) -> Figure:
+    """A panel for each site: keys from left to right, queries from top to bottom (Bahdanau et al. 2014).
+
+    width: millimetres.
+    """
+    alignments = picture.panels
+    columns = min(MOST_COLUMNS, len(alignments))
+    rows = -(-len(alignments) // columns)
+    queries, keys = alignments[0].values_QK.shape
+    each = width / columns
+    height = min(style.PAGE_HEIGHT, 20 + rows * (12 + max(20.0, each * min(2.0, queries / keys))))
+    figure = style.new_figure(width, height)
+    axes = style.panels(figure, len(alignments), rows, columns)
+    for axis, alignment in zip(axes.flat, alignments, strict=False):
+        image = axis.imshow(
+            alignment.values_QK, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="none"
+        )
+        axis.set_title(alignment.site, fontsize=style.SMALL_FONT)
+        style.framed(axis)
+        axis.set_ylabel(alignment.kinds[0])
+        axis.set_xlabel(alignment.kinds[1])
+        _name(axis, alignment.keys, each, "x")
+        _name(axis, alignment.queries, height / rows, "y")
+    style.colour_bar(
+        figure, image, axes, "attention weight", np.concatenate([a.values_QK.ravel() for a in alignments])
+    )
+    style.set_title(figure, picture.name)
+    return figure
+
+
+def _title(kind: str) -> str:
+    return "decoder step" if kind == "target_token" else kind.replace("_", " ")
+
+
+def _name(axis: Axes, names: Sequence[str], room: float, side: str) -> None:
+    """Write the tokens along one side where there is room for them; elsewhere their numbers stand."""
+    if len(names) * LETTER_ROOM > room:
+        return
+    if side == "x":
+        rotation = 90 if max(map(len, names)) > 1 else 0
+        axis.set_xticks(range(len(names)), names, fontsize=style.SMALL_FONT, rotation=rotation)
+    else:
+        axis.set_yticks(range(len(names)), names, fontsize=style.SMALL_FONT)

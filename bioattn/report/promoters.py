@@ -5,8 +5,9 @@ Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,18 +15,263 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.choices import require_names
+from bioattn.errors import BioattnError
+from bioattn.formats.nucleotides import decode
 from bioattn.interpret.maps.contributions import open_contributions
-from bioattn.interpret.maps.window_genes import Window
-from bioattn.interpret.motifs.motif_folder import MotifResults
+from bioattn.interpret.maps.promoter_maps import codes_of_genes
+from bioattn.interpret.maps.window_genes import AnnotatedGenes, Window
+from bioattn.interpret.motifs.motif_folder import AttendedSite, MotifResults, read_attended
+from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.genes import find_genes
-from bioattn.report.attention_summary import SiteSummary, shown_sites
-from bioattn.report.gene_maps import ALONE_BYTES, BESIDE_BYTES, pack_within_budget, read_maps
 from bioattn.report.inputs import ReportInputs
-from bioattn.report.lead import TRACKS_SHOWN, LeadPromoter, LeadTrack
-from bioattn.report.promoter_context import MotifHit, PromoterContext, known_of
+from bioattn.report.promoter_maps import (
+    ALONE_BYTES,
+    BESIDE_BYTES,
+    SiteSummary,
+    pack_within_budget,
+    read_maps,
+    shown_sites,
+)
 from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
+
+LETTERS_SHOWN = 40
+TRACKS_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadTrack:
+    """One treatment of the promoter shown first."""
+
+    treatment: str
+    weights_K: NDArray[np.float64]
+    contributions_L: NDArray[np.float64] | None
+    """Of each base to the response; None where they are not known."""
+    predicted: float | None
+    measured: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadPromoter:
+    """The promoter shown first: that of the most treatment-specific response, or the first one asked for."""
+
+    title: str
+    place: str
+    """On the chromosome; empty where not known."""
+    split: str
+    sequence: str
+    """Empty where not known."""
+    key_edges: NDArray[np.int64]
+    tracks: list[LeadTrack]
+    best: int
+    """The track of the most specific response."""
+
+    @property
+    def length(self) -> int:
+        """Bases of the window."""
+        return int(self.key_edges[-1])
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """First base of the bin looked at most for the best treatment, and the base behind it."""
+        place = int(self.tracks[self.best].weights_K.argmax())
+        return int(self.key_edges[place]), int(self.key_edges[place + 1])
+
+    @property
+    def first_letter(self) -> int:
+        """The first base that is written as a letter, so that the peak is in the middle."""
+        shown = min(LETTERS_SHOWN, len(self.sequence))
+        return max(0, min(len(self.sequence) - shown, (sum(self.peak) - shown) // 2))
+
+    @property
+    def letters(self) -> str:
+        """The bases around the peak."""
+        return self.sequence[self.first_letter : self.first_letter + LETTERS_SHOWN]
+
+    @property
+    def contributes(self) -> bool:
+        """Whether contributions are known of a track."""
+        return any(track.contributions_L is not None for track in self.tracks)
+
+    @property
+    def scale(self) -> float:
+        """The largest response of a track, predicted or measured."""
+        answers = [value for track in self.tracks for value in (track.predicted, track.measured)]
+        return max((abs(value) for value in answers if value is not None), default=0.0) or 1.0
+
+    def outline(self, track: LeadTrack) -> str:
+        """The weights as an SVG path, 44 high for the largest of all tracks."""
+        largest = max(float(each.weights_K.max()) for each in self.tracks) or 1.0
+        steps = [f"M{self.key_edges[0]} 44"]
+        for left, right, weight in zip(self.key_edges[:-1], self.key_edges[1:], track.weights_K, strict=True):
+            steps.append(f"L{left} {42 - float(weight) / largest * 40:.1f}H{right}")
+        return "".join(steps) + "V44"
+
+    def contribution_bars(self, track: LeadTrack) -> dict[str, str]:
+        """Bars up and down from 14 as SVG paths, 13 long for the largest of all; equal neighbours are one."""
+        values = track.contributions_L
+        assert values is not None
+        known = [each.contributions_L for each in self.tracks if each.contributions_L is not None]
+        most = max(float(np.abs(each).max()) for each in known) or 1.0
+        starts = np.flatnonzero(np.diff(values, prepend=np.nan))
+        bars = {"up": "", "down": ""}
+        for start, end, value in zip(starts, [*starts[1:], len(values)], values[starts], strict=True):
+            tall = float(value) / most * 13
+            bars["up" if value > 0 else "down"] += f"M{start} 14v{-tall:.1f}H{end}v{tall:.1f}Z"
+        return bars
+
+
+MAX_HITS = 80
+"""Of one promoter; the likeliest are kept."""
+HIT_P_VALUE = 1e-4
+
+
+class MotifHit(NamedTuple):
+    """A match of a motif, in window positions from 0, 5'→3'."""
+
+    motif: str
+    start: int
+    end: int
+    strand: str
+    p_value: float
+
+
+@dataclass(slots=True)
+class PromoterContext:
+    """What is needed of promoters besides their maps."""
+
+    ids: list[str]
+    windows: list[Window]
+    predicted_GT: NDArray[np.float64]
+    measured_GT: NDArray[np.float64] | None
+    split_G: list[str]
+    annotated: AnnotatedGenes | None
+    sequences: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
+    hits: dict[str, list[MotifHit]] = field(default_factory=dict)
+    attended: dict[str, list[AttendedSite]] = field(default_factory=dict)
+
+    def read(
+        self,
+        genes: Sequence[str],
+        attention: Attention,
+        inputs: ReportInputs,
+        dataset: PromoterDataset | None,
+        motifs: MotifResults | None,
+    ) -> None:
+        """Read the bases of some promoters, hits of motifs in them, and their attended motifs.
+
+        Bases are those of the promoter FASTA, else of the dataset where its windows are the same. Raises:
+        BioattnError for another FASTA than that of the attention; FormatError for a damaged motif file.
+        """
+        if inputs.promoters is not None:
+            if sha256_of(inputs.promoters) != attention.input_sha256:
+                raise BioattnError(
+                    f"{inputs.promoters}: is not the sequence file that the attention was made from; give that one"
+                )
+            codes_GL = codes_of_genes(inputs.promoters, attention, attention.samples.loc[list(genes)])
+            self.sequences = dict(zip(genes, codes_GL, strict=True))
+        elif dataset is not None and dataset.length == attention.window_length:
+            window_of = dict(zip(self.ids, self.windows, strict=True))
+            row_of = {gene: row for row, gene in enumerate(dataset.gene_ids)}
+            inner_GL = dataset.codes[:, dataset.flank : dataset.codes.shape[1] - dataset.flank]
+            for gene in genes:
+                row = row_of.get(gene)
+                if row is not None and window_of[gene][1:3] == (dataset.start[row], dataset.end[row]):
+                    self.sequences[gene] = inner_GL[row]
+        if inputs.motifs is not None:
+            self.hits = motif_hits(inputs.motifs, self.sequences)
+        elif motifs is not None and motifs.motifs and inputs.motif_export is not None:
+            # What filters of the first layer respond to is too much to be marked.
+            self.hits = motif_hits(inputs.motif_export / "motifs.meme", self.sequences, motifs.filters)
+        if inputs.motif_export is not None:
+            self.attended = read_attended(inputs.motif_export, set(genes))
+
+    def name(self, gene: str) -> str:
+        """The common name, empty when there is none."""
+        return "" if self.annotated is None else self.annotated.name(gene)
+
+    def letters(self, gene: str) -> str:
+        """The bases of a promoter as text; empty where they are not known."""
+        return decode(self.sequences.get(gene, np.empty(0, np.uint8)))
+
+    def size(self, gene: str) -> int:
+        """Bytes that a promoter takes of the page beside its maps, about."""
+        responses = 9 * self.predicted_GT.shape[1] * (1 if self.measured_GT is None else 2)
+        listed = 45 * len(self.hits.get(gene, [])) + 28 * len(self.attended.get(gene, []))
+        return int(350 + len(self.sequences.get(gene, [])) + responses + listed)
+
+
+def known_of(
+    attention: Attention,
+    inputs: ReportInputs,
+    dataset: PromoterDataset | None,
+    predictions: pd.DataFrame | None,
+    ids: list[str],
+    names: list[str],
+) -> PromoterContext:
+    """What the files say of all promoters: places, responses predicted and measured (in their units), splits."""
+    samples = attention.samples
+    windows = [
+        Window(str(chrom), int(start), int(end), str(strand))
+        for chrom, start, end, strand in zip(
+            samples["chrom"], samples["start"], samples["end"], samples["strand"], strict=True
+        )
+    ]
+    predicted = pd.DataFrame(np.nan, index=ids, columns=names)
+    if predictions is not None:
+        predicted = predictions.reindex(index=ids, columns=names)
+    measured, split = None, [""] * len(ids)
+    if dataset is not None:
+        row_of = {gene: row for row, gene in enumerate(dataset.gene_ids)}
+        targets = dataset.targets.astype(np.float64)
+        if dataset.target_sd is not None and dataset.target_mean is not None:
+            targets = targets * dataset.target_sd + dataset.target_mean
+        table = pd.DataFrame(targets, index=dataset.gene_ids, columns=dataset.treatments.names)
+        measured = table.reindex(index=ids, columns=names).to_numpy(np.float64)
+        split = [SPLIT_NAMES[dataset.gene_split[row_of[gene]]] if gene in row_of else "" for gene in ids]
+    return PromoterContext(
+        ids=ids,
+        windows=windows,
+        predicted_GT=predicted.to_numpy(np.float64),
+        measured_GT=measured,
+        split_G=split,
+        annotated=None if inputs.annotation is None else AnnotatedGenes(inputs.annotation),
+    )
+
+
+def motif_hits(
+    path: Path, sequences: dict[str, NDArray[np.uint8]], leave_out: Collection[str] = ()
+) -> dict[str, list[MotifHit]]:
+    """The likeliest hits of every promoter by gene, but those of some motifs.
+
+    Raises: FormatError for a damaged motif file.
+    """
+    from bioattn.formats.meme import read_meme
+    from bioattn.interpret.motifs.hits import find_motif_hits
+
+    genes = list(sequences)
+    if not genes:
+        return {}
+    database = read_meme(path)
+    table = find_motif_hits(
+        np.stack([sequences[gene] for gene in genes]),
+        [motif for motif in database.motifs if motif.name not in leave_out],
+        background=database.background,
+        p_value=HIT_P_VALUE,
+    )
+    titles = {motif.name: motif.alternative_name or motif.name for motif in database.motifs}
+    hits: dict[str, list[MotifHit]] = {}
+    for row, part in table.groupby("row", sort=True):
+        kept = part.sort_values(["p_value", "start", "motif"], kind="stable").head(MAX_HITS)
+        kept = kept.sort_values(["start", "end", "motif"], kind="stable")
+        hits[genes[int(str(row))]] = [
+            MotifHit(titles[motif], start, end, strand, float(f"{p_value:.2g}"))
+            for motif, start, end, strand, p_value in zip(
+                *(kept[name].tolist() for name in ("motif", "start", "end", "strand", "p_value")), strict=True
+            )
+        ]
+    return hits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Contact maps (predicted pairs above the diagonal, true ones below it) and distograms with their entropy."""
+"""Predicted structures: contacts beside the true ones, distances with their entropy, pLDDT, aligned errors."""
 
-import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,16 +17,40 @@ from bioattn.figures import style
 from bioattn.figures.contact_prediction import (
     ContactPrediction,
     ContactTruth,
-    ranked_judged_pairs,
     read_contact_prediction,
     read_contact_truth,
 )
 from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
 from bioattn.structures.contacts import distances as distances_between
-from bioattn.structures.predictions import Distances, read_distances
+from bioattn.structures.predictions import (
+    MAX_ALIGNED_ERROR,
+    AlignedError,
+    Confidence,
+    Distances,
+    read_distances,
+    read_plddt,
+)
 
-LOGGER = logging.getLogger("bioattn")
 MISSED = "#A0A0A0"
+BANDS = (
+    (90, 100, "#0053D6", "very high"),
+    (70, 90, "#65CBF3", "high"),
+    (50, 70, "#FFDB13", "low"),
+    (0, 50, "#FF7D45", "very low"),
+)
+"""AlphaFold DB's colours and words for pLDDT."""
+_BESIDE = 110.0
+"""Width in millimetres from which distances and entropy are drawn side by side."""
+COLUMNS = ("column of the alignment", "column of the alignment")
+"""Labels of the axes of a map over columns, from 1."""
+
+
+def _square_axes(axis: Axes, x_label: str, y_label: str) -> None:
+    style.framed(axis)
+    axis.set_xlabel(x_label)
+    axis.set_ylabel(y_label)
+    style.whole_ticks(axis.xaxis, 6)
+    style.whole_ticks(axis.yaxis, 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +72,11 @@ class ContactComparison:
 
 def compare_contacts(prediction: ContactPrediction, truth: ContactTruth) -> ContactComparison:
     """The L best predicted pairs, at least six columns apart and both in the structure, against the truth."""
-    first, second = ranked_judged_pairs(prediction, truth)
+    first, second = np.nonzero(np.triu(truth.known))
+    values = prediction.scores[first, second]
+    # Ties in the order of i, then j; pairs that the file left out come last.
+    order = np.argsort(-np.where(np.isnan(values), -np.inf, values), kind="stable")
+    first, second = first[order], second[order]
     is_contact = truth.contacts[first, second]
     best = np.zeros(len(first), dtype=np.bool_)
     best[: truth.length] = True
@@ -101,10 +129,6 @@ def read_contact_picture(
     if truth is None:
         return ContactPicture(predicted)
     known = read_contact_truth(truth, predicted, chain=chain, alignment=alignment, sample=sample)
-    compared = compare_contacts(predicted, known)
-    LOGGER.info(
-        f"of the {len(compared.right) + len(compared.wrong)} best pairs {len(compared.right)} are contacts"
-    )
     return ContactPicture(predicted, known)
 
 
@@ -113,7 +137,7 @@ def _require_truth(truth: Path | None, chain: str | None, alignment: Path | None
         raise SettingsError("--chain and an alignment say how to read a structure; give that too")
 
 
-@style.styled
+@style.figure_style()
 def draw_contact_map(picture: ContactPicture, width: float) -> Figure:
     """Draw the map, `width` millimetres wide; without a truth both halves show the prediction."""
     prediction, truth = picture
@@ -121,7 +145,7 @@ def draw_contact_map(picture: ContactPicture, width: float) -> Figure:
     comparison = picture.compared
     figure = style.new_figure(width, width * 0.92 + (5 if comparison is None else 10))
     axis: Axes = figure.add_subplot(label="contacts")
-    style.column_axes(axis)
+    _square_axes(axis, *COLUMNS)
     # Neighbours in the chain always touch: they are in no ranking.
     column = np.arange(size)
     apart = column[None] - column[:, None]
@@ -163,17 +187,16 @@ def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, 
         for ends, bottom in (([0.5, high], high), ([low, high], size + 0.5)):
             axis.fill_between(ends, low, bottom, color=style.LIGHT_GREY, alpha=0.4, linewidth=0)
     marks = (
-        ("right", comparison.right, "o", style.BLUE, False),
-        ("wrong", comparison.wrong, "x", style.ORANGE, False),
-        ("found", comparison.right, "s", style.BLUE, True),
-        ("missed", comparison.missed, "s", MISSED, True),
+        ("right", comparison.right[:, ::-1], "o", style.BLUE, 0.5),
+        ("wrong", comparison.wrong[:, ::-1], "x", style.ORANGE, 0.7),
+        ("found", comparison.right, "s", style.BLUE, 1.0),
+        ("missed", comparison.missed, "s", MISSED, 1.0),
     )
-    for name, pairs, marker, colour, below in marks:
-        down, across = (pairs[:, 1], pairs[:, 0]) if below else (pairs[:, 0], pairs[:, 1])
+    for name, pairs, marker, colour, share in marks:
         axis.scatter(
-            across + 1,
-            down + 1,
-            s=side**2 * (0.5 if marker == "o" else 0.7 if marker == "x" else 1.0),
+            pairs[:, 0] + 1,
+            pairs[:, 1] + 1,
+            s=side**2 * share,
             marker=marker,
             color=colour,
             linewidths=0.7 if marker == "x" else 0,
@@ -197,10 +220,6 @@ def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
         for marker, colour, label in entries
     ]
     style.bottom_legend(figure, handles, columnspacing=1.5, handletextpad=0.1, borderpad=0.3)
-
-
-_BESIDE = 110.0
-"""Width in millimetres from which the two maps are drawn side by side."""
 
 
 def expected_and_true(distances: Distances, cb: NDArray[np.float32] | None) -> NDArray[np.float64]:
@@ -242,7 +261,7 @@ def read_distogram(
     return DistogramPicture(distances, known.cb)
 
 
-@style.styled
+@style.figure_style()
 def draw_distogram(picture: DistogramPicture, width: float) -> Figure:
     """Draw the figure, `width` millimetres wide: distances, and the entropy beside or below them."""
     distances, cb = picture
@@ -268,7 +287,65 @@ def draw_distogram(picture: DistogramPicture, width: float) -> Figure:
     )
     right.set_title("uncertainty of the distance")
     for axis in (left, right):
-        style.column_axes(axis)
+        _square_axes(axis, *COLUMNS)
         axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.4)
     style.set_title(figure, distances.name)
+    return figure
+
+
+class PlddtChains(NamedTuple):
+    """pLDDT of one chain or several."""
+
+    chains: Sequence[Confidence]
+
+    def record(self) -> dict[str, Any]:
+        """The figures of the run record."""
+        return {"mean_plddt": {chain.name: round(float(chain.plddt.mean()), 3) for chain in self.chains}}
+
+
+def read_plddt_chains(paths: Sequence[Path], *, chain: str | None = None) -> PlddtChains:
+    """Read pLDDT of predictions, by `read_plddt`. chain: of structures."""
+    return PlddtChains([read_plddt(path, chain) for path in paths])
+
+
+@style.figure_style()
+def draw_aligned_error(error: AlignedError, width: float) -> Figure:
+    """Draw the map, `width` millimetres wide: aligned residue down, scored residue across."""
+    name, errors_RR = error
+    figure = style.new_figure(width, width * 0.88 + 5)
+    axis = figure.add_subplot(label="pae")
+    size = len(errors_RR)
+    image = axis.imshow(
+        errors_RR, cmap="Greens_r", vmin=0, vmax=MAX_ALIGNED_ERROR, extent=(0.5, size + 0.5, size + 0.5, 0.5)
+    )
+    _square_axes(axis, "scored residue", "aligned residue")
+    style.colour_bar(figure, image, axis, "expected error, Å", errors_RR, shrink=0.7, aspect=25)
+    style.set_title(figure, f"{name}: predicted aligned error")
+    return figure
+
+
+@style.figure_style()
+def draw_plddt(predicted: PlddtChains, width: float) -> Figure:
+    """Draw pLDDT by residue number, `width` millimetres wide: a line for each chain over AlphaFold DB's bands."""
+    (chains,) = predicted
+    figure = style.new_figure(width, 55 + 4 * len(chains))
+    axis = figure.add_subplot(label="plddt")
+    for low, high, colour, word in BANDS:
+        axis.axhspan(low, high, color=colour, alpha=0.25, linewidth=0)
+        style.write_beside(axis, word, (1, (low + high) / 200), (3, 0), va="center", annotation_clip=False)
+    handles = []
+    for number, chain in enumerate(chains):
+        colour = style.BLACK if len(chains) == 1 else style.colour_of(number)
+        # A break in the numbers is a break in the line.
+        numbers = np.asarray(chain.numbers, dtype=np.float64)
+        gaps = np.flatnonzero(np.abs(np.diff(numbers)) > 1) + 1
+        label = f"{chain.name} (mean {chain.plddt.mean():.1f})"
+        broken = (np.insert(values, gaps, np.nan) for values in (numbers, chain.plddt))
+        handles += axis.plot(*broken, color=colour, label=label)
+    axis.set_ylim(0, 100)
+    axis.margins(x=0)
+    axis.set_xlabel("residue")
+    axis.set_ylabel("pLDDT")
+    style.whole_ticks(axis.xaxis, 8)
+    style.bottom_legend(figure, handles)
     return figure

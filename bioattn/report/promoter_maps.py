@@ -1,0 +1,304 @@
+"""The attention over all promoters of a file, and the packed maps of those that a page shows in full: one pass.
+
+Shape suffixes: G promoters (of a block), T treatments, H heads, K bins, L positions.
+
+A script reads the attention of one promoter as numbers from 0 to 63 per row, deflated, base64. A row (one
+treatment and head) is stored relative to its largest weight, in steps of a sixty-third of it: finer than a
+track of 60 pixels can show, and a third smaller than 255 steps. Contributions are signed, in steps of 1/63 of
+the largest of their row.
+
+Layout before deflate: the largest weights (treatment, head) of every site and the largest contributions
+(treatment), float32 little-endian; then the steps (treatment, head, bin) of every site, one byte each; then
+those of the contributions (treatment, position), signed.
+"""
+
+import base64
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.interpret.maps.contributions import Contributions
+from bioattn.store.reader import Attention, SiteInfo
+from bioattn.system.progress import Progress
+
+BLOCK_BYTES = 24_000_000
+"""Weights held at once."""
+ONE_ROW = "(all treatments)"
+"""Stands for the treatments at a site that does not tell them apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSummary:
+    """What a site does over all promoters."""
+
+    name: str
+    treatments: list[str]
+    heads: list[str]
+    """Titles along the head axis."""
+    key_edges: NDArray[np.int64]
+    receptive_field: int | None
+    profile_THK: NDArray[np.float64]
+    effective_bins_TH: NDArray[np.float64]
+    """Mean over promoters of exp(entropy): over how many bins a head spreads."""
+    similarity_TT: NDArray[np.float64]
+    """Pearson r of two treatments' maps (means over heads) over all promoters and bins."""
+    specific_similarity_TT: NDArray[np.float64]
+    """The same after the mean over promoters is taken off, which every promoter's map shares."""
+    between_share: float
+    """Part of the maps' variance (less their mean over promoters) that differs between treatments."""
+
+
+def shown_sites(attention: Attention) -> tuple[list[SiteInfo], list[str]]:
+    """The sites whose keys are positions and that have no query axis, and the names of the others."""
+    shown, others = [], []
+    for info in attention.sites.values():
+        fits = info.key_edges is not None and set(info.dims) <= {"sample", "treatment", "head", "key"}
+        if fits:
+            shown.append(info)
+        else:
+            others.append(info.name)
+    return shown, others
+
+
+def blocks_of(
+    attention: Attention, info: SiteInfo, treatments: Sequence[str] | None, progress: Progress
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Read a site once: the number of the first promoter of a block, and its weights (G, T, H, K).
+
+    treatments: those wanted; None = all. Raises: FormatError when the data are damaged.
+    """
+    names = treatments_of(info, treatments)
+    num_heads = len(info.heads) if "head" in info.dims else 1
+    assert info.key_edges is not None
+    total, num_keys = len(attention.samples), len(info.key_edges) - 1
+    # A power of two, as the samples of a chunk are: so no chunk is read twice.
+    room = max(1, BLOCK_BYTES // max(1, len(names) * num_heads * num_keys * 4))
+    step = 1 << min(12, room.bit_length() - 1)
+    chosen = None if treatments is None or info.treatments is None else list(treatments)
+    progress.begin(f"attention of {info.name}", total)
+    try:
+        for first in range(0, total, step):
+            part = slice(first, min(first + step, total))
+            weights = attention.weights(info.name, gene=part, treatment=chosen)
+            shape = (part.stop - part.start, len(names), num_heads, num_keys)
+            yield first, np.ascontiguousarray(weights, np.float32).reshape(shape)
+            progress.advance(part.stop - part.start)
+    finally:
+        progress.end()
+
+
+def treatments_of(info: SiteInfo, treatments: Sequence[str] | None) -> list[str]:
+    """The names along the treatment axis of blocks."""
+    if info.treatments is None:
+        return [ONE_ROW]
+    return list(info.treatments if treatments is None else treatments)
+
+
+class SiteSums:
+    """Sums over the blocks of a site."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.profile_THK: Any = 0.0
+        self.effective_TH: Any = 0.0
+        self.products_TT: Any = 0.0
+        self.shared_square = 0.0
+
+    def add(self, weights_GTHK: NDArray[np.float32]) -> None:
+        """Add the next block."""
+        self.number += len(weights_GTHK)
+        self.profile_THK += weights_GTHK.sum(axis=0, dtype=np.float64)
+        logs_GTHK = np.log(np.maximum(weights_GTHK, np.float32(1e-30)))
+        entropy_GTH = -np.einsum("gthk,gthk->gth", weights_GTHK, logs_GTHK)
+        self.effective_TH += np.exp(entropy_GTH).sum(axis=0, dtype=np.float64)
+        maps_GTK = weights_GTHK.mean(axis=2)
+        by_treatment = maps_GTK.transpose(1, 0, 2).reshape(maps_GTK.shape[1], -1)
+        self.products_TT += (by_treatment @ by_treatment.T).astype(np.float64)
+        self.shared_square += float(np.square(maps_GTK.mean(axis=1)).sum(dtype=np.float64))
+
+    def summary(self, info: SiteInfo, treatments: Sequence[str] | None) -> SiteSummary:
+        """The summary of the site whose blocks were added, for these treatments."""
+        similarity_TT, specific_TT, between_share = self._similarity()
+        words = {"mean-heads": "mean of heads", "max-heads": "largest head"}
+        assert info.key_edges is not None
+        return SiteSummary(
+            name=info.name,
+            treatments=treatments_of(info, treatments),
+            heads=[f"head {head}" for head in info.heads]
+            if "head" in info.dims
+            else [words.get(str(info.reduce), "head 0")],
+            key_edges=info.key_edges,
+            receptive_field=info.receptive_field,
+            profile_THK=self.profile_THK / self.number,
+            effective_bins_TH=self.effective_TH / self.number,
+            similarity_TT=similarity_TT,
+            specific_similarity_TT=specific_TT,
+            between_share=between_share,
+        )
+
+    def _similarity(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Correlations of the maps, as they are and less their mean over promoters; and 1 − (variance of the maps'
+        mean over treatments) / (mean variance of the maps)."""
+        profile_TK = self.profile_THK.mean(axis=1) / self.number
+        mean_T = profile_TK.mean(axis=1)
+        per_value = self.products_TT / self.number / profile_TK.shape[1]
+        centred = per_value - np.outer(mean_T, mean_T)
+        specific = per_value - profile_TK @ profile_TK.T / profile_TK.shape[1]
+        whole = np.trace(self.products_TT) / self.number / len(profile_TK) - float(
+            np.square(profile_TK).sum() / len(profile_TK)
+        )
+        shared = self.shared_square / self.number - float(np.square(profile_TK.mean(axis=0)).sum())
+        between = float(np.clip(1 - shared / whole, 0, 1)) if whole > 1e-12 else 0.0
+        return _correlation(centred), _correlation(specific), between
+
+
+def _correlation(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What does not vary has correlation 0 with others and 1 with itself."""
+    variance = np.diag(covariance)
+    vary = variance > 1e-9 * max(1e-12, float(variance.max(initial=0.0)))
+    deviation = np.sqrt(np.where(vary, variance, 1.0))
+    r = np.where(vary[:, None] & vary[None], covariance / np.outer(deviation, deviation), 0.0)
+    np.fill_diagonal(r, 1.0)
+    return np.clip(r, -1, 1)
+
+
+STEPS = 63
+
+
+class Steps(NamedTuple):
+    """Rows in steps."""
+
+    largest: NDArray[np.float32]
+    """(…): the largest magnitude of each row."""
+    steps: NDArray[np.int8]
+    """(…, K): −63 to 63."""
+
+    def values(self) -> NDArray[np.float64]:
+        """The array that was put in steps, but for rounding."""
+        return self.largest[..., None].astype(np.float64) * self.steps / STEPS
+
+
+def quantised(values: NDArray[np.floating]) -> Steps:
+    """An array (…, K) whose last axis is a row each, in steps."""
+    largest = np.abs(values).max(axis=-1).astype(np.float32)
+    scale = np.where(largest > 0, largest, 1).astype(np.float64)
+    return Steps(largest, np.rint(values / scale[..., None] * STEPS).astype(np.int8))
+
+
+def pack(parts: Sequence[Steps]) -> bytes:
+    """Deflated bytes of several arrays."""
+    largest = b"".join(part.largest.astype("<f4").tobytes() for part in parts)
+    return zlib.compress(largest + b"".join(part.steps.tobytes() for part in parts), 9)
+
+
+def as_text(packed: bytes) -> str:
+    """Base64."""
+    return base64.b64encode(packed).decode("ascii")
+
+
+def pack_bytes(values: NDArray[np.floating] | NDArray[np.uint8]) -> str:
+    """An array rounded to whole numbers from 0 to 255, deflated, base64."""
+    return as_text(zlib.compress(np.rint(values).astype(np.uint8).tobytes(), 9))
+
+
+ALONE_BYTES, BESIDE_BYTES = 7_000_000, 5_000_000
+"""What the promoters shown in full may take of a page that is theirs alone, and of one that shows proteins too."""
+KEPT_BYTES = 64_000_000
+"""Candidates held in memory while the file is read."""
+_SMALLEST_RATIO = 0.25
+"""Of packed maps to what they hold, as base64; what decides how many candidates are held."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMaps:
+    """What one pass over the attention gives."""
+
+    sites: list[SiteSummary]
+    kept: dict[int, list[Steps]]
+    """By row of the file, best first: (T, H, K) of every site."""
+    peak_bin_G: NDArray[np.int64]
+    """The bin each promoter looks at most, at the first site and under the treatment it is most specific to."""
+
+
+def read_maps(
+    attention: Attention,
+    infos: Sequence[SiteInfo],
+    treatments: Sequence[str] | None,
+    ranked: Sequence[int],
+    best_G: NDArray[np.int64],
+    *,
+    at_least: int,
+    room: int,
+    progress: Progress,
+) -> ReadMaps:
+    """Summarise every site and keep the maps of the first of `ranked`, as many as could fit into a page.
+
+    treatments: those wanted, None = all. ranked: rows of the file, best first. best_G: for each promoter the
+    number of the treatment whose peak is asked for. at_least: so many are kept whatever their size. room: bytes of
+    the page they may take.
+    """
+    raw = sum(
+        len(treatments_of(info, treatments))
+        * (len(info.heads) if "head" in info.dims else 1)
+        * (len(info.key_edges if info.key_edges is not None else []) - 1)
+        for info in infos
+    )
+    most = 1 + math.ceil(min(room / (_SMALLEST_RATIO * raw), KEPT_BYTES / raw))
+    kept: dict[int, list[Steps]] = {row: [] for row in ranked[: max(most, at_least)]}
+    peak_bin_G = np.zeros(len(best_G), np.int64)
+    sites = []
+    for info in infos:
+        sums = SiteSums()
+        for first, weights_GTHK in blocks_of(attention, info, treatments, progress):
+            sums.add(weights_GTHK)
+            rows = np.arange(len(weights_GTHK))
+            if info is infos[0]:
+                part = slice(first, first + len(rows))
+                treatment = best_G[part] if weights_GTHK.shape[1] > 1 else 0
+                peak_bin_G[part] = weights_GTHK[rows, treatment].mean(axis=1).argmax(axis=1)
+            for row in rows.tolist():
+                if first + row in kept:
+                    kept[first + row].append(quantised(weights_GTHK[row]))
+        sites.append(sums.summary(info, treatments))
+    return ReadMaps(sites, kept, peak_bin_G)
+
+
+def pack_within_budget(
+    kept: dict[int, list[Steps]],
+    contributions: Contributions | None,
+    treatments: Sequence[str],
+    ids: list[str],
+    asked_for: int,
+    *,
+    room: int,
+    context_bytes: Callable[[int], int],
+) -> list[tuple[int, str, bool]]:
+    """Row, packed maps and whether contributions are among them, of the first of `kept` that fit; `kept` is
+    used up.
+
+    treatments: those of the contributions. context_bytes: what the promoter in a row takes beside its maps, about.
+    """
+    shown: list[tuple[int, str, bool]] = []
+    used = 0
+    for rank, row in enumerate(list(kept)):
+        parts = kept.pop(row)
+        contributes = contributions is not None and ids[row] in contributions.genes
+        if contributions is not None and contributes:
+            parts.append(quantised(contributions.of(ids[row], treatments)))
+        text = as_text(pack(parts))
+        used += len(text) + context_bytes(row)
+        if used > room and rank:
+            if rank < asked_for:
+                raise BioattnError(
+                    f"--genes: {asked_for:,} genes do not fit into a report ({rank:,} do); name fewer, or fewer "
+                    "treatments with --treatment"
+                )
+            break
+        shown.append((row, text, contributes))
+    return shown
