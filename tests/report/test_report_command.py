@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from bioattn.formats.meme import write_meme
-from bioattn.report import promoter_maps
 from bioattn.store import open_attention
 from bioattn.store.training_record import Comparison
 from bioattn.store.windows import promoter_samples
@@ -363,6 +362,7 @@ def test_what_does_not_belong_together_is_refused(run, tmp_path, capsys):
         ([str(run.attention), "--treatment", "nothing"], 1, "holds no such treatment"),
         ([str(run.model), "--treatment", "heat"], 1, "choose from an attention file"),
         ([str(run.attention), str(second)], 1, "is a second attention over promoters"),
+        ([str(run.attention), f"{run.attention.parent}/./{run.attention.name}"], 2, "is given twice"),
         ([str(run.promoters)], 1, "nothing to report on"),
         ([str(run.attention), str(run.annotation)], 1, str(run.annotation)),
         ([str(run.attention), "--motifs", str(run.promoters)], 1, "--motifs needs motifs"),
@@ -409,14 +409,6 @@ def test_damaged_inputs_are_named(run, tmp_path, capsys):
     )
     code, said = refused([str(run.attention), str(folder), *output], capsys)
     assert (code, "edges.tsv:2" in said) == (1, True)
-    (folder / "motifs.tsv").unlink()
-    code, said = refused([str(run.attention), str(folder), *output], capsys)
-    assert (code, "has no motifs.tsv" in said) == (1, True)
-    model = tmp_path / "model"
-    shutil.copytree(run.model, model)
-    (model / "training.json").write_text('{"evaluation": {"rows": [{}]}}')
-    code, said = refused([str(model), *output], capsys)
-    assert (code, "evaluation is incomplete" in said) == (1, True)
 
 
 def test_too_many_genes_by_name_are_refused(run, tmp_path, capsys, monkeypatch):
@@ -426,7 +418,6 @@ def test_too_many_genes_by_name_are_refused(run, tmp_path, capsys, monkeypatch):
     output = ["-o", str(tmp_path / "report.html")]
     code, said = refused([str(run.attention), "--genes", str(wanted), *output], capsys)
     assert (code, "14 genes do not fit into a report" in said) == (1, True)
-    assert promoter_maps.ALONE_BYTES > 1_000_000
 
 
 def test_the_lines_of_python_in_the_documentation(run, tmp_path, monkeypatch):

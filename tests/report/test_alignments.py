@@ -248,11 +248,3 @@ def test_of_two_structures_that_fit_the_closer_is_taken_in_any_order(protein, pa
     )
     assert only.truth_source == "relative.pdb"
     assert only.truth != page.truth
-
-
-def test_one_input_twice_is_refused(protein, tmp_path, capsys):
-    again = protein.prediction.parent / "." / protein.prediction.name
-    words = ["report", protein.prediction, f"{again}/", "-o", tmp_path / "x.html"]
-    assert bioattn(*words) == 2
-    assert "is given twice" in capsys.readouterr().err
-    assert not (tmp_path / "x.html").exists()
