@@ -93,7 +93,6 @@ def ways(loaded: LoadedPromoterModel) -> dict[str, Callable[[NDArray[np.uint8]],
 
 
 def compare(length: int, treatments: int) -> None:
-    """Train, mutate, print."""
     with tempfile.TemporaryDirectory() as name:
         model, fasta = train(Path(name), length, treatments)
         loaded = load_promoter_model(model, torch.device("cpu"))

@@ -239,7 +239,6 @@ def write_case_data(case: str, seed: int, folder: Path) -> Path:
 
 
 def case_folder(case: str, seed: int, root: Path) -> Path:
-    """Where a case lies."""
     return root / f"seed-{seed}" / case.replace(" ", "-")
 
 

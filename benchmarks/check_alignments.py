@@ -151,7 +151,6 @@ class PlantedRunner(LoadedEvoformerModel):
 
     @property
     def is_control(self) -> bool:
-        """Whether it attends uniformly."""
         return self.model.case == UNIFORM
 
 
@@ -200,14 +199,12 @@ def families(folder: Path, seed: int) -> tuple[Path, Path]:
 
 
 def check_case(case: str, seed: int, checked: Path, fitted: Path) -> CheckRecord:
-    """The check of a case."""
     controls = [planted_runner(UNIFORM, seed, fitted)] if case == NOT_NEEDED else []
     runner, evidence = planted_runner(case, seed, fitted), Evidence(other_models=controls)
     return check_model(runner, checked, evidence, settings=CheckSettings(seed=seed))
 
 
 def markdown(results: dict[str, list[CheckRecord]]) -> str:
-    """Verdicts and figures as tables."""
     found = {
         case: Counter(str(report.verdict.code) for report in reports) for case, reports in results.items()
     }

@@ -83,7 +83,6 @@ def table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as it stands in a table."""
     return f"{value:.3f}" if isinstance(value, float | np.floating) else str(value)
 
 

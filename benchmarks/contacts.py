@@ -228,7 +228,6 @@ def fold_dataset(whole: Path, fold: int, folds: Sequence[int], left_out: Sequenc
 
 
 def read_families(path: Path, split: int) -> list[TrainingFamily]:
-    """The proteins of one side of a fold."""
     dataset = open_contact_dataset(path)
     return [TrainingFamily(dataset.protein(int(i))) for i in dataset.proteins_in(split)]
 
@@ -282,7 +281,6 @@ def model_scores(
 
 
 def scores_of(method: str, path: Path, fold: int, work: Path, stop: StopRequest) -> dict[str, ContactScores]:
-    """Test scores of one method on one fold."""
     if method in COUPLINGS:
         file = work / f"couplings.fold{fold}.json"
         if not file.exists():
@@ -302,7 +300,6 @@ def scores_of(method: str, path: Path, fold: int, work: Path, stop: StopRequest)
 
 
 def from_figures(figures: dict[str, float]) -> ContactScores:
-    """The scores that `as_figures` gave."""
     return ContactScores(precision_l5=figures["P@L/5"], precision_l=figures["P@L"])
 
 
@@ -345,7 +342,6 @@ def tables(title: str, found: dict[str, dict[str, ContactScores]], chosen: Calla
 
 
 def main() -> None:
-    """Run what is missing, then print the tables."""
     parser = options(__doc__, output=False)
     parser.add_argument("index", type=Path)
     parser.add_argument("-o", "--work", type=Path, required=True)

@@ -163,7 +163,6 @@ def serve_batches(name: str, fasta: Path, megabases: int) -> None:
 
 
 def compare(fasta: Path, megabases: int, repeats: int, peers: Path) -> None:
-    """Print the table of rates."""
     expected = first_batch_by_loop(fasta, intervals(megabases))
     python, skipped = peer_environment(peers, PEERS)
     contenders: dict[str, Contender] = {}

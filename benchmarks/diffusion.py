@@ -190,7 +190,6 @@ def map_figures(folder: Path, model: Path, test: list[str], number: int) -> dict
 def measure_planted(
     folder: Path, seed: int, settings: Path, number: int, guidances: list[float], steps: int
 ) -> None:
-    """Train, write designs, and print all figures."""
     dataset = prepare_planted(folder, seed)
     data, motifs = read_dataset(dataset), grammar_motifs(seed)
     model = folder / f"{settings.stem}.model"

@@ -154,7 +154,6 @@ def runner(task: str, which: str, precision: str, rows: int, residues: int) -> C
 
 
 def work(given: argparse.Namespace) -> dict[str, Any]:
-    """One measurement, in this process."""
     import torch
 
     torch.set_num_threads(1)
@@ -237,7 +236,6 @@ def error(rows: int, residues: int) -> dict[str, Any]:
 def measure(
     task: str, size: tuple[int, int], which: str, precision: str = "float32", repeats: int = 2
 ) -> Any:
-    """One measurement in a process of its own."""
     words = f"--task {task.replace(' ', '-')} --which {which} --precision {precision} --repeats {repeats}"
     return in_own_process(__file__, *words.split(), "--size", *size)
 
@@ -246,7 +244,6 @@ KINDS = (("plain", "float32"), ("ours", "float32"), ("ours", "bfloat16"))
 
 
 def median(runs: list[Any], name: str) -> float:
-    """The middle of a figure."""
     return statistics.median(run[name] for run in runs)
 
 

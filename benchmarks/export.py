@@ -34,7 +34,6 @@ def make_inputs(folder: Path, promoters: int, treatments: int, conditioning: str
 
 
 def work(task: str, folder: Path) -> dict[str, float]:
-    """Do one task in this process and measure it."""
     import torch
 
     from bioattn.inference.promoter_windows import scan_promoters

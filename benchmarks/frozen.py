@@ -159,12 +159,10 @@ def leaves(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def is_text(value: Any) -> bool:
-    """Whether an array holds text."""
     return np.asarray(value).dtype.kind in "OUS"
 
 
 def text_of(value: Any) -> str:
-    """A digest of text."""
     words = np.asarray(value).ravel().tolist()
     return hashlib.sha256("\n".join(map(str, words)).encode()).hexdigest()[:16]
 

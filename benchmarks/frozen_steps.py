@@ -72,7 +72,6 @@ def contact_precision(out: str, name: str) -> float:
 
 
 def sequences(path: str) -> list[str]:
-    """The sequences of a FASTA file."""
     records = Path(path).read_text(encoding="utf-8").split(">")[1:]
     return ["".join(record.splitlines()[1:]) for record in records]
 
@@ -138,7 +137,6 @@ def write_genes() -> None:
 
 
 def column(path: str, name: str) -> "pd.Series[Any]":
-    """A column of a table."""
     return pd.read_csv(path, sep=None, engine="python")[name]
 
 

@@ -174,7 +174,6 @@ def maps(device: torch.device) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure, and write tables."""
     parser = options(__doc__)
     parser.add_argument("parts", nargs="*", help="blocks, protein, maps, training [default: all]")
     parser.add_argument("--device", default="cuda")

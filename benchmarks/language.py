@@ -245,7 +245,6 @@ def next_base(work: Path, genome: str, seed: int, steps: int | None) -> list[dic
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Rank correlation."""
     return float(pd.Series(x).corr(pd.Series(y), method="spearman"))
 
 

@@ -124,7 +124,6 @@ def gain(folder: Path, fasta: Path, table: Path, pool: str, seed: int) -> str:
 
 
 def settings(path: Path, model: str, training: str) -> Path:
-    """A file of settings."""
     path.write_text(f"[model]\n{model}[training]\n{training}")
     return path
 

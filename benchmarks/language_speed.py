@@ -39,7 +39,6 @@ RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 
 
 def make_models(folder: Path) -> None:
-    """Models, sequences and a dataset."""
     import torch
     import transformers
     from published_language_models import ESM, GPT2, random_models

@@ -39,7 +39,6 @@ TEST_GENES = 0.2
 
 
 def copies(folder: Path, task: str, seed: int, only: str) -> list[str]:
-    """A row for each model."""
     rows = []
     pairs, dataset = folder / task, folder / f"{task}.dataset.h5"
     run(f"simulate translation --task {task} --pairs 5000 --seed {seed} -o {pairs} -q")
@@ -171,7 +170,6 @@ def yeast(folder: Path, seed: int, _only: str) -> list[str]:
 
 
 def main() -> None:
-    """Measure, and write rows of a table."""
     parser = options(__doc__)
     parser.add_argument("what", choices=("copies", "cascade", "yeast"))
     parser.add_argument("--task", choices=("copy", "reverse-complement"), default="copy")

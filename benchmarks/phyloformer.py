@@ -150,7 +150,6 @@ def one_pass(which: str) -> None:
 
 
 def speed(output: Path | None, repeats: int) -> None:
-    """Medians over turns."""
     rows = [
         (which, *in_own_process(__file__, "pass", "--which", which))
         for _ in range(repeats)

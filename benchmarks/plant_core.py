@@ -54,7 +54,6 @@ def prepare(folder: Path) -> tuple[Path, Path]:
 
 
 def train(folder: Path, dataset: Path, model: Path, name: str, epochs: int, seed: int) -> None:
-    """Train one of `MODELS`."""
     settings = folder / "settings.toml"
     settings.write_text(f"[model]\n{MODELS[name]}\n", encoding="utf-8")
     options = ("-c", settings, "--epochs", epochs, "--seed", seed, "--no-baselines", "-q")

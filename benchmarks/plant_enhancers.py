@@ -68,7 +68,6 @@ def train_and_predict(
 
 
 def copy_sequences(name: str, folder: Path) -> None:
-    """Unpack a FASTA into the folder."""
     records = read_fasta(DATA / name)
     (folder / "sequences.fa").write_text("".join(f">{r.name}\n{r.sequence}\n" for r in records))
 
@@ -89,12 +88,10 @@ def gain(
 
 
 def pearson_r(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's correlation."""
     return float(np.corrcoef(x, y)[0, 1])
 
 
 def rank_r(x: np.ndarray, y: np.ndarray) -> float:
-    """Spearman's correlation."""
     return float(spearmanr(x, y).statistic)
 
 

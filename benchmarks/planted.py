@@ -114,7 +114,6 @@ def write_test_promoters(folder: Path) -> Path:
 def score(
     folder: Path, attention: Path, *, value_weighted: bool = False
 ) -> tuple[LocalisationReport, pd.DataFrame]:
-    """Score one attention file on the test split."""
     report, predictions = score_attention_and_predictions(
         attention,
         folder / "sim" / "truth.tsv",
@@ -181,7 +180,6 @@ def shuffled_labels(folder: Path, seed: int) -> Path:
 def run_seed(
     folder: Path, difficulty: str, seed: int, given: argparse.Namespace, *, shuffle: bool
 ) -> SeedResult:
-    """The whole job and its controls for one seed."""
     began = time.monotonic()
     prepare(folder, difficulty, seed, given.genes, given.task, given.flank)
     model = train(folder / "planted.dataset.h5", folder / "model", seed, given)
@@ -211,7 +209,6 @@ def run_seed(
 
 
 def values(reports: list[LocalisationReport], name: str, treatment: str = ALL) -> list[float]:
-    """A score of every seed."""
     return [float(report.positives.loc[treatment, name]) for report in reports]
 
 

@@ -123,7 +123,6 @@ def one_thread(threads: int = 1) -> dict[str, str]:
 
 
 def processor() -> str:
-    """The processor's name as the system gives it."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -163,7 +162,6 @@ class Contender:
         return float(self._answer()["figure"])
 
     def close(self) -> None:
-        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()

@@ -170,7 +170,6 @@ def made(work: Path, make: Callable[..., None], *sizes: int) -> Path:
 
 
 def letters(random: np.random.Generator, alphabet: bytes, *shape: int) -> np.ndarray:
-    """Random letters of an alphabet as bytes."""
     return np.frombuffer(alphabet, np.uint8)[random.integers(0, len(alphabet), shape, dtype=np.uint8)]
 
 
@@ -199,7 +198,6 @@ def promoters(folder: Path, random: np.random.Generator, genes: int, bases: int)
 
 
 def responses(folder: Path, random: np.random.Generator, genes: int, treatments: int) -> None:
-    """A wide table."""
     with (folder / "responses.tsv").open("w") as file:
         file.write("\t".join(["gene", *(f"treatment{number}" for number in range(treatments))]) + "\n")
         for number in range(genes):

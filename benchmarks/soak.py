@@ -120,7 +120,6 @@ def growth(blocks: list[list[Sample]]) -> tuple[float, float]:
 
 
 def row(task: str, number: int, cost: Cost) -> list[str]:
-    """A line of the table."""
     blocks = blocks_of([Sample(*sample) for sample in cost.samples])
     resident, anonymous = (
         [max(getattr(sample, kind) for sample in block) / 1e6 for block in blocks]

@@ -122,7 +122,6 @@ def multiply_adds(treatments: int) -> float:
 
 
 def compare(turns: int, peers: Path) -> None:
-    """Print the table of rates."""
     python, missing = peer_environment(peers, {"grelu": "gReLU"})
     contenders = {name: Contender(sys.executable, __file__, name) for name in (*OURS, PEAK)}
     if not missing:

@@ -268,7 +268,6 @@ def wrong_share(path: Path, task: PairTask, length: int, seed: int, number: int 
 
 
 def main() -> None:
-    """Measure, and write a table."""
     parser = options(__doc__)
     parser.add_argument("what", choices=("codons", "proteins", "constraints", "lengths"))
     parser.add_argument("host", nargs="?", choices=list(DATA), default="ecoli")

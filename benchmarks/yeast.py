@@ -147,7 +147,6 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    """Command line of the benchmark."""
     every = [*BASELINE_ROWS, *NEURAL_ROWS]
     parser = command_line(__doc__, seeds=(0, 1, 2), output=False)
     parser.add_argument("--work", type=Path, required=True, help="folder of datasets and finished rows")

@@ -84,7 +84,6 @@ def print_tables(heading: str, dataset: PromoterDataset, rows: Rows, resamples: 
 
 
 def print_seeds(dataset: PromoterDataset, rows: Rows, test: np.ndarray, axis: SharedAxis) -> None:
-    """Test scores of each seed of the neural rows."""
     seeded = {name: seeds for name, seeds in rows.items() if is_trained(name) and len(seeds) > 1}
     if not seeded:
         return
@@ -176,7 +175,6 @@ def with_ensembles(rows: Rows) -> Rows:
 
 
 def is_trained(name: str) -> bool:
-    """Whether a row is a neural model."""
     return short(name).startswith(("cross", "concat", "film"))
 
 
@@ -188,6 +186,5 @@ def short(name: str) -> str:
 
 
 def formatted(estimate: Estimate, signed: bool = False) -> str:
-    """Value and interval."""
     sign = "+" if signed else ""
     return f"{estimate.value:{sign}.3f} [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"

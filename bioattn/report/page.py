@@ -9,7 +9,6 @@ import base64
 import hashlib
 import json
 import math
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -332,8 +331,6 @@ def cluster_order(similarity_TT: NDArray[np.float64]) -> NDArray[np.int64]:
 
 SCRIPTS = ("core.js", "tracks.js", "promoters.js", "similarity.js", "alignments.js")
 """In the order in which they are run, as one."""
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-"""Characters that HTML forbids."""
 SHOWN_METRICS = {
     "mean_pearson": "mean r over treatments",
     "mean_auroc": "mean AUROC over treatments",
@@ -432,19 +429,11 @@ def _cell(value: str | int | float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else _figure(value)
 
 
-def _inert(value: object) -> object:
-    """Text as it may stand in HTML: characters it forbids become U+FFFD; Jinja escapes the rest."""
-    return (
-        _FORBIDDEN.sub("\ufffd", value) if isinstance(value, str) and not isinstance(value, Markup) else value
-    )
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("bioattn.report"),
         autoescape=True,
-        finalize=_inert,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
