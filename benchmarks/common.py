@@ -6,6 +6,7 @@ import io
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -93,6 +94,17 @@ def report(rows: Sequence[Mapping[str, object]], output: Path | None) -> None:
     print(text, flush=True)
     if output is not None:
         output.write_text(text, encoding="utf-8")
+
+
+def report_by_seed(
+    measure: Callable[[Path, int], Sequence[Mapping[str, object]]], seeds: Sequence[int], output: Path | None
+) -> None:
+    """Report the rows that `measure` gives for a scratch folder and every seed."""
+    rows: list[Mapping[str, object]] = []
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as scratch:
+            rows += measure(Path(scratch), seed)
+    report(rows, output)
 
 
 def bootstrap(

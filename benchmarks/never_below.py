@@ -8,13 +8,13 @@ again. Small sets are random genes of yeast; noise is normal, in standard deviat
 """
 
 import dataclasses
-import gzip
 import json
 from pathlib import Path
 
 import numpy as np
 from common import SHARED, run
 from common import options as command_line
+from plant_core import prepare
 from yeast_data import build_dataset
 
 from bioattn.promoters.dataset import read_dataset, write_dataset
@@ -36,11 +36,8 @@ def ecoli(work: Path) -> Path:
 
 def plant_core(work: Path) -> Path:
     """Core promoters in two expression systems, the shared split."""
-    data, fasta, path = SHARED / "data" / "plant_core", work / "plant.fa", work / "plant.dataset.h5"
-    fasta.write_bytes(gzip.decompress((data / "promoters.fa.gz").read_bytes()))
-    table = data / "split.tsv.gz"
-    run(f"prepare dataset {fasta} {data}/responses.tsv.gz --split-table {table} -o {path} -q")
-    return path
+    (work / "plant").mkdir(exist_ok=True)
+    return prepare(work / "plant")[1]
 
 
 def demo(work: Path) -> Path:

@@ -8,11 +8,10 @@ windows: r 0.651 / 0.637, specific 0.612 / 0.614 (../shared/data/splits/README.m
 """
 
 import gzip
-import tempfile
 from pathlib import Path
 
 import numpy as np
-from common import SHARED, report, run
+from common import SHARED, report_by_seed, run
 from common import options as command_line
 
 import bioattn
@@ -84,8 +83,5 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     arguments = parser.parse_args()
-    figures: list[dict[str, object]] = []
-    for each in arguments.seeds:
-        with tempfile.TemporaryDirectory() as scratch:
-            figures += measure(Path(scratch), each, arguments.epochs, arguments.models)
-    report(figures, arguments.output)
+    chosen = arguments.epochs, arguments.models
+    report_by_seed(lambda folder, seed: measure(folder, seed, *chosen), arguments.seeds, arguments.output)

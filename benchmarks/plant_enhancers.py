@@ -14,7 +14,6 @@ that are left (the best of four widths). Interval of the difference: resampling 
 """
 
 import itertools
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from common import SHARED, bootstrap, report, run
+from common import SHARED, bootstrap, report_by_seed, run
 from common import options as command_line
 from scipy.stats import spearmanr
 
@@ -198,8 +197,5 @@ if __name__ == "__main__":
     parser = command_line(__doc__, seeds=(0, 1, 2))
     parser.add_argument("part", choices=["combinations", "maps"])
     arguments = parser.parse_args()
-    figures: list[dict[str, object]] = []
-    for each in arguments.seeds:
-        with tempfile.TemporaryDirectory() as scratch:
-            figures += {"combinations": combinations, "maps": maps}[arguments.part](Path(scratch), each)
-    report(figures, arguments.output)
+    part = {"combinations": combinations, "maps": maps}[arguments.part]
+    report_by_seed(part, arguments.seeds, arguments.output)

@@ -7,12 +7,11 @@ for held-out promoters have (slope of predicted on true contrast, `rule_shares`)
 First row: the simple model that is best on the validation promoters.
 """
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from common import options, report, run
+from common import options, report_by_seed, run
 
 import bioattn
 from bioattn.interpret.planted.attention_score import rule_shares
@@ -70,8 +69,6 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     given = parser.parse_args()
-    figures: list[dict[str, object]] = []
-    for number in given.seeds:
-        with tempfile.TemporaryDirectory() as scratch:
-            figures += measure(Path(scratch), number, given.epochs, given.models)
-    report(figures, given.output)
+    report_by_seed(
+        lambda folder, seed: measure(folder, seed, given.epochs, given.models), given.seeds, given.output
+    )
