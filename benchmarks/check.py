@@ -55,8 +55,7 @@ from bioattn.simulate.promoters import (
     simulation_settings,
 )
 from bioattn.simulate.truth import CAUSAL, PlantedSite
-from bioattn.training.output_folder import is_finished
-from bioattn.training.run import train
+from bioattn.training.run import is_finished, train
 
 GENES, NUM_TREATMENTS, LENGTH = 1800, 6, 160
 TRAIN_GENES, VALIDATION_GENES = 1200, 200

@@ -155,7 +155,9 @@ def training(folder: Path, who: str, steps: int) -> dict[str, Any]:
         )
         task = language.task(settings, torch.device("cpu"))
         task.prepare(SILENT)
-        trainer = Trainer(task, {}, state_path=None, progress=SILENT, stop=StopRequest(), processes=ALONE)
+        trainer = Trainer(
+            task=task, job={}, state_path=None, progress=SILENT, stop=StopRequest(), processes=ALONE
+        )
         trainer._begin_stage()
         steps_of = trainer.rounds[0]
 

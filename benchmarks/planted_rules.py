@@ -15,7 +15,7 @@ from common import options, report_by_seed, run
 
 import bioattn
 from bioattn.interpret.planted.attention_score import rule_shares
-from bioattn.models.promoter.training.baselines import BaselineData, default_baselines
+from bioattn.models.promoter.training.baselines import best_simple, default_baselines
 from bioattn.simulate.truth import read_truth
 
 TREATMENTS = ("anywhere", "near", "far", "opposite", "opposite, other way", "pair")
@@ -45,10 +45,8 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
     test = data.gene_split == 2
     measured = pd.DataFrame(data.targets, data.gene_ids, data.treatments.names)[test]
     truth = read_truth(sim / "truth.tsv")
-    fitted = BaselineData(data)
-    simple = max(
-        default_baselines(data), key=lambda row: fitted.validation_score(row.predictions[fitted.validation])
-    )
+    simple = best_simple(default_baselines(data), data.task)
+    assert simple is not None
     predictions = {simple.name: measured * 0 + simple.predictions[test]}
     for name in chosen:
         model = folder / name.replace(" ", "_")

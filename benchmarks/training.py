@@ -49,7 +49,7 @@ def our_step(treatments: int, **settings: object) -> Callable[[], None]:
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        answers = model.standardised(codes, batch)
+        answers = model.network(codes, batch)
         loss = classifier_free_loss(
             answers, None, targets, measured, loss=Loss.MSE, huber_delta=1.0, probability=0.0
         )

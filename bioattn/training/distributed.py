@@ -8,10 +8,10 @@ import logging
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, distributed, nn
@@ -33,14 +33,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """Stops that processes tell each other of; the first wins."""
 
 
-class _KeyValueStore(Protocol):
-    """torch's key-value store, by which processes found each other; it outlives all but the one that keeps it."""
-
-    def check(self, keys: list[str], /) -> bool: ...
-
-    def add(self, key: str, amount: int, /) -> int: ...
-
-
 class LostProcess(BioattnError):  # noqa: N818 - somebody else's failure
     """Another process of the run ended, or does not answer."""
 
@@ -51,30 +43,19 @@ class Processes:
     def __init__(self, rank: int = 0, count: int = 1) -> None:
         self.rank = rank
         self.count = count
-        self._signal: signal.Signals | None = None
-
-    @property
-    def is_first(self) -> bool:
+        self.is_first = rank == 0
         """Whether this is the process that writes and decides."""
-        return self.rank == 0
-
-    def describe(self, device: str) -> str:
-        """`device` as a person is told of it, such as `cpu (4 threads), in each of 2 processes`."""
-        return device if self.count == 1 else f"{device}, in each of {self.count} processes"
+        self.shard = Shard(rank + 1, count)
+        """Which share of a step's or a validation's work is this process's."""
+        self._signal: signal.Signals | None = None
 
     def warn_of_idle(self, name: str, number: int) -> None:
         """Warn when a step has fewer things to do than there are processes; `name` is the setting that says so."""
-        idle = self.count - number
-        if self.is_first and idle > 0:
+        if self.is_first and number < self.count:
             LOGGER.warning(
-                f"{name} is {number}, so there is nothing to do for {idle} of {self.count} processes; set it to a "
-                f"multiple of {self.count}"
+                f"{name} is {number}, so there is nothing to do for {self.count - number} of {self.count} "
+                f"processes; set it to a multiple of {self.count}"
             )
-
-    @property
-    def shard(self) -> Shard:
-        """Which share of a step's or a validation's work is this process's."""
-        return Shard(self.rank + 1, self.count)
 
     def from_first(self, value: Value) -> Value:
         """What the first process has given; its own value there. Raises: LostProcess."""
@@ -135,10 +116,6 @@ class Processes:
             stop.signal = self._signal
         return stop.signal is not None
 
-    def wait_for_first(self) -> None:
-        """Let nobody go on, or end, before the first process is here. Raises: LostProcess."""
-        self.from_first(None)
-
     def share_state(
         self, position: Position, model: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer
     ) -> Position:
@@ -178,8 +155,7 @@ class Processes:
 
     def require_same_job(self, job: Mapping[str, Any]) -> None:
         """Raises: BioattnError in a process whose data or settings are not the first one's; LostProcess."""
-        different = job_differences(self.from_first(job), job, ("there", "here"))
-        if different:
+        if different := job_differences(self.from_first(job), job, ("there", "here")):
             raise BioattnError(
                 f"process {self.rank} of {self.count} has other data or settings than process 0 (different: "
                 f"{', '.join(different)}); give all processes the same files and options"
@@ -212,20 +188,7 @@ def joined_processes() -> Iterator[Processes]:
         distributed.destroy_process_group()
 
 
-@contextmanager
-def saved_if_others_end(save: Callable[[], None]) -> Iterator[None]:
-    """Call `save` when another process is lost in the body; the error then says how to go on.
-
-    Whenever processes talk in the body, what `save` writes must be something to go on from.
-    """
-    try:
-        yield
-    except LostProcess as error:
-        save()
-        raise LostProcess(f"{error}; go on with --resume, from what was saved last") from error
-
-
-def _join(rank: int, count: int) -> _KeyValueStore:
+def _join(rank: int, count: int) -> Any:
     from torch.distributed.rendezvous import rendezvous  # torch can be built without
 
     # Waiting for the others happens outside Python, where its signal handlers do not run; nothing is begun yet.
@@ -244,10 +207,10 @@ def _join(rank: int, count: int) -> _KeyValueStore:
     finally:
         for each, handler in handlers.items():
             signal.signal(each, handler)
-    return cast(_KeyValueStore, store)
+    return store
 
 
-def _speaks(error: BaseException, first: bool, count: int, store: _KeyValueStore) -> bool:
+def _speaks(error: BaseException, first: bool, count: int, store: Any) -> bool:
     """Whether this process, one of `count`, is the one that says why the run ends."""
     if isinstance(error, Interrupted):
         return first
@@ -256,7 +219,7 @@ def _speaks(error: BaseException, first: bool, count: int, store: _KeyValueStore
         # What ended it knows why, and the first process what was saved.
         while lost and not first and time.monotonic() < end and not store.check(["told"]):
             time.sleep(0.05)
-        speaks = store.add("told", 1) == 1
+        speaks = bool(store.add("told", 1) == 1)
         # The store may end with the first process, and others that met the same error have yet to ask.
         while first and not lost and time.monotonic() < end and store.add("told", 0) < count:
             time.sleep(0.05)

@@ -1,8 +1,13 @@
-"""From settings to a model folder: the one function behind `bioattn train FAMILY`."""
+"""From settings to a model folder, which never exists incomplete: the one function behind `bioattn train FAMILY`.
+
+Until the end everything lies in `<output>.partial`.
+"""
 
 import logging
 import platform
-from contextlib import closing, nullcontext
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,9 +15,24 @@ import numpy as np
 import torch
 
 from bioattn import __version__
-from bioattn.errors import FormatError
-from bioattn.io.files import check_apart, text_output
-from bioattn.models.model_folder import MODEL_CARD, read_model_config
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.io.files import (
+    check_apart,
+    partial_path,
+    remove_leftover,
+    run_record_path,
+    text_output,
+    unwritable,
+)
+from bioattn.io.folders import (
+    already_there,
+    remove_unfinished,
+    replace_folder,
+    require_own_files,
+    restore_folder,
+)
+from bioattn.models.family import WEIGHTS
+from bioattn.models.model_folder import MODEL_CARD, model_files, read_model_config
 from bioattn.store.training_record import (
     COMPARISON,
     HISTORY,
@@ -23,13 +43,14 @@ from bioattn.store.training_record import (
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import ALONE, Processes
-from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
 from bioattn.training.settings import TrainingCommand
-from bioattn.training.state import STATE_FILE, Job, plain_job, require_finished_by
+from bioattn.training.state import STATE_FILE, Job, job_differences, plain_job
 from bioattn.training.task import Results, Task
 from bioattn.training.trainer import Outcome, Trainer, TrainingEvents
 
 LOGGER = logging.getLogger("bioattn")
+JOB = "job"
+"""Entry of the training record: what the weights follow from."""
 
 
 class TrainableFamily(Protocol):
@@ -50,42 +71,37 @@ def train(
     stop: StopRequest | None = None,
     processes: Processes = ALONE,
 ) -> Results | None:
-    """Train a model and write its folder, which never exists incomplete: until the end everything lies in
-    `<output>.partial/`. Returns None when, with `resume`, the same job had been finished before, and in all
-    processes but the first, which does what is left when training is over.
+    """Train a model and write its folder. Returns None when, with `resume`, the same job had been finished before,
+    and in all processes but the first, which does what is left when training is over.
 
     Raises: SettingsError on settings that do not fit; BioattnError on bad data, an output that exists (without
     `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested;
     LostProcess when another process ended.
     """
-    finished = processes.is_first and settings.resume and not settings.force and is_finished(settings.output)
+    output = settings.output
+    finished = processes.is_first and settings.resume and not settings.force and is_finished(output)
     if processes.from_first(finished):
         if processes.is_first:
-            task = family.task(settings, device)
-            require_finished_by(settings.output, _finished_job(family, task, settings.output), _job(task))
-            LOGGER.info(
-                f"{settings.output}: finished before with the same data and settings, nothing is left to do"
-            )
+            _require_finished_by(output, family, family.task(settings, device))
         return None
-    check_apart(settings.output, settings.input_paths().values())
+    check_apart(output, settings.input_paths().values())
     events = None
-    if settings.log_dir is not None and processes.is_first:
-        events = TrainingEvents(Path(settings.log_dir), settings.output)
-    folder = (
-        working_folder(settings.output, resume=settings.resume, force=settings.force)
-        if processes.is_first
-        else nullcontext()
-    )
+    folder: AbstractContextManager[Path | None] = nullcontext()
+    if processes.is_first:
+        if settings.log_dir is not None:
+            events = TrainingEvents(Path(settings.log_dir), output)
+        folder = working_folder(output, resume=settings.resume, force=settings.force)
     with folder as partial:
         task = family.task(settings, device)
-        job = _job(task)
-        processes.require_same_job(job)
+        job = _job(__version__, task.digest)
+        if processes.count > 1:
+            processes.require_same_job(job)
         task.prepare(progress)
         processes.warn_of_idle(*task.work_per_step)
         LOGGER.info(f"training {task.summary}")
         trainer = Trainer(
-            task,
-            job,
+            task=task,
+            job=job,
             state_path=None if partial is None else partial / STATE_FILE,
             progress=progress,
             stop=stop or StopRequest(),
@@ -94,7 +110,7 @@ def train(
         )
         with closing(events) if events is not None else nullcontext():
             outcome = trainer.run(resume=settings.resume)
-        return None if partial is None else _finish(task, outcome, partial, settings.output, progress)
+        return None if partial is None else _finish(task, outcome, partial, output, progress)
 
 
 def _finish(task: Task, outcome: Outcome, partial: Path, output: Path, progress: Progress) -> Results:
@@ -102,11 +118,12 @@ def _finish(task: Task, outcome: Outcome, partial: Path, output: Path, progress:
     task.model.load_state_dict(outcome.best_weights)
     task.model.eval()
     results = task.evaluate(progress)
-    write_history(partial / HISTORY, outcome.history)
+    _write_history(partial / HISTORY, outcome.history)
     files = task.write(partial)
     comparison = results.comparison()
     record = {
         **task.record(),
+        JOB: task.digest,
         f"{task.counts}s_trained": outcome.trained,
         f"best_{task.counts}": outcome.best,
         "versions": {
@@ -125,16 +142,107 @@ def _finish(task: Task, outcome: Outcome, partial: Path, output: Path, progress:
     return results
 
 
-def _job(task: Task) -> Job:
-    return plain_job({"bioattn_version": __version__, **task.digest})
+def _write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
+    """Write one row per epoch or round; columns in the order in which they first appear.
+
+    Nine digits hold a float32 as it is: curves of runs that differ in the last bit can be compared.
+    """
+    columns = list(dict.fromkeys(name for row in history for name in row))
+    with text_output(path) as file:
+        file.write(",".join(columns) + "\n")
+        for row in history:
+            cells = [f"{row[name]:.9g}" if name in row else "" for name in columns]
+            file.write(",".join(cells) + "\n")
 
 
-def _finished_job(family: TrainableFamily, task: Task, folder: Path) -> Job:
-    """The job by which a model folder was trained."""
-    config = read_model_config(folder, family.name)
-    record = read_training_record(folder)
+def _job(version: str, digest: Mapping[str, Any]) -> Job:
+    return plain_job({"bioattn_version": version, **digest})
+
+
+def _require_finished_by(output: Path, family: TrainableFamily, task: Task) -> None:
+    """Raises: BioattnError when the model folder `output` was trained by another job."""
+    read_model_config(output, family.name)
+    record = read_training_record(output)
     try:
-        version = record["versions"]["bioattn"]
-        return plain_job({"bioattn_version": version, **task.finished_digest(config, record)})
+        earlier = _job(record["versions"]["bioattn"], record[JOB])
     except (KeyError, TypeError) as error:
-        raise FormatError(f"{folder / TRAINING_RECORD}: is incomplete ({error!r})") from error
+        raise FormatError(f"{output / TRAINING_RECORD}: is incomplete ({error!r})") from error
+    if different := job_differences(earlier, _job(__version__, task.digest)):
+        raise BioattnError(
+            f"{output}: is finished, but was trained with other data or settings (different: "
+            f"{', '.join(different)}); choose another --output, or --force to replace it"
+        )
+    LOGGER.info(f"{output}: finished before with the same data and settings, nothing is left to do")
+
+
+# --- the folder --------------------------------------------------------------------------------------------------
+
+
+def is_finished(output: Path) -> bool:
+    """Whether `output` is the model folder of a run that ended, and no other run of that name is under way.
+
+    A folder that lacked nothing but its name when its run was killed gets it.
+    """
+    partial = partial_path(output)
+    # The model card is written last, and then the trainer's state goes.
+    if (partial / MODEL_CARD).is_file() and not (partial / STATE_FILE).exists() and not output.exists():
+        remove_unfinished(partial)
+        publish(partial, output)
+    files = (output / WEIGHTS, output / TRAINING_RECORD)
+    return all(file.is_file() for file in files) and not partial.exists()
+
+
+@contextmanager
+def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]:
+    """The folder `<output>.partial`; it goes when the body fails before there is anything to go on from.
+
+    Raises: SettingsError when `output` cannot name a folder; BioattnError when it exists (with `force`: and is no
+    model folder) or an interrupted run is in the way, or when what would go holds a file that is not ours.
+    """
+    if output.name in ("", "-", ".."):
+        raise SettingsError(f"--output {output}: give the name of a folder to make")
+    ours = model_files() | {STATE_FILE}
+    restore_folder(output, ours)
+    partial = partial_path(output)
+    if output.exists() and not force:
+        raise already_there(output)
+    is_model = (output / WEIGHTS).is_file() or (output.is_dir() and not any(output.iterdir()))
+    if output.exists() and not is_model:
+        raise BioattnError(
+            f"{output}: is no model folder, and --force replaces no other; choose another --output"
+        )
+    # Whether it goes on or fails: in the end what is in either of them may be removed.
+    for folder in (partial, output):
+        if folder.exists():
+            require_own_files(folder, ours)
+    try:
+        if partial.exists() and force and not resume:
+            shutil.rmtree(partial)
+        if partial.exists() and not resume:
+            raise BioattnError(
+                f"{partial}: an interrupted run; go on with --resume, or start again with --force"
+            )
+        partial.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(partial, error) from error
+    remove_unfinished(partial)
+    try:
+        yield partial
+    finally:
+        if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def publish(partial: Path, output: Path) -> None:
+    """Give the finished folder its name; an old one under that name steps aside first and goes last.
+
+    The run record of the old one goes: killed before it writes its own, a run has none rather than another's.
+
+    Raises: BioattnError when the folder cannot get its name.
+    """
+    (partial / STATE_FILE).unlink(missing_ok=True)
+    remove_leftover(run_record_path(output))
+    try:
+        replace_folder(partial, output)
+    except OSError as error:
+        raise unwritable(output, error) from error

@@ -41,38 +41,20 @@ def job_differences(
     ['training.seed (0 then, 1 now)']
     """
     one, other = _entries(earlier), _entries(now)
-    return [
-        _difference(name, one.get(name), other.get(name), words)
-        for name in {**one, **other}
-        if one.get(name) != other.get(name)
-    ]
-
-
-def require_finished_by(output: Path, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raises: BioattnError when the model folder `output` was trained by another job."""
-    different = job_differences(earlier, now)
-    if different:
-        raise BioattnError(
-            f"{output}: is finished, but was trained with other data or settings (different: "
-            f"{', '.join(different)}); choose another --output, or --force to replace it"
-        )
+    different = []
+    for name in {**one, **other}:
+        if one.get(name) != other.get(name):
+            values = [_shown(entries.get(name)) for entries in (one, other)]
+            short = max(map(len, values)) <= _LONGEST_VALUE
+            different.append(f"{name} ({values[0]} {words[0]}, {values[1]} {words[1]})" if short else name)
+    return different
 
 
 def _entries(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in content.items():
-        if isinstance(value, Mapping):
-            found |= _entries(value, f"{above}{name}.")
-        else:
-            found[above + name] = value
+        found |= _entries(value, f"{above}{name}.") if isinstance(value, Mapping) else {above + name: value}
     return found
-
-
-def _difference(name: str, earlier: Any, now: Any, words: tuple[str, str]) -> str:
-    values = [_shown(earlier), _shown(now)]
-    if max(map(len, values)) > _LONGEST_VALUE:
-        return name
-    return f"{name} ({values[0]} {words[0]}, {values[1]} {words[1]})"
 
 
 def _shown(value: Any) -> str:
@@ -84,7 +66,6 @@ def _shown(value: Any) -> str:
 
 
 STATE_FILE = "trainer_state.safetensors"
-_ADVICE = "repeat the command that was interrupted, or start again with --force"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,8 +128,18 @@ def load_state(
         ) from error
     if metadata.pop("sha256", None) != digest_of(tensors, metadata):
         raise BioattnError(f"{path}: the saved state is damaged (SHA-256 differs); start again with --force")
-    _require_same_job(path, metadata.get("job", ""), job)
-    position = _position(path, metadata)
+    try:
+        position = Position(**json.loads(metadata["position"]))
+        different = job_differences(json.loads(metadata["job"]), plain_job(job))
+    except (TypeError, KeyError) as error:
+        raise BioattnError(
+            f"{path}: was saved by another version of bioattn; start again with --force"
+        ) from error
+    if different:
+        raise BioattnError(
+            f"{path}: belongs to other data or settings (different: {', '.join(different)}); repeat the command "
+            "that was interrupted, or start again with --force"
+        )
     model.load_state_dict(_part(tensors, "model."))
     average.load_state_dict(_part(tensors, "average."))
     state: dict[int, dict[str, Tensor]] = {}
@@ -163,30 +154,6 @@ def load_state(
 def weights_digest(model: torch.nn.Module) -> str:
     """SHA-256 over all weights of a model."""
     return digest_of({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()})
-
-
-def _position(path: Path, metadata: Mapping[str, str]) -> Position:
-    """Raises: BioattnError when another version of bioattn describes positions otherwise."""
-    try:
-        return Position(**json.loads(metadata["position"]))
-    except (TypeError, KeyError) as error:
-        raise BioattnError(
-            f"{path}: was saved by another version of bioattn; start again with --force"
-        ) from error
-
-
-def _require_same_job(path: Path, stored: str, job: Mapping[str, Any]) -> None:
-    try:
-        earlier = json.loads(stored)
-    except json.JSONDecodeError:
-        earlier = None
-    if not isinstance(earlier, dict):
-        raise BioattnError(f"{path}: was saved by another version of bioattn; {_ADVICE}")
-    different = job_differences(earlier, plain_job(job))
-    if different:
-        raise BioattnError(
-            f"{path}: belongs to other data or settings (different: {', '.join(different)}); {_ADVICE}"
-        )
 
 
 def digest_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:

@@ -49,16 +49,6 @@ def make_optimizer(
     )
 
 
-def warm_up_and_cosine(step: int, total: int, *, peak: float, warmup_fraction: float) -> float:
-    """The learning rate of step `step` (from 0) of `total`: linear warm-up, then half a cosine down to 1 % of the
-    peak."""
-    warmup = warmup_fraction * total
-    if step < warmup:
-        return peak * (step + 1) / max(1.0, warmup)
-    share = (step - warmup) / max(1.0, total - warmup)
-    return peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share)))
-
-
 def copied_weights(model: nn.Module) -> dict[str, Tensor]:
     """The weights as they are now, on the CPU."""
     return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
@@ -100,6 +90,14 @@ class Stage:
     can_be_best: bool = True
     """Whether the weights after a round may be the ones that are kept; otherwise those of a later stage are."""
 
+    def rate(self, step: int) -> float:
+        """The learning rate of step `step` (from 0): a line up, then half a cosine down to 1 % of the peak."""
+        warmup = self.warmup_fraction * self.steps
+        if step < warmup:
+            return self.learning_rate * (step + 1) / max(1.0, warmup)
+        share = (step - warmup) / max(1.0, self.steps - warmup)
+        return self.learning_rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share)))
+
 
 class Step(NamedTuple):
     """One update."""
@@ -108,15 +106,6 @@ class Step(NamedTuple):
     stage_index: int
     number: int
     """From 0, in its stage."""
-
-    @property
-    def learning_rate(self) -> float:
-        return warm_up_and_cosine(
-            self.number,
-            self.stage.steps,
-            peak=self.stage.learning_rate,
-            warmup_fraction=self.stage.warmup_fraction,
-        )
 
 
 class Round(NamedTuple):
@@ -127,10 +116,6 @@ class Round(NamedTuple):
     first: int
     """Number of its first update in the stage."""
     steps: int
-
-    def step(self, number: int) -> Step:
-        """Update `number` of the round, from 0."""
-        return Step(self.stage, self.stage_index, self.first + number)
 
 
 def rounds_of(stages: Sequence[Stage]) -> list[Round]:
@@ -220,12 +205,22 @@ class Task(ABC):
     summary: str
     """What is trained on what, for a message."""
 
-    def update_as(self, training: UpdateConfig, *, betas: tuple[float, float] = (0.9, 0.999)) -> None:
-        """Update weights in one stage, as these settings say. betas: as `Optimisation` has them."""
+    def update_as(
+        self,
+        training: Any,
+        *,
+        steps: int | None = None,
+        steps_per_round: int | None = None,
+        betas: tuple[float, float] = (0.9, 0.999),
+    ) -> None:
+        """Update weights in one stage, as the settings of a `UpdateConfig` say, of which steps may be others.
+
+        betas: as `Optimisation` has them.
+        """
         self.stages = [
             Stage(
-                steps=training.steps,
-                steps_per_round=training.steps_per_round,
+                steps=steps or training.steps,
+                steps_per_round=steps_per_round or training.steps_per_round,
                 learning_rate=training.learning_rate,
                 warmup_fraction=training.warmup_fraction,
             )
@@ -279,13 +274,6 @@ class Task(ABC):
     @abstractmethod
     def card(self, record: Mapping[str, Any], results: Results) -> Sequence[str]:
         """Lines of the model card `README.md`."""
-
-    @abstractmethod
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The `digest` of a finished model folder, from its `config.json` and `training.json`.
-
-        Raises: KeyError or TypeError when they are incomplete.
-        """
 
 
 Part = TypeVar("Part")
@@ -361,7 +349,3 @@ class ConfiguredTask(Task):
         for rows in results.tables():
             lines += ["", *markdown_table(rows)]
         return lines
-
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:
-        digests = {name: record[name]["sha256"] for name in self.inputs}
-        return {**digests, "model": config["architecture"], "training": record["training"]}

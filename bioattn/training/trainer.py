@@ -10,7 +10,7 @@ written, so two equal runs have different ones. What is to be the same again is 
 import math
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from bioattn.io.files import unwritable
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted, duration
-from bioattn.training.distributed import Processes, saved_if_others_end
+from bioattn.training.distributed import LostProcess, Processes
 from bioattn.training.state import Position, load_state, save_state
 from bioattn.training.task import (
     Judgement,
@@ -130,35 +130,25 @@ class Outcome(NamedTuple):
     """The epoch or step after which the model had the best weights; 0: before the first."""
 
 
+@dataclass(kw_only=True)
 class Trainer:
-    """One training run of one task.
+    """One training run of one task."""
 
-    job: data and settings; a saved state of another job is refused. state_path: where the first process saves its
-    state; None in the others.
-    """
+    task: Task
+    job: dict[str, Any]
+    """Data and settings; a saved state of another job is refused."""
+    state_path: Path | None
+    """Where the first process saves its state; None in the others."""
+    progress: Progress
+    stop: StopRequest
+    processes: Processes
+    events: TrainingEvents | None = None
+    """Where the first process logs the rounds."""
+    position: Position = field(default_factory=Position, init=False)
+    best_weights: dict[str, Tensor] = field(default_factory=dict, init=False)
 
-    def __init__(
-        self,
-        task: Task,
-        job: dict[str, Any],
-        *,
-        state_path: Path | None,
-        progress: Progress,
-        stop: StopRequest,
-        processes: Processes,
-        events: TrainingEvents | None = None,
-    ) -> None:
-        """events: where the first process logs the rounds."""
-        self.task = task
-        self.job = job
-        self.state_path = state_path
-        self.progress = progress
-        self.stop = stop
-        self.processes = processes
-        self.events = events
-        self.rounds = rounds_of(task.stages)
-        self.position = Position()
-        self.best_weights: dict[str, Tensor] = {}
+    def __post_init__(self) -> None:
+        self.rounds = rounds_of(self.task.stages)
 
     def run(self, *, resume: bool) -> Outcome:
         """Train to the end.
@@ -167,10 +157,10 @@ class Trainer:
         LostProcess when another process ended, after the state is saved; BioattnError when the loss is no longer a
         number, or the saved state belongs to another job.
         """
-        task = self.task
-        saved = (
-            self.state_path if resume and self.state_path is not None and self.state_path.exists() else None
-        )
+        task, rounds = self.task, self.rounds
+        saved = self.state_path if resume and self.state_path is not None else None
+        if saved is not None and not saved.exists():
+            saved = None
         if self.processes.is_first and saved is None:
             task.begin()
         self._begin_stage()
@@ -184,15 +174,19 @@ class Trainer:
         done = self._steps(self.position.round) + self.position.step
         if self.events is not None:
             self.events.begin(done)
-        self.progress.begin("training", self._steps(len(self.rounds)))
+        self.progress.begin("training", self._steps(len(rounds)))
         self.progress.advance(done)
         if done and self.processes.is_first:
             self.progress.note(f"going on after {self._place(self.position.step)}")
-        began = time.monotonic()
+        began = self.round_began = time.monotonic()
         if task.keeps_start and not self.position.history:
-            self._validate_start()
-        while self.position.round < len(self.rounds) and not self._is_out_of_patience():
-            self._run_round(self.rounds[self.position.round])
+            self._finish_round(None)
+            self._save()
+        while (
+            self.position.round < len(rounds)
+            and self.position.round - 1 - self.position.best_round < task.optimisation.patience
+        ):
+            self._run_round(rounds[self.position.round])
         self.progress.end()
         if self.processes.is_first:
             self._tell_end(time.monotonic() - began)
@@ -203,29 +197,32 @@ class Trainer:
             self._count(self.position.best_round + 1),
         )
 
-    def _validate_start(self) -> None:
-        """Round 0: the weights before the first step, which are kept unless training makes better ones."""
-        self.round_began = time.monotonic()
-        self._finish_round(None)
-        self._save()
-
     def _run_round(self, current: Round) -> None:
         self.round_began = time.monotonic()
-        with self._saved_if_others_end():
+        try:
             while self.position.step < current.steps:
-                self._take_step(current.step(self.position.step))
-                if self.processes.stopping(self.stop):
-                    self._save()
-                    self.processes.wait_for_first()
-                    self._check_stop()
+                self._take_step(current)
+                self._end_if_stopped()
             self._finish_round(current)
+        except LostProcess as error:
+            self._save()
+            raise LostProcess(f"{error}; go on with --resume, from what was saved last") from error
         self._save()
         # A signal that came during validation; several processes know of it after the next step.
-        if self.processes.stopping(self.stop):
-            self._check_stop()
+        self._end_if_stopped()
 
-    def _take_step(self, step: Step) -> None:
+    def _end_if_stopped(self) -> None:
+        """Raises: Interrupted when a signal has come, after the state is saved."""
+        if self.processes.stopping(self.stop):
+            self._save()
+            self.processes.from_first(None)  # nobody ends before the first process is here
+            self.stop.check(
+                f"training stopped after {self._place(self.position.step)} and saved; go on with --resume"
+            )
+
+    def _take_step(self, current: Round) -> None:
         task, position = self.task, self.position
+        step = Step(current.stage, current.stage_index, current.first + position.step)
         if step.number == 0 and step.stage_index > 0:
             task.model.load_state_dict(self.average.model.state_dict())
             self._begin_stage()
@@ -234,7 +231,7 @@ class Trainer:
             task.model,
             self.optimizer,
             task.parts(step, self.processes.shard),
-            learning_rate=step.learning_rate,
+            learning_rate=step.stage.rate(step.number),
             gradient_clip=task.optimisation.gradient_clip,
             processes=self.processes,
             stop=self.stop,
@@ -279,7 +276,7 @@ class Trainer:
             position.round += 1
         row: dict[str, float] = {self.task.counts: float(self._count(position.round))}
         if current is not None:
-            row["learning_rate"] = current.step(current.steps - 1).learning_rate
+            row["learning_rate"] = current.stage.rate(current.first + current.steps - 1)
             row["training_loss"] = position.round_loss / current.steps
         if judgement is not None:
             row |= {f"validation_{name}": value for name, value in judgement.figures.items()}
@@ -347,9 +344,6 @@ class Trainer:
             return score is None or math.isfinite(score)
         return score < best if self.task.smaller_is_better else score > best
 
-    def _is_out_of_patience(self) -> bool:
-        return self.position.round - 1 - self.position.best_round >= self.task.optimisation.patience
-
     def _steps(self, rounds: int) -> int:
         return sum(each.steps for each in self.rounds[:rounds])
 
@@ -367,12 +361,6 @@ class Trainer:
             return f"step {self._steps(self.position.round) + step}"
         return f"step {step} of epoch {self.position.round + 1}" if step else f"epoch {self.position.round}"
 
-    def _check_stop(self) -> None:
-        """Raises: Interrupted when a signal has come."""
-        self.stop.check(
-            f"training stopped after {self._place(self.position.step)} and saved; go on with --resume"
-        )
-
     def _save(self) -> None:
         if self.state_path is not None:
             save_state(
@@ -384,6 +372,3 @@ class Trainer:
                 self.best_weights,
                 self.optimizer,
             )
-
-    def _saved_if_others_end(self) -> AbstractContextManager[None]:
-        return saved_if_others_end(self._save)

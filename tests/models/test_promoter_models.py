@@ -1,19 +1,25 @@
-"""Promoter models: invariants that must hold whatever the weights."""
+"""Promoter models: invariants that must hold whatever the weights, and the arithmetic of their parts."""
 
 import itertools
+import json
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention.capture import capture
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.io.settings import OPTIONS, build
+from bioattn.models.promoter import layers as module
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.layers import best_match
 from bioattn.models.promoter.model import PromoterModel, attention_sites
-from bioattn.models.promoter.stem import KmerStem
+from bioattn.models.promoter.mutant_bins import interpolation, smooth_rows
+from bioattn.models.promoter.stem import KmerStem, one_hot
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 
@@ -160,14 +166,14 @@ def test_a_training_step_on_every_device(settings, device):
     losses = []
     for _ in range(2):
         torch.manual_seed(0)  # the same dropout in both passes
-        loss = (model.standardised(sequences, batch) - targets).square().mean()
+        loss = (model.network(sequences, batch) - targets).square().mean()
         losses.append(float(loss.detach()))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     assert losses[1] < losses[0]
     idle = {name for name, weight in model.named_parameters() if weight.grad is None}
-    assert all("question" in name for name in idle), idle  # of the control that asks one shared question
+    assert all(".query." in name for name in idle), idle  # of the control with one shared query
 
 
 def test_a_position_bias_of_the_treatment_is_a_curve_over_distance():
@@ -196,11 +202,6 @@ def test_a_position_bias_of_the_treatment_is_a_curve_over_distance():
         assert np.abs(np.diff(weights, axis=0)).max() > 0.01  # treatments differ
         profiles.append(bias[:, -3:])
     np.testing.assert_allclose(*profiles, rtol=1e-5)
-
-
-def test_configs_of_earlier_versions_say_true_and_false():
-    for stored, bias in ((True, "shared"), (False, "none")):
-        assert make(position_bias=stored)[0].config.position_bias == bias
 
 
 def test_controls_ask_what_they_should():
@@ -306,9 +307,6 @@ class TestVocabulary:
         assert batch.present_TN[:, dose].tolist() == [1, 1, 1, 0]
         other = table().frame.assign(dose=np.array(["500 mM", "1e6 uM", "3 mM", ""], dtype=object))
         assert torch.equal(vocabulary.encode(TreatmentTable(other)).numbers_TN, batch.numbers_TN)
-        stored = vocabulary.to_json()
-        stored["numbers"][0]["largest"] = {"salt|M": 1.0, "acid|mM": 3.0}  # before units were converted
-        assert TreatmentVocabulary.from_json(stored) == vocabulary
 
     def test_times_of_different_units_are_minutes_whatever_the_agent(self):
         columns = {"agent": ["salt", "acid", "acid"], "time": ["30 s", "1.5 min", "2 h"]}
@@ -358,7 +356,7 @@ class TestVocabulary:
         vocabulary = TreatmentVocabulary.learn(
             table(), encoding=TreatmentEncoding.FEATURES, unconditional=True
         )
-        assert TreatmentVocabulary.from_json(vocabulary.to_json()) == vocabulary
+        assert TreatmentVocabulary.from_json(json.loads(json.dumps(asdict(vocabulary)))) == vocabulary
 
     def test_unknown_things_are_named(self):
         vocabulary = TreatmentVocabulary.learn(table(), encoding=TreatmentEncoding.ID, unconditional=True)
@@ -402,3 +400,64 @@ class TestVocabulary:
 def test_settings_that_cannot_be_are_refused(settings, message):
     with pytest.raises(SettingsError, match=message):
         build(PromoterModelConfig, {"length": LENGTH, **settings}, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("promoters", "bins", "pool", "kernel", "filters"), [(5, 6, 8, 15, 7), (1, 1, 4, 1, 1), (19, 3, 5, 7, 4)]
+)
+def test_matches_and_gradients_are_those_of_convolution_and_amax(
+    promoters, bins, pool, kernel, filters, monkeypatch
+):
+    monkeypatch.setattr(module, "PROMOTERS_AT_ONCE", 4)
+    torch.manual_seed(0)
+    codes = torch.randint(0, 5, (promoters, bins * pool), dtype=torch.uint8)  # with N
+    codes[0, : 2 * pool] = 0  # a run of A: equal matches share the gradient
+    bases = one_hot(codes)
+    weight = torch.randn(filters, 4, kernel, requires_grad=True)
+    upstream = torch.randn(promoters, bins, filters)
+
+    ours = best_match(bases.transpose(1, 2), weight, pool)
+    (our_gradient,) = torch.autograd.grad((ours * upstream).sum(), weight)
+
+    matches = F.conv1d(bases, weight, padding=kernel // 2)
+    theirs = matches.unflatten(-1, (bins, pool)).amax(-1).transpose(1, 2)
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    # Equal matches differ in the last bit between two summation orders, and then do not share: compare the
+    # gradient where they agree on what is best.
+    plain = codes.clone()
+    plain[0] = torch.randint(0, 4, (bins * pool,), dtype=torch.uint8)
+    assert our_gradient.shape == weight.shape
+    bases = one_hot(plain)
+    (ours,) = torch.autograd.grad((best_match(bases.transpose(1, 2), weight, pool) * upstream).sum(), weight)
+    matches = F.conv1d(bases.double(), weight.double(), padding=kernel // 2)
+    loss = (matches.unflatten(-1, (bins, pool)).amax(-1).transpose(1, 2) * upstream).sum()
+    (theirs,) = torch.autograd.grad(loss, weight)
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_a_smooth_function_follows_from_few_of_its_values():
+    random = np.random.default_rng(0)
+    variables = random.normal(0, 0.02, (300, 4)) + 0.3
+    rows = smooth_rows(variables)
+    assert rows.mean() > 0.9
+    variables = variables[rows]
+    slopes = random.uniform(-1, 1, (50, 4))
+
+    nodes, weights = interpolation(variables)
+
+    values = np.exp(variables @ slopes.T)
+    assert len(nodes) < len(variables) / 2
+    assert np.abs(weights).max() < 10
+    np.testing.assert_allclose(weights @ values[nodes], values, rtol=2e-6)
+
+
+def test_one_point_needs_one_node():
+    nodes, weights = interpolation(np.full((5, 4), 0.1))
+    assert len(nodes) == 1
+    np.testing.assert_allclose(weights, np.ones((5, 1)))
+
+
+def test_what_is_far_from_the_rest_is_not_smooth():
+    variables = np.zeros((20, 4))
+    variables[3, 1] = 0.5
+    assert smooth_rows(variables).tolist() == [row != 3 for row in range(20)]

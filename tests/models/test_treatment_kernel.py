@@ -97,7 +97,7 @@ def test_molecules_as_graphs():
         assert not tokens[2, 0].any()  # no molecule
         alone = vocabulary.encode(measured.select(["a"]))
         torch.testing.assert_close(encoder(alone)[0], tokens[0])
-        torch.testing.assert_close(encoder(alone.joined(batch.rows(torch.tensor([1]))))[1], tokens[1])
+        torch.testing.assert_close(encoder(batch.rows(torch.tensor([1, 0]))), tokens[[1, 0]])
         other = encoder(vocabulary.encode(table(names=["a"], smiles=["CCCO"], minutes=[5.0])))
     assert not torch.allclose(other[0, 0], tokens[0, 0])
     torch.testing.assert_close(other[0, 1], tokens[0, 1])

@@ -46,6 +46,17 @@ STAGES = {"simulated_steps": 4, "simulated_families": 2, "steps_per_round": 3, "
 FAMILIES = {PromoterTrainingSettings: promoter.FAMILY, EvoformerTrainingSettings: evoformer.FAMILY}
 
 
+def promoter_job(dataset, output, model=None, *, baselines=False, **training):
+    """Settings of a small promoter model: those above, with others of the model and of its training."""
+    return PromoterTrainingSettings(
+        dataset=dataset,
+        output=output,
+        model=PROMOTER["model"] | (model or {}),
+        training=PROMOTER["training"] | training,
+        baselines=baselines,
+    )
+
+
 def train(settings, *, resume=False, force=False, **running):
     """Train on the CPU by the settings of either family."""
     settings = replace(settings, resume=resume, force=force)

@@ -10,23 +10,26 @@ import pytest
 from bioattn.errors import Interrupted
 from bioattn.io.files import read_json
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
-from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.training.baselines import Baseline, best_simple
 from bioattn.system.signals import StopRequest
 from bioattn.training.predicted_tokens import Evaluation, Row
 from bioattn.training.trainer import TrainingEvents
 from bioattn_cli.main import main
-from tests.training.runs import EVOFORMER, PROMOTER, STAGES, Notes, StopAfter, train, write_settings
+from tests.training.runs import (
+    EVOFORMER,
+    PROMOTER,
+    STAGES,
+    Notes,
+    StopAfter,
+    promoter_job,
+    train,
+    write_settings,
+)
 
 EPOCH = re.compile(
     r"epoch (\d+)/\d+: training loss [\d.]+; validation loss [\d.]+, median r (-?[\d.]+), mean r (-?[\d.]+)"
     r"; best(?:: epoch (\d+)| so far) \([\d.]+ m?s\)"
 )
-
-
-def promoter_job(dataset, output, **training):
-    tables = PROMOTER | {"training": PROMOTER["training"] | training}
-    return PromoterTrainingSettings(dataset=dataset, output=output, baselines=False, **tables)
 
 
 def test_every_epoch_has_a_line_and_the_kept_one_is_that_of_the_table(dataset_path, tmp_path):

@@ -186,15 +186,6 @@ class EvoformerTask(Task):
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
         return card_lines(self.model, record, cast(Evaluation, results))
 
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "dataset": record["dataset"]["sha256"],
-            "model": config["architecture"],
-            "training": record["training"],
-            "exclude": sorted(record["dataset"]["excluded"]),
-            "initial_model": record["initial_model_sha256"],
-        }
-
 
 def model_config(
     settings: Mapping[str, Any], initial: Path | None = None, source: str = "options"

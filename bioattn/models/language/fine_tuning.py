@@ -387,13 +387,6 @@ class FineTuningTask(LanguageTask):
         entry = {"file": targets.name, "sha256": self.digest["targets"], "columns": self.digest["columns"]}
         return super().record() | {"targets": entry}
 
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        entry = record["targets"]
-        return super().finished_digest(config, record) | {
-            "targets": entry["sha256"],
-            "columns": entry["columns"],
-        }
-
 
 def _gains(
     wanted: Wanted, rows: NDArray[np.int64], ours_NW: Tensor, theirs_NW: Tensor

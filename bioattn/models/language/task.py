@@ -284,10 +284,6 @@ class LanguageTask(ConfiguredTask):
             + ("." if start is None else f", from the weights of `{start.name}`."),
         )
 
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        start = (record.get("from") or {}).get("sha256")
-        return {**super().finished_digest(config, record), "from": start}
-
 
 def _words(targets: Tensor, num_words: int) -> Tensor:
     """Targets that are words; all others `IGNORED`."""

@@ -1,5 +1,6 @@
 """The settings of promoter models, which decide their shape, and of their training, which decide their weights."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -30,15 +31,11 @@ class TreatmentEncoding(StrEnum):
     MOLECULE = "molecule"
     """As features, and the molecule in the column smiles as a graph."""
 
-    @property
-    def reads_molecules(self) -> bool:
-        """Whether a column smiles holds molecules."""
-        return self in (TreatmentEncoding.KERNEL, TreatmentEncoding.MOLECULE)
 
-    @property
-    def by_name(self) -> bool:
-        """Whether every training treatment has learned vectors of its own."""
-        return self in (TreatmentEncoding.ID, TreatmentEncoding.KERNEL)
+BY_NAME = (TreatmentEncoding.ID, TreatmentEncoding.KERNEL)
+"""Encodings with learned vectors for each training treatment."""
+BY_MOLECULE = (TreatmentEncoding.KERNEL, TreatmentEncoding.MOLECULE)
+"""Encodings that read molecules in a column smiles."""
 
 
 class QuerySource(StrEnum):
@@ -86,11 +83,6 @@ class PositionBias(StrEnum):
     TREATMENT = "treatment"
     """Beside it a curve over distance that each treatment has of its own: rules such as "only near the start"."""
 
-    @classmethod
-    def _missing_(cls, value: object) -> "PositionBias | None":
-        """Earlier configs say true and false."""
-        return {True: cls.SHARED, False: cls.NONE}.get(value) if isinstance(value, bool) else None
-
 
 class Stem(StrEnum):
     """How bases become bins."""
@@ -115,6 +107,9 @@ class Activation(StrEnum):
     RELU = "relu"
     GELU = "gelu"
     EXPONENTIAL = "exponential"
+
+
+_IN_PAIRS = {PositionEncoding.ROTARY: "head_channels", PositionEncoding.SINUSOIDAL: "channels"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,124 +210,113 @@ class PromoterModelConfig:
         kernels = ("kernel", "value_kernel")
         require(self, kernels, lambda value: value % 2 == 1, "be odd so that bins stay centred")
         sizes = (
-            "length",
-            "channels",
-            "kernel",
-            "pool",
-            "treatment_channels",
-            "num_heads",
-            "head_channels",
-            "hops",
-            "stem_layers",
+            *("length", "channels", "kernel", "pool", "treatment_channels", "num_heads", "head_channels"),
+            *("hops", "stem_layers"),
         )
         require(self, sizes, lambda value: value >= 1, "be at least 1")
         require(self, ("key_layers",), lambda value: value >= 0, "not be negative")
         shares = ("dropout", "kmer_dropout", "stem_dropout", "concat_dropout")
         require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
-        if self.attention_query is QuerySource.POSITION and self.position_bias == PositionBias.NONE:
-            raise SettingsError("attention_query = position needs position_bias = shared or treatment")
-        if self.attention_query == QuerySource.GAIN and not (
-            self.sink and self.position_bias == PositionBias.SHARED
-        ):
-            raise SettingsError("attention_query = gain needs sink = true and position_bias = shared")
-        self._check_heads_left()
-        self._check_readout()
-        if self.stem is Stem.BOTH and self.channels % 2:
-            raise SettingsError(
-                f"channels is {self.channels}; stem = both takes half of them each, so it must be even"
-            )
-        self._check_position()
-        if (self.encoder is not None) != (self.stem == Stem.PRETRAINED):
-            raise SettingsError("--stem pretrained and --encoder, the folder of a model of DNA, go together")
-        if self.train_encoder and self.encoder is None:
-            raise SettingsError("train_encoder is for --stem pretrained")
-        if self.length < self.pool:
-            raise SettingsError(
-                f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}"
-            )
-        if not 1 <= self.kmer <= 8:
-            raise SettingsError(
-                f"kmer is {self.kmer}; it must lie in 1..8 (a vector is learned for each k-mer)"
-            )
-        if self.conditioning is not Conditioning.CROSS:
-            if self.hops > 1:
-                raise SettingsError(f"hops is for --conditioning cross; {self.conditioning} has no hops")
-            if self.stem is not Stem.CONV:
-                raise SettingsError(f"stem = {self.stem} is for --conditioning cross")
-            if self.attention_query is not QuerySource.TREATMENT:
-                raise SettingsError(f"attention_query = {self.attention_query} is for --conditioning cross")
-            if self.key_layers:
-                raise SettingsError(f"key_layers = {self.key_layers} is for --conditioning cross")
-        if (
-            self.conditioning is Conditioning.CROSS_ALL
-            and self.treatment_encoder.by_name
-            and self.num_tokens < 1
-        ):
-            raise SettingsError(
-                "cross-all needs at least two keys per treatment (num_tokens >= 1 plus the sink): "
-                "over a single key softmax is 1 everywhere"
-            )
-        if self.conditioning is Conditioning.CONCAT and self.treatment_encoder.reads_molecules:
-            raise SettingsError(
-                f"--treatment-encoder {self.treatment_encoder} is for --conditioning film, cross or cross-all"
-            )
-        if self.conditioning is Conditioning.CONCAT:
-            pooled = self.length // self.concat_pools[0] // self.concat_pools[1]
-            if pooled < 1:
-                raise SettingsError(
-                    f"--conditioning concat pools {self.concat_pools[0]} × {self.concat_pools[1]} bases into one, "
-                    f"the promoters have {self.length}; set concat_pools in the config"
-                )
+        for wrong, sentence in (*self._mistakes(), *self._mistakes_of_conditioning()):
+            if wrong:
+                raise SettingsError(sentence)
 
-    def _check_readout(self) -> None:
-        shared = self.readout == Readout.SHARED
-        if shared and self.conditioning is not Conditioning.CROSS:
-            raise SettingsError(f"--readout {self.readout} is for --conditioning cross")
-        if self.reader != Reader.LINEAR and not shared:
-            raise SettingsError(f"reader = {self.reader} is for --readout shared")
-        if self.integrates_gradients and not self.sink:
-            raise SettingsError(
-                "--readout shared with hops = 2 or reader = hidden needs sink = true: contributions are counted "
-                "from all weight on the null key"
+    def _mistakes(self) -> Iterator[tuple[bool, str]]:
+        """Settings that do not go together, and what to say of them."""
+        query, bias, stem = self.attention_query, self.position_bias, self.stem
+        yield (
+            query == QuerySource.POSITION and bias == PositionBias.NONE,
+            "attention_query = position needs position_bias = shared or treatment",
+        )
+        yield (
+            query == QuerySource.GAIN and not (self.sink and bias == PositionBias.SHARED),
+            "attention_query = gain needs sink = true and position_bias = shared",
+        )
+        sites = {
+            Conditioning.CROSS: self.stem_sites + self.hops,
+            Conditioning.CROSS_ALL: self.value_layers + 1,
+        }.get(self.conditioning, 0)
+        yield (
+            len(self.heads_left) not in (0, sites),
+            f"heads_left is for {len(self.heads_left)} attention sites, the model has {sites}",
+        )
+        for heads in self.heads_left:
+            yield (
+                not heads
+                or not set(heads) <= set(range(self.num_heads))
+                or list(heads) != sorted(set(heads)),
+                f"heads_left holds {list(heads)}; at each site rising numbers of at least one of the "
+                f"{self.num_heads} heads are needed",
             )
+        yield (
+            self.integrates_gradients and not self.sink,
+            "--readout shared with hops = 2 or reader = hidden needs sink = true: contributions are counted from "
+            "all weight on the null key",
+        )
+        yield (
+            stem == Stem.BOTH and self.channels % 2 == 1,
+            f"channels is {self.channels}; stem = both takes half of them each, so it must be even",
+        )
+        for position, name in _IN_PAIRS.items():
+            yield (
+                stem == Stem.TRANSFORMER and self.position == position and getattr(self, name) % 2 == 1,
+                f"{name} is {getattr(self, name)}; it must be even for position = {position}, which takes "
+                "channels in pairs",
+            )
+        yield (
+            (self.encoder is not None) != (stem == Stem.PRETRAINED),
+            "--stem pretrained and --encoder, the folder of a model of DNA, go together",
+        )
+        yield self.train_encoder and self.encoder is None, "train_encoder is for --stem pretrained"
+        yield (
+            self.length < self.pool,
+            f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}",
+        )
+        yield (
+            not 1 <= self.kmer <= 8,
+            f"kmer is {self.kmer}; it must lie in 1..8 (a vector is learned for each k-mer)",
+        )
+
+    def _mistakes_of_conditioning(self) -> Iterator[tuple[bool, str]]:
+        """Settings that are for another conditioning or stem, and what to say of them."""
+        conditioning, stem, encoder = self.conditioning, self.stem, self.treatment_encoder
+        other, concat = conditioning != Conditioning.CROSS, conditioning == Conditioning.CONCAT
+        only_cross = "is for --conditioning cross"
+        shared = self.readout == Readout.SHARED
+        yield other and shared, f"--readout {self.readout} {only_cross}"
+        yield (
+            self.reader != Reader.LINEAR and not shared,
+            f"reader = {self.reader} is for --readout shared",
+        )
+        yield (
+            stem != Stem.TRANSFORMER and self.position != PositionEncoding.ROTARY,
+            f"position = {self.position} is for --stem transformer, not {stem}",
+        )
+        yield other and self.hops > 1, f"hops {only_cross}; {conditioning} has no hops"
+        yield other and stem != Stem.CONV, f"stem = {stem} {only_cross}"
+        query = self.attention_query
+        yield other and query != QuerySource.TREATMENT, f"attention_query = {query} {only_cross}"
+        yield other and self.key_layers > 0, f"key_layers = {self.key_layers} {only_cross}"
+        yield (
+            conditioning == Conditioning.CROSS_ALL and encoder in BY_NAME and self.num_tokens < 1,
+            "cross-all needs at least two keys per treatment (num_tokens >= 1 plus the sink): over a single key "
+            "softmax is 1 everywhere",
+        )
+        yield (
+            concat and encoder in BY_MOLECULE,
+            f"--treatment-encoder {encoder} is for --conditioning film, cross or cross-all",
+        )
+        first, second = self.concat_pools
+        yield (
+            concat and self.length < first * second,
+            f"--conditioning concat pools {first} × {second} bases into one, the promoters have {self.length}; "
+            "set concat_pools in the config",
+        )
 
     @property
     def integrates_gradients(self) -> bool:
         """Whether contributions take integrated gradients: the prediction is no sum of weight × number."""
         return self.readout == Readout.SHARED and (self.hops > 1 or self.reader == Reader.HIDDEN)
-
-    def _check_position(self) -> None:
-        if self.stem != Stem.TRANSFORMER:
-            if self.position is not PositionEncoding.ROTARY:
-                raise SettingsError(f"position = {self.position} is for --stem transformer, not {self.stem}")
-            return
-        pairs = {PositionEncoding.ROTARY: "head_channels", PositionEncoding.SINUSOIDAL: "channels"}
-        if self.position in pairs:
-            even = f"be even for position = {self.position}, which takes channels in pairs"
-            require(self, (pairs[self.position],), lambda value: value % 2 == 0, even)
-
-    def _check_heads_left(self) -> None:
-        if not self.heads_left:
-            return
-        sites = {
-            Conditioning.CROSS: self.stem_sites + self.hops,
-            Conditioning.CROSS_ALL: self.value_layers + 1,
-        }
-        if len(self.heads_left) != sites.get(self.conditioning, 0):
-            raise SettingsError(
-                f"heads_left is for {len(self.heads_left)} attention sites, the model has "
-                f"{sites.get(self.conditioning, 0)}"
-            )
-        for heads in self.heads_left:
-            if (
-                not heads
-                or list(heads) != sorted(set(heads))
-                or not 0 <= heads[0] <= heads[-1] < self.num_heads
-            ):
-                raise SettingsError(
-                    f"heads_left holds {list(heads)}; at each site rising numbers of at least one of the "
-                    f"{self.num_heads} heads are needed"
-                )
 
     @property
     def stem_sites(self) -> int:
@@ -347,6 +331,11 @@ class PromoterModelConfig:
     def num_bins(self) -> int:
         """Number of attended positions (bins); padding on the left lets the last one end at the anchor."""
         return -(-self.length // self.pool)
+
+    @property
+    def missing_bases(self) -> int:
+        """Bases that the first bin lacks."""
+        return self.num_bins * self.pool - self.length
 
     @property
     def bin_edges(self) -> tuple[int, ...]:

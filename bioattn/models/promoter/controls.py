@@ -6,9 +6,8 @@ settings, version. So one folder serves many models, a control is trained once, 
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -19,24 +18,21 @@ import numpy as np
 from bioattn import __version__
 from bioattn.checks.engine import CheckSettings, Evidence, draw_names
 from bioattn.checks.promoters import HeldOut, PromoterProbe, draw_sample
-from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, Interrupted
 from bioattn.io.files import partial_path, sha256_of
 from bioattn.io.settings import build
 from bioattn.models.promoter.config import (
     Conditioning,
     PositionBias,
-    PromoterModelConfig,
     QuerySource,
     TrainingConfig,
 )
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, read_dataset
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.store.training_record import read_training_record as read_training_json
-from bioattn.training.output_folder import is_finished
-from bioattn.training.run import train
+from bioattn.training.run import is_finished, train
 
 MIN_GENES = 20
 """Least number of held-out genes; fewer give no usable skill."""
@@ -86,8 +82,6 @@ def read_training_record(model: Path) -> TrainingRecord | None:
             treatment_columns=tuple(content["treatment_columns"]),
             evaluation=content["evaluation"],
         )
-    except FormatError as error:
-        raise FormatError(f"{error}; the folder is of another version, or was edited") from error
     except (KeyError, TypeError) as error:
         raise FormatError(f"{path}: is incomplete ({error!r})") from error
 
@@ -150,7 +144,7 @@ def held_out(
 ) -> HeldOut:
     """Test genes, or validation genes where there are too few, under `treatments`.
 
-    Raises: BioattnError when the model was trained on another dataset, which may have had those genes, or it has
+    Raises: BioattnError when the model was trained on another dataset, which may have had those genes, or that has
     too few of them or lacks a treatment.
     """
     if record is not None and sha256_of(dataset) != record.dataset_sha256:
@@ -164,7 +158,30 @@ def held_out(
             f"{dataset}: promoters of {content.length:,} bases, the model sees {model.length:,}; give the dataset "
             "it was trained on"
         )
-    return held_out_genes(content, treatments)
+    content.treatments.select(treatments, "--treatment", dataset)
+    columns = np.array([content.treatments.names.index(name) for name in treatments], np.int64)
+    for split, name in ((TEST, "test"), (VALIDATION, "validation")):
+        genes = content.genes_in(split)
+        targets = content.targets[np.ix_(genes, columns)].astype(np.float64)
+        measured = ~np.isnan(targets).all(axis=1)
+        if measured.sum() >= MIN_GENES:
+            genes = genes[measured]
+            return HeldOut(
+                split=name,
+                ids=[content.gene_ids[gene] for gene in genes],
+                codes=content.codes[genes, content.flank : content.flank + content.length],
+                targets_BT=targets[measured],
+                task=content.task,
+                all_ids={
+                    gene_id
+                    for gene_id, split in zip(content.gene_ids, content.gene_split, strict=True)
+                    if split != TRAIN
+                },
+            )
+    raise BioattnError(
+        f"--dataset: fewer than {MIN_GENES} test genes were measured, and as few validation genes; what a model "
+        "predicts can be judged on genes only that it was not trained on"
+    )
 
 
 def controls_wanted(model: LoadedPromoterModel, other_seeds: int) -> list[tuple[str, int]]:
@@ -195,8 +212,11 @@ def train_control(
     settings = control_settings(model, record, Control(name), step, dataset, folder)
     if not is_finished(settings.output):
         try:
-            with _made(folder):
-                train(FAMILY, settings, device=model.device, progress=probe.progress, stop=probe.stop)
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise BioattnError(f"--controls {folder}: cannot be made ({error.strerror or error})") from error
+        try:
+            train(FAMILY, settings, device=model.device, progress=probe.progress, stop=probe.stop)
         except Interrupted as stopped:
             raise Interrupted(
                 f"stopped while a control was trained; what is done lies in {folder}: repeat the command to go on",
@@ -237,8 +257,8 @@ def control_settings(
     content = {
         "bioattn_version": __version__,
         "dataset": record.dataset_sha256,
-        "model": _changed(config),
-        "training": _changed(training),
+        "model": asdict(config),
+        "training": asdict(training),
         "treatment_columns": record.treatment_columns,
         "reference": model.reference,
     }
@@ -255,66 +275,3 @@ def control_settings(
         encoder=None if config.encoder is None else model.path,
         resume=partial_path(output).exists(),
     )
-
-
-def held_out_genes(dataset: PromoterDataset, treatments: Sequence[str]) -> HeldOut:
-    """The test genes, or the validation genes where there are too few, under `treatments`.
-
-    Raises: BioattnError when the dataset has neither, or lacks one of the treatments.
-    """
-    known = {name: column for column, name in enumerate(dataset.treatments.names)}
-    missing = [name for name in treatments if name not in known]
-    if missing:
-        error = not_there("treatment", missing[0], "--dataset", "treatment", known)
-        raise BioattnError(f"{error}; give the dataset the model was trained on")
-    columns = np.array([known[name] for name in treatments], np.int64)
-    for split, name in ((TEST, "test"), (VALIDATION, "validation")):
-        genes = dataset.genes_in(split)
-        targets = dataset.targets[np.ix_(genes, columns)].astype(np.float64)
-        measured = ~np.isnan(targets).all(axis=1)
-        if measured.sum() >= MIN_GENES:
-            genes = genes[measured]
-            return HeldOut(
-                split=name,
-                ids=[dataset.gene_ids[gene] for gene in genes],
-                codes=dataset.codes[genes, dataset.flank : dataset.flank + dataset.length],
-                targets_BT=targets[measured],
-                task=dataset.task,
-                all_ids={
-                    gene_id
-                    for gene_id, split in zip(dataset.gene_ids, dataset.gene_split, strict=True)
-                    if split != TRAIN
-                },
-            )
-    raise BioattnError(
-        f"--dataset: fewer than {MIN_GENES} test genes were measured, and as few validation genes; what a model "
-        "predicts can be judged on genes only that it was not trained on"
-    )
-
-
-def _changed(settings: PromoterModelConfig | TrainingConfig) -> dict[str, Any]:
-    """The settings that differ from their defaults, so that a setting added later does not change the digest."""
-    values = asdict(settings)
-    return {
-        field.name: values[field.name]
-        for field in fields(settings)
-        if field.default is not values[field.name] and field.default != values[field.name]
-    }
-
-
-@contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """Create the folder of the controls if it is missing; remove it again if it stays empty."""
-    try:
-        folder.mkdir(exist_ok=True)
-    except FileExistsError:
-        raise BioattnError(f"--controls {folder}: is a file, a folder is needed") from None
-    except OSError as error:
-        raise BioattnError(
-            f"--controls {folder}: cannot be made ({error.strerror or error}); name a folder that can be written"
-        ) from error
-    try:
-        yield
-    finally:
-        if not any(folder.iterdir()):
-            folder.rmdir()

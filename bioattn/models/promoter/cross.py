@@ -89,78 +89,29 @@ class CrossModel(nn.Module):
     Convolutions before the keys would mix neighbouring positions: predictions stay good, but maps become useless
     (`key_layers`, a control). With several hops the context of a hop is added to the query of the next (Stacked
     Attention Networks, Yang et al. 2016).
-
-    Attributes that hold weights keep the names of stored models: `smear` mixes the keys, `first_question` and
-    `shared_question_C` make queries.
     """
 
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
-        channels = config.channels
+        channels, query = config.channels, config.attention_query
+        shared = config.readout == Readout.SHARED
         self.stem = STEMS[config.stem](config)
         self.stem_dropout = config.stem_dropout
-        shared = config.readout == Readout.SHARED
         self.mixer = BinMixer(channels, config.value_kernel, 0 if shared else config.value_layers)
-        self.smear = BinMixer(channels, config.value_kernel, config.key_layers, residual=False)
+        self.key_mixer = BinMixer(channels, config.value_kernel, config.key_layers, residual=False)
         self.treatment_encoder = TreatmentEncoder(config, vocabulary, num_tokens=1)
-        self.first_question = nn.Linear(config.treatment_channels, channels)
-        self.shared_question_C = (
-            nn.Parameter(torch.randn(channels))
-            if config.attention_query in (QuerySource.SHARED, QuerySource.GAIN)
-            else None
-        )
-        self.own_gain = (
-            nn.Linear(config.treatment_channels, config.num_heads, bias=False)
-            if config.attention_query == QuerySource.GAIN
-            else None
-        )
-        self.position_bias_HP = (
-            nn.Parameter(torch.zeros(config.num_heads, config.num_bins))
-            if config.position_bias != PositionBias.NONE and config.attention_query is not QuerySource.UNIFORM
-            else None
-        )
-        self.position_curve = (
-            PositionCurve(config)
-            if config.position_bias == PositionBias.TREATMENT
-            and config.attention_query is not QuerySource.UNIFORM
-            else None
-        )
-        contributes = Contribution.PRODUCT if shared else Contribution.NONE
-        if config.integrates_gradients:
-            contributes = Contribution.GRADIENT
-        self.normalise_question = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.hops))
-        self.hops = nn.ModuleList(
-            MultiHeadAttention(
-                query_channels=channels,
-                key_channels=channels,
-                value_channels=channels,
-                output_channels=None
-                if shared and config.reader == Reader.LINEAR and hop == config.hops - 1
-                else channels,
-                num_heads=len(config.heads_at(config.stem_sites + hop)),
-                head_channels=config.head_channels,
-                score=config.attention_score,
-                first_gain=FIRST_GAIN,
-                uniform=config.attention_query in (QuerySource.POSITION, QuerySource.UNIFORM),
-                site=AttentionSite(
-                    name=f"promoter.cross.{hop}",
-                    axes=(
-                        Axis("sample"),
-                        Axis("head"),
-                        Axis("treatment"),
-                        Axis("key", "position", edges=config.bin_edges),
-                    ),
-                    heads=config.heads_at(config.stem_sites + hop),
-                    receptive_field=None
-                    if self.stem.receptive_field is None
-                    else self.stem.receptive_field
-                    + config.key_layers * (config.value_kernel - 1) * config.pool,
-                    null_key=config.sink,
-                    contributes=contributes,
-                ),
-            )
-            for hop in range(config.hops)
-        )
+        self.query = nn.Linear(config.treatment_channels, channels)
+        self.shared_query_C = self.gain = self.position_bias_HP = self.position_curve = None
+        if query in (QuerySource.SHARED, QuerySource.GAIN):
+            self.shared_query_C = nn.Parameter(torch.randn(channels))
+        if query == QuerySource.GAIN:
+            self.gain = nn.Linear(config.treatment_channels, config.num_heads, bias=False)
+        if query != QuerySource.UNIFORM and config.position_bias != PositionBias.NONE:
+            self.position_bias_HP = nn.Parameter(torch.zeros(config.num_heads, config.num_bins))
+        if query != QuerySource.UNIFORM and config.position_bias == PositionBias.TREATMENT:
+            self.position_curve = PositionCurve(config)
+        self.normalise_query = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.hops))
+        self.hops = nn.ModuleList(self._hop(config, hop) for hop in range(config.hops))
         self.readout: TreatmentReadout | SharedReadout
         if shared:
             self.readout = SharedReadout(config)
@@ -169,18 +120,47 @@ class CrossModel(nn.Module):
                 channels, config.treatment_channels, config.hidden_channels, config.dropout
             )
 
+    def _hop(self, config: PromoterModelConfig, hop: int) -> MultiHeadAttention:
+        channels, field = config.channels, self.stem.receptive_field
+        heads = config.heads_at(config.stem_sites + hop)
+        contributes = Contribution.NONE
+        if config.readout == Readout.SHARED:
+            contributes = Contribution.GRADIENT if config.integrates_gradients else Contribution.PRODUCT
+        sums_heads = config.readout == Readout.SHARED and config.reader == Reader.LINEAR
+        if field is not None:
+            field += config.key_layers * (config.value_kernel - 1) * config.pool
+        position = Axis("key", "position", edges=config.bin_edges)
+        return MultiHeadAttention(
+            query_channels=channels,
+            key_channels=channels,
+            value_channels=channels,
+            output_channels=None if sums_heads and hop == config.hops - 1 else channels,
+            num_heads=len(heads),
+            head_channels=config.head_channels,
+            score=config.attention_score,
+            first_gain=FIRST_GAIN,
+            uniform=config.attention_query in (QuerySource.POSITION, QuerySource.UNIFORM),
+            site=AttentionSite(
+                name=f"promoter.cross.{hop}",
+                axes=(Axis("sample"), Axis("head"), Axis("treatment"), position),
+                heads=heads,
+                receptive_field=field,
+                null_key=config.sink,
+                contributes=contributes,
+            ),
+        )
+
     def forward(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
     ) -> Tensor:
         """Codes (B, L) and T treatments → predictions (B, T); `bases_BL4` as the stem takes them."""
         bins_BPC, known_BP = self.stem(codes_BL, bases_BL4)
-        if self.training and self.stem_dropout:
-            bins_BPC = drop_channels(bins_BPC, self.stem_dropout)
+        bins_BPC = drop_channels(bins_BPC, self.stem_dropout if self.training else 0.0)
         return self.decode(bins_BPC, known_BP, self.treatment_encoder(treatments))
 
     def decode(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:
         """Bins of the stem, their mask and embeddings of T treatments → predictions (B, T); True = holds bases."""
-        keys_BPC = self.smear(bins_BPC)
+        keys_BPC = self.key_mixer(bins_BPC)
         # What a shared readout reads is no wider than what attention is drawn by.
         if isinstance(self.readout, SharedReadout):
             values_BPC = self.readout.values(bins_BPC)
@@ -189,7 +169,7 @@ class CrossModel(nn.Module):
         keys_BPC = self.stem.in_context(keys_BPC, known_BP)
         query_1TC = self.first_queries(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
-        for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
+        for normalise, attention in zip(self.normalise_query, self.hops, strict=True):
             assert isinstance(attention, MultiHeadAttention)
             bias = self.position_bias(attention.site, embeddings_TE)
             context_BTC = attention(normalise(query_1TC), keys_BPC, values_BPC, mask=mask, bias=bias)
@@ -216,12 +196,12 @@ class CrossModel(nn.Module):
         bias_HTP = self.position_bias_HP[:, None, :]
         if self.position_curve is not None:
             bias_HTP = bias_HTP + self.position_curve(embeddings_TE)
-        if self.own_gain is not None:
+        if self.gain is not None:
             # The same number on all bins is as good as its negative on the null key.
-            bias_HTP = bias_HTP + self.own_gain(embeddings_TE).T[..., None]
+            bias_HTP = bias_HTP + self.gain(embeddings_TE).T[..., None]
         return bias_HTP if site.num_heads == len(bias_HTP) else bias_HTP[list(site.heads)]
 
     def first_queries(self, embeddings_TE: Tensor) -> Tensor:
         """Queries (T, C) of the first hop."""
-        query_TC: Tensor = self.first_question(embeddings_TE)
-        return query_TC if self.shared_question_C is None else self.shared_question_C.expand_as(query_TC)
+        query_TC: Tensor = self.query(embeddings_TE)
+        return query_TC if self.shared_query_C is None else self.shared_query_C.expand_as(query_TC)

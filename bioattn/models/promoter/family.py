@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import SettingsError
 from bioattn.io.files import text_output
@@ -30,7 +30,7 @@ from bioattn.models.attention_settings import (
 )
 from bioattn.models.family import Family, imported
 from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
-from bioattn.models.running import Running, RunReport
+from bioattn.models.running import Running, RunReport, loaded_model, stream_output
 from bioattn.store.choices import WeightType
 from bioattn.system.device import Device, device_option
 from bioattn.text import counted, human_bytes
@@ -96,19 +96,22 @@ def _tell_weights(
 
     Raises: SettingsError for `output` of a model that knows treatments otherwise.
     """
-    from bioattn.models.promoter.treatment_encoder import weights_sentence, write_weights
     from bioattn.promoters.treatments import UNCONDITIONAL
 
-    weights_TN = model.treatment_weights(treatments)
-    if weights_TN is None:
+    weights = model.treatment_weights(treatments)
+    if weights is None:
         if output is not None:
             raise SettingsError("--treatment-weights is for models trained with --treatment-encoder kernel")
         return []
-    known = model.vocabulary.names
     if output is not None:
-        write_weights(output, treatments.names, weights_TN, known)
-    new = [row for row, name in enumerate(treatments.names) if name not in (*known, UNCONDITIONAL)]
-    return [weights_sentence(treatments.names[row], weights_TN[row], known) for row in new[:MOST_SENTENCES]]
+        with text_output(output) as file:
+            weights.to_csv(file, sep="\t", float_format="%.6g", index_label="treatment", lineterminator="\n")
+    new = [name for name in treatments.names if name not in (*weights.columns, UNCONDITIONAL)]
+    shown = {name: weights.T[name].nlargest(3) for name in new[:MOST_SENTENCES]}
+    return [
+        f"{name}: {', '.join(f'{weight:.2f} {of}' for of, weight in largest.items() if weight >= 0.005)}"
+        for name, largest in shown.items()
+    ]
 
 
 def _run(
@@ -124,16 +127,15 @@ def _run(
     from bioattn.system.shard import parse_shard
 
     shard = None if settings.shard is None else parse_shard(settings.shard)
-    to_stdout = str(predictions) == "-"
-    device = running.device(settings.device, settings.threads)
-    model = running.loaded or load_promoter_model(settings.model, device)
+    model = loaded_model(settings, running, load_promoter_model)
     table = None if settings.treatment_table is None else read_treatment_table(settings.treatment_table)
     treatments = select_treatments(model.treatments, settings.treatments, table)
-    leaning = _tell_weights(model, treatments, getattr(settings, "treatment_weights", None))
+    weights = getattr(settings, "treatment_weights", None)
+    leaning = _tell_weights(model, treatments, weights)
     with ExitStack() as outputs:
-        text: TextIO | None = running.stdout if to_stdout else None
-        if predictions is not None and not to_stdout:
-            text = cast(TextIO, outputs.enter_context(text_output(predictions)))
+        text, streamed = None, list[Path]()
+        if predictions is not None:
+            text, streamed = outputs.enter_context(stream_output(predictions, running))
         summary = run_promoters(
             model,
             settings.sequences,
@@ -149,18 +151,16 @@ def _run(
         )
     number = len(treatments.names)
     scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
-    written = {}
-    if predictions is not None and not to_stdout:
-        written[predictions] = f"wrote {predictions}: predictions of {scope}"
+    written = {path: f"wrote {path}: predictions of {scope}" for path in streamed}
     if attention is not None:
         sites = ", ".join(f"{name} {shape}" for name, shape in summary.sites.items())
         size = human_bytes(summary.num_bytes)
         written[attention] = f"wrote {attention}: attention of {scope}, {size}: {sites}"
     return RunReport(
         sentences=[*leaning, *written.values()],
-        outputs=[*written, *([weights] if (weights := getattr(settings, "treatment_weights", None)) else [])],
+        outputs=[*written, *([] if weights is None else [weights])],
         figures={
-            "device": str(device),
+            "device": str(model.device),
             "promoters": summary.num_samples,
             "treatments": number,
             "resumed_promoters": summary.resumed_samples,

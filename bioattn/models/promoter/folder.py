@@ -249,7 +249,6 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
     @property
     def length(self) -> int:
-        """Length of a window in bases."""
         return self.config.length
 
     @property
@@ -322,30 +321,28 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         With the id encoder only names count. With features, a training treatment may stand in `table` by name
         alone (no columns): its own features are used then. Raises: BioattnError naming what is unknown.
         """
-        frame = table.frame
-        if self.vocabulary.encoding is not TreatmentEncoding.ID and frame.shape[1] == 0:
-            known = self.treatments.frame
-            unknown = [name for name in frame.index if name not in known.index and name != UNCONDITIONAL]
-            if unknown:
-                raise BioattnError(
-                    f"treatment {unknown[0]!r} was not in training; describe it by a row of --treatment-table "
-                    f"with the columns {quoted(self.vocabulary.columns)}"
-                )
-            frame = known.reindex(frame.index)
-        elif self.vocabulary.encoding is not TreatmentEncoding.ID:
-            self._report_columns(table)
-        return self.vocabulary.encode(TreatmentTable(frame=frame)).to(self.device)
+        if self.vocabulary.encoding is not TreatmentEncoding.ID:
+            if table.columns:
+                self._report_columns(table)
+            else:
+                known = self.treatments.frame
+                for name in table.names:
+                    if name not in known.index and name != UNCONDITIONAL:
+                        raise BioattnError(
+                            f"treatment {name!r} was not in training; describe it by a row of --treatment-table "
+                            f"with the columns {quoted(self.vocabulary.columns)}"
+                        )
+                table = TreatmentTable(known.reindex(table.frame.index))
+        return self.vocabulary.encode(table).to(self.device)
 
-    def treatment_weights(self, table: TreatmentTable) -> NDArray[np.float64] | None:
-        """What each training treatment counts for each of `table` (T, N); None without kernel attention."""
+    def treatment_weights(self, table: TreatmentTable) -> pd.DataFrame | None:
+        """What training treatments (columns) count for those of `table` (rows); None without kernel attention."""
         kernel = kernel_encoder(self.model)
         if kernel is None:
             return None
         with torch.inference_mode():
-            weights_TN: NDArray[np.float64] = (
-                kernel.weights(self.encode_treatments(table)).double().cpu().numpy()
-            )
-        return weights_TN
+            weights_TN = kernel.weights(self.encode_treatments(table)).double().cpu().numpy()
+        return pd.DataFrame(weights_TN, index=table.names, columns=self.vocabulary.names)
 
     def treatment_vectors(self, treatments: TreatmentTable) -> torch.Tensor:
         """The embedding of each treatment (T, C).
@@ -479,7 +476,7 @@ def write_promoter_model(
     write_json(
         folder / TREATMENTS,
         {
-            "vocabulary": vocabulary.to_json(),
+            "vocabulary": asdict(vocabulary),
             "names": list(frame.index),
             "columns": {
                 column: [None if pd.isna(value) else value for value in frame[column].tolist()]
@@ -496,10 +493,6 @@ def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterMod
     Raises: FormatError naming the file that is missing, of another version, damaged or at odds with the rest;
     BioattnError when one changes meanwhile.
     """
-    return _load(folder, device)
-
-
-def _load(folder: Path, device: torch.device) -> LoadedPromoterModel:
     content = read_model_config(folder, MODEL_TYPE, (TREATMENTS,))
     stored = read_json(folder / TREATMENTS)
     try:

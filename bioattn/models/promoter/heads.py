@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.attention.multi_head import MultiHeadAttention
@@ -34,17 +34,17 @@ from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import MODEL_CARD
 from bioattn.models.promoter.config import Loss
 from bioattn.models.promoter.family import TREATMENTS
-from bioattn.models.promoter.folder import LoadedPromoterModel, write_promoter_model
+from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.training.data import cell_losses, centred_windows
-from bioattn.models.promoter.training.evaluation import card_lines, evaluate
+from bioattn.models.promoter.training.evaluation import card_lines, evaluate, response_units
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import known_mean, per_treatment
 from bioattn.store.training_record import COMPARISON, HISTORY, read_training_record, write_training_record
 from bioattn.system.progress import Progress
 from bioattn.text import quoted
-from bioattn.training.output_folder import publish, working_folder
+from bioattn.training.run import publish, working_folder
 
 BATCH_SIZE = 64
 
@@ -157,9 +157,8 @@ class PromoterHeadScorer:
     def _answers(self, codes_BL: Tensor) -> Tensor:
         """Standard units (B, T), logits of a binary model."""
         model = self._model.model
-        answers_BT: Tensor = (model if self._model.task == "binary" else model.standardised)(
-            codes_BL, self._batch
-        )
+        ask = model if self._model.task == "binary" else model.network
+        answers_BT: Tensor = ask(codes_BL, self._batch)
         return answers_BT.float()
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -190,8 +189,8 @@ class PromoterHeadScorer:
         targets_GT = dataset.targets[np.ix_(self.genes, columns)].astype(np.float64)
         if dataset.task == "binary":
             return targets_GT.astype(np.float32)
-        if dataset.target_mean is not None and dataset.target_sd is not None:
-            targets_GT = targets_GT * dataset.target_sd[columns] + dataset.target_mean[columns]
+        unit_mean_T, unit_sd_T = response_units(dataset, columns)
+        targets_GT = targets_GT * unit_sd_T + unit_mean_T
         index = [self._model.treatments.names.index(name) for name in self.items]
         mean_T, sd_T = (
             buffer.cpu().numpy()[index] for buffer in (model.response_mean_T, model.response_sd_T)
@@ -200,20 +199,13 @@ class PromoterHeadScorer:
         return standard_GT
 
 
-ROWS_OF_HEADS = frozenset(
-    {
-        "project_query.weight",
-        "project_query.bias",
-        "project_key.weight",
-        "project_value.weight",
-        "project_value.bias",
-    }
-)
-"""Arrays of `MultiHeadAttention` whose first axis is heads × channels of a head."""
-COLUMNS_OF_HEADS = frozenset({"project_output.weight"})
-"""Arrays whose second axis is heads × channels of a head."""
-ONE_PER_HEAD = frozenset({"sink_key_HD", "score.weight_HD", "score.width_HD"})
-"""Arrays whose first axis is heads."""
+HEAD_AXIS = {
+    **dict.fromkeys(("project_query.weight", "project_query.bias", "project_key.weight"), 0),
+    **dict.fromkeys(("project_value.weight", "project_value.bias"), 0),
+    "project_output.weight": 1,
+    **dict.fromkeys(("sink_key_HD", "score.weight_HD", "score.width_HD"), 0),
+}
+"""The axis of heads, or of heads × channels of a head, of arrays of `MultiHeadAttention`."""
 
 
 def pruned(
@@ -240,31 +232,17 @@ def pruned(
     device = next(model.parameters()).device
     smaller = PromoterModel(replace(model.config, heads_left=tuple(left.values())), vocabulary)
     weights = dict(model.state_dict())
-    for prefix, attention in _attentions(model).items():
+    for prefix, attention in model.named_modules():
+        if not isinstance(attention, MultiHeadAttention):
+            continue
         places = [attention.site.heads.index(head) for head in left[attention.site.name]]
         for name, tensor in attention.state_dict().items():
-            weights[prefix + name] = _of_heads(name, tensor, places, attention.num_heads)
+            if (axis := HEAD_AXIS.get(name)) is not None:
+                by_head = tensor.unflatten(axis, (attention.num_heads, -1))
+                index = torch.tensor(places, device=tensor.device)
+                weights[f"{prefix}.{name}"] = by_head.index_select(axis, index).flatten(axis, axis + 1)
     smaller.load_state_dict(weights)
     return smaller.to(device).train(model.training)
-
-
-def _attentions(model: nn.Module) -> dict[str, MultiHeadAttention]:
-    return {
-        f"{name}.": module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)
-    }
-
-
-def _of_heads(name: str, tensor: Tensor, places: Sequence[int], num_heads: int) -> Tensor:
-    """The part of an array of `MultiHeadAttention` that belongs to the heads at `places`."""
-    index = torch.tensor(list(places), device=tensor.device)
-    by_head: Tensor
-    if name in ROWS_OF_HEADS:
-        by_head = tensor.unflatten(0, (num_heads, -1))
-        return by_head.index_select(0, index).flatten(0, 1)
-    if name in COLUMNS_OF_HEADS:
-        by_head = tensor.unflatten(1, (num_heads, -1))
-        return by_head.index_select(1, index).flatten(1)
-    return tensor.index_select(0, index) if name in ONE_PER_HEAD else tensor
 
 
 def write_pruned(
@@ -285,25 +263,17 @@ def write_pruned(
     """
     dataset = read_dataset(dataset_path)
     smaller = pruned(model.model, model.vocabulary, keep).eval()
+    loaded = replace(model, model=smaller)
     record = read_training_record(model_folder)
     test = None
     if len(dataset.genes_in(TEST)):
-        loaded = replace(model, model=smaller)
         test = (
             PromoterHeadScorer(model, dataset, TEST).figures().accuracy,
             PromoterHeadScorer(loaded, dataset, TEST).figures().accuracy,
         )
     with working_folder(output, resume=False, force=force) as partial:
         evaluation = evaluate(smaller, dataset, model.vocabulary, model.device, ())
-        write_promoter_model(
-            partial,
-            smaller,
-            model.vocabulary,
-            model.treatments,
-            task=model.task,
-            reference=model.reference,
-            downstream=model.downstream,
-        )
+        loaded.write(partial)
         files = [WEIGHTS, CONFIG, TREATMENTS]
         if (model_folder / HISTORY).is_file():
             files.append(HISTORY)

@@ -52,6 +52,8 @@ def drop_channels(features_BXC: Tensor, share: float) -> Tensor:
 
     The same channels at all bins or treatments, so that fifty treatments cost little more than one.
     """
+    if not share:
+        return features_BXC
     kept_B1C = uniform_like(features_BXC[:, :1]) >= share
     return features_BXC * (kept_B1C / (1 - share))
 

@@ -236,7 +236,7 @@ class TrunkModel(nn.Module):
         bins_BPC, known_BP = self.stem(codes_BL, bases_BL4)
         embeddings_TE = self.treatment_encoder(treatments)
         condition = self.treatment_encoder.tokens(treatments) if self.by_tokens else embeddings_TE
-        features_BTPC = bins_BPC.unsqueeze(1).expand(-1, treatments.size, -1, -1)
+        features_BTPC = bins_BPC.unsqueeze(1).expand(-1, len(treatments.names), -1, -1)
         for stage in self.stages:
             features_BTPC = stage(features_BTPC, condition)
         known_B1P1 = known_BP[:, None, :, None]
@@ -285,7 +285,7 @@ class PromoterModel(nn.Module):
         bases_BL4: (B, length, 4), read instead of the codes' one-hot bases and differentiable; the codes still say
         where there is a base at all.
         """
-        return self.in_response_units(self.standardised(codes_BL, treatments, bases_BL4), treatments)
+        return self.in_response_units(self.network(codes_BL, treatments, bases_BL4), treatments)
 
     def in_response_units(self, answer_BT: Tensor, treatments: TreatmentBatch) -> Tensor:
         """Answers in standard units → float32 responses, or logits for a binary task."""
@@ -299,13 +299,6 @@ class PromoterModel(nn.Module):
         mean_T = torch.where(known_T, self.response_mean_T[index_T], self.response_mean_T.mean())
         sd_T = torch.where(known_T, self.response_sd_T[index_T], self.response_sd_T.mean())
         return mean_T, sd_T
-
-    def standardised(
-        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
-    ) -> Tensor:
-        """As `forward`, in standard units, in which models are trained."""
-        answer_BT: Tensor = self.network(codes_BL, treatments, bases_BL4)
-        return answer_BT
 
 
 def attention_sites(model: nn.Module) -> dict[str, AttentionSite]:

@@ -70,12 +70,15 @@ class MutatedStem:
     """The stem's bins of one promoter and of its mutants: channels of k-mers or patches, then those of filters."""
 
     def __init__(self, stem: BinStem, codes_L: Tensor) -> None:
-        self._sums, self._filters = _parts(stem)
+        self._sums: KmerStem | PatchStem | None = stem if isinstance(stem, KmerStem | PatchStem) else None
+        self._filters = stem if isinstance(stem, ConvStem) else None
+        if isinstance(stem, BothStem):
+            self._sums, self._filters = stem.kmers, stem.filters
         config = stem.config
         self._pool = config.pool
-        self._missing = config.num_bins * config.pool - config.length
+        self._missing = config.missing_bases
         self._codes_1L = padded_to_bins(codes_L[None], config)
-        self.known_P = known_bins(self._codes_1L, config.pool)[0]
+        self.known_P = known_bins(codes_L[None], config)[0]
         before, behind, parts = 0, 0, []
         if isinstance(self._sums, KmerStem):
             # The k-mer centred at a base holds k // 2 bases before it, so a base is in k-mers centred from
@@ -88,7 +91,7 @@ class MutatedStem:
         self._reach_before = before
         self.width = min((before + behind + config.pool - 1) // config.pool + 1, config.num_bins)
         if self._filters is not None:
-            bank_F4K = _bank(self._filters)
+            bank_F4K = self._filters.filters()
             self._matches_LF = F.conv1d(one_hot(self._codes_1L), bank_F4K, padding=config.kernel // 2)[0].T
             self._matches_LF = self._matches_LF.contiguous()
             # Padded so that a tap beyond the filter's ends changes nothing.
@@ -96,7 +99,7 @@ class MutatedStem:
             taps_4KF = F.pad(bank_F4K.permute(1, 2, 0), (0, 0, size, size))
             self._change_NKF = (taps_4KF[None] - taps_4KF[:, None]).flatten(0, 1)
             matches_PSF = self._matches_LF.view(config.num_bins, config.pool, -1)
-            parts.append(_activated(self._filters, matches_PSF))
+            parts.append(self._filters.activated(matches_PSF.amax(-2)))
         self.raw_PC = torch.cat(parts, dim=-1)
         channels = self.raw_PC.shape[1]
         first = channels if self._filters is None else channels - parts[-1].shape[1]
@@ -168,7 +171,7 @@ class MutatedStem:
             size, device=first_M.device
         )
         matches_MXF += self._change_NKF[(4 * old_M + base_M)[:, None], tap_MX]
-        return _activated(stem, matches_MXF.unflatten(1, (self.width, self._pool)))
+        return stem.activated(matches_MXF.unflatten(1, (self.width, self._pool)).amax(-2))
 
     def _summed_bins(
         self, stem: KmerStem | PatchStem, position_M: Tensor, base_M: Tensor, first_M: Tensor
@@ -186,32 +189,6 @@ class MutatedStem:
             else stem.project(one_hot(around_MX.view(-1, self._pool)).transpose(1, 2).flatten(1))
         )
         return sums.view(len(start_M), self.width, -1)
-
-
-def _parts(stem: BinStem) -> tuple[KmerStem | PatchStem | None, ConvStem | None]:
-    if isinstance(stem, BothStem):
-        return stem.kmers, stem.filters
-    if isinstance(stem, ConvStem):
-        return None, stem
-    assert isinstance(stem, KmerStem | PatchStem)
-    return stem, None
-
-
-def _activated(stem: ConvStem, matches_NSF: Tensor) -> Tensor:
-    """Matches (..., S, F) → features (..., C) as the stem has them before it normalises."""
-    best_NF = matches_NSF.amax(-2)
-    if stem.both_strands:
-        best_NF = torch.maximum(*best_NF.chunk(2, dim=-1))
-    bias_C = stem.convolution.bias
-    assert bias_C is not None
-    activated: Tensor = stem.activation(best_NF + bias_C)
-    return activated
-
-
-def _bank(stem: ConvStem) -> Tensor:
-    """The filters, forward and as reverse complements, (F, 4, K)."""
-    filters_F4K = stem.convolution.weight
-    return torch.cat([filters_F4K, filters_F4K.flip(1, 2)]) if stem.both_strands else filters_F4K
 
 
 # Far from its position a mutation acts through four small numbers. Over the range of the mutants of neighbouring

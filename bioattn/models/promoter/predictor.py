@@ -106,11 +106,13 @@ NODE_ELEMENTS = 1 << 20
 
 
 class CrossMutants:
-    """Predictions of a `cross` network for all mutants of a promoter, one promoter after the other."""
+    """Predictions of a `cross` model for all mutants of a promoter, one promoter after the other."""
 
-    def __init__(self, network: CrossModel, treatments: TreatmentBatch, batch_size: int) -> None:
-        """batch_size: mutants whose logits near a mutation are in memory at once."""
-        self._network = network
+    def __init__(
+        self, model: PromoterModel, network: CrossModel, treatments: TreatmentBatch, batch_size: int
+    ) -> None:
+        """network: that of the model. batch_size: mutants whose logits near a mutation are in memory at once."""
+        self._model, self._network, self._treatments = model, network, treatments
         self._batch_size = batch_size
         self._embeddings_TE = network.treatment_encoder(treatments)
         config = network.stem.config
@@ -125,7 +127,7 @@ class CrossMutants:
             and len(network.mixer.convolutions) <= 1
         )
         if self._few_keys_change:
-            query_TC = network.normalise_question[0](network.first_queries(self._embeddings_TE))
+            query_TC = network.normalise_query[0](network.first_queries(self._embeddings_TE))
             query_THD = attention.project_query(query_TC).unflatten(-1, (attention.num_heads, -1))
             self._value_channels = attention.project_value.out_features // attention.num_heads
             self._workspace = Workspace()
@@ -140,8 +142,15 @@ class CrossMutants:
     def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Predictions for mutants with `base_M` (uint8) at the ascending `position_M` (from 0) of a promoter.
 
-        Yields the numbers of some mutants (N,) and their predictions (N, T) in standard units.
+        Yields the numbers of some mutants (N,) and their predictions (N, T) in response units.
         """
+        for rows, answer_NT in self._standard(codes_L, position_M, base_M):
+            yield rows, self._model.in_response_units(answer_NT, self._treatments)
+
+    def _standard(
+        self, codes_L: Tensor, position_M: Tensor, base_M: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """As `answers`, in standard units."""
         every = torch.arange(len(position_M), device=codes_L.device)
         stem = MutatedStem(self._network.stem, codes_L)
         if not self._few_keys_change or listener_for(self._attention.site) is not None:
@@ -298,13 +307,13 @@ class PromoterPredictor:
         """Promoters per forward pass, so that no tensor of it is large."""
         config = self.runner.config
         per_treatment = max(config.num_heads * config.num_bins, config.channels, config.hidden_channels)
-        widest = max(2 * config.length * config.channels, self.treatments.size * per_treatment)
+        widest = max(2 * config.length * config.channels, len(self.treatments.names) * per_treatment)
         return max(1, min(MAX_BATCH, BATCH_BYTES // (4 * widest)))
 
     @property
     def mutant_batch_size(self) -> int:
         """Mutants per forward pass, from the shape of the model."""
-        config, num_treatments = self.runner.config, self.treatments.size
+        config, num_treatments = self.runner.config, len(self.treatments.names)
         wide = max(config.channels, config.hidden_channels, config.num_heads * config.head_channels)
         if config.stem == Stem.TRANSFORMER:
             wide = max(wide, WIDENING * config.channels, config.num_heads * config.num_bins)
@@ -341,25 +350,10 @@ class PromoterPredictor:
         responses_BT: Tensor = self.runner.model(codes_BL, self.treatments, letters_BLA)
         return responses_BT
 
-    def fast_mutants(self, batch_size: int) -> "PromoterMutants | None":
+    def fast_mutants(self, batch_size: int) -> CrossMutants | None:
         """All single mutants with less work than a forward pass for each: of `cross` models."""
         network = self.runner.model.network
         if not isinstance(network, CrossModel) or not network.stem.is_local:
             return None
         with torch.inference_mode():
-            mutants = CrossMutants(network, self.treatments, batch_size)
-        return PromoterMutants(self.runner.model, self.treatments, mutants)
-
-
-@dataclass(frozen=True, slots=True)
-class PromoterMutants:
-    """Single mutants of promoters through a `cross` model, in response units."""
-
-    model: PromoterModel
-    treatments: TreatmentBatch
-    mutants: CrossMutants
-
-    def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """As `CrossMutants.answers`, in response units."""
-        for rows, answer_MT in self.mutants.answers(codes_L, position_M, base_M):
-            yield rows, self.model.in_response_units(answer_MT, self.treatments)
+            return CrossMutants(self.runner.model, network, self.treatments, batch_size)

@@ -38,33 +38,29 @@ class Exponential(nn.Module):
     """exp(x), the first-layer activation of Koo & Ploenzke 2021 (kept finite)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Values of any shape → values of the same shape."""
         return torch.exp(x.clamp(max=8.0))
 
 
-def make_activation(name: Activation) -> nn.Module:
-    match name:
-        case Activation.RELU:
-            return nn.ReLU()
-        case Activation.GELU:
-            return nn.GELU()
-        case Activation.EXPONENTIAL:
-            return Exponential()
+ACTIVATIONS = {Activation.RELU: nn.ReLU, Activation.GELU: nn.GELU, Activation.EXPONENTIAL: Exponential}
 
 
 def padded_to_bins(codes_BL: Tensor, config: PromoterModelConfig) -> Tensor:
     """Codes with N added upstream until they fill whole bins, so that the last bin ends at the anchor."""
-    missing = config.num_bins * config.pool - config.length
-    return F.pad(codes_BL, (missing, 0), value=AMBIGUOUS) if missing else codes_BL
+    return F.pad(codes_BL, (config.missing_bases, 0), value=AMBIGUOUS)
 
 
-def known_bins(codes_BL: Tensor, pool: int) -> Tensor:
-    """Codes of whole bins (B, P·pool) → bool (B, P), True where a bin holds at least one known base."""
-    return (codes_BL.view(len(codes_BL), -1, pool) < AMBIGUOUS).any(-1)
+def known_bins(codes_BL: Tensor, config: PromoterModelConfig) -> Tensor:
+    """Codes → bool (B, P), True where a bin holds at least one known base."""
+    padded_BL = padded_to_bins(codes_BL, config)
+    return (padded_BL.view(len(padded_BL), -1, config.pool) < AMBIGUOUS).any(-1)
 
 
 class BinStem(nn.Module):
-    """What all stems have in common: codes become bins, and bins may learn of each other."""
+    """What all stems have in common: codes become bins, and bins may learn of each other.
+
+    A stem takes codes (B, L) and gives features (B, P, C) and a mask (B, P), True where a bin holds at least one
+    known base. `bases_BL4` replace the one-hot bases of the codes, differentiable; the mask is that of the codes.
+    """
 
     receptive_field: int | None
     """Bases that a bin sees, centred on it; None where it sees the whole window."""
@@ -76,11 +72,11 @@ class BinStem(nn.Module):
         self.config = config
 
     def whole_bins(self, codes_BL: Tensor, bases_BL4: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Codes and their one-hot bases (B, P·pool, 4), or those given instead, padded to whole bins."""
-        codes_BL = padded_to_bins(codes_BL, self.config)
+        """One-hot bases (B, P·pool, 4) of the codes, or those given instead, and the mask of bins (B, P)."""
+        known_BP = known_bins(codes_BL, self.config)
         if bases_BL4 is None:
-            return codes_BL, one_hot(codes_BL).transpose(1, 2)
-        return codes_BL, F.pad(bases_BL4, (0, 0, codes_BL.shape[1] - bases_BL4.shape[1], 0))
+            return one_hot(padded_to_bins(codes_BL, self.config)).transpose(1, 2), known_BP
+        return F.pad(bases_BL4, (0, 0, self.config.missing_bases, 0)), known_BP
 
     def in_context(self, bins_BPC: Tensor, _known_BP: Tensor) -> Tensor:
         """What keys are made of: bins (B, P, C) that know of each other. In most stems they do not."""
@@ -95,28 +91,29 @@ class ConvStem(BinStem):
         self.receptive_field = config.pool + config.kernel - 1
         self.both_strands = config.both_strands
         self.convolution = nn.Conv1d(4, config.channels, config.kernel)  # holds the filters; see best_match
-        self.activation = make_activation(config.activation)
+        self.activation = ACTIVATIONS[config.activation]()
         self.normalise = nn.GroupNorm(1, config.channels)
 
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base.
+        bases_BL4, known_BP = self.whole_bins(codes_BL, bases_BL4)
+        best_BPC = best_match(bases_BL4, self.filters(), self.config.pool)
+        features_BPC = self.normalise(self.activated(best_BPC).transpose(1, 2)).transpose(1, 2)
+        return features_BPC, known_BP
 
-        bases_BL4: replace the one-hot bases of the codes, differentiable; the mask is that of the codes.
-        """
-        codes_BL, bases_BL4 = self.whole_bins(codes_BL, bases_BL4)
-        filters_F4K = self.convolution.weight
+    def filters(self) -> Tensor:
+        """The filters, with `both_strands` behind them their reverse complements, (F, 4, K)."""
+        filters_C4K = self.convolution.weight
+        # A, C, G, T = 0..3, so flipping bases and positions is the reverse complement of the filter.
+        return torch.cat([filters_C4K, filters_C4K.flip(1, 2)]) if self.both_strands else filters_C4K
+
+    def activated(self, best_XF: Tensor) -> Tensor:
+        """The best matches of the `filters` in bins (..., F) → features (..., C) before they are normalised."""
         if self.both_strands:
-            # A, C, G, T = 0..3, so flipping bases and positions is the reverse complement of the filter.
-            filters_F4K = torch.cat([filters_F4K, filters_F4K.flip(1, 2)])
-        best_BPC = best_match(bases_BL4, filters_F4K, self.config.pool)
-        if self.both_strands:
-            best_BPC = torch.maximum(*best_BPC.chunk(2, dim=-1))
+            best_XF = torch.maximum(*best_XF.chunk(2, dim=-1))
         # Bias and activation come after the maximum: where the activation is monotone nothing changes.
-        bias_C = self.convolution.bias
-        assert bias_C is not None
-        features_BPC = self.activation(best_BPC + bias_C)
-        features_BPC = self.normalise(features_BPC.transpose(1, 2)).transpose(1, 2)
-        return features_BPC, known_bins(codes_BL, self.config.pool)
+        assert self.convolution.bias is not None
+        features_XC: Tensor = self.activation(best_XF + self.convolution.bias)
+        return features_XC
 
 
 class BinMixer(nn.Module):
@@ -172,23 +169,21 @@ class KmerStem(BinStem):
             self.vectors.weight[self.num_columns] = 0
 
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base.
-
-        bases_BL4: probabilities of bases that replace the codes (`expected_bins`); the mask is that of the codes.
-        """
+        """Codes (B, L) → bins (B, P, C) and mask (B, P); bases_BL4: probabilities of bases (`expected_bins`)."""
         if bases_BL4 is not None:
-            codes_BL, bases_BL4 = self.whole_bins(codes_BL, bases_BL4)
-            return self.expected_bins(bases_BL4), known_bins(codes_BL, self.config.pool)
-        codes_BL = padded_to_bins(codes_BL, self.config)
-        columns_BL = self.kmer_columns(codes_BL)
+            bases_BL4, known_BP = self.whole_bins(codes_BL, bases_BL4)
+            return self.expected_bins(bases_BL4), known_BP
+        known_BP = known_bins(codes_BL, self.config)
+        k = self.config.kmer  # a k-mer is centred at its base
+        centred_BX = F.pad(padded_to_bins(codes_BL, self.config), (k // 2, k - 1 - k // 2), value=AMBIGUOUS)
+        columns_BL = self.columns_within(centred_BX)
         keep = 1.0
         if self.training and self.config.kmer_dropout:
             keep = 1 - self.config.kmer_dropout
             left_out_BL = uniform_like(columns_BL.float()) >= keep
             columns_BL = columns_BL.masked_fill(left_out_BL, self.num_columns)
         sums = self.vectors(columns_BL.reshape(-1, self.config.pool)) / keep
-        bins_BPC = sums.view(len(codes_BL), -1, sums.shape[-1])
-        return bins_BPC, known_bins(codes_BL, self.config.pool)
+        return sums.view(len(codes_BL), -1, sums.shape[-1]), known_BP
 
     def expected_bins(self, bases_BL4: Tensor) -> Tensor:
         """Bins (B, P, C) of bases with probabilities (B, L, 4), L whole bins: the mean of what the lookup gives
@@ -204,11 +199,6 @@ class KmerStem(BinStem):
             for part_Nk4 in windows_Nk4.split(step)
         ]
         return torch.cat(sums).view(len(bases_BL4), -1, vectors_KC.shape[1])
-
-    def kmer_columns(self, codes_BL: Tensor) -> Tensor:
-        """The column of the k-mer centred at each base (B, L); the empty column where there is none."""
-        k = self.config.kmer
-        return self.columns_within(F.pad(codes_BL, (k // 2, k - 1 - k // 2), value=AMBIGUOUS))
 
     def columns_within(self, codes_BL: Tensor) -> Tensor:
         """The column of each k-mer that lies in the codes (B, L) as a whole, (B, L - k + 1)."""
@@ -247,7 +237,6 @@ class BothStem(BinStem):
         self.receptive_field = config.pool + max(config.kmer, config.kernel) - 1
 
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Codes (B, L) → features (B, P, C) and mask (B, P), as each stem has them."""
         kmers_BPC, known_BP = self.kmers(codes_BL, bases_BL4)
         filters_BPC, _ = self.filters(codes_BL, bases_BL4)
         return torch.cat([kmers_BPC, filters_BPC], dim=-1), known_BP
@@ -265,11 +254,10 @@ class PatchStem(BinStem):
         self.project = nn.Linear(4 * config.pool, config.channels)
 
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Codes (B, L) → features (B, P, C) and mask (B, P), as `ConvStem.forward`."""
-        codes_BL, bases_BL4 = self.whole_bins(codes_BL, bases_BL4)
+        bases_BL4, known_BP = self.whole_bins(codes_BL, bases_BL4)
         patches_BPX = bases_BL4.reshape(len(bases_BL4), -1, 4 * self.config.pool)
         features_BPC: Tensor = self.project(patches_BPX)
-        return features_BPC, known_bins(codes_BL, self.config.pool)
+        return features_BPC, known_BP
 
 
 class TransformerStem(ConvStem):
@@ -333,10 +321,7 @@ class PretrainedStem(BinStem):
         return self
 
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Codes (B, L) → features (B, P, C) and mask (B, P), as `ConvStem.forward`.
-
-        Raises: BioattnError when bases are given instead of codes.
-        """
+        """Raises: BioattnError when bases are given instead of codes."""
         if bases_BL4 is not None:
             raise BioattnError(
                 "a pretrained stem reads tokens, to which no gradient goes; choose a method that mutates bases"
@@ -345,7 +330,7 @@ class PretrainedStem(BinStem):
         with torch.set_grad_enabled(learns), no_capture():
             bins_BPX = self.encoder(codes_BL, self.config.bin_edges)
         features_BPC: Tensor = self.normalise(self.project(bins_BPX))
-        return features_BPC, known_bins(padded_to_bins(codes_BL, self.config), self.config.pool)
+        return features_BPC, known_bins(codes_BL, self.config)
 
 
 STEMS: Mapping[Stem, Callable[[PromoterModelConfig], BinStem]] = {

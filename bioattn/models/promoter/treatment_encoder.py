@@ -9,8 +9,6 @@ K columns, D features, M tokens, C channels, E treatment channels, H hidden chan
 """
 
 import itertools
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,7 +18,6 @@ from torch import Tensor, nn
 
 from bioattn.attention.operator import attention_weights
 from bioattn.attention.score import GaussianScore
-from bioattn.io.files import text_output
 from bioattn.models.molecule_layers import GraphBatch, make_encoder
 from bioattn.models.molecule_settings import MoleculeEncoderConfig
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
@@ -111,21 +108,18 @@ class TreatmentEncoder(nn.Module):
         super().__init__()
         channels = config.treatment_channels
         self.encoder: IdEncoder | FeatureEncoder
-        if config.treatment_encoder.by_name:
-            by_name = config.treatment_encoder is TreatmentEncoding.ID
-            self.encoder = (
-                IdEncoder(len(vocabulary.names), channels, num_tokens)
-                if by_name
-                else KernelEncoder(vocabulary, channels, num_tokens)
-            )
-            self.num_tokens = num_tokens
-        else:
-            self.encoder = FeatureEncoder(vocabulary, channels)
-            self.num_tokens = (
-                len(vocabulary.categories) + len(vocabulary.numbers) + (vocabulary.smiles is not None)
-            )
+        match config.treatment_encoder:
+            case TreatmentEncoding.ID:
+                self.encoder = IdEncoder(len(vocabulary.names), channels, num_tokens)
+            case TreatmentEncoding.KERNEL:
+                self.encoder = KernelEncoder(vocabulary, channels, num_tokens)
+            case _:
+                self.encoder = FeatureEncoder(vocabulary, channels)
+                num_tokens = (
+                    len(vocabulary.categories) + len(vocabulary.numbers) + (vocabulary.smiles is not None)
+                )
         self.unconditional_MC = (
-            nn.Parameter(torch.zeros(self.num_tokens, channels)) if config.unconditional else None
+            nn.Parameter(torch.zeros(num_tokens, channels)) if config.unconditional else None
         )
         # Features add up, so their sum is brought back to one size; ids are free to take any.
         by_id = isinstance(self.encoder, IdEncoder)
@@ -171,15 +165,14 @@ class TreatmentReadout(nn.Module):
     def forward(self, context_BTC: Tensor, treatments_TE: Tensor) -> Tensor:
         """Context (B, T, C), or (B, 1, C) where it is the same for all, and embeddings (T, E) → (B, T)."""
         linear_BT = (context_BTC * self.linear_reader(treatments_TE)).sum(-1) * self.linear_scale
-        context_BTH = self.from_context(self._drop(self.normalise(context_BTC)))
-        hidden_BTH = self._drop(F.gelu(context_BTH + self.from_treatment(treatments_TE)))
+        share = self.dropout if self.training else 0.0
+        context_BTH = self.from_context(drop_channels(self.normalise(context_BTC), share))
+        hidden_BTH = F.gelu(context_BTH + self.from_treatment(treatments_TE))
+        hidden_BTH = drop_channels(hidden_BTH, share)
         hidden_BT = (hidden_BTH * self.hidden_reader(treatments_TE)).sum(-1) * self.hidden_scale
         offset_T: Tensor = self.offset(treatments_TE).squeeze(-1)
         answer_BT: Tensor = linear_BT + hidden_BT + offset_T
         return answer_BT
-
-    def _drop(self, features_BTC: Tensor) -> Tensor:
-        return drop_channels(features_BTC, self.dropout) if self.training and self.dropout else features_BTC
 
 
 WIDTHS = np.geomspace(0.05, 20.0, 25)
@@ -191,10 +184,8 @@ class KernelEncoder(IdEncoder):
 
     def __init__(self, vocabulary: TreatmentVocabulary, channels: int, num_tokens: int) -> None:
         super().__init__(len(vocabulary.names), channels, num_tokens)
-        number, self.sizes = (
-            len(vocabulary.names),
-            [len(values) + 1 for values in vocabulary.categories.values()],
-        )
+        number = len(vocabulary.names)
+        self.sizes = [len(values) + 1 for values in vocabulary.categories.values()]
         features = sum(self.sizes) + 2 * len(vocabulary.numbers) + 1
         self.measured_ND: Tensor
         self.measured_bits: Tensor
@@ -289,18 +280,3 @@ def chosen_widths(squared_KNN: NDArray[np.float64], responses_NG: NDArray[np.flo
         width_K[feature] = WIDTHS[int(np.argmin(tried))]
     found: list[float] = width_K.tolist()
     return found
-
-
-def weights_sentence(name: str, weights_N: NDArray[np.floating], names: Sequence[str]) -> str:
-    """What a treatment leans on, such as `x: 0.62 menadione, 0.21 H2O2`."""
-    order = np.argsort(-weights_N, kind="stable")[:3]
-    return f"{name}: {', '.join(f'{weights_N[n]:.2f} {names[n]}' for n in order if weights_N[n] >= 0.005)}"
-
-
-def write_weights(
-    path: Path, treatments: Sequence[str], weights_TN: NDArray[np.floating], names: Sequence[str]
-) -> None:
-    with text_output(path) as file:
-        file.write("\t".join(["treatment", *names]) + "\n")
-        for name, weights_N in zip(treatments, weights_TN, strict=True):
-            file.write("\t".join([name, *(f"{weight:.6g}" for weight in weights_N)]) + "\n")

@@ -7,18 +7,18 @@ A vocabulary is learned from the training rows of a treatment table and stored i
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-import torch.nn.functional as F  # noqa: N812
+from pandas.api.types import is_numeric_dtype
 from torch import Tensor
 
 from bioattn.errors import BioattnError
-from bioattn.models.promoter.config import TreatmentEncoding
+from bioattn.models.promoter.config import BY_MOLECULE, TreatmentEncoding
 from bioattn.molecules.chemistry import MoleculeError, read_molecule
 from bioattn.molecules.graphs import ATOM_FEATURES, FINGERPRINT_BITS, Molecule
 from bioattn.promoters.treatments import UNCONDITIONAL, UNITS, TreatmentTable
@@ -57,23 +57,6 @@ class TreatmentBatch(NamedTuple):
     def rows(self, index_T: Tensor) -> "TreatmentBatch":
         names = tuple(self.names[i] for i in index_T.tolist())
         return TreatmentBatch(names, *(tensor[index_T] for tensor in self[1:]))
-
-    def joined(self, other: "TreatmentBatch") -> "TreatmentBatch":
-        atoms = max(self.bonds_TAA.shape[1], other.bonds_TAA.shape[1])
-        both = (self._padded(atoms), other._padded(atoms))
-        tensors = (torch.cat(pair) for pair in zip(*(each[1:] for each in both), strict=True))
-        return TreatmentBatch(self.names + other.names, *tensors)
-
-    def _padded(self, atoms: int) -> "TreatmentBatch":
-        more = atoms - self.bonds_TAA.shape[1]
-        return self._replace(
-            atoms_TAF=F.pad(self.atoms_TAF, (0, 0, 0, more)),
-            bonds_TAA=F.pad(self.bonds_TAA, (0, more, 0, more)),
-        )
-
-    @property
-    def size(self) -> int:
-        return len(self.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,17 +116,19 @@ class TreatmentVocabulary:
                 )
         categories: dict[str, tuple[str, ...]] = {}
         numbers: list[NumberScale] = []
-        agent = next((c for c in AGENT_COLUMNS if c in frame.columns and not _is_number(frame[c])), None)
+        agent = next(
+            (c for c in AGENT_COLUMNS if c in frame.columns and not is_numeric_dtype(frame[c])), None
+        )
         smiles = None
         if encoding is not TreatmentEncoding.ID:
             for column in columns or list(frame.columns):
                 series = frame[column]
-                if encoding.reads_molecules and column.lower() == "smiles":
+                if encoding in BY_MOLECULE and column.lower() == "smiles":
                     smiles = column
                     continue
                 if not columns and series.nunique(dropna=False) < 2:
                     continue
-                if _is_number(series):
+                if is_numeric_dtype(series):
                     numbers.append(_scale(column, series.to_numpy(float), None))
                 elif _is_dose(series):
                     numbers.append(_learn_dose(column, _doses(frame, column, agent)))
@@ -177,8 +162,6 @@ class TreatmentVocabulary:
 
         Raises: BioattnError naming treatments, columns or categories the model does not know.
         """
-        if unseen_is_missing or self.encoding.reads_molecules:
-            table = self._without_unseen(table)
         names = tuple(table.names)
         unconditional = np.array([name == UNCONDITIONAL and name not in self.names for name in names])
         if unconditional.any() and not self.unconditional:
@@ -195,26 +178,49 @@ class TreatmentVocabulary:
                     f"{', '.join(map(repr, self.names[:3]))}… ({len(self.names)} in all), and only a model with "
                     "--treatment-encoder features, kernel or molecule can be asked for new ones"
                 )
-        conditional = ~unconditional
+        frame, unseen = table.frame, self._unseen_cells(table.frame)
+        if not (unseen_is_missing or self.encoding in BY_MOLECULE):
+            self._refuse(frame, unseen)
+        frame = frame.assign(**{column: frame[column].mask(mask, "") for column, mask in unseen.items()})
         categories = np.zeros((len(names), len(self.categories)), dtype=np.int64)
         for f, (column, values) in enumerate(self.categories.items()):
-            categories[conditional, f] = self._encode_categories(table.frame, column, values)[conditional]
-        numbers = np.zeros((len(names), len(self.numbers)), dtype=np.float32)
-        present = np.zeros_like(numbers)
+            index_of = {value: i + 1 for i, value in enumerate(values)}
+            categories[:, f] = [index_of.get(str(value), 0) for value in _column(frame, column)]
+        numbers = np.full((len(names), len(self.numbers)), np.nan, dtype=np.float32)
         for n, scale in enumerate(self.numbers):
-            value = self._encode_numbers(table.frame, scale)
-            has = np.isfinite(value) & conditional
-            numbers[has, n] = value[has]
-            present[has, n] = 1
+            numbers[:, n] = self._encode_numbers(frame, scale)
+        categories[unconditional] = 0
+        numbers[unconditional] = np.nan
         return TreatmentBatch(
             names,
             torch.from_numpy(np.where(unconditional, -1, index).astype(np.int64)),
             torch.from_numpy(categories),
-            torch.from_numpy(numbers),
-            torch.from_numpy(present),
+            torch.from_numpy(np.where(np.isfinite(numbers), numbers, np.float32(0))),
+            torch.from_numpy(np.isfinite(numbers).astype(np.float32)),
             torch.from_numpy(unconditional),
-            *self._molecules(table.frame),
+            *self._molecules(frame),
         )
+
+    def _refuse(self, frame: pd.DataFrame, unseen: Mapping[str, "pd.Series[bool]"]) -> None:
+        """Raises: BioattnError naming the first treatment with a value that training never saw."""
+        for column, mask in unseen.items():
+            if not mask.any():
+                continue
+            row = int(mask.to_numpy().argmax())
+            name, value = frame.index[row], str(frame[column].iloc[row])
+            if column in self.categories:
+                values = self.categories[column]
+                raise BioattnError(
+                    f"treatment {name!r} has {column} = {value!r}, which training never saw; known are "
+                    f"{', '.join(map(repr, values[:5]))}{'…' if len(values) > 5 else ''}"
+                )
+            largest = next(scale.largest for scale in self.numbers if scale.column == column)
+            _, key = _doses(frame, column, self.agent_column)[row]
+            near = [k for k in largest if k.rpartition("|")[0] == key.rpartition("|")[0]] or list(largest)[:5]
+            raise BioattnError(
+                f"treatment {name!r} has the dose {value!r}, but training saw no dose of {_key_text(key)}; known "
+                f"are {', '.join(map(_key_text, near))}"
+            )
 
     def _molecules(self, frame: pd.DataFrame) -> tuple[Tensor, Tensor, Tensor]:
         """Fingerprints, atoms and bonds, 0 where there is none. Raises: BioattnError for what is no molecule."""
@@ -273,12 +279,6 @@ class TreatmentVocabulary:
                 found[column] = sorted({str(value) for value in table.frame[column][mask]})
         return found
 
-    def _without_unseen(self, table: TreatmentTable) -> TreatmentTable:
-        frame = table.frame.copy()
-        for column, mask in self._unseen_cells(frame).items():
-            frame[column] = frame[column].mask(mask, "")
-        return TreatmentTable(frame)
-
     def _unseen_cells(self, frame: pd.DataFrame) -> dict[str, "pd.Series[bool]"]:
         """For each text feature, which cells hold a value that is not in the vocabulary."""
         cells: dict[str, pd.Series[bool]] = {}
@@ -295,53 +295,21 @@ class TreatmentVocabulary:
                 cells[scale.column] = pd.Series(unseen, index=frame.index, dtype=bool)
         return {column: mask.astype(bool) for column, mask in cells.items() if column in frame.columns}
 
-    def _encode_categories(
-        self, frame: pd.DataFrame, column: str, values: tuple[str, ...]
-    ) -> npt.NDArray[np.int64]:
-        index_of = {value: i + 1 for i, value in enumerate(values)}
-        encoded = np.zeros(len(frame), dtype=np.int64)
-        for row, (name, value) in enumerate(_column(frame, column).items()):
-            if not _present(value):
-                continue
-            if str(value) not in index_of:
-                raise BioattnError(
-                    f"treatment {name!r} has {column} = {str(value)!r}, which training never saw; known are "
-                    f"{', '.join(map(repr, values[:5]))}{'…' if len(values) > 5 else ''}"
-                )
-            encoded[row] = index_of[str(value)]
-        return encoded
-
     def _encode_numbers(self, frame: pd.DataFrame, scale: NumberScale) -> FloatArray:
-        series = _column(frame, scale.column)
-        if not scale.dose:
+        if scale.dose:
+            value = _shares(_doses(frame, scale.column, self.agent_column), scale.largest)
+        else:
             try:
-                value = series.astype(float).to_numpy()
+                value = _column(frame, scale.column).astype(float).to_numpy()
             except ValueError as error:
                 raise BioattnError(
                     f"column {scale.column} of the treatment table holds text: {error}"
                 ) from error
-        else:
-            doses = _doses(frame, scale.column, self.agent_column)
-            for name, text, (amount, key) in zip(frame.index, series, doses, strict=True):
-                if amount is not None and key not in scale.largest:
-                    agent = key.rpartition("|")[0] + "|"
-                    near = [k for k in scale.largest if k.startswith(agent)] or list(scale.largest)[:5]
-                    raise BioattnError(
-                        f"treatment {name!r} has the dose {str(text)!r}, but training saw no dose of "
-                        f"{_key_text(key)}; known are {', '.join(map(_key_text, near))}"
-                    )
-            value = _shares(doses, scale.largest)
         return (_compress(value, scale.log) - scale.mean) / scale.sd
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "TreatmentVocabulary":
-        """The vocabulary stored by `to_json`, also by versions that did not convert units."""
-        for scale in content["numbers"]:
-            known = (_quantity(amount, *key.rpartition("|")[::2]) for key, amount in scale["largest"].items())
-            scale["largest"] = {key: amount for amount, key in known}
+        """The vocabulary of which `content` is `asdict`, as JSON."""
         return cls(
             encoding=TreatmentEncoding(content["encoding"]),
             names=tuple(content["names"]),
@@ -358,10 +326,6 @@ def _column(frame: pd.DataFrame, column: str) -> pd.Series:
     if column in frame.columns:
         return frame[column]
     return pd.Series(np.nan, index=frame.index, dtype=object)
-
-
-def _is_number(series: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(series)
 
 
 def _is_dose(series: pd.Series) -> bool:

@@ -98,7 +98,8 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
         set_threads(settings.threads)
         device = choose_device(settings.device)
         settings = with_config_file(settings)
-        reporter.say(f"running on {processes.describe(describe_device(device))}")
+        together = f", in each of {processes.count} processes" if processes.count > 1 else ""
+        reporter.say(f"running on {describe_device(device)}{together}")
         results = training.train(
             family, settings, device=device, progress=reporter.progress(), stop=stop, processes=processes
         )

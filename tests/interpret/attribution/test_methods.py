@@ -58,7 +58,7 @@ def plain_loop(model, codes_BL):
             return model.model(torch.from_numpy(codes_BL), treatments).numpy()
 
     predictions = np.concatenate([predict(codes_L[None]) for codes_L in codes_BL])
-    values = np.zeros((len(codes_BL), treatments.size, codes_BL.shape[1], 4), dtype=np.float32)
+    values = np.zeros((len(codes_BL), len(treatments.names), codes_BL.shape[1], 4), dtype=np.float32)
     for b, codes_L in enumerate(codes_BL):
         for position, present in enumerate(codes_L):
             if present == 4:
@@ -185,10 +185,10 @@ def test_gradient_is_that_of_finite_differences(kind, make_model, make_codes):
 
     def answer(bases):
         with torch.no_grad():
-            return model.model.standardised(torch.from_numpy(codes), treatments, bases)
+            return model.model.network(torch.from_numpy(codes), treatments, bases)
 
     bases = one_hot(torch.from_numpy(codes), torch.float64).transpose(1, 2).contiguous().requires_grad_()
-    answers = model.model.standardised(torch.from_numpy(codes), treatments, bases)
+    answers = model.model.network(torch.from_numpy(codes), treatments, bases)
     (found,) = torch.autograd.grad(answers[1, 2], bases)
     random = np.random.default_rng(0)
     step = 1e-6
@@ -212,7 +212,7 @@ def test_gradient_input_is_the_centred_gradient(kind, make_model, make_codes):
 
     bases = one_hot(torch.from_numpy(codes)).transpose(1, 2).contiguous().requires_grad_()
     answers = model.model(torch.from_numpy(codes), treatments, bases)
-    for treatment in range(treatments.size):
+    for treatment in range(len(treatments.names)):
         (wanted,) = torch.autograd.grad(answers[:, treatment].sum(), bases, retain_graph=True)
         wanted = wanted - wanted.mean(-1, keepdim=True)
         wanted[torch.from_numpy(codes) == 4] = 0
@@ -224,7 +224,7 @@ def test_gradient_input_is_the_centred_gradient(kind, make_model, make_codes):
     model.model.double()
     with torch.no_grad():
         standard = [
-            model.model.standardised(torch.from_numpy(codes), treatments, given).numpy()
+            model.model.network(torch.from_numpy(codes), treatments, given).numpy()
             for given in (None, bases.detach().double())
         ]
     np.testing.assert_allclose(*standard, atol=1e-6)

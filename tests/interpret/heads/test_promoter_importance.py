@@ -64,7 +64,7 @@ def cell_loss(loaded, dataset, gene, treatment, masks):
     model = loaded.model.double()
     codes = torch.from_numpy(dataset.codes[[gene]])
     with torch.no_grad(), masked_heads(model, {name: mask.double() for name, mask in masks.items()}):
-        answers = model if loaded.task == "binary" else model.standardised
+        answers = model if loaded.task == "binary" else model.network
         answer = answers(codes, loaded.encode_treatments(named_treatments([treatment])))[0, 0]
     target = float(dataset.targets[gene, dataset.treatments.names.index(treatment)])
     if loaded.task == "binary":

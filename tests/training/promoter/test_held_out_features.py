@@ -12,14 +12,11 @@ import pytest
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.promoter.config import Metric
-from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.training.output_folder import prepare_output
-from tests.training.runs import CPU, Notes, train
-
-MODEL = {"channels": 8, "kernel": 7, "pool": 4, "hidden_channels": 8, "head_channels": 4, "num_heads": 1}
+from bioattn.training.run import working_folder
+from tests.training.runs import CPU, Notes, promoter_job, train
 
 
 @pytest.fixture
@@ -31,13 +28,7 @@ def heard(caplog, monkeypatch):
 
 
 def features(dataset, output):
-    return PromoterTrainingSettings(
-        dataset=dataset,
-        output=output,
-        model={**MODEL, "treatment_encoder": "features"},
-        training={"epochs": 1},
-        baselines=False,
-    )
+    return promoter_job(dataset, output, {"treatment_encoder": "features"}, epochs=1)
 
 
 @pytest.fixture
@@ -112,20 +103,27 @@ def test_a_run_that_never_began_leaves_nothing(dataset_path, tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
+def claim(output, *, resume=False):
+    """The folder that a run with --force works in."""
+    with working_folder(output, resume=resume, force=True) as partial:
+        return partial.name
+
+
 def test_force_replaces_models_alone(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "mine.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for name in ("results", "file"):
         with pytest.raises(BioattnError, match="is no model folder"):
-            prepare_output(tmp_path / name, resume=False, force=True)
+            claim(tmp_path / name)
     for name in ("", ".", "-", ".."):
         with pytest.raises(SettingsError, match="name of a folder"):
-            prepare_output(Path(name), resume=False, force=True)
+            claim(Path(name))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "results"]
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("")
-    assert prepare_output(tmp_path / "model", resume=False, force=True).name == "model.partial"
+    assert claim(tmp_path / "model") == "model.partial"
+    (tmp_path / "model.partial").mkdir()
     for folder in ("model", "model.partial"):
         mine = tmp_path / folder / "mine.txt"
         mine.write_text("mine")
@@ -133,7 +131,7 @@ def test_force_replaces_models_alone(tmp_path):
             with pytest.raises(
                 BioattnError, match=rf"{folder}: holds mine\.txt, which bioattn did not write"
             ):
-                prepare_output(tmp_path / "model", resume=resume, force=True)
+                claim(tmp_path / "model", resume=resume)
         mine.unlink()
 
 

@@ -1,4 +1,4 @@
-"""Training through the library: it learns, it repeats, it goes on where it stopped, it refuses what cannot be."""
+"""Training through the library: it learns, it repeats, it refuses what cannot be, and entropy sharpens maps."""
 
 import dataclasses
 
@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import BioattnError
-from bioattn.models.promoter.config import Loss, Metric
-from bioattn.models.promoter.family import PromoterTrainingSettings
+from bioattn.attention.capture import capture
+from bioattn.attention.entropy import EntropyMeter
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.models.promoter.config import Loss, Metric, TrainingConfig
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.training import task
+from bioattn.models.promoter.training.data import centred_windows
+from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
-from tests.training.runs import CPU, train
+from tests.training.runs import CPU, promoter_job, train
 
-SMALL = {"channels": 16, "kernel": 7, "pool": 4, "hidden_channels": 32, "head_channels": 8, "num_heads": 2}
 CONCAT = {"conditioning": "concat", "concat_pools": [4, 4], "concat_hidden": [32, 16, 8]}
 
 
 def job(dataset, output, model=None, **training):
-    settings = {"epochs": 4, "batch_size": 16, "learning_rate": 5e-3, **training}
-    return PromoterTrainingSettings(
-        dataset=dataset, output=output, model={**SMALL, **(model or {})}, training=settings, baselines=False
-    )
+    return promoter_job(dataset, output, model, **{"epochs": 4, "batch_size": 16, **training})
 
 
 def weights_of(folder):
@@ -61,16 +61,22 @@ def test_other_shapes_learn_and_repeat(dataset_path, tmp_path, model):
     assert weights_of(tmp_path / "first") == weights_of(tmp_path / "second")
 
 
-def test_another_seed_gives_other_weights(dataset_path, tmp_path):
-    for seed in (0, 1):
-        train(job(dataset_path, tmp_path / str(seed), seed=seed, epochs=1))
-    assert weights_of(tmp_path / "0") != weights_of(tmp_path / "1")
+@pytest.fixture(scope="module")
+def trained(dataset_path, tmp_path_factory):
+    """A model of two epochs."""
+    folder = tmp_path_factory.mktemp("trained") / "m"
+    train(job(dataset_path, folder, epochs=2))
+    return folder
 
 
-def test_answers_come_in_response_units(dataset_path, tmp_path):
+def test_another_seed_gives_other_weights(dataset_path, trained, tmp_path):
+    train(job(dataset_path, tmp_path / "m", seed=1, epochs=2))
+    assert weights_of(tmp_path / "m") != weights_of(trained)
+
+
+def test_answers_come_in_response_units(trained):
     """The responses lie around 5 or 7, so an untransformed answer would be far off."""
-    train(job(dataset_path, tmp_path / "m", epochs=2))
-    loaded = load_promoter_model(tmp_path / "m", CPU)
+    loaded = load_promoter_model(trained, CPU)
     codes = torch.randint(0, 4, (32, loaded.length), dtype=torch.uint8)
     with torch.inference_mode():
         answers = loaded.model(codes, loaded.encode_treatments(loaded.treatments))
@@ -123,12 +129,52 @@ def test_without_the_token_it_cannot_be_asked(dataset_path, tmp_path):
         loaded.encode_treatments(named_treatments(["unconditional"]))
 
 
-def test_larger_shifts_than_the_flank_are_refused(dataset_path, tmp_path):
+def test_settings_that_do_not_fit_the_data_are_refused(dataset_path, tmp_path):
     with pytest.raises(BioattnError, match="max_shift is 9, the dataset stores a flank of 4"):
         train(job(dataset_path, tmp_path / "m", max_shift=9))
-
-
-def test_the_reference_must_be_a_treatment(dataset_path, tmp_path):
     wrong = dataclasses.replace(job(dataset_path, tmp_path / "m"), reference="nobody")
     with pytest.raises(BioattnError, match="'nobody' is no training treatment"):
         train(wrong)
+
+
+def mean_entropy(folder, dataset_path):
+    loaded = load_promoter_model(folder, CPU)
+    dataset = read_dataset(dataset_path)
+    meter = EntropyMeter()
+    with torch.inference_mode(), capture(["*"], meter):
+        loaded.model(
+            centred_windows(dataset, dataset.genes_in(TEST)), loaded.encode_treatments(loaded.treatments)
+        )
+    return float(meter.mean())
+
+
+def test_maps_become_sharper(dataset_path, tmp_path):
+    for name, weight in (("off", 0.0), ("on", 0.5)):
+        train(job(dataset_path, tmp_path / name, epochs=6, max_shift=2, attention_entropy=weight))
+    assert mean_entropy(tmp_path / "on", dataset_path) < mean_entropy(tmp_path / "off", dataset_path) - 0.1
+
+
+def test_the_weight_of_entropy_rises_in_a_straight_line_from_zero(dataset_path, tmp_path, monkeypatch):
+    means = []
+
+    class Noted(EntropyMeter):
+        def mean(self):
+            means.append(super().mean())
+            return means[-1]
+
+    weights = []
+    part = task.PromoterTask._part
+    monkeypatch.setattr(task, "EntropyMeter", Noted)
+    monkeypatch.setattr(task.PromoterTask, "_part", lambda *a: weights.append(a[-1]) or part(*a))
+    train(job(dataset_path, tmp_path / "m", epochs=2, max_shift=2, attention_entropy=0.2))
+    steps = len(weights)
+    assert steps > 10
+    assert weights == pytest.approx([0.2 * step / steps for step in range(steps)])
+    assert len(means) == steps - 1, "the first step is free and captures no weights"
+
+
+def test_a_model_without_attention_is_refused(dataset_path, tmp_path):
+    with pytest.raises(BioattnError, match="attention_entropy is for models with attention; film has none"):
+        train(job(dataset_path, tmp_path / "m", {"conditioning": "film"}, attention_entropy=0.1))
+    with pytest.raises(SettingsError, match="attention_entropy is -1"):
+        TrainingConfig(attention_entropy=-1)

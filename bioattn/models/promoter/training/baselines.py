@@ -68,7 +68,7 @@ class FeatureSet(NamedTuple):
         return " + ".join(block.name(downstream) for block in self.blocks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Baseline:
     """One row: a simple model, what it chose on validation genes, and what it predicts."""
 
@@ -113,20 +113,15 @@ class BaselineData:
             fit_shared_axis(train_targets_GT) if self.task == "regression" and varied else None
         )
         self.start_codon = find_start_codon(self.codes[self.train])
+        length = int(self.codes.shape[1])
+        self.downstream = 0 if self.start_codon is None else length - self.start_codon
+        """Bases of the window from the start codon on; 0 where the window is not coding."""
+        self.upstream = length - self.downstream
+        """Bases of the window before the start codon, or all."""
         stored = dataset.metadata.get("downstream")
         self.after_anchor = self.downstream if stored is None else int(stored)
         """Bases of the window from the anchor on: as the dataset has it, else from the start codon; else 0."""
         self._paths: dict[FeatureSet, RidgePath] = {}
-
-    @property
-    def downstream(self) -> int:
-        """Bases of the window from the start codon on; 0 where the window is not coding."""
-        return 0 if self.start_codon is None else int(self.codes.shape[1]) - self.start_codon
-
-    @property
-    def upstream(self) -> int:
-        """Bases of the window before the start codon, or all."""
-        return int(self.codes.shape[1]) - self.downstream
 
     def path(self, features: FeatureSet) -> RidgePath:
         if features not in self._paths:
@@ -134,30 +129,31 @@ class BaselineData:
             self._paths[features] = RidgePath(standardiser, self.codes[self.train], self.deviations)
         return self._paths[features]
 
-    def score(self, predictions: Matrix, genes: NDArray[np.int64]) -> dict[str, float]:
-        """Metrics on some genes; empty without genes. predictions: (len(genes), treatments)."""
-        return summarise(self.targets[genes], predictions, self.axis, self.task) if len(genes) else {}
-
-    def validation_score(self, predictions: Matrix) -> float:
-        """What choices are made by: median Pearson r over treatments, or AUROC; −inf where undefined."""
-        metric = auroc if self.task == "binary" else pearson
-        value = float(median(metric(self.targets[self.validation], predictions))[0])
-        return value if np.isfinite(value) else -np.inf
-
     def fitted(self, name: str, candidates: Sequence[FeatureSet], fits: Fits) -> Baseline:
-        """The row of the best of the `fits` of several feature sets."""
-        model, choice = best_ridge(self, candidates, fits)
+        """The row of the fit with the best validation score (median Pearson r over treatments, or AUROC)."""
+        best: tuple[LinearModel, str] | None = None
+        highest = -np.inf
+        metric = auroc if self.task == "binary" else pearson
+        for features in candidates:
+            path = self.path(features)
+            validation_GR = path.rotate(self.codes[self.validation])
+            for weights_RT, choice in fits(self, path):
+                predicted_GT = validation_GR @ weights_RT + self.mean
+                score = float(median(metric(self.targets[self.validation], predicted_GT))[0])
+                if best is None or score > highest:
+                    highest = score if np.isfinite(score) else -np.inf
+                    best = path.model(weights_RT, self.mean), f"{features.name(self.after_anchor)}, {choice}"
+        assert best is not None
+        model, choice = best
         return self.row(name, choice, model.predict(self.codes), model)
 
     def row(self, name: str, choice: str, predictions: Matrix, model: LinearModel | None = None) -> Baseline:
-        return Baseline(
-            name=name,
-            choice=choice,
-            predictions=predictions,
-            validation=self.score(predictions[self.validation], self.validation),
-            test=self.score(predictions[self.test], self.test),
-            model=model,
+        """A row with its metrics; none where there are no genes. predictions: for all genes."""
+        validation, test = (
+            summarise(self.targets[genes], predictions[genes], self.axis, self.task) if len(genes) else {}
+            for genes in (self.validation, self.test)
         )
+        return Baseline(name, choice, predictions, validation, test, model)
 
 
 def default_baselines(dataset: PromoterDataset, progress: Progress = SILENT) -> list[Baseline]:
@@ -249,25 +245,6 @@ def region_codon_ridge(data: BaselineData) -> Baseline:
 def region_codon_component_ridge(data: BaselineData) -> Baseline:
     """The same features, each principal component of the responses with a penalty of its own."""
     return data.fitted("region + codon component ridge", kmers_and_codons(data), by_component)
-
-
-# --- parts -------------------------------------------------------------------------------------------------------
-
-
-def best_ridge(data: BaselineData, candidates: Sequence[FeatureSet], fits: Fits) -> tuple[LinearModel, str]:
-    """The feature set and fit with the best validation score: model and description."""
-    best: tuple[LinearModel, str] | None = None
-    highest = -np.inf
-    for features in candidates:
-        path = data.path(features)
-        validation_GR = path.rotate(data.codes[data.validation])
-        for weights_RT, choice in fits(data, path):
-            score = data.validation_score(validation_GR @ weights_RT + data.mean)
-            if best is None or score > highest:
-                highest = score
-                best = path.model(weights_RT, data.mean), f"{features.name(data.after_anchor)}, {choice}"
-    assert best is not None
-    return best
 
 
 def by_penalty(

@@ -7,9 +7,8 @@ Shape suffixes: B promoters, G genes, L bases, T treatments.
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,25 +20,40 @@ from torch import Tensor
 from bioattn.choices import Noise
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
-from bioattn.io.settings import build
 from bioattn.models.noise import noised
-from bioattn.models.promoter.config import (
-    Conditioning,
-    Loss,
-    Metric,
-    PositionBias,
-    PromoterModelConfig,
-    QuerySource,
-    Readout,
-    TrainingConfig,
-    TreatmentEncoding,
-)
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.models.promoter.config import Loss, TrainingConfig
+from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
+
+
+def training_treatments(
+    dataset: PromoterDataset, treatments: NDArray[np.int64], reference: str | None
+) -> TreatmentTable:
+    """The table of the training treatments.
+
+    Raises: BioattnError when nothing is left to train on, and when `reference` is none of them.
+    """
+    if not len(dataset.genes_in(TRAIN)) or not len(treatments):
+        raise BioattnError(
+            "the dataset has no training genes or no training treatments; prepare another split"
+        )
+    table = dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
+    if reference is not None and reference not in table.names:
+        raise BioattnError(
+            f"--reference {reference!r} is no training treatment; there are {', '.join(table.names[:5])}…"
+        )
+    return table
+
+
+def validation_genes(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The validation genes, if anything was measured there under the training treatments."""
+    genes = dataset.genes_in(VALIDATION)
+    if len(genes) and np.isfinite(dataset.targets[np.ix_(genes, treatments)]).any():
+        return genes
+    LOGGER.warning("the dataset has no validation genes: training runs all epochs and keeps the last weights")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,81 +96,6 @@ def log_odds(targets_GT: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.log(odds_T)
 
 
-def model_config(
-    dataset: PromoterDataset, settings: Mapping[str, Any], training: TrainingConfig, source: str = "options"
-) -> PromoterModelConfig:
-    """The shape of the model: the dataset's length, the settings given, defaults for the rest.
-
-    source: where the settings come from, for messages.
-    """
-    defaults: dict[str, Any] = {"unconditional": training.unconditional_probability > 0}
-    if settings.get("readout") == Readout.SHARED:
-        defaults["sink"] = True
-    cross = settings.get("conditioning", Conditioning.CROSS) == Conditioning.CROSS
-    if cross and settings.get("attention_query", QuerySource.TREATMENT) == QuerySource.TREATMENT:
-        defaults["position_bias"] = PositionBias.TREATMENT
-    values = {**defaults, **settings, "length": dataset.length}
-    return build(PromoterModelConfig, values, source)
-
-
-def validation_genes(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The validation genes, if anything was measured there under the training treatments."""
-    genes = dataset.genes_in(VALIDATION)
-    if len(genes) and np.isfinite(dataset.targets[np.ix_(genes, treatments)]).any():
-        return genes
-    LOGGER.warning("the dataset has no validation genes: training runs all epochs and keeps the last weights")
-    return None
-
-
-def training_treatments(
-    dataset: PromoterDataset, treatments: NDArray[np.int64], reference: str | None
-) -> TreatmentTable:
-    """The table of the training treatments.
-
-    Raises: BioattnError when nothing is left to train on, and when `reference` is none of them.
-    """
-    if not len(dataset.genes_in(TRAIN)) or not len(treatments):
-        raise BioattnError(
-            "the dataset has no training genes or no training treatments; prepare another split"
-        )
-    table = dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
-    if reference is not None and reference not in table.names:
-        raise BioattnError(
-            f"--reference {reference!r} is no training treatment; there are {', '.join(table.names[:5])}…"
-        )
-    return table
-
-
-def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -> None:
-    """Say by what treatments are known, and what the held-out ones have that training does not show."""
-    if vocabulary.encoding is TreatmentEncoding.ID:
-        return
-    LOGGER.info(f"treatment features: {vocabulary.describe()} (choose with treatment_columns in --config)")
-    if unclear := vocabulary.unclear_doses(dataset.treatments):
-        LOGGER.warning(f"doses that are no number with a unit count as unknown: {quoted(unclear)}")
-    names = dataset.treatments.names
-    held_out = [names[t] for split in (VALIDATION, TEST) for t in dataset.treatments_in(split)]
-    unseen = vocabulary.unseen(dataset.treatments.select(held_out))
-    if unseen:
-        values = "; ".join(f"{column} {quoted(cells)}" for column, cells in unseen.items())
-        LOGGER.warning(
-            f"held-out treatments have what training never saw ({values}): "
-            "the model predicts their responses without it"
-        )
-
-
-def check_task(dataset: PromoterDataset, training: TrainingConfig) -> None:
-    """Raises: BioattnError when loss or metric are for the other kind of task."""
-    binary_loss = training.loss is Loss.BINARY
-    if training.loss is not None and binary_loss != (dataset.task == "binary"):
-        raise BioattnError(f"loss = {training.loss} does not fit the dataset, whose task is {dataset.task}")
-    binary_metric = training.metric in (Metric.AUROC, Metric.AVERAGE_PRECISION)
-    if training.metric not in (None, Metric.LOSS) and binary_metric != (dataset.task == "binary"):
-        raise BioattnError(
-            f"metric = {training.metric} does not fit the dataset, whose task is {dataset.task}"
-        )
-
-
 class Batch(NamedTuple):
     """Promoters of one step and the treatments whose responses are predicted."""
 
@@ -182,58 +121,60 @@ class TrainingBatches:
         treatments: NDArray[np.int64],
         config: TrainingConfig,
         *,
-        max_shift: int,
-        treatments_per_step: int | None,
+        treatments_per_step: int | None = None,
     ) -> None:
+        """treatments_per_step: where the settings say nothing; None = all.
+
+        Raises: BioattnError when windows are to be shifted further than the dataset's flank.
+        """
         self.config = config
         self.genes = genes
-        self.max_shift = max_shift
-        self.length = dataset.length
         self.flank = dataset.flank
+        self.max_shift = self.flank if config.max_shift is None else config.max_shift
+        if self.max_shift > self.flank:
+            raise BioattnError(
+                f"max_shift is {self.max_shift}, the dataset stores a flank of {self.flank}; "
+                "prepare the promoters with a larger --flank, or set a smaller max_shift"
+            )
         # (genes, shifts, length) without copying: window s starts s bases into the stored, flanked sequence.
         self.windows = sliding_window_view(dataset.codes, dataset.length, axis=1)
         self.targets_GT = dataset.targets[:, treatments]
         self.num_treatments = len(treatments)
-        self.treatments_per_step = min(treatments_per_step or self.num_treatments, self.num_treatments)
+        per_step = config.treatments_per_step or treatments_per_step or self.num_treatments
+        self.treatments_per_step = min(per_step, self.num_treatments)
+        self.steps_per_epoch = max(1, len(genes) // config.batch_size)
+        """The genes left over join the last batch rather than make a tiny one."""
         self._epoch = -1
         self._order = genes
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps of one pass; the genes left over join the last batch rather than make a tiny one."""
-        return max(1, len(self.genes) // self.config.batch_size)
-
     def batch(self, epoch: int, step: int) -> Batch:
         """The batch of a step of an epoch, both from 0."""
+        config = self.config
         if epoch != self._epoch:
             self._epoch = epoch
-            self._order = np.random.default_rng([self.config.seed, epoch]).permutation(self.genes)
+            self._order = np.random.default_rng([config.seed, epoch]).permutation(self.genes)
         last = step == self.steps_per_epoch - 1
-        start = step * self.config.batch_size
-        genes_B = self._order[start : None if last else start + self.config.batch_size]
-        random = np.random.default_rng([self.config.seed, epoch, step])
+        start = step * config.batch_size
+        genes_B = self._order[start : None if last else start + config.batch_size]
+        random = np.random.default_rng([config.seed, epoch, step])
         seed = int(random.integers(2**62))
-        return self._draw(genes_B, random, seed)
-
-    def _draw(self, genes_B: NDArray[np.int64], random: np.random.Generator, seed: int) -> Batch:
         shifts_B = random.integers(-self.max_shift, self.max_shift + 1, size=len(genes_B))
         codes_BL = self.windows[genes_B, self.flank + shifts_B]
-        if self.config.reverse_complement:
+        if config.reverse_complement:
             turned_B = random.random(len(genes_B)) < 0.5
             codes_BL[turned_B] = reverse_complement(codes_BL[turned_B])
         codes, bases_BL4 = torch.from_numpy(np.ascontiguousarray(codes_BL)), None
-        if self.config.noise is not None:
-            bases = noised(codes_BL, self.config.noise, random).bases[:, 0]
-            if self.config.noise is Noise.MASKED:
+        if config.noise is not None:
+            bases = noised(codes_BL, config.noise, random).bases[:, 0]
+            if config.noise is Noise.MASKED:
                 codes = bases
             else:
                 bases_BL4 = bases.softmax(-1)
+        treatments_T = np.arange(self.num_treatments)
         if self.treatments_per_step < self.num_treatments:
             treatments_T = np.sort(
                 random.choice(self.num_treatments, self.treatments_per_step, replace=False)
             )
-        else:
-            treatments_T = np.arange(self.num_treatments)
         return Batch(
             codes,
             torch.from_numpy(self.targets_GT[genes_B][:, treatments_T]),
@@ -265,11 +206,6 @@ def cell_losses(answers_BT: Tensor, targets_BT: Tensor, loss: Loss, huber_delta:
 def measured_cells(targets_BT: Tensor) -> Tensor:
     """How many cells have a target, a scalar; 1 when none has, so that it can be divided by."""
     return torch.isfinite(targets_BT).sum().clamp(min=1)
-
-
-def masked_mean(losses_BT: Tensor, targets_BT: Tensor) -> Tensor:
-    """Mean over measured cells; 0 when there is none."""
-    return losses_BT.sum() / measured_cells(targets_BT)
 
 
 def classifier_free_loss(

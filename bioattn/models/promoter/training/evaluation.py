@@ -9,7 +9,7 @@ Shape suffixes: G genes, H held-out treatments, C training treatments (candidate
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -41,15 +41,12 @@ from bioattn.store.training_record import MODEL_ROW, Comparison
 from bioattn.text import counted, markdown_table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearestTreatment:
-    """Held-out treatments answered by their nearest training treatment."""
+class NearestTreatment(NamedTuple):
+    """Held-out treatments answered by their nearest training treatments."""
 
     name: str
-    treatments: list[str]
-    """The held-out treatments, in the order of the columns of `predictions`."""
     nearest: list[str]
-    """The training treatment each is answered by."""
+    """The training treatment that answers for each held-out one."""
     predictions: Matrix
     """(genes, held-out treatments): on training genes what was measured for the nearest treatment (its training
     mean where it was not), on all other genes what the base model predicts for it."""
@@ -81,17 +78,12 @@ def nearest_treatment(
         nearest_H = response_correlations(dataset.targets[train], held_out, candidates).argmax(axis=1)
     predictions_GH = base.predictions[:, nearest_H].copy()
     measured_GH = dataset.targets[np.ix_(train, candidates[nearest_H])]
-    with np.errstate(invalid="ignore"):
-        predictions_GH[train] = np.where(
-            np.isnan(measured_GH), _column_means(measured_GH).astype(np.float32), measured_GH
-        )
-    names = dataset.treatments.names
-    return NearestTreatment(
-        name=f"nearest treatment by {by}",
-        treatments=[names[column] for column in held_out],
-        nearest=[names[candidates[index]] for index in nearest_H],
-        predictions=predictions_GH,
-    )
+    known_GH = ~np.isnan(measured_GH)
+    totals_H = np.where(known_GH, measured_GH, 0.0).sum(axis=0, dtype=np.float64)
+    means_H = (totals_H / np.maximum(known_GH.sum(axis=0), 1)).astype(np.float32)
+    predictions_GH[train] = np.where(known_GH, measured_GH, means_H)
+    nearest = [dataset.treatments.names[candidates[index]] for index in nearest_H]
+    return NearestTreatment(f"nearest treatment by {by}", nearest, predictions_GH)
 
 
 def feature_distances(table: TreatmentTable) -> Floats:
@@ -142,13 +134,6 @@ def response_correlations(
     return correlations_HC
 
 
-def _column_means(values_GH: Matrix) -> Floats:
-    measured_GH = ~np.isnan(values_GH)
-    totals_H = np.where(measured_GH, values_GH, 0.0).sum(axis=0, dtype=np.float64)
-    means_H: Floats = totals_H / np.maximum(measured_GH.sum(axis=0), 1)
-    return means_H
-
-
 FIGURES = {
     "regression": {
         "pearson": "median r over treatments",
@@ -176,8 +161,8 @@ class Evaluation:
 
     task: str
     rows: list[Row]
-    treatments: list[str]
-    per_treatment: dict[str, list[float]]
+    per_treatment: dict[str, dict[str, float]]
+    """By treatment and metric, in the units of the responses."""
     beside: Comparison | None
     """On the test (else validation) genes."""
 
@@ -192,14 +177,14 @@ class Evaluation:
     def tables(self) -> list[list[list[str]]]:
         """The comparison, without settings of simple models, and the figures of each treatment, if any."""
         comparison = [[name.partition(" (")[0], *cells] for name, *cells in self.table()]
-        if not self.treatments:
+        if not self.per_treatment:
             return [comparison]
+        metrics = next(iter(self.per_treatment.values()))
         details = [
-            [name, *(f"{values[i]:.3f}" for values in self.per_treatment.values())]
-            for i, name in enumerate(self.treatments)
+            [name, *(f"{value:.3f}" for value in figures.values())]
+            for name, figures in self.per_treatment.items()
         ]
-        header = ["treatment", *(METRIC_TITLES[metric] for metric in self.per_treatment)]
-        return [comparison, [header, *details]]
+        return [comparison, [["treatment", *(METRIC_TITLES[metric] for metric in metrics)], *details]]
 
     def comparison(self) -> Comparison | None:
         return self.beside
@@ -212,15 +197,20 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "rows": [
-                {"name": row.name, "cells": row.cells, **{k: _finite(v) for k, v in row.figures.items()}}
-                for row in self.rows
-            ],
-            "per_treatment": {
-                name: {metric: _finite(values[i]) for metric, values in self.per_treatment.items()}
-                for i, name in enumerate(self.treatments)
-            },
+            "rows": [{"name": row.name, "cells": row.cells, **_finite(row.figures)} for row in self.rows],
+            "per_treatment": {name: _finite(figures) for name, figures in self.per_treatment.items()},
         }
+
+
+def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: round(value, 6) if math.isfinite(value) else None for name, value in figures.items()}
+
+
+def response_units(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of the responses (T,) that 0 and 1 of the dataset's units stand for."""
+    if dataset.target_mean is None or dataset.target_sd is None:
+        return np.zeros(len(treatments)), np.ones(len(treatments))
+    return dataset.target_mean[treatments], dataset.target_sd[treatments]
 
 
 def evaluate(
@@ -233,47 +223,75 @@ def evaluate(
     """Score `model` on validation and test genes under the training treatments, and on held-out treatments with
     seen and unseen genes where there are any, beside `simple` models; all in response units."""
     treatments = dataset.treatments_in(TRAIN)
-    rows: list[Row] = []
-    regression = dataset.task == "regression"
-    training_truth = dataset.targets[np.ix_(dataset.genes_in(TRAIN), treatments)]
-    axis = fit_shared_axis(training_truth) if regression and len(treatments) > 1 else None
-    last: tuple[str, NDArray[np.int64], NDArray[np.float32]] | None = None
-    for split, label in ((VALIDATION, "validation genes"), (TEST, "test genes")):
-        genes = dataset.genes_in(split)
-        if not len(genes):
-            continue
-        answers = predict_responses(model, dataset, vocabulary, genes, treatments, device)
-        # The shared axis lives in the dataset's units, so both sides are put there.
-        figures = summarise(
-            dataset.targets[np.ix_(genes, treatments)],
-            _dataset_units(dataset, answers, treatments),
-            axis,
-            dataset.task,
-        )
-        rows.append(Row(name=MODEL_ROW, cells=label, figures=figures))
-        last = (label, genes, answers)
     best = best_simple(simple, dataset.task)
+    beside = None
+    details: dict[str, dict[str, float]] = {}
+    cells = [
+        (f"{name} genes", dataset.genes_in(split))
+        for split, name in ((VALIDATION, "validation"), (TEST, "test"))
+    ]
+    rows, predicted = _rows(model, dataset, vocabulary, device, cells, treatments)
     for baseline in simple:
         name = baseline.name + (f" ({baseline.choice})" if baseline.choice else "")
         for label, figures in (("validation genes", baseline.validation), ("test genes", baseline.test)):
             if figures:
                 rows.append(Row(name=name, cells=label, figures=figures))
-    rows += _held_out_rows(model, dataset, vocabulary, device, best)
-    names: list[str] = []
-    details: dict[str, list[float]] = {}
-    beside = None
-    if last is not None:
-        names = [dataset.treatments.names[t] for t in treatments]
-        label, genes, answers = last
+    for split, name in ((VALIDATION, "validation"), (TEST, "test")):
+        held_out = dataset.treatments_in(split)
+        if not len(held_out) or vocabulary.encoding is TreatmentEncoding.ID:
+            continue
+        cells = [
+            (f"{genes} genes × {name} treatments", dataset.genes_in(of))
+            for of, genes in ((TRAIN, "training"), (TEST, "test"))
+        ]
+        nearest = None if best is None else nearest_treatment(dataset, best, split=split)
+        rows += _rows(model, dataset, vocabulary, device, cells, held_out, nearest)[0]
+    if predicted is not None:
+        label, genes, predicted_GT = predicted
+        truth_GT = dataset.targets[np.ix_(genes, treatments)].astype(np.float64)
         if best is not None:
-            beside = _beside(dataset, label, genes, _dataset_units(dataset, answers, treatments), best)
-        truth = dataset.targets[np.ix_(genes, treatments)].astype(np.float64)
-        if dataset.target_sd is not None and dataset.target_mean is not None:
-            truth = truth * dataset.target_sd[treatments] + dataset.target_mean[treatments]
+            beside = _beside(dataset.task, label, truth_GT, predicted_GT, best, genes)
+        mean_T, sd_T = response_units(dataset, treatments)
+        by_metric = per_treatment(truth_GT * sd_T + mean_T, predicted_GT * sd_T + mean_T, dataset.task)
         details = {
-            metric: values.tolist() for metric, values in per_treatment(truth, answers, dataset.task).items()
+            dataset.treatments.names[t]: {metric: float(values[i]) for metric, values in by_metric.items()}
+            for i, t in enumerate(treatments)
         }
-    return Evaluation(task=dataset.task, rows=rows, treatments=names, per_treatment=details, beside=beside)
+    return Evaluation(task=dataset.task, rows=rows, per_treatment=details, beside=beside)
+
+
+def _rows(
+    model: PromoterModel,
+    dataset: PromoterDataset,
+    vocabulary: TreatmentVocabulary,
+    device: torch.device,
+    cells: Sequence[tuple[str, NDArray[np.int64]]],
+    treatments: NDArray[np.int64],
+    nearest: NearestTreatment | None = None,
+) -> tuple[list[Row], tuple[str, NDArray[np.int64], Floats] | None]:
+    """The rows of genes by their label, under some treatments; and of the last genes that there are label, numbers
+    and predictions (B, T) in the dataset's units."""
+    axis, last = None, None
+    if dataset.task == "regression" and len(treatments) > 1:
+        axis = fit_shared_axis(dataset.targets[np.ix_(dataset.genes_in(TRAIN), treatments)])
+    mean_T, sd_T = response_units(dataset, treatments)
+    rows = []
+    for label, genes in cells:
+        if not len(genes):
+            continue
+        answers = predict_responses(model, dataset, vocabulary, genes, treatments, device)
+        # The shared axis lives in the dataset's units, so both sides are put there.
+        predicted = (answers.astype(np.float64) - mean_T) / sd_T
+        predictors: dict[str, NDArray[np.floating]] = {MODEL_ROW: predicted}
+        if nearest is not None:
+            predictors[nearest.name] = nearest.predictions[genes]
+        truth = dataset.targets[np.ix_(genes, treatments)]
+        rows += [
+            Row(name=name, cells=label, figures=summarise(truth, prediction, axis, dataset.task))
+            for name, prediction in predictors.items()
+        ]
+        last = label, genes, predicted
+    return rows, last
 
 
 def predict_responses(
@@ -301,15 +319,10 @@ def predict_responses(
 
 
 def _beside(
-    dataset: PromoterDataset,
-    cells: str,
-    genes: NDArray[np.int64],
-    predicted_GT: NDArray[np.floating],
-    simple: Baseline,
+    task: str, cells: str, truth_GT: Floats, predicted_GT: Floats, simple: Baseline, genes: NDArray[np.int64]
 ) -> Comparison:
     """The model and the simple model on the same genes, with the interval of their difference over these genes."""
-    truth_GT = dataset.targets[np.ix_(genes, dataset.treatments_in(TRAIN))]
-    statistic = median_auroc if dataset.task == "binary" else median_pearson
+    statistic = median_auroc if task == "binary" else median_pearson
     ours_B, simple_B = (
         resampled(statistic(truth_GT, each_GT), len(genes))
         for each_GT in (predicted_GT, simple.predictions[genes])
@@ -317,7 +330,7 @@ def _beside(
     gain = interval(ours_B - simple_B)
     return Comparison(
         cells,
-        next(iter(FIGURES[dataset.task].values())),
+        next(iter(FIGURES[task].values())),
         float(ours_B[0]),
         simple.name,
         float(simple_B[0]),
@@ -325,58 +338,21 @@ def _beside(
     )
 
 
-def _held_out_rows(
-    model: PromoterModel,
-    dataset: PromoterDataset,
-    vocabulary: TreatmentVocabulary,
-    device: torch.device,
-    simple: Baseline | None,
-) -> list[Row]:
-    """Held-out treatments on seen and unseen genes, beside the nearest training treatment."""
-    rows = []
-    for split, split_label in ((VALIDATION, "validation"), (TEST, "test")):
-        treatments = dataset.treatments_in(split)
-        if not len(treatments) or vocabulary.encoding is TreatmentEncoding.ID:
-            continue
-        axis = None
-        if dataset.task == "regression" and len(treatments) > 1:
-            axis = fit_shared_axis(dataset.targets[np.ix_(dataset.genes_in(TRAIN), treatments)])
-        nearest = None if simple is None else nearest_treatment(dataset, simple, split=split)
-        for gene_split, gene_label in ((TRAIN, "training genes"), (TEST, "test genes")):
-            genes = dataset.genes_in(gene_split)
-            if not len(genes):
-                continue
-            cells = f"{gene_label} × {split_label} treatments"
-            answers = predict_responses(model, dataset, vocabulary, genes, treatments, device)
-            truth = dataset.targets[np.ix_(genes, treatments)]
-            predictors = {MODEL_ROW: _dataset_units(dataset, answers, treatments)}
-            if nearest is not None:
-                predictors[nearest.name] = nearest.predictions[genes]
-            rows += [
-                Row(name=name, cells=cells, figures=summarise(truth, prediction, axis, dataset.task))
-                for name, prediction in predictors.items()
-            ]
-    return rows
-
-
-def _dataset_units(
-    dataset: PromoterDataset, answers: NDArray[np.float32], treatments: NDArray[np.int64]
-) -> NDArray[np.floating]:
-    values = answers.astype(np.float64)
-    if dataset.target_sd is not None and dataset.target_mean is not None:
-        values = (values - dataset.target_mean[treatments]) / dataset.target_sd[treatments]
-    return values
-
-
-def _finite(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None
-
-
 def card_lines(
     config: PromoterModelConfig, dataset: PromoterDataset, record: Mapping[str, Any], evaluation: Evaluation
 ) -> list[str]:
     """The lines of the card. record: the training record."""
-    comparison = evaluation.comparison()
+    comparison, kept, pruned = evaluation.beside, record.get("kept"), record.get("pruned")
+    notes = []
+    if kept is not None:
+        notes.append(
+            f"- **No network**: the {kept['simple_model']} ({kept['choice']}) was better on validation genes than "
+            f"the trained one ({kept['simple_model_figure']:.3f}, {kept['network_figure']:.3f}), so --keep-best "
+            "kept it. It has no attention."
+        )
+    if pruned is not None:
+        heads = "; ".join(f"{site} {', '.join(map(str, left))}" for site, left in pruned["heads"].items())
+        notes.append(f"- Attention heads left by pruning: {heads}; whole model's weights `{pruned['from']}`.")
     return [
         "---",
         "library_name: bioattn",
@@ -394,8 +370,7 @@ def card_lines(
         f"{record.get('settings', 'given')}.",
         f"- Trained for {record['epochs_trained']} epochs, weights of epoch {record['best_epoch']}, "
         f"seed {record['training']['seed']}, bioattn {record['versions']['bioattn']}.",
-        *_kept(record),
-        *_pruning(record),
+        *notes,
         "",
         "Figures on the held-out cells of this one split and seed, beside simple models fitted on the same split:",
         "",
@@ -403,28 +378,4 @@ def card_lines(
         *(["", f"Note: {comparison.sentence()}."] if comparison is not None and comparison.below else []),
         "",
         "Attention says where the model looked, not that it was right to; compare it with what is known.",
-    ]
-
-
-def _kept(record: Mapping[str, Any]) -> list[str]:
-    """What stands here in place of the trained network, if anything."""
-    kept = record.get("kept")
-    if kept is None:
-        return []
-    return [
-        f"- **No network**: the {kept['simple_model']} ({kept['choice']}) was better on validation genes than the "
-        f"trained one ({kept['simple_model_figure']:.3f}, {kept['network_figure']:.3f}), so --keep-best kept "
-        "it. It has no attention."
-    ]
-
-
-def _pruning(record: Mapping[str, Any]) -> list[str]:
-    """What was taken out of the model after training, if anything."""
-    if "pruned" not in record:
-        return []
-    heads = "; ".join(
-        f"{site} {', '.join(map(str, left))}" for site, left in record["pruned"]["heads"].items()
-    )
-    return [
-        f"- Attention heads left by pruning: {heads}; whole model's weights `{record['pruned']['from']}`."
     ]

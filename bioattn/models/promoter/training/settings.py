@@ -4,17 +4,34 @@ The data choose by their size and their noise. Both are known before training: t
 well ridges on k-mers predict validation genes.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bioattn.errors import BioattnError
+from bioattn.io.settings import build
+from bioattn.models.promoter.config import (
+    Conditioning,
+    Loss,
+    Metric,
+    PositionBias,
+    PromoterModelConfig,
+    QuerySource,
+    Readout,
+    TrainingConfig,
+    TreatmentEncoding,
+)
 from bioattn.models.promoter.training.baselines import Baseline, BaselineData
 from bioattn.models.promoter.training.first_weights import strongest_kmer
 from bioattn.models.promoter.training.ridge import kmer_counts
-from bioattn.promoters.dataset import TRAIN, PromoterDataset
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.text import quoted
 
+LOGGER = logging.getLogger("bioattn")
 FEW_PROMOTERS = 20_000
 LITTLE_SIGNAL = 0.45
 """Median r of the best ridge on validation genes."""
@@ -36,6 +53,58 @@ SMALL_NOISY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """As data/settings/small-noisy.toml, which says why."""
+
+
+def model_config(
+    dataset: PromoterDataset, settings: Mapping[str, Any], training: TrainingConfig, source: str = "options"
+) -> PromoterModelConfig:
+    """The shape of the model: the dataset's length, the settings given, defaults for the rest.
+
+    source: where the settings come from, for messages.
+    """
+    defaults: dict[str, Any] = {"unconditional": training.unconditional_probability > 0}
+    if settings.get("readout") == Readout.SHARED:
+        defaults["sink"] = True
+    cross = settings.get("conditioning", Conditioning.CROSS) == Conditioning.CROSS
+    if cross and settings.get("attention_query", QuerySource.TREATMENT) == QuerySource.TREATMENT:
+        defaults["position_bias"] = PositionBias.TREATMENT
+    return build(PromoterModelConfig, {**defaults, **settings, "length": dataset.length}, source)
+
+
+def loss_and_metric(training: TrainingConfig, task: str) -> tuple[Loss, Metric]:
+    """Those of the settings, else the usual ones of the task.
+
+    Raises: BioattnError when they are for the other kind of task.
+    """
+    binary = task == "binary"
+    loss = training.loss or (Loss.BINARY if binary else Loss.MSE)
+    metric = training.metric or (Metric.AUROC if binary else Metric.PEARSON)
+    fits = {
+        "loss": (loss is Loss.BINARY) == binary,
+        "metric": metric is Metric.LOSS or (metric in (Metric.AUROC, Metric.AVERAGE_PRECISION)) == binary,
+    }
+    for name, value in (("loss", loss), ("metric", metric)):
+        if not fits[name]:
+            raise BioattnError(f"{name} = {value} does not fit the dataset, whose task is {task}")
+    return loss, metric
+
+
+def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -> None:
+    """Say by what treatments are known, and what the held-out ones have that training does not show."""
+    if vocabulary.encoding is TreatmentEncoding.ID:
+        return
+    LOGGER.info(f"treatment features: {vocabulary.describe()} (choose with treatment_columns in --config)")
+    if unclear := vocabulary.unclear_doses(dataset.treatments):
+        LOGGER.warning(f"doses that are no number with a unit count as unknown: {quoted(unclear)}")
+    names = dataset.treatments.names
+    held_out = [names[t] for split in (VALIDATION, TEST) for t in dataset.treatments_in(split)]
+    unseen = vocabulary.unseen(dataset.treatments.select(held_out))
+    if unseen:
+        values = "; ".join(f"{column} {quoted(cells)}" for column, cells in unseen.items())
+        LOGGER.warning(
+            f"held-out treatments have what training never saw ({values}): "
+            "the model predicts their responses without it"
+        )
 
 
 class ChosenSettings(NamedTuple):

@@ -22,7 +22,6 @@ from bioattn.models.family import CONFIG, WEIGHTS, load_runner
 from bioattn.models.promoter.config import (
     Conditioning,
     FirstFilters,
-    Loss,
     Metric,
     Readout,
     Stem,
@@ -45,29 +44,37 @@ from bioattn.models.promoter.training.data import (
     TrainingBatches,
     cell_losses,
     centred_windows,
-    check_task,
     classifier_free_loss,
     log_odds,
-    masked_mean,
     measured_cells,
-    model_config,
-    report_features,
     training_treatments,
     validation_genes,
 )
-from bioattn.models.promoter.training.evaluation import FIGURES, Evaluation, card_lines, evaluate
+from bioattn.models.promoter.training.evaluation import (
+    FIGURES,
+    Evaluation,
+    card_lines,
+    evaluate,
+    response_units,
+)
 from bioattn.models.promoter.training.first_weights import start_filters, warm_start
-from bioattn.models.promoter.training.settings import choose_settings, shared_stem_dropout
+from bioattn.models.promoter.training.settings import (
+    choose_settings,
+    loss_and_metric,
+    model_config,
+    report_features,
+    shared_stem_dropout,
+)
 from bioattn.models.promoter.treatment_encoder import kernel_encoder
-from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset
 from bioattn.promoters.response_metrics import fit_shared_axis, known_mean, per_treatment, summarise
-from bioattn.promoters.treatments import UNCONDITIONAL, named_treatments
+from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
-from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
+from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -105,6 +112,7 @@ class PromoterTask(Task):
         self.device = device
         self.training = build(TrainingConfig, settings.training, settings.source("training"))
         self.dataset = read_dataset(settings.dataset)
+        self.binary = self.dataset.task == "binary"
         self.encoder = None
         model, encoder_sha256 = dict(settings.model), None
         if settings.encoder is not None:
@@ -123,7 +131,7 @@ class PromoterTask(Task):
         }
         if settings.keep_best and not settings.baselines:
             raise SettingsError("--keep-best compares with the simple models that --no-baselines leaves out")
-        if settings.keep_best and self.dataset.task == "binary":
+        if settings.keep_best and self.binary:
             raise SettingsError("--keep-best is for regression: ridges do not predict probabilities")
         if self.training.noise is Noise.GAUSSIAN and self.config.stem is Stem.PRETRAINED:
             raise SettingsError(
@@ -136,6 +144,35 @@ class PromoterTask(Task):
         self.simple: list[Baseline] | None = None
         self.kept: dict[str, Any] | None = None
         self.reason = "given"
+
+    def prepare(self, progress: Progress) -> None:
+        dataset = self.dataset
+        self.columns = dataset.treatments_in(TRAIN)
+        self.table = training_treatments(dataset, self.columns, self.settings.reference)
+        self.loss, watched = loss_and_metric(self.training, dataset.task)
+        self.metric_key, self.metric = METRICS[watched]
+        self.smaller_is_better = watched is Metric.LOSS
+        key, heading = next(iter(FIGURES[dataset.task].items()))
+        self.shown = {"loss": "loss", key: heading.removesuffix(" over treatments")}
+        self._choose_settings(progress)
+        training, conditioning = self.training, self.config.conditioning
+        self.keeps_start = training.warm_start
+        self._make_model()
+        by_trunk = conditioning in (Conditioning.FILM, Conditioning.CROSS_ALL)
+        self.batches = TrainingBatches(
+            dataset,
+            dataset.genes_in(TRAIN),
+            self.columns,
+            training,
+            treatments_per_step=TRUNK_TREATMENTS_PER_STEP if by_trunk else None,
+        )
+        self.validation = validation_genes(dataset, self.columns)
+        per_epoch = self.batches.steps_per_epoch
+        self.update_as(training, steps=training.epochs * per_epoch, steps_per_round=per_epoch)
+        self.summary = (
+            f"{conditioning} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
+            f"{counted(len(self.batches.genes), 'promoter')} × {counted(len(self.columns), 'treatment')}"
+        )
 
     def _choose_settings(self, progress: Progress) -> None:
         """Settings by the data, where no setting of the model and of training is given but those of options.
@@ -157,70 +194,37 @@ class PromoterTask(Task):
         self.reason = chosen.reason
         LOGGER.info(f"settings: {self.reason}")
 
-    def prepare(self, progress: Progress) -> None:
-        dataset = self.dataset
-        self.binary = dataset.task == "binary"
-        self.columns = dataset.treatments_in(TRAIN)
-        self.table = training_treatments(dataset, self.columns, self.settings.reference)
-        check_task(dataset, self.training)
-        self._choose_settings(progress)
-        training = self.training
-        self.loss = training.loss or (Loss.BINARY if self.binary else Loss.MSE)
-        watched = training.metric or (Metric.AUROC if self.binary else Metric.PEARSON)
-        self.metric_key, self.metric = METRICS[watched]
-        self.smaller_is_better = watched is Metric.LOSS
-        self.keeps_start = training.warm_start
-        key, heading = next(iter(FIGURES[dataset.task].items()))
-        self.shown = {"loss": "loss", key: heading.removesuffix(" over treatments")}
+    def _make_model(self) -> None:
+        """The model with random weights, its treatments, and the units in which it is trained."""
+        dataset, config = self.dataset, self.config
         self.vocabulary = TreatmentVocabulary.learn(
             self.table,
-            encoding=self.config.treatment_encoder,
-            unconditional=self.config.unconditional,
+            encoding=config.treatment_encoder,
+            unconditional=config.unconditional,
             columns=self.settings.treatment_columns,
         )
         report_features(dataset, self.vocabulary)
-        torch.manual_seed(training.seed)
-        self.model = PromoterModel(self.config, self.vocabulary)
-        if training.attention_entropy and not attention_sites(self.model):
+        torch.manual_seed(self.training.seed)
+        self.model = PromoterModel(config, self.vocabulary)
+        if self.training.attention_entropy and not attention_sites(self.model):
             raise BioattnError(
-                f"attention_entropy is for models with attention; {self.config.conditioning} has none, "
-                "leave it out"
+                f"attention_entropy is for models with attention; {config.conditioning} has none, leave it out"
             )
         self.model.to(self.device)
-        self.treatments = self.vocabulary.encode(self.table).to(self.device)
-        self.unconditional = None
-        if self.config.unconditional:
-            self.unconditional = self.vocabulary.encode(named_treatments([UNCONDITIONAL])).to(self.device)
-        self.batches = self._batches()
-        targets_GT = dataset.targets[np.ix_(self.batches.genes, self.columns)]
-        kernel = kernel_encoder(self.model)
-        if kernel is not None:
+        frame = self.table.frame
+        if config.unconditional:
+            frame = frame.reindex(list(dict.fromkeys([*frame.index, UNCONDITIONAL])))
+        self.asked = self.vocabulary.encode(TreatmentTable(frame)).to(self.device)
+        """The training treatments, and behind them the unconditional token where there is one."""
+        self.treatments = self.asked.rows(torch.arange(len(self.columns)))
+        targets_GT = dataset.targets[np.ix_(dataset.genes_in(TRAIN), self.columns)]
+        if (kernel := kernel_encoder(self.model)) is not None:
             kernel.remember(self.treatments, targets_GT.T)
         self.axis = None if self.binary or targets_GT.shape[1] < 2 else fit_shared_axis(targets_GT)
-        each = self.config.readout is Readout.SHARED
+        each = config.readout is Readout.SHARED
         self.scale = TargetScale.of(targets_GT, binary=self.binary, each=each)
         if self.binary and each:
             self.model.response_mean_T.copy_(torch.from_numpy(log_odds(targets_GT)))
-        self.validation = validation_genes(dataset, self.columns)
-        self.stages = [
-            Stage(
-                steps=training.epochs * self.batches.steps_per_epoch,
-                steps_per_round=self.batches.steps_per_epoch,
-                learning_rate=training.learning_rate,
-                warmup_fraction=training.warmup_fraction,
-            )
-        ]
-        self.optimisation = Optimisation(
-            weight_decay=training.weight_decay,
-            gradient_clip=training.gradient_clip,
-            average_decay=training.average_decay,
-            patience=training.patience,
-        )
-        self.work_per_step = ("batch_size", training.batch_size)
-        self.summary = (
-            f"{self.config.conditioning} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
-            f"{counted(len(self.batches.genes), 'promoter')} × {counted(len(self.columns), 'treatment')}"
-        )
 
     def begin(self) -> None:
         """Start from an encoder, k-mers that the responses follow, and a ridge, where settings say so."""
@@ -250,21 +254,20 @@ class PromoterTask(Task):
 
     def _part(self, batch: Batch, rows: slice, measured: Tensor, entropy_weight: float) -> PartLoss:
         """What some promoters of a batch add to its loss. measured: cells of the whole batch."""
-        treatments = self.treatments.rows(batch.treatments_T.to(self.device))
-        if self.unconditional is not None:
-            treatments = treatments.joined(self.unconditional)
+        index_T = batch.treatments_T
+        if self.config.unconditional:
+            index_T = torch.cat([index_T, index_T.new_tensor([self.asked.names.index(UNCONDITIONAL)])])
+        treatments = self.asked.rows(index_T.to(self.device))
         meter = EntropyMeter()
         with (
             self.training.precision.autocast(self.device),
             capture(["*"], meter, gradients=True) if entropy_weight else nullcontext(),
         ):
             bases_BL4 = None if batch.bases_BL4 is None else batch.bases_BL4[rows].to(self.device)
-            predicted_BT = self._predict(
-                self.model, batch.codes_BL[rows].to(self.device), treatments, bases_BL4
-            )
-        predicted_BT = predicted_BT.float()
+            # Responses are in standard units as long as the model has none of its own: until `evaluate`.
+            predicted_BT = self.model(batch.codes_BL[rows].to(self.device), treatments, bases_BL4)
         unconditional_B1 = None
-        if self.unconditional is not None:
+        if self.config.unconditional:
             predicted_BT, unconditional_B1 = predicted_BT[:, :-1], predicted_BT[:, -1:]
         loss = classifier_free_loss(
             predicted_BT,
@@ -284,28 +287,15 @@ class PromoterTask(Task):
         """Predictions in standard units for the unshifted windows of the validation genes: float32 (B, T)."""
         if self.validation is None:
             return None
-        predicted_BT = torch.zeros(len(self.validation), self.treatments.size)
+        predicted_BT = torch.zeros(len(self.validation), len(self.treatments.names))
         # Whole batches to a process: the last bit of a prediction depends on its batch.
         own = shard.slice(len(self.validation), VALIDATION_BATCH)
         with self.training.precision.autocast(self.device):
             for first in range(own.start, own.stop, VALIDATION_BATCH):
                 rows = slice(first, first + VALIDATION_BATCH)
                 codes_BL = centred_windows(self.dataset, self.validation[rows]).to(self.device)
-                predicted_BT[rows] = self._predict(model, codes_BL, self.treatments).float().cpu()
+                predicted_BT[rows] = model(codes_BL, self.treatments).cpu()
         return predicted_BT
-
-    def _predict(
-        self,
-        model: nn.Module,
-        codes_BL: Tensor,
-        treatments: TreatmentBatch,
-        bases_BL4: Tensor | None = None,
-    ) -> Tensor:
-        """What losses compare with targets: standard units, or logits."""
-        promoter_model = cast(PromoterModel, model)
-        return (promoter_model if self.binary else promoter_model.standardised)(
-            codes_BL, treatments, bases_BL4
-        )
 
     def judge(self, values: Tensor) -> Judgement:
         targets = self.dataset.targets[np.ix_(cast(Any, self.validation), self.columns)]
@@ -314,7 +304,7 @@ class PromoterTask(Task):
         dataset_units = values.numpy() * self.scale.sd_T + self.scale.mean_T
         each = per_treatment(targets, dataset_units, self.dataset.task)
         figures = {
-            "loss": float(masked_mean(losses_BT, targets_BT)),
+            "loss": float(losses_BT.sum() / measured_cells(targets_BT)),
             **{f"mean_{name}": known_mean(each[name]) for name in each if name in AVERAGED},
             **summarise(targets, dataset_units, self.axis, self.dataset.task),
         }
@@ -323,8 +313,7 @@ class PromoterTask(Task):
     def evaluate(self, progress: Progress) -> Evaluation:
         """The model, in the units of the responses also for a standardised dataset, beside simple models."""
         dataset, columns = self.dataset, self.columns
-        mean_T = np.zeros(len(columns)) if dataset.target_mean is None else dataset.target_mean[columns]
-        sd_T = np.ones(len(columns)) if dataset.target_sd is None else dataset.target_sd[columns]
+        mean_T, sd_T = response_units(dataset, columns)
         if not self.binary:
             self.model.response_mean_T.copy_(torch.from_numpy(self.scale.mean_T * sd_T + mean_T))
             self.model.response_sd_T.copy_(torch.from_numpy(self.scale.sd_T * sd_T))
@@ -374,40 +363,7 @@ class PromoterTask(Task):
             "treatment_columns": list(self.settings.treatment_columns),
             "settings": self.reason,
             "kept": self.kept,
-            "job": self.digest,
         }
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
         return card_lines(self.config, self.dataset, record, cast(Evaluation, results))
-
-    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        if "job" in record:
-            return cast(dict[str, Any], record["job"])
-        return {
-            "dataset": record["dataset"]["sha256"],
-            "model": config["architecture"],
-            "training": record["training"],
-            "treatment_columns": record["treatment_columns"],
-            "reference": config["reference"],
-            "keep_best": False,
-        }
-
-    def _batches(self) -> TrainingBatches:
-        per_step = self.training.treatments_per_step
-        if per_step is None and self.config.conditioning in (Conditioning.FILM, Conditioning.CROSS_ALL):
-            per_step = TRUNK_TREATMENTS_PER_STEP
-        flank = self.dataset.flank
-        max_shift = flank if self.training.max_shift is None else self.training.max_shift
-        if max_shift > flank:
-            raise BioattnError(
-                f"max_shift is {max_shift}, the dataset stores a flank of {flank}; "
-                "prepare the promoters with a larger --flank, or set a smaller max_shift"
-            )
-        return TrainingBatches(
-            self.dataset,
-            self.dataset.genes_in(TRAIN),
-            self.columns,
-            self.training,
-            max_shift=max_shift,
-            treatments_per_step=per_step,
-        )
