@@ -24,7 +24,7 @@ from common import run
 from numpy.typing import NDArray
 
 from bioattn.inference.promoter_windows import make_batch
-from bioattn.interpret.attribution.methods import Mutagenesis, centred
+from bioattn.interpret.attribution import Mutagenesis, centred
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
 from bioattn.models.promoter.stem import one_hot
 from bioattn.promoters.promoter_fasta import read_promoters

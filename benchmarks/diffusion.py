@@ -23,8 +23,7 @@ from scipy import stats
 
 from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
 from bioattn.formats.nucleotides import decode, encode
-from bioattn.interpret.designs.baselines import baseline_designs
-from bioattn.interpret.designs.oracle import KmerOracle, kmer_distance, nearest
+from bioattn.interpret.design_oracles import KmerOracle, baseline_designs, kmer_distance, nearest
 from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import TEST, TRAIN, read_dataset
 from bioattn.simulate.motifs import MarkovBackground, separated_consensuses

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from common import options, run
 
-from bioattn.attention.head_masks import masked_heads
+from bioattn.attention.measures import masked_heads
 from bioattn.formats.fasta import read_fasta
 from bioattn.inference.runner import Head
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model

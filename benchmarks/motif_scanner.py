@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.formats.meme import Motif
-from bioattn.interpret.maps.upsampling import bin_sums
+from bioattn.interpret.position_maps import bin_sums
 
 PSEUDO_PROBABILITY = 1e-6
 
@@ -48,7 +48,7 @@ def scanner_attention(
     """The scanner's attention to bins: (sequences, treatments, bins).
 
     motifs: for each treatment the motifs it needs (one, or a pair, which share the attention). key_edges as in
-    `bioattn.interpret.maps.upsampling.upsample`. The background is the composition of `codes`.
+    `bioattn.interpret.position_maps.upsample`. The background is the composition of `codes`.
     """
     background = np.bincount(codes.ravel(), minlength=4)[:4] / codes.size
     maps = []

@@ -6,7 +6,7 @@ For every set and seed it runs the commands a user would (they are printed), in 
 train → export → score, and scores the promoters of the test chromosome. Beside it stands a scanner that is told
 the motifs (`motif_scanner.py`): what could be known. Controls, scored alike: the same model
 with random weights; a model trained on responses shuffled between promoters; the maps of other treatments. The
-scores are defined in `bioattn.interpret.planted.localisation`.
+scores are defined in `bioattn.interpret.localisation`.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from common import run, table
 from motif_scanner import scanner_attention
 
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.planted.attention_score import score_attention_and_predictions
-from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.planted_scores import score_attention_and_predictions
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.running import run_promoters

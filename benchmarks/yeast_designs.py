@@ -26,8 +26,8 @@ from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
 from bioattn.inference.runner import DesignRunner, with_ability
-from bioattn.interpret.designs.oracle import KmerOracle, kmer_distance, nearest
-from bioattn.interpret.known_motifs.expected_motifs import parse_consensus
+from bioattn.interpret.design_oracles import KmerOracle, kmer_distance, nearest
+from bioattn.interpret.motifs.expected_motifs import parse_consensus
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, read_dataset, write_dataset

@@ -31,10 +31,15 @@ from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.promoter_windows import scan_promoters
 from bioattn.interpret.choices import MatchBy
-from bioattn.interpret.known_motifs.enrichment import BACKGROUND, score_pairs
-from bioattn.interpret.known_motifs.expected_motifs import locate, read_expected
-from bioattn.interpret.known_motifs.scoring import KnownMotifs, score_known_motifs, write_known_motifs
-from bioattn.interpret.known_motifs.scoring import KnownMotifSettings as Settings
+from bioattn.interpret.motifs.expected_motifs import locate, read_expected
+from bioattn.interpret.motifs.known_motifs import (
+    BACKGROUND,
+    KnownMotifs,
+    score_known_motifs,
+    score_pairs,
+    write_known_motifs,
+)
+from bioattn.interpret.motifs.known_motifs import KnownMotifSettings as Settings
 from bioattn.models.promoter.training.baselines import Baseline, BaselineData, component_ridge, kmer_ridge
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 from bioattn.promoters.homology import canonical_columns
@@ -148,7 +153,7 @@ class RidgeSignal:
         self._place_W = block.weights(self.window_length)[: self.window_length - block.k + 1]
 
     def blocks(self, mixing_QT: np.ndarray, codes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """As `bioattn.interpret.known_motifs.position_signals.PositionSignal` says."""
+        """As `bioattn.interpret.motifs.site_differences.PositionSignal` says."""
         word_KQ = self._word_KT @ mixing_QT.T
         for start in range(0, len(codes), 100):
             part = slice(start, min(start + 100, len(codes)))

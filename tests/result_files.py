@@ -97,3 +97,20 @@ def write_alignments(path, sites, samples, make, options=MEAN_ROWS, model_sha256
                     site = next(site for site in sites if group.path == f"sites/{site.name}")
                     shape = group.shape(group.arrays[-1], sample.sizes.lengths)
                     arrays[group.path].write(make(site, shape, number))
+
+
+class Heard:
+    """A receiver of attention that keeps copies of what it gets."""
+
+    def __init__(self):
+        self.received, self.tiles = [], []
+
+    @property
+    def weights(self):
+        return [weights for _, weights, _ in self.received]
+
+    def receive(self, site, weights, value_weighted, tile=None):
+        self.received.append(
+            (site, weights.clone(), None if value_weighted is None else value_weighted.clone())
+        )
+        self.tiles.append(tile)

@@ -8,7 +8,7 @@ tensor exists. The receiver is a protocol, so this room knows nothing of files.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -69,7 +69,6 @@ class Listener:
 _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("attention_listeners", default=())
 
 
-@contextmanager
 def capture(
     sites: Sequence[str],
     receiver: AttentionReceiver,
@@ -77,7 +76,7 @@ def capture(
     value_weighted: bool = False,
     gradients: bool = False,
     tiles: MapTiles | None = None,
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Send the weights of every site whose name matches one of the shell patterns `sites` to `receiver`.
 
     Outputs stay those of the fused path to 1e-5. Captures nest; the innermost that matches a site gets it.
@@ -91,26 +90,21 @@ def capture(
         gradients=gradients,
         tiles=tiles,
     )
-    with _listening(listener):
-        yield
+    return _listening(listener)
 
 
-@contextmanager
-def capture_values(sites: Sequence[str], receiver: ValueReceiver) -> Iterator[None]:
+def capture_values(sites: Sequence[str], receiver: ValueReceiver) -> AbstractContextManager[None]:
     """Send the values of every site whose name matches one of the shell patterns `sites` to `receiver`."""
-    with _listening(Listener(patterns=tuple(sites), values=receiver)):
-        yield
+    return _listening(Listener(patterns=tuple(sites), values=receiver))
 
 
-@contextmanager
 def substitute(
     sites: Sequence[str], substitution: Substitution, receiver: AttentionReceiver | None = None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Let every site whose name matches one of the shell patterns `sites` attend with the weights that
     `substitution` gives, and hand those to `receiver`, if there is one. Nests as `capture` does.
     """
-    with _listening(Listener(patterns=tuple(sites), receiver=receiver, substitution=substitution)):
-        yield
+    return _listening(Listener(patterns=tuple(sites), receiver=receiver, substitution=substitution))
 
 
 @contextmanager

@@ -70,7 +70,7 @@ class Contribution(StrEnum):
     PRODUCT = "product"
     """Values are single numbers whose weighted sum is the prediction: weight × value, with its sign."""
     GRADIENT = "gradient"
-    """The prediction is no such sum: integrated gradients (`bioattn.attention.integrated_gradients`)."""
+    """The prediction is no such sum: integrated gradients (`bioattn.attention.measures`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from bioattn.attention.capture import Substitution, substitute
 from bioattn.checks import thresholds
-from bioattn.checks.measures import Measure, Measures
+from bioattn.checks.measures import Measure, Measures, Verdict
 from bioattn.checks.record import CheckRecord, Curve, HeadSpread, TreatmentVariants
-from bioattn.checks.verdict import Verdict
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.runner import Floats, Runner

@@ -1,10 +1,17 @@
-"""Measures of a check: value, interval, threshold, whether it passed, and a sentence for a person."""
+"""Measures of a check (value, interval, threshold, whether it passed), and from them a verdict in plain words.
+
+Questions are asked in order, and each presupposes the one before: a model that predicts nothing has no meaningful
+maps; maps that are not needed explain nothing; maps that follow from position alone, or point elsewhere, mislead.
+The first question that fails gives the verdict.
+"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
+from bioattn.checks import thresholds
 from bioattn.promoters.response_metrics import Estimate
 
 DECIMALS = 6
@@ -36,16 +43,9 @@ class Measure:
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Measure":
         """Read what `to_json` wrote. Raises: KeyError, TypeError or ValueError when it is something else."""
-        ends, threshold = content["interval"], content["threshold"]
-        return cls(
-            name=str(content["name"]),
-            label=str(content["label"]),
-            value=number(content["value"]),
-            interval=None if ends is None else (float(ends[0]), float(ends[1])),
-            threshold=None if threshold is None else float(threshold),
-            passed=None if content["passed"] is None else bool(content["passed"]),
-            sentence=str(content["sentence"]),
-        )
+        ends = content["interval"]
+        interval = None if ends is None else (ends[0], ends[1])
+        return cls(**content | {"value": number(content["value"]), "interval": interval})
 
 
 class Measures:
@@ -145,3 +145,122 @@ def percent(share: float) -> str:
 def of_it(share: float) -> str:
     """A share of a loss, which may be larger than what there was to lose."""
     return "all" if share >= 1 else percent(share)
+
+
+class Code(StrEnum):
+    """Codes of the verdicts on a model's attention."""
+
+    SPECIFIC = "used-treatment-specific"
+    NOT_SPECIFIC = "used-not-treatment-specific"
+    USED = "used"
+    """Attention was needed and points; treatments are not compared."""
+    NOT_USED = "not-used"
+    UNDECIDED = "undecided"
+    """Uniform attention, retrained, does worse, but not by more than chance could explain."""
+    POSITION_ONLY = "position-only"
+    """The maps of another sample point as well."""
+    NOT_PAIR_SPECIFIC = "not-pair-specific"
+    """The weights of another residue of an alignment do as well."""
+    UNFAITHFUL = "unfaithful"
+    NOT_PREDICTIVE = "model-not-predictive"
+    FAITHFUL_SPECIFIC = "faithful-treatment-specific"
+    """The maps are faithful and treatment-specific; whether attention was needed was not tested."""
+    FAITHFUL_NOT_SPECIFIC = "faithful-not-treatment-specific"
+    FAITHFUL = "faithful"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict, its caveats, and the names of the measures it rests on."""
+
+    code: Code
+    sentence: str
+    caveats: list[str]
+    rests_on: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Measures that must pass where they were taken, and the verdict when one does not."""
+
+    measures: Sequence[str]
+    code: Code
+    sentence: str
+    """May hold `{lost}`, the cost of uniform weights, and `{sentence}`, that of the measure that fails."""
+    given: str | None = None
+    """A measure without whose passing the question is not asked."""
+    required: bool = False
+    """Whether a measure that was not taken fails."""
+    of_maps: bool = True
+    """Whether maps explain nothing where it fails and attention was not needed."""
+
+    def asked(self, measures: Measures) -> list[str]:
+        """Names of the measures that it is about, of those that were taken."""
+        if self.given is not None and not measures.passed(self.given):
+            return []
+        return [name for name in self.measures if name in measures]
+
+    def failed(self, measures: Measures) -> str | None:
+        """The first measure that fails."""
+        names = self.measures if self.required else self.asked(measures)
+        return next((name for name in names if not measures.passed(name)), None)
+
+
+NEEDED = "uniform_retrained"
+"""The measure of whether attention was needed, asked after the first question (does the model predict?)."""
+
+
+def judge(
+    measures: Measures,
+    questions: Sequence[Question],
+    passed: tuple[Code, Code, str],
+    caveats: Mapping[str, bool],
+) -> Verdict:
+    """The verdict of the first question that fails.
+
+    questions: the first is about skill. passed: code where attention was shown to be needed, code where that was
+    not tested, and sentence of a model that passes all. caveats: those that hold are kept.
+    """
+    kept = [text for text, holds in caveats.items() if holds]
+    rests_on: list[str] = []
+    for number, question in enumerate(questions):
+        rests_on += [name for name in question.asked(measures) if name not in rests_on]
+        failed = question.failed(measures)
+        if failed is not None:
+            return Verdict(question.code, _filled(question.sentence, measures, failed), kept, rests_on)
+        if number == 0 and NEEDED in measures:
+            rests_on.append(NEEDED)
+            if measures.passed(NEEDED) is False:
+                return _not_needed(measures, questions[1:], kept, rests_on)
+    code = passed[0] if measures.passed(NEEDED) else passed[1]
+    return Verdict(code, _filled(passed[2], measures, None), kept, rests_on)
+
+
+def _filled(sentence: str, measures: Measures, failed: str | None) -> str:
+    measure = measures.get(failed or "")
+    lost = f"uniform weights cost {of_it(measures.value('uniform_weights'))} of what it knows"
+    return sentence.format(lost=lost, sentence="" if measure is None else measure.sentence)
+
+
+def _not_needed(
+    measures: Measures, questions: Iterable[Question], caveats: list[str], rests_on: list[str]
+) -> Verdict:
+    """The verdict on a model that uniform attention, retrained, equals, or may equal."""
+    lost = measures.value(NEEDED)
+    if lost >= thresholds.USED:
+        sentence = (
+            f"Whether attention is used cannot be told: with uniform attention, retrained, the model lacks "
+            f"{of_it(lost)} of its skill, which may be chance."
+        )
+        return Verdict(Code.UNDECIDED, sentence, caveats, rests_on)
+    lacks = f"lacks {of_it(lost)}" if lost >= 0 else f"has {of_it(-lost)} more"
+    sentence = (
+        "Attention is not used to any gain: with uniform attention, retrained, the model predicts as well "
+        f"({lacks} of its skill)."
+    )
+    questions = [question for question in questions if question.of_maps]
+    if any(question.failed(measures) is not None for question in questions):
+        return Verdict(Code.NOT_USED, f"{sentence} The maps explain nothing.", caveats, rests_on)
+    relies = "As it was trained the model relies on it, and the maps point at what its predictions rest on."
+    names = [name for question in questions for name in question.asked(measures)]
+    return Verdict(Code.NOT_USED, f"{sentence} {relies}", caveats, [*rests_on, *names])

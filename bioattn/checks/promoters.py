@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from bioattn.attention.capture import capture
 from bioattn.checks import thresholds
+from bioattn.checks.deletion import mean_ignoring_nan
 from bioattn.checks.engine import MIN_SAMPLES, NO_SKILL, Probe
-from bioattn.checks.maps import MapSums
-from bioattn.checks.measures import Measures, percent
+from bioattn.checks.measures import NEEDED, Code, Measures, Question, Verdict, judge, percent
 from bioattn.checks.record import HeadSpread
-from bioattn.checks.similarity import mean_ignoring_nan
-from bioattn.checks.verdict import NEEDED, Code, Question, Verdict, judge
+from bioattn.checks.weights import MapSums
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.passes import finite_results, require_finite
@@ -174,8 +173,7 @@ class PromoterProbe(Probe):
         return self.estimate(mean_over_promoters(values_BT))
 
     def measure(self) -> None:
-        from bioattn.checks.map_similarity import check_maps
-        from bioattn.checks.pointing import check_pointing
+        from bioattn.checks.pointing import check_maps, check_pointing
         from bioattn.checks.skills import check_recorded_skill, check_skill, compare_skills
         from bioattn.checks.variants import check_variants
 

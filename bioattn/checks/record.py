@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bioattn import __version__
-from bioattn.checks.measures import Measure, number, rounded
-from bioattn.checks.verdict import Code, Verdict
-from bioattn.errors import FormatError
-from bioattn.io.files import read_json
+from bioattn.checks.measures import Code, Measure, Verdict, number, rounded
+from bioattn.io.files import json_result
 from bioattn.promoters.response_metrics import Estimate
 
 CHECK_FORMAT, CHECK_VERSION = "bioattn-check", "1.0"
@@ -185,58 +183,34 @@ def skipped_title(name: str) -> str:
 
 def read_check(path: Path) -> CheckRecord:
     """Raises: FormatError when the file is not a check, or an incomplete one."""
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != CHECK_FORMAT:
-        raise FormatError(
-            f"{path}: is no result of `bioattn explain check` (its format is not {CHECK_FORMAT!r})"
+    with json_result(path, CHECK_FORMAT, CHECK_VERSION, "explain check") as content:
+        verdict = content["verdict"]
+        return CheckRecord(
+            model_sha256=content["model_sha256"],
+            input_sha256=content["input_sha256"],
+            settings=dict(content["settings"]),
+            verdict=Verdict(**verdict | {"code": Code(verdict["code"])}),
+            measures=[Measure.from_json(entry) for entry in content["measures"]],
+            curves={
+                name: Curve(**{key: list(map(number, shares)) for key, shares in curve.items()})
+                for name, curve in content["curves"].items()
+            },
+            heads=[
+                HeadSpread(**head | {name: number(head[name]) for name in ("entropy", "top_weight", "sink")})
+                for head in content["heads"]
+            ],
+            variants=[
+                TreatmentVariants(
+                    treatment=entry["treatment"],
+                    map=_estimate(entry["map"]),
+                    other_truths=None if entry["other_truths"] is None else _estimate(entry["other_truths"]),
+                    mutagenesis=_estimate(entry["mutagenesis"]),
+                    smoothing=_estimate(entry["smoothing"]),
+                )
+                for entry in content["variants"]
+            ],
+            skipped={str(entry["name"]): str(entry["why"]) for entry in content["skipped"]},
         )
-    if content.get("format_version") != CHECK_VERSION:
-        raise FormatError(f"{path}: not a check of a version this bioattn reads")
-    try:
-        return _from_json(content)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise FormatError(
-            f"{path}: is not a complete check ({error!r}); run `bioattn explain check` again"
-        ) from error
-
-
-def _from_json(content: dict[str, Any]) -> CheckRecord:
-    verdict = content["verdict"]
-    return CheckRecord(
-        model_sha256=str(content["model_sha256"]),
-        input_sha256=str(content["input_sha256"]),
-        settings=dict(content["settings"]),
-        verdict=Verdict(
-            Code(verdict["code"]),
-            str(verdict["sentence"]),
-            list(verdict["caveats"]),
-            list(verdict["rests_on"]),
-        ),
-        measures=[Measure.from_json(entry) for entry in content["measures"]],
-        curves={
-            name: Curve(*(list(map(number, curve[key])) for key in ("fraction", "top", "random")))
-            for name, curve in content["curves"].items()
-        },
-        heads=[
-            HeadSpread(
-                site=str(head["site"]),
-                head=int(head["head"]),
-                **{name: number(head[name]) for name in ("entropy", "top_weight", "sink")},
-            )
-            for head in content["heads"]
-        ],
-        variants=[
-            TreatmentVariants(
-                treatment=str(entry["treatment"]),
-                map=_estimate(entry["map"]),
-                other_truths=None if entry["other_truths"] is None else _estimate(entry["other_truths"]),
-                mutagenesis=_estimate(entry["mutagenesis"]),
-                smoothing=_estimate(entry["smoothing"]),
-            )
-            for entry in content["variants"]
-        ],
-        skipped={str(entry["name"]): str(entry["why"]) for entry in content["skipped"]},
-    )
 
 
 def _estimate(ends: list[float | None]) -> Estimate:

@@ -19,17 +19,17 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.checks import thresholds
 from bioattn.checks.deletion import STANDING_OUT, Pairs, Replacement, measure_effects, single_pairs
 from bioattn.checks.engine import LikelihoodProbe, OtherWeights
-from bioattn.checks.maps import MapSums
-from bioattn.checks.substitutions import (
+from bioattn.checks.measures import Code, Question, Verdict, judge
+from bioattn.checks.weights import (
     Batches,
     KnownVisible,
+    MapSums,
     drawn_by,
     is_last,
     of_sample_before,
     shuffled,
     uniform,
 )
-from bioattn.checks.verdict import Code, Question, Verdict, judge
 from bioattn.inference.passes import require_finite
 from bioattn.inference.runner import Floats
 from bioattn.sequences.vocabulary import SPECIAL

@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from bioattn.checks.deletion import mean_ignoring_nan
 from bioattn.checks.engine import RESAMPLES
 from bioattn.checks.promoters import ONE_TREATMENT, PromoterProbe, read_maps
 from bioattn.checks.record import TreatmentVariants
-from bioattn.checks.similarity import mean_ignoring_nan
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import LETTERS, UNKNOWN
 from bioattn.formats.tables import open_table, parse_numbers, refuse_duplicate_columns
 from bioattn.inference.runner import Codes, Floats
-from bioattn.interpret.attribution.methods import Mutagenesis
-from bioattn.interpret.maps.upsampling import upsample
+from bioattn.interpret.attribution import Mutagenesis
+from bioattn.interpret.position_maps import upsample
 from bioattn.promoters.response_metrics import interval, resampled
 from bioattn.text import counted, quoted
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bioattn.choices import matching_sites, require_names
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.interpret.maps.alignment_maps import (
+from bioattn.interpret.alignment_maps import (
     choose_maps,
     head_map,
     only_sample,

@@ -19,7 +19,7 @@ from bioattn.checks.record import CheckRecord
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.interpret.designs.record import DesignsCheck
+from bioattn.interpret.design_record import DesignsCheck
 from bioattn.interpret.response_curve import ResponseCurves
 from bioattn.models.training_history import TrainingHistory, read_history
 

@@ -20,7 +20,7 @@ from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.figures.treatment_maps import TreatmentMaps, read_titled_maps, window_zero
-from bioattn.interpret.maps.alignment_maps import choose_maps, head_map, only_sample
+from bioattn.interpret.alignment_maps import choose_maps, head_map, only_sample
 from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import quoted

@@ -63,7 +63,7 @@ PICTURES = {
     "training": Picture("curves:read_training", "curves:draw_training", "TrainingPicture"),
     "check": Picture("bioattn.checks.record:read_check", "curves:draw_check", "CheckRecord"),
     "designs": Picture(
-        "bioattn.interpret.designs.record:DesignsCheck.read", "curves:draw_designs", "DesignsCheck", 120
+        "bioattn.interpret.design_record:DesignsCheck.read", "curves:draw_designs", "DesignsCheck", 120
     ),
 }
 """All pictures by the name that --kind has for them."""

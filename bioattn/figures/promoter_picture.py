@@ -24,11 +24,10 @@ from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS
 from bioattn.formats.tables import open_table
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.maps.contributions import open_contributions
-from bioattn.interpret.maps.promoter_maps import codes_of_genes
-from bioattn.interpret.maps.upsampling import upsample
-from bioattn.interpret.maps.window_genes import AnnotatedGenes, WindowGene, window_of
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
+from bioattn.interpret.position_maps import upsample
+from bioattn.interpret.promoter_maps import codes_of_genes
+from bioattn.interpret.promoter_windows import AnnotatedGenes, WindowGene, open_contributions, window_of
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.windows import WindowSettings, find_anchor

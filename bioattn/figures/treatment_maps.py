@@ -19,7 +19,7 @@ from scipy.spatial.distance import pdist
 from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import style
-from bioattn.interpret.maps.position_maps import position_maps
+from bioattn.interpret.position_maps import position_maps
 from bioattn.promoters.genes import choose_genes
 from bioattn.store.reader import Attention, SiteInfo
 from bioattn.system.progress import SILENT, Progress

@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.attention.head_masks import attention_layers, masked_heads
+from bioattn.attention.measures import attention_layers, masked_heads
 from bioattn.inference.runner import Head, HeadFigures, Runner
 
 IGNORED = -100

@@ -40,7 +40,7 @@ class ScriptFormat(StrEnum):
 
 
 class Upsampling(StrEnum):
-    """How attention to bins becomes attention to bases (`bioattn.interpret.maps.upsampling`)."""
+    """How attention to bins becomes attention to bases (`bioattn.interpret.position_maps`)."""
 
     NEAREST = "nearest"
     """A bin's weight is shared equally by its bases."""

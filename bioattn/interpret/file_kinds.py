@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bioattn.interpret.contacts.contact_regression import REGRESSION_FORMAT, describe_regression
-from bioattn.interpret.designs.record import DESIGNS_FORMAT, DesignsCheck
+from bioattn.interpret.contacts import REGRESSION_FORMAT, describe_regression
+from bioattn.interpret.design_record import DESIGNS_FORMAT, DesignsCheck
 from bioattn.interpret.response_curve import FORMAT as CURVE_FORMAT
 from bioattn.interpret.response_curve import ResponseCurves
 from bioattn.io.files import read_json

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.tables import is_missing
-from bioattn.io.files import read_json, write_json
+from bioattn.io.files import json_result, write_json
 from bioattn.promoters.genes import choose_genes
 from bioattn.promoters.responses import read_responses
 from bioattn.promoters.treatments import UNITS, TreatmentTable, read_treatment_table
@@ -284,17 +284,9 @@ class ResponseCurves:
 
     @classmethod
     def read(cls, path: Path) -> "ResponseCurves":
-        """Read the JSON of `explain response-curve`. Raises: BioattnError for another or an incomplete file."""
-        content = read_json(path)
-        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-            raise BioattnError(f"{path}: is not a file of `bioattn explain response-curve`")
-        try:
-            content.pop("format_version")
+        """Read the JSON of `explain response-curve`. Raises: FormatError for another or an incomplete file."""
+        with json_result(path, FORMAT, FORMAT_VERSION, "explain response-curve") as content:
             return cls(**content | {"series": [Curve(**each) for each in content["series"]]})
-        except (KeyError, TypeError) as error:
-            raise FormatError(
-                f"{path}: is incomplete ({error}); run `explain response-curve` again"
-            ) from error
 
     def write(self, path: Path) -> None:
         """Write the JSON file."""

@@ -13,8 +13,8 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.structure_output import ResidueKey, require_structure_name, write_bfactors
+from bioattn.interpret.alignment_maps import mean_residue_map, only_sample, strongest_pairs
 from bioattn.interpret.choices import ScriptFormat
-from bioattn.interpret.maps.alignment_maps import mean_residue_map, only_sample, strongest_pairs
 from bioattn.io.files import text_output
 from bioattn.store.reader import Attention, open_attention
 from bioattn.structures.chain import BLANK_CHAIN, Chain, read_chain

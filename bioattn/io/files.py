@@ -378,6 +378,24 @@ def read_json(path: Path) -> Any:
     return parse_json("\n".join(line for _, line in read_lines(path)), str(path))
 
 
+@contextmanager
+def json_result(path: Path, format: str, version: str | int, command: str) -> Iterator[dict[str, Any]]:
+    """The content of a JSON file of `bioattn COMMAND`, without its format and version.
+
+    Raises: FormatError for another file or version, or when what is made of the content inside the `with` misses
+    something.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or content.pop("format", None) != format:
+        raise FormatError(f"{path}: is not a file of `bioattn {command}` (its format is not {format!r})")
+    try:
+        if content.pop("format_version") != version:
+            raise FormatError(f"{path}: is of another version; this bioattn reads version {version}")
+        yield content
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise FormatError(f"{path}: is incomplete ({error!r}); run `bioattn {command}` again") from error
+
+
 def parse_json(text: str | bytes, source: str) -> Any:
     """Parse JSON; `source` names it in messages.
 

@@ -2,8 +2,7 @@
 
 from bioattn.choices import chosen
 from bioattn.inference.runner import ResponseRunner, WindowSource
-from bioattn.interpret.attribution.methods import MethodSettings
-from bioattn.interpret.attribution.run import attribution_work
+from bioattn.interpret.attribution import MethodSettings, attribution_work
 from bioattn.interpret.choices import AttributionBaseline
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import Attribution

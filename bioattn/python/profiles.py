@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.maps.position_maps import position_maps
-from bioattn.interpret.maps.upsampling import upsample
+from bioattn.interpret.position_maps import position_maps, upsample
 from bioattn.store.contents import LabelledArray
 from bioattn.store.reader import Attention
 from bioattn.store.schema import SAMPLE

@@ -23,7 +23,7 @@ from bioattn.alignments.rows import centre_on_query, find_name
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.interpret.maps.alignment_maps import head_map
+from bioattn.interpret.alignment_maps import head_map
 from bioattn.io.files import sha256_of
 from bioattn.report.inputs import ReportInputs
 from bioattn.report.promoter_maps import pack_bytes

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.maps.contributions import Contributions
+from bioattn.interpret.promoter_windows import Contributions
 from bioattn.store.reader import Attention, SiteInfo
 from bioattn.system.progress import Progress
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode
-from bioattn.interpret.maps.contributions import open_contributions
-from bioattn.interpret.maps.promoter_maps import codes_of_genes
-from bioattn.interpret.maps.window_genes import AnnotatedGenes, Window
 from bioattn.interpret.motifs.motif_folder import AttendedSite, MotifResults, read_attended
+from bioattn.interpret.promoter_maps import codes_of_genes
+from bioattn.interpret.promoter_windows import AnnotatedGenes, Window, open_contributions
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.genes import find_genes

@@ -73,24 +73,6 @@ def test_a_bias_of_one_head_and_query_gets_the_sum():
     torch.testing.assert_close(bias.grad.double(), gradients[3], atol=1e-4, rtol=1e-4)
 
 
-def test_the_operator_goes_this_way_only_where_the_fused_kernel_cannot(monkeypatch):
-    taken = []
-
-    def watch(*arguments, **settings):
-        taken.append(settings["bias"] is not None)
-        return attend_and_learn_on_cpu(*arguments, **settings)
-
-    monkeypatch.setattr("bioattn.attention.operator.attend_and_learn_on_cpu", watch)
-    (query, key, value, bias), mask = inputs(True, True)
-    attend(query, key, value, score=DotScore(), bias=bias)
-    attend(query, key, value, score=DotScore(), mask=mask)
-    attend(query, key, value, score=DotScore(), bias=bias.detach())
-    attend(query, key, value, score=DotScore())
-    with torch.no_grad():
-        attend(query, key, value, score=DotScore(), bias=bias)
-    assert taken == [True, False]
-
-
 def test_huge_logits_are_left_to_autograd():
     (query, key, value, bias), mask = inputs(True, True)
     attended = attend(query * 1e3, key, value, score=DotScore(), mask=mask, bias=bias)

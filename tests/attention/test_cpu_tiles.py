@@ -10,7 +10,7 @@ from bioattn.attention.cpu import tiles as cpu_tiles
 from bioattn.attention.cpu.tiles import attend_by_sequence, attend_on_cpu
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
-from tests.result_files import plain_site
+from tests.result_files import Heard, plain_site
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS = 3, 4, 40, 50, 8
 
@@ -159,17 +159,12 @@ def test_what_does_not_suit():
 def test_a_listener_gets_the_same_weights(value_weighted):
     query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
     site = plain_site(HEADS, "a", ("row", "head", "query", "key"))
-    received = []
-
-    class Sink:
-        def receive(self, site, weights, value_weighted, tile=None):
-            received.append((weights.clone(), value_weighted))
-
-    with capture(["a"], Sink(), value_weighted=value_weighted):
+    heard = Heard()
+    with capture(["a"], heard, value_weighted=value_weighted):
         attended = attend(query, key, value, score=DotScore(), mask=mask, bias=bias, site=site)
     weights, expected = written_down(query, key, value, mask, bias)
-    np.testing.assert_allclose(received[0][0].numpy(), weights.numpy(), atol=1e-6)
+    np.testing.assert_allclose(heard.weights[0].numpy(), weights.numpy(), atol=1e-6)
     np.testing.assert_allclose(attended.numpy(), expected.numpy(), atol=2e-6)
     if value_weighted:
         norms = value.double().norm(dim=-1).unsqueeze(-2)
-        np.testing.assert_allclose(received[0][1].numpy(), (weights * norms).numpy(), atol=1e-5)
+        np.testing.assert_allclose(heard.received[0][2].numpy(), (weights * norms).numpy(), atol=1e-5)

@@ -15,22 +15,10 @@ from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import make_score
 from bioattn.attention.site import Tile
 from bioattn.models.evoformer.sites import alignment_site
-from tests.result_files import plain_site
+from tests.result_files import Heard, plain_site
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS, VALUES = 2, 3, 5, 7, 4, 6
 SITE = plain_site(HEADS, "test.site")
-
-
-class Recorder:
-    """A receiver that keeps what it gets."""
-
-    def __init__(self):
-        self.received = []
-        self.tiles = []
-
-    def receive(self, site, weights, value_weighted, tile=None):
-        self.received.append((site, weights, value_weighted))
-        self.tiles.append(tile)
 
 
 def inputs(score_name, *, with_mask, with_bias, seed=0):
@@ -86,7 +74,7 @@ def looped(score_name, score, query, key, value, mask, bias):
 def test_both_paths_agree_with_the_loop(score_name, with_mask, with_bias):
     score, query, key, value, mask, bias = inputs(score_name, with_mask=with_mask, with_bias=with_bias)
     expected_weights, expected = looped(score_name, score, query, key, value, mask, bias)
-    recorder = Recorder()
+    recorder = Heard()
     with torch.no_grad():
         fused = attend(query, key, value, score=score, mask=mask, bias=bias, site=SITE)
         with capture(["test.*"], recorder, value_weighted=True):
@@ -122,7 +110,7 @@ def test_gradients_of_both_paths_agree(score_name, monkeypatch):
         score, query, key, value, mask, bias = inputs(score_name, with_mask=True, with_bias=True)
         leaves = [t.requires_grad_() for t in (query, key, value, bias)]
         if captured:
-            with capture(["*"], Recorder()):
+            with capture(["*"], Heard()):
                 attend(
                     query, key, value, score=score, mask=mask, bias=bias, site=SITE
                 ).square().sum().backward()
@@ -176,7 +164,7 @@ def test_without_a_listener_no_weights_are_made(monkeypatch):
 
     monkeypatch.setattr(operator, "_softmax", refuse)
     score, query, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
-    with capture(["other.*"], Recorder()):
+    with capture(["other.*"], Heard()):
         attend(query, key, value, score=score, site=SITE)
 
 
@@ -197,7 +185,7 @@ def test_a_sink_takes_part_but_is_not_handed_on():
     query, key = torch.randn(3, 2, 8), torch.randn(3, 9, 6)
     mask = torch.ones(3, 1, 1, 9, dtype=torch.bool)
     mask[..., 5:] = False
-    recorder = Recorder()
+    recorder = Heard()
     fused = attention(query, key, key, mask=mask)
     with capture(["s"], recorder, value_weighted=True):
         explicit = attention(query, key, key, mask=mask)
@@ -216,7 +204,7 @@ def test_a_sink_takes_part_but_is_not_handed_on():
 
 def test_the_innermost_capture_gets_a_site():
     score, query, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
-    outer, inner = Recorder(), Recorder()
+    outer, inner = Heard(), Heard()
     with capture(["*"], outer):
         with capture(["test.site"], inner):
             attend(query, key, value, score=score, site=SITE)
@@ -233,7 +221,7 @@ def test_tiles_put_together_are_the_whole():
     bias = torch.randn(HEADS, residues, residues)
     site = alignment_site("evoformer", 7, "msa_row", HEADS)
     assert (site.name, site.axes[-1].kind) == ("evoformer.07.msa_row", "residue")
-    whole, recorder = Recorder(), Recorder()
+    whole, recorder = Heard(), Heard()
     with capture(["evoformer.*"], whole):
         attend(query, key, value, score=score, bias=bias, site=site)
     with capture(["evoformer.*"], recorder):
@@ -256,7 +244,7 @@ def test_weights_of_one_query_lose_its_axis_and_keep_the_values_norms():
     key, value = torch.randn(residues, 1, rows, CHANNELS), torch.randn(residues, 1, rows, VALUES)
     mask = torch.rand(residues, 1, 1, rows) < 0.7
     site = alignment_site("extra_msa", 2, "msa_column_global", HEADS)
-    recorder = Recorder()
+    recorder = Heard()
     with capture(["*.msa_column_global"], recorder, value_weighted=True):
         weights = attention_weights(query, key, score=score, mask=mask, value=value, site=site)
     _, heard, norms = recorder.received[0]
@@ -283,7 +271,7 @@ def test_causal_attention_is_that_of_each_prefix(score_name, queries, with_mask,
     positions = KEYS - null_key
     if queries > positions:
         query = query[:, :, 1:]
-    recorder = Recorder()
+    recorder = Heard()
     with torch.no_grad():
         fast = attend(query, key, value, score=score, mask=mask, causal=True, site=site)
         with capture(["*"], recorder):
@@ -337,7 +325,7 @@ def test_rows_of_half_precision_weights_sum_to_one(dtype, residues):
     torch.manual_seed(4)
     query, key, value = torch.randn(3, 2, HEADS, residues, 32).to(dtype).unbind(0)
     site = alignment_site("evoformer", 0, "msa_row", HEADS)
-    recorder = Recorder()
+    recorder = Heard()
     with torch.no_grad(), capture(["*"], recorder):
         attend(query, key, value, score=make_score(AttentionScore.DOT, HEADS, 32), site=site)
     weights = recorder.received[0][1]

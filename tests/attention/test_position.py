@@ -10,7 +10,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.attention.multi_head import MultiHeadAttention, TransformerLayer
 from bioattn.attention.position import AddedPositions, rotated
-from tests.result_files import plain_site
+from tests.result_files import Heard, plain_site
 
 LENGTH, CHANNELS = 6, 8
 
@@ -54,11 +54,6 @@ def test_logits_of_rotated_vectors_depend_on_distance_alone():
     assert abs(logit(3, 1) - logit(1, 3)) > 1e-2, "the sign of the distance counts"
 
 
-class Recorder:
-    def receive(self, site, weights, value_weighted, tile=None):
-        self.weights = weights
-
-
 def self_attention(*, rotary, null_key=False):
     torch.manual_seed(1)
     return MultiHeadAttention(
@@ -79,7 +74,7 @@ def self_attention(*, rotary, null_key=False):
 def test_rotary_attention_is_that_of_a_loop(causal):
     attention = self_attention(rotary=True)
     inputs = torch.randn(LENGTH, CHANNELS)
-    recorder = Recorder()
+    recorder = Heard()
     with torch.no_grad(), capture(["*"], recorder):
         attention(inputs, inputs, inputs, causal=causal)
         queries, keys = attention.project_query(inputs).numpy(), attention.project_key(inputs).numpy()
@@ -95,7 +90,7 @@ def test_rotary_attention_is_that_of_a_loop(causal):
                 logits[j] = total / 2
             expected = np.exp(logits - logits.max())
             np.testing.assert_allclose(
-                recorder.weights[head, i], expected / expected.sum(), atol=1e-6, rtol=1e-4
+                recorder.weights[0][head, i], expected / expected.sum(), atol=1e-6, rtol=1e-4
             )
 
 

@@ -10,18 +10,10 @@ from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite
-from tests.result_files import plain_site
+from tests.result_files import Heard, plain_site
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS = 2, 3, 4, 6, 5
 SITE = plain_site(HEADS, "test.site")
-
-
-class Recorder:
-    def __init__(self):
-        self.weights = []
-
-    def receive(self, _site, weights, _value_weighted, _tile=None):
-        self.weights.append(weights.clone())
 
 
 def inputs():
@@ -35,7 +27,7 @@ def inputs():
 def test_other_queries_weights_times_the_values(score_name):
     query, key, value = inputs()
     score = make_score(AttentionScore(score_name), HEADS, CHANNELS)
-    own, used = Recorder(), Recorder()
+    own, used = Heard(), Heard()
     with torch.inference_mode():
         plain = attend(query, key, value, score=score, site=SITE)
         with capture(["*"], own):

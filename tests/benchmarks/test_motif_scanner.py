@@ -6,7 +6,7 @@ import pytest
 from benchmarks.motif_scanner import scan_place, scanner_attention
 from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import encode, reverse_complement
-from bioattn.interpret.planted.localisation import ALL, LocalisationScorer
+from bioattn.interpret.localisation import ALL, LocalisationScorer
 from bioattn.simulate.motifs import consensus_matrix
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 

@@ -103,7 +103,7 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     assert f"verdict: {content['verdict']['code']}" in seen
     (tmp_path / "broken.json").write_text(json.dumps({**content, "measures": None}))
     assert bioattn("validate", tmp_path / "broken.json") == 1
-    assert "not a complete check" in capsys.readouterr().out
+    assert "is incomplete" in capsys.readouterr().out
     record = json.loads((tmp_path / "check.json.run.json").read_text())
     assert record["verdict"] == content["verdict"]["code"]
     assert read_check(tmp_path / "check.json").to_json() == content

@@ -5,19 +5,12 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture, substitute
-from bioattn.checks.gain_and_shape import gain_and_shape, join_weights, other_treatments, split_weights
 from bioattn.checks.promoters import known_bins, predict
+from bioattn.checks.skills import gain_and_shape, join_weights, other_treatments, split_weights
 from bioattn.checks.thresholds import IDLE
+from tests.result_files import Heard
 
 SOURCE = [2, 3, 1, 0]
-
-
-class Kept:
-    def __init__(self):
-        self.weights = []
-
-    def receive(self, _site, weights, _value_weighted, _tile=None):
-        self.weights.append(weights.numpy().copy())
 
 
 def parts_of(model, codes):
@@ -63,10 +56,10 @@ def test_shapes_are_exchanged_and_gains_stay(make_model, codes):
     parts = parts_of(model, codes)
     assert parts.has_gain
     assert not parts.idle["promoter.cross.0"].any()
-    own, used = Kept(), Kept()
+    own, used = Heard(), Heard()
     predict(model.predictor(), codes, capture(["*"], own))
     predict(model.predictor(), codes, substitute(["*"], parts.exchanged(shapes=SOURCE), used))
-    own_BHTP, used_BHTP = own.weights[0], used.weights[0]
+    own_BHTP, used_BHTP = (heard.weights[0].numpy() for heard in (own, used))
     np.testing.assert_allclose(used_BHTP.sum(-1), own_BHTP.sum(-1), atol=1e-6)
     expected = own_BHTP[:, :, SOURCE] / own_BHTP[:, :, SOURCE].sum(-1, keepdims=True)
     np.testing.assert_allclose(used_BHTP / used_BHTP.sum(-1, keepdims=True), expected, atol=1e-6)
@@ -77,10 +70,10 @@ def test_shapes_are_exchanged_and_gains_stay(make_model, codes):
 def test_mean_shapes_are_means_over_the_promoters_that_have_the_bin(make_model, codes):
     model = make_model(sink=True)
     known = known_bins(codes, model.config.bin_edges)
-    own, used = Kept(), Kept()
+    own, used = Heard(), Heard()
     predict(model.predictor(), codes, capture(["*"], own))
     predict(model.predictor(), codes, substitute(["*"], parts_of(model, codes).averaged(), used))
-    own_BHTP, used_BHTP = own.weights[0], used.weights[0]
+    own_BHTP, used_BHTP = (heard.weights[0].numpy() for heard in (own, used))
     shape = own_BHTP / own_BHTP.sum(-1, keepdims=True)
     mean = np.stack([shape[known[:, p], :, :, p].mean(0) for p in range(known.shape[1])], -1)
     for promoter in (0, 1):  # the second lacks bins

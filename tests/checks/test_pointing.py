@@ -14,6 +14,7 @@ from bioattn.checks.pointing import check_pointing, mutation_effects, prediction
 from bioattn.checks.promoters import AttentionMaps, draw_sample, known_bins, predict, read_maps
 from bioattn.inference.promoter_windows import scan_promoters
 from tests.checks.conftest import probe_of
+from tests.result_files import Heard
 
 
 def one_prediction(model, codes_L, treatment):
@@ -39,13 +40,9 @@ def replacement(make_model, codes):
 def test_maps_are_means_over_heads_and_their_entropy(make_model, codes):
     model = make_model(hops=2, sink=True, pool=7)  # the first bin is shorter
     maps = read_maps(model.predictor(), codes)
-    kept = {}
-
-    class Keep:
-        def receive(self, site, weights, _value_weighted, _tile=None):
-            kept[site.name] = weights.double().numpy()
-
-    predict(model.predictor(), codes, capture(["*"], Keep()))
+    heard = Heard()
+    predict(model.predictor(), codes, capture(["*"], heard))
+    kept = {site.name: weights.double().numpy() for site, weights, _ in heard.received}
     mean = np.mean([weights.mean(1) for weights in kept.values()], axis=0)
     np.testing.assert_allclose(maps.mean_BTP, mean, atol=1e-6)
     for spread in maps.heads:

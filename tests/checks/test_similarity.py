@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from bioattn.checks.similarity import (
+from bioattn.checks.deletion import (
     bin_ranks,
     map_spearman,
     mean_ignoring_nan,

@@ -7,9 +7,9 @@ import torch
 
 from bioattn.attention.capture import capture, substitute
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.checks.gain_and_shape import exchanges, other_treatments
 from bioattn.checks.promoters import known_bins, predict
-from bioattn.checks.substitutions import (
+from bioattn.checks.skills import exchanges, other_treatments
+from bioattn.checks.weights import (
     KnownVisible,
     OfSampleBefore,
     drawn_by,
@@ -19,16 +19,9 @@ from bioattn.checks.substitutions import (
     weighed_visible,
 )
 from bioattn.models.promoter.model import PromoterModel
+from tests.result_files import Heard
 
 SITE = AttentionSite(name="atoms", axes=(Axis("key"),), heads=(0,))
-
-
-class Kept:
-    def __init__(self):
-        self.weights = []
-
-    def receive(self, _site, weights, _value_weighted, _tile=None):
-        self.weights.append(weights.clone())
 
 
 def test_uniform_weights_are_those_of_the_uniform_model(make_model, codes):
@@ -69,7 +62,7 @@ def test_uniform_weights_take_the_mask_of_each_batch_at_each_site():
 def test_exchanged_treatments_use_each_others_maps(make_model, codes):
     model = make_model()
     predictor = model.predictor()
-    own, used = Kept(), Kept()
+    own, used = Heard(), Heard()
     predict(predictor, codes, capture(["*"], own))
     source = [2, 3, 1, 0]
     swapped = predict(predictor, codes, substitute(["*"], other_treatments(source), used))
@@ -84,7 +77,7 @@ def test_exchanged_treatments_use_each_others_maps(make_model, codes):
 def test_of_sample_before_maps_are_the_neighbours(make_model, codes):
     model = make_model()
     predictor = model.predictor()
-    own, used = Kept(), Kept()
+    own, used = Heard(), Heard()
     predict(predictor, codes[3:], capture(["*"], own))
     predict(predictor, codes[3:], substitute(["*"], of_sample_before, used))
     for promoter in range(len(codes) - 3):

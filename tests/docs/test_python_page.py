@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bioattn.interpret.maps.upsampling import upsample
+from bioattn.interpret.position_maps import upsample
 from tests.docs.conftest import run_python
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text(encoding="utf-8")

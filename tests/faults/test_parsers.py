@@ -24,9 +24,9 @@ from bioattn.formats.meme import read_meme
 from bioattn.formats.npz import NpzArrays
 from bioattn.formats.rr import read_rr
 from bioattn.formats.tables import open_table, parse_numbers
-from bioattn.interpret.contacts.contact_regression import read_regression
-from bioattn.interpret.known_motifs.expected_motifs import read_expected
-from bioattn.interpret.tracks.layout import read_chromosome_lengths
+from bioattn.interpret.contacts import read_regression
+from bioattn.interpret.motifs.expected_motifs import read_expected
+from bioattn.interpret.track_layout import read_chromosome_lengths
 from bioattn.io.files import read_lines
 from bioattn.io.settings import read_toml
 from bioattn.models.evoformer.parameter_export import describe_parameters, validate_parameters

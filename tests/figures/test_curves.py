@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bioattn.checks.measures import Measure
+from bioattn.checks.measures import Code, Measure, Verdict
 from bioattn.checks.record import CheckRecord, Curve
-from bioattn.checks.verdict import Code, Verdict
 from bioattn.errors import BioattnError, FormatError
 from bioattn.figures.curves import draw_check, draw_training, training_picture
 from bioattn.models.training_history import read_history

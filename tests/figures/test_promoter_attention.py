@@ -14,7 +14,7 @@ from bioattn.figures.promoter_picture import Region, parse_region, read_promoter
 from bioattn.figures.style import colour_of
 from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.nucleotides import encode
-from bioattn.interpret.maps.window_genes import WindowGene
+from bioattn.interpret.promoter_windows import WindowGene
 from bioattn.store import open_attention
 from tests.figures.conftest import EDGES
 

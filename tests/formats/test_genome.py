@@ -16,7 +16,7 @@ from bioattn.formats import genome as genome_module
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import decode
-from bioattn.interpret.tracks.layout import read_chromosome_lengths
+from bioattn.interpret.track_layout import read_chromosome_lengths
 
 
 def write_random_fasta(path, seed=0):

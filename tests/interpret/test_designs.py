@@ -9,10 +9,16 @@ import torch
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.nucleotides import decode, encode
-from bioattn.interpret.designs.baselines import baseline_designs
-from bioattn.interpret.designs.check import Judge, ModelOracle, check_designs, read_designs
-from bioattn.interpret.designs.oracle import PENALTIES, KmerOracle, kmer_counts, kmer_distance, nearest
-from bioattn.interpret.designs.record import DesignsCheck
+from bioattn.interpret.design_check import Judge, ModelOracle, check_designs, read_designs
+from bioattn.interpret.design_oracles import (
+    PENALTIES,
+    KmerOracle,
+    baseline_designs,
+    kmer_counts,
+    kmer_distance,
+    nearest,
+)
+from bioattn.interpret.design_record import DesignsCheck
 from bioattn.io.files import sha256_of
 from bioattn.models.family import load_runner
 from bioattn.promoters.dataset import read_dataset, write_dataset

@@ -6,7 +6,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
-from bioattn.attention.head_masks import masked_heads
+from bioattn.attention.measures import masked_heads
 from bioattn.errors import SettingsError
 from bioattn.models.promoter.config import (
     Conditioning,

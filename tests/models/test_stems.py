@@ -10,8 +10,8 @@ from scipy.special import erf, softmax
 import bioattn
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
-from bioattn.checks.gain_and_shape import gain_and_shape
 from bioattn.checks.promoters import read_maps
+from bioattn.checks.skills import gain_and_shape
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem

@@ -11,7 +11,7 @@ import pytest
 
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.interpret.maps.alignment_maps import head_map
+from bioattn.interpret.alignment_maps import head_map
 from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
 from bioattn.report.alignments import collect_alignments, draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs

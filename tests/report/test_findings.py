@@ -5,9 +5,8 @@ import math
 
 import pytest
 
-from bioattn.checks.measures import Measure
+from bioattn.checks.measures import Code, Measure, Verdict
 from bioattn.checks.record import CheckRecord, read_check
-from bioattn.checks.verdict import Code, Verdict
 from bioattn.errors import FormatError
 from bioattn.interpret.motifs.motif_folder import FoundMotif, MotifResults, TreatmentMotif
 from bioattn.models.evaluation import AccuracyTable, Evaluation, PredictorRow
@@ -96,7 +95,7 @@ def test_verdicts(tmp_path, code, tone):
     assert verdict.leads
     assert (caveat.tone, caveat.text) == ("open", "But: One seed only.")
     path.write_text(json.dumps({**content, "format_version": "2.0"}))
-    with pytest.raises(FormatError, match="not a check of a version"):
+    with pytest.raises(FormatError, match="is of another version"):
         read_check(path)
 
 

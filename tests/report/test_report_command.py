@@ -401,7 +401,7 @@ def test_damaged_inputs_are_named(run, tmp_path, capsys):
     check = tmp_path / "check.json"
     check.write_text('{"format": "bioattn-check", "format_version": "1.0", "measures": []}')
     code, said = refused([str(run.attention), str(check), *output], capsys)
-    assert (code, "is not a complete check" in said) == (1, True)
+    assert (code, "is incomplete" in said) == (1, True)
     folder = tmp_path / "motifs"
     shutil.copytree(run.motif_export, folder)
     (folder / "edges.tsv").write_text(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bioattn.checks.measures import Measure
+from bioattn.checks.measures import Code, Measure, Verdict
 from bioattn.checks.record import CheckRecord
-from bioattn.checks.verdict import Code, Verdict
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]

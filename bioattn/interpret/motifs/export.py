@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,9 +26,27 @@ from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, MotifDatabase, read_meme, write_meme
 from bioattn.formats.tables import write_table
-from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
-from bioattn.interpret.maps.promoter_maps import (
+from bioattn.interpret.motifs.discovery import (
+    MIN_BITS,
+    trim_vague_ends,
+)
+from bioattn.interpret.motifs.hits import base_composition
+from bioattn.interpret.motifs.search import (
+    MotifSettings,
+    Search,
+    find_motifs,
+    motif_row,
+)
+from bioattn.interpret.motifs.use import (
+    BACKGROUND,
+    EDGE_COLUMNS,
+    USE_COLUMNS,
+    benjamini_hochberg,
+    compare_use,
+    edges,
+)
+from bioattn.interpret.promoter_maps import (
     ATTENTION,
     ATTRIBUTION,
     SIGNS,
@@ -37,26 +55,13 @@ from bioattn.interpret.maps.promoter_maps import (
     attribution_maps,
     open_maps,
 )
-from bioattn.interpret.motifs.discovery import MIN_BITS, PAD, FoundMotif, discover_motifs, trim_vague_ends
-from bioattn.interpret.motifs.hits import base_composition
-from bioattn.interpret.motifs.merging import merge_motifs
-from bioattn.interpret.motifs.seqlets import (
-    best_seqlets,
-    control_windows,
-    cut_codes,
-    cut_map,
-    find_peaks,
-    usual_map,
-    without_copies,
-)
-from bioattn.interpret.motifs.use import BACKGROUND, EDGE_COLUMNS, USE_COLUMNS, compare_use, edges
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import WEIGHTS
 from bioattn.promoters.genes import choose_genes
 from bioattn.store.attribution import Attribution
 from bioattn.store.windows import genomic_interval
-from bioattn.system.progress import SILENT, Progress, watched
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted
 
 if TYPE_CHECKING:
@@ -75,9 +80,6 @@ EDGE_HEADER = (
     *EDGE_COLUMNS[6:],
 )
 FILTER = "filter"
-PEAKS_PER_PROMOTER = 3
-CONTROLS = 3
-"""Control windows for each seqlet."""
 MATCHED = 0.05
 """Largest q-value of a match that is counted."""
 MIN_FILTER_SITES = 10
@@ -85,24 +87,6 @@ MIN_FILTER_SITES = 10
 FEW_TARGETS = 50
 """With fewer motifs in the database p-values depend much on which they are; MEME's tomtom warns below this too."""
 _NUMBERS = "%.5g"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MotifSettings:
-    """Settings of the search for motifs."""
-
-    sites: tuple[str, ...] = ("*",)
-    """Shell patterns of attention sites, which are averaged."""
-    heads: tuple[int, ...] | None = None
-    """The model's heads that are averaged; None = all that the file holds."""
-    against: str | None = None
-    """A treatment, or `mean`: seqlets are where maps gain against it; None = where they are high."""
-    max_seqlets: int = 1000
-    """Of a treatment."""
-    max_motifs: int = 5
-    """Of a treatment."""
-    seed: int = 0
-    """Of the control windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +164,7 @@ def export_motifs(
                     table = edges(maps, treatment, found.seqlets[treatment], motifs)
                     of_edges.append(_on_chromosomes(table, maps))
             families.append(filters)
-            rows += [_row(motif, FILTER) for motif in filters]
+            rows += [motif_row(motif, FILTER) for motif in filters]
             every = [motif for family in families for motif in family]
             matches = None if targets is None else match_motifs(families, targets)
             write_table(folder / MOTIFS, _motif_table(rows, matches), _NUMBERS)
@@ -238,97 +222,6 @@ def _open(
         attention_maps(file, promoters, genes=chosen, sites=settings.sites, heads=settings.heads, kind=kind)
         for kind in (SIGNS if contribute else [ATTENTION])
     ]
-
-
-# --- the search ---------------------------------------------------------------------------------------------
-
-
-class MergedMotif(NamedTuple):
-    """A motif of the maps of a file."""
-
-    motif: Motif
-    row: dict[str, object]
-    """Of motifs.tsv, without matches."""
-    seqlets: Counter[str]
-    """Seqlets of each treatment that hold it."""
-
-
-class Search(NamedTuple):
-    """What the maps of a file hold."""
-
-    motifs: list[MergedMotif]
-    """Named after the kind of map, those of most sites first."""
-    seqlets: dict[str, pd.DataFrame]
-    """By treatment: columns gene, centre and score."""
-
-
-def find_motifs(
-    maps: PromoterMaps, treatments: Sequence[str], settings: MotifSettings, progress: Progress = SILENT
-) -> Search:
-    """Search the maps of each treatment, and merge motifs of treatments that are alike."""
-    if settings.against is not None:
-        maps.hold_reference(settings.against)
-    seqlets: dict[str, pd.DataFrame] = {}
-    found: list[tuple[str, FoundMotif]] = []
-    for treatment in watched(progress, f"motifs in {maps.kind}", treatments):
-        seqlets[treatment], motifs = search_treatment(maps, treatment, settings)
-        found += [(treatment, motif) for motif in motifs]
-    merged = []
-    probabilities = [motif.probabilities for _, motif in found]
-    for number, cluster in enumerate(merge_motifs(probabilities, [motif.seqlets for _, motif in found]), 1):
-        motif = Motif(name=f"{maps.kind}_{number}", probabilities=cluster.probabilities, sites=cluster.sites)
-        members = [found[member] for member in cluster.members]
-        counts: Counter[str] = Counter()
-        for treatment, member in members:
-            counts[treatment] += member.seqlets
-        treatment, surest = min(members, key=lambda member: member[1].log_p)
-        row = {
-            **_row(motif, maps.kind),
-            "treatments": len(counts),
-            "surest_treatment": treatment,
-            "share": surest.share,
-            "control_share": surest.control_share,
-            "log10_p": surest.log_p / np.log(10),
-        }
-        merged.append(MergedMotif(motif, row, counts))
-    return Search(merged, seqlets)
-
-
-def search_treatment(
-    maps: PromoterMaps, treatment: str, settings: MotifSettings
-) -> tuple[pd.DataFrame, list[FoundMotif]]:
-    """Cut out the seqlets of a treatment (columns gene, centre and score) and look for motifs in them."""
-    usual_L = usual_map((maps.heights(rows, treatment) for rows in maps.blocks()), maps.length)
-    parts = []
-    for rows in maps.blocks():
-        peaks = find_peaks(
-            maps.heights(rows, treatment),
-            usual_L,
-            apart=maps.reach,
-            per_promoter=PEAKS_PER_PROMOTER,
-            first=rows.start,
-        )
-        # Of a block no more than all blocks together may give, so that memory stays flat.
-        parts.append(best_seqlets(peaks, settings.max_seqlets))
-    width = maps.reach + 2 * PAD
-    seqlets = best_seqlets(pd.concat(parts), settings.max_seqlets)
-    seqlets = seqlets[without_copies(cut_codes(maps.codes, seqlets, width))].reset_index(drop=True)
-    if seqlets.empty:
-        return seqlets, []
-    controls = control_windows(seqlets, len(maps.codes), CONTROLS, np.random.default_rng(settings.seed))
-    prior = np.zeros((len(seqlets), width), dtype=np.float32)
-    for rows in maps.blocks():
-        inside = seqlets["gene"].between(rows.start, rows.stop - 1)
-        if inside.any():
-            heights = maps.heights(rows, treatment)
-            prior[inside] = cut_map(heights, seqlets[inside], width, first=rows.start)
-    return seqlets, discover_motifs(
-        cut_codes(maps.codes, seqlets, width),
-        prior,
-        cut_codes(maps.codes, controls, width),
-        base_composition(maps.codes),
-        max_motifs=settings.max_motifs,
-    )
 
 
 def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
@@ -420,18 +313,6 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
 
 
 # --- the tables ---------------------------------------------------------------------------------------------
-
-
-def _row(motif: Motif, source: str) -> dict[str, object]:
-    """The columns of motifs.tsv that every motif has. source: `FILTER`, or the kind of its maps."""
-    return {
-        "motif": motif.name,
-        "source": source,
-        "consensus": motif.iupac_consensus,
-        "width": motif.width,
-        "seqlets": motif.sites,
-        "information_bits": motif.information,
-    }
 
 
 def _motif_table(rows: Sequence[dict[str, object]], matches: pd.DataFrame | None) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from bioattn.alignments.couplings import average_product_correction
 from bioattn.attention.capture import Substitution, capture, substitute
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.checks import thresholds
-from bioattn.checks.deletion import JUDGED, Effects, single_pairs
+from bioattn.checks.deletion import JUDGED, Effects, single_pairs, top_bins
 from bioattn.checks.engine import (
     FEW,
     CheckSettings,
@@ -33,10 +33,8 @@ from bioattn.checks.engine import (
     draw_rows,
     ratio_of_sums,
 )
-from bioattn.checks.measures import percent
-from bioattn.checks.similarity import top_bins
-from bioattn.checks.substitutions import all_visible, drawn_alike, shuffled, uniform
-from bioattn.checks.verdict import NEEDED, Code, Question, Verdict, judge
+from bioattn.checks.measures import NEEDED, Code, Question, Verdict, judge, percent
+from bioattn.checks.weights import all_visible, drawn_alike, shuffled, uniform
 from bioattn.errors import BioattnError
 from bioattn.inference.alignment_inputs import find_alignments, read_with_digest
 from bioattn.inference.passes import require_finite

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
-from bioattn.attention.head_masks import attention_layers, masked_heads
+from bioattn.attention.measures import attention_layers, masked_heads
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import Head
 from bioattn.models.evoformer.heads import sample_losses

@@ -22,10 +22,8 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.checks import thresholds
 from bioattn.checks.deletion import Pairs, Replacement, measure_effects, pairs_that_stand_out
 from bioattn.checks.engine import CheckSettings, LikelihoodProbe, OtherWeights, draw_names, draw_rows
-from bioattn.checks.maps import MapSums
-from bioattn.checks.measures import percent
-from bioattn.checks.substitutions import OfSampleBefore, drawn_by, shuffled, uniform, weighed_visible
-from bioattn.checks.verdict import Code, Question, Verdict, judge
+from bioattn.checks.measures import Code, Question, Verdict, judge, percent
+from bioattn.checks.weights import MapSums, OfSampleBefore, drawn_by, shuffled, uniform, weighed_visible
 from bioattn.choices import Task
 from bioattn.errors import BioattnError
 from bioattn.inference.passes import require_finite

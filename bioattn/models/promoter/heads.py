@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.attention.head_masks import attention_layers, masked_heads
+from bioattn.attention.measures import attention_layers, masked_heads
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import Head, HeadFigures

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.attention.capture import capture
-from bioattn.attention.integrated_gradients import integrated_gradients
+from bioattn.attention.measures import integrated_gradients
 from bioattn.attention.site import Contribution
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites

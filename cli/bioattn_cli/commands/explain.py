@@ -54,8 +54,7 @@ def attribution(
     """
     from bioattn.errors import SettingsError
     from bioattn.inference.runner import ResponseRunner, with_ability
-    from bioattn.interpret.attribution.methods import MethodSettings
-    from bioattn.interpret.attribution.run import run_attribution
+    from bioattn.interpret.attribution import MethodSettings, run_attribution
     from bioattn.models.family import load_runner
     from bioattn.promoters.treatments import read_treatment_table, select_treatments
     from bioattn.system.device import choose_device, describe_device, set_threads
@@ -198,7 +197,7 @@ def heads(
 
     bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
     """
-    from bioattn.interpret.heads.report import explain_heads
+    from bioattn.interpret.heads import explain_heads
     from bioattn.system.device import choose_device, set_threads
     from bioattn.text import counted
 
@@ -283,7 +282,7 @@ def motifs(
     bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
     """
     from bioattn.errors import SettingsError
-    from bioattn.interpret.known_motifs.scoring import (
+    from bioattn.interpret.motifs.known_motifs import (
         KnownMotifSettings,
         score_known_motifs,
         write_known_motifs,
@@ -451,7 +450,7 @@ def designs(
     """
     from bioattn.errors import SettingsError
     from bioattn.inference.runner import DesignRunner, ResponseRunner, with_ability
-    from bioattn.interpret.designs.check import ModelOracle, check_designs, read_designs
+    from bioattn.interpret.design_check import ModelOracle, check_designs, read_designs
     from bioattn.models.family import load_runner
     from bioattn.promoters.dataset import read_dataset
     from bioattn.system.device import choose_device, describe_device, set_threads

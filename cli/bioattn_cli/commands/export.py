@@ -34,7 +34,7 @@ def export(
 
     modisco motifs -s arrays/sequences.npz -a arrays/heat.npz -n 2000 -o modisco.h5
     """
-    from bioattn.interpret.attribution.npz_export import export_attribution
+    from bioattn.interpret.array_exports import export_attribution
     from bioattn.text import counted
 
     summary = export_attribution(
@@ -88,7 +88,8 @@ def motifs(
 
     bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
     """
-    from bioattn.interpret.motifs.export import MotifSettings, export_motifs
+    from bioattn.interpret.motifs.export import export_motifs
+    from bioattn.interpret.motifs.search import MotifSettings
     from bioattn.text import counted
 
     settings = MotifSettings(
@@ -179,7 +180,7 @@ def tracks(
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """
-    from bioattn.interpret.tracks.export import TrackSettings, export_tracks, parse_formats
+    from bioattn.interpret.tracks import TrackSettings, export_tracks, parse_formats
     from bioattn.text import counted, human_bytes
 
     settings = TrackSettings(
@@ -234,7 +235,7 @@ def anndata(
 
     bioattn export anndata attention.h5 -o attention.h5ad --treatment heat
     """
-    from bioattn.interpret.anndata_export import export_anndata
+    from bioattn.interpret.array_exports import export_anndata
     from bioattn.text import counted
 
     observations, variables, maps = export_anndata(
@@ -297,8 +298,7 @@ def contacts(
             f"--inverse-strength {inverse_strength:g} is for --fit; give that too, or leave it out"
         )
     if fit is not None:
-        from bioattn.interpret.contacts.attention_contacts import INVERSE_STRENGTH, fit_contacts
-        from bioattn.interpret.contacts.contact_regression import write_regression
+        from bioattn.interpret.contacts import INVERSE_STRENGTH, fit_contacts, write_regression
         from bioattn.text import counted
 
         if not output.name.endswith((".json", ".json.gz")):
@@ -331,8 +331,7 @@ def contacts(
                 for name, figures in precision.items()
             },
         )
-    from bioattn.interpret.contacts.attention_contacts import export_contacts
-    from bioattn.interpret.contacts.contact_regression import read_regression
+    from bioattn.interpret.contacts import export_contacts, read_regression
 
     known = None if regression is None else read_regression(regression)
     number = export_contacts(attention, output, regression=known, sample=sample, progress=reporter.progress())

@@ -209,8 +209,8 @@ def score(
     attention file is scored, training ones included.
     """
     from bioattn.errors import SettingsError
-    from bioattn.interpret.planted.attention_score import localisation_text, score_attention_and_predictions
-    from bioattn.interpret.planted.localisation import plain
+    from bioattn.interpret.localisation import plain
+    from bioattn.interpret.planted_scores import localisation_text, score_attention_and_predictions
     from bioattn.io.files import write_json
 
     if split is not None and dataset is None:

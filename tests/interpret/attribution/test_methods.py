@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bioattn.attention.cpu import tiles as cpu_tiles
-from bioattn.interpret.attribution.methods import (
+from bioattn.interpret.attribution import (
     GradientInput,
     IntegratedGradients,
     MethodSettings,

@@ -13,8 +13,7 @@ import torch
 from benchmarks.processes import borrowing_environment
 from bioattn.errors import Interrupted
 from bioattn.inference.promoter_windows import make_batch
-from bioattn.interpret.attribution import run
-from bioattn.interpret.attribution.methods import IntegratedGradients, MethodSettings, Mutagenesis
+from bioattn.interpret.attribution import IntegratedGradients, MethodSettings, Mutagenesis, run_attribution
 from bioattn.io.files import partial_path
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
@@ -141,11 +140,11 @@ def test_interrupted_and_resumed_gives_the_same_content(model, promoters, tmp_pa
     loaded = load_promoter_model(model, torch.device("cpu"))
 
     def attribute(output, **options):
-        return run.run_attribution(
+        return run_attribution(
             loaded,
             promoters,
             output,
-            settings=run.MethodSettings(),
+            settings=MethodSettings(),
             treatments=loaded.treatments,
             **options,
         )

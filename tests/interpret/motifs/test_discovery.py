@@ -14,13 +14,16 @@ from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.motifs.discovery import (
     LEVEL,
     PAD,
+    best_alignment,
     discover_motifs,
     enriched_words,
+    information_weighted,
     log_surplus,
+    merge_motifs,
+    similarities,
     trim_vague_ends,
 )
-from bioattn.interpret.motifs.merging import best_alignment, information_weighted, merge_motifs, similarities
-from bioattn.interpret.motifs.seqlets import (
+from bioattn.interpret.motifs.search import (
     SMOOTHED_BASES,
     best_seqlets,
     control_windows,

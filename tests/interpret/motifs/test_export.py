@@ -7,8 +7,8 @@ from scipy.stats import wilcoxon
 
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
-from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
+from bioattn.interpret.position_maps import upsample
 from bioattn.io.files import sha256_of
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings

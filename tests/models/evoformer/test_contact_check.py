@@ -11,7 +11,7 @@ from bioattn.alignments.contact_dataset import write_contact_dataset
 from bioattn.attention.capture import capture, substitute
 from bioattn.checks.engine import CheckSettings
 from bioattn.checks.measures import Measures
-from bioattn.checks.substitutions import all_visible, uniform
+from bioattn.checks.weights import all_visible, uniform
 from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.evoformer.contact_probe import (
     QUESTIONS,

@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention.capture import hand_over
-from bioattn.attention.head_masks import masked_heads
+from bioattn.attention.measures import masked_heads
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.checks.engine import CheckSettings, Evidence, check_model
 from bioattn.checks.record import read_check
 from bioattn.formats.fasta import FastaRecord, write_fasta
-from bioattn.interpret.heads.patterns import head_name, head_patterns
+from bioattn.interpret.heads import head_name, head_patterns
 from bioattn.models.language.checks import LanguageHeadScorer, make_probe
 from bioattn.models.language.config import Shape
 from bioattn.models.language.model import LanguageModel

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.entropy import EntropyMeter
+from bioattn.attention.measures import EntropyMeter
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.promoter.config import Loss, Metric, TrainingConfig
 from bioattn.models.promoter.folder import load_promoter_model

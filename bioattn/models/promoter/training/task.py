@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.attention.capture import capture
-from bioattn.attention.entropy import EntropyMeter
+from bioattn.attention.measures import EntropyMeter
 from bioattn.choices import Noise
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import EncodingRunner, with_ability

@@ -1,0 +1,177 @@
+"""What is asked of attention layers beside their weights: entropy as a number a loss can hold, masks on heads, and
+what keys add to a prediction that is no sum over them.
+
+The output projection of a layer sums its heads; a mask multiplies each head's part of that sum (Michel, Levy &
+Neubig 2019, equation 2). Masks work for every layer with a site and an output projection of concatenated heads.
+
+Integrated gradients (Sundararajan, Taly & Yan 2017) go along the straight line from "all weight on the null key"
+to the weights as they are. Those of all keys at all sites are multiplied by one share that rises from 0 to 1;
+a key contributes the mean of the derivative by its own share. With the prediction at share 0 the contributions
+add up to the prediction.
+
+Shape suffixes: H heads, D channels of a head, K keys; leading axes are `...`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bioattn.attention.capture import capture, substitute
+from bioattn.attention.site import AttentionSite, Tile
+
+LEAST_WEIGHT = 1e-12
+"""Below it the logarithm stands still: a masked key weighs 0, and so does its part of the gradient."""
+
+
+def relative_entropy(weights: Tensor, *, null_key: bool = False) -> Tensor:
+    """Entropy of each row of weights (..., K) over the logarithm of the number of keys: 1 = uniform, 0 = one key.
+
+    null_key: what a row lacks to 1 is the weight of one more key. Differentiable; a single key has entropy 0.
+    """
+    keys = weights.shape[-1] + null_key
+    if keys < 2:
+        return weights.sum(-1) * 0.0
+    nats = -(weights * weights.clamp(min=LEAST_WEIGHT).log()).sum(-1)
+    if null_key:
+        rest = (1 - weights.sum(-1)).clamp(min=LEAST_WEIGHT)
+        nats = nats - rest * rest.log()
+    return nats / math.log(keys)
+
+
+class EntropyMeter:
+    """An `AttentionReceiver` that keeps the mean entropy of every site heard. Listen with `gradients=True` to
+    train on it."""
+
+    def __init__(self) -> None:
+        self._means: list[Tensor] = []
+
+    def receive(
+        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
+    ) -> None:
+        """Take the weights of one site; all its rows count alike, those of other tiles as a site of its own."""
+        self._means.append(relative_entropy(weights, null_key=site.null_key).mean())
+
+    def mean(self) -> Tensor:
+        """Mean over the sites heard, a scalar."""
+        return torch.stack(self._means).mean()
+
+
+def attention_layers(model: nn.Module) -> dict[str, tuple[list[nn.Module], AttentionSite]]:
+    """Output projections and site of every layer with concatenated heads, by the name of the site.
+
+    Where heads are summed as they are the projection is the identity. Maps that go two ways have two projections.
+    """
+    layers: dict[str, tuple[list[nn.Module], AttentionSite]] = {}
+    for module in model.modules():
+        site, project = getattr(module, "site", None), getattr(module, "project_output", None)
+        if isinstance(site, AttentionSite) and isinstance(project, nn.Linear | nn.Identity):
+            layers.setdefault(site.name, ([], site))[0].append(project)
+    return layers
+
+
+@contextmanager
+def masked_heads(model: nn.Module, masks: Mapping[str, Tensor]) -> Iterator[None]:
+    """Inside the `with`, the outputs of the heads of the sites in `masks` are multiplied by their masks.
+
+    masks: by site name, broadcastable to (..., H), where `...` are the leading axes of the layer's output. A mask
+    that requires a gradient gets one, in a pass with gradients.
+    """
+    layers = attention_layers(model)
+    with ExitStack() as stack:
+        for name, mask in masks.items():
+            projections, site = layers[name]
+            for project in projections:
+                handle = project.register_forward_pre_hook(_multiplier(mask, site.num_heads))
+                stack.callback(handle.remove)
+        yield
+
+
+def _multiplier(mask: Tensor, num_heads: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Tensor]]:
+    def multiply(_module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Tensor]:
+        heads: Tensor = inputs[0].unflatten(-1, (num_heads, -1)) * mask.unsqueeze(-1)
+        return (heads.flatten(-2),)
+
+    return multiply
+
+
+TOLERANCE = 1e-4
+"""Largest part of a prediction's difference from that at share 0 that contributions may miss."""
+FIRST_NODES = 16
+MOST_NODES = 256
+"""Points of the line at which gradients are taken (Gauss–Legendre): doubled until contributions are complete."""
+
+
+class _Shares:
+    """A `Substitution` that multiplies weights by a share, by which it keeps the derivative within reach."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self.of_site: dict[str, Tensor] = {}
+
+    def __call__(self, site: AttentionSite, weights: Tensor, tile: Tile | None, /) -> Tensor:
+        """The null key's value is zero, so the weight it would gain need not be given to it."""
+        shares = torch.full_like(weights, self._share, requires_grad=True)
+        self.of_site[site.name] = shares
+        return weights * shares
+
+
+class Integrated(NamedTuple):
+    """Predictions and, by name of the site, weights and contributions, (..., K) without the null key."""
+
+    predictions: Tensor
+    weights: dict[str, Tensor]
+    contributions: dict[str, Tensor]
+
+
+class _Kept(dict[str, Tensor]):
+    """An `AttentionReceiver` that keeps the weights of each site."""
+
+    def receive(
+        self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
+    ) -> None:
+        self[site.name] = weights
+
+
+def integrated_gradients(predict: Callable[[], Tensor], sites: Sequence[AttentionSite]) -> Integrated:
+    """What each key of each site contributes to each prediction.
+
+    predict: runs the model and returns its predictions (sample, treatment); each depends on its own weights alone.
+    sites: all through which the input reaches the predictions; their null keys have the value zero.
+    """
+    names = [site.name for site in sites]
+    kept = _Kept()
+    with torch.no_grad():
+        with capture(names, kept):
+            predictions = predict()
+        with substitute(names, _Shares(0.0)):
+            difference = (predictions - predict()).float()
+    nodes = FIRST_NODES
+    while True:
+        summed = _summed_gradients(predict, names, nodes)
+        contributions = {
+            site.name: summed[site.name][..., :-1] if site.null_key else summed[site.name] for site in sites
+        }
+        missing = difference - sum(
+            contributions[site.name].sum([site.dims.index("head"), site.dims.index("key")]) for site in sites
+        )
+        if nodes == MOST_NODES or bool((missing.abs() <= TOLERANCE * difference.abs() + 1e-6).all()):
+            return Integrated(predictions, kept, contributions)
+        nodes *= 2
+
+
+def _summed_gradients(predict: Callable[[], Tensor], sites: Sequence[str], nodes: int) -> dict[str, Tensor]:
+    """The integral over the share of the derivatives by each key's own share, by name of the site."""
+    summed: dict[str, Tensor] = {}
+    for place, length in zip(*np.polynomial.legendre.leggauss(nodes), strict=True):
+        shares = _Shares(float(place + 1) / 2)
+        with torch.enable_grad(), substitute(sites, shares):
+            gradients = torch.autograd.grad(predict().float().sum(), list(shares.of_site.values()))
+        for name, gradient in zip(shares.of_site, gradients, strict=True):
+            part = gradient.float() * float(length / 2)
+            summed[name] = summed[name] + part if name in summed else part
+    return summed

@@ -1,0 +1,328 @@
+"""Results as arrays of others: AnnData (`.h5ad`) for scanpy and its like, NumPy archives for TF-MoDISco.
+
+`docs/formats/anndata.md` defines the first. The second is a folder with `sequences.npz` (one-hot, N only zeros),
+an archive of hypothetical contributions for each treatment (both `arr_0`, float32, (genes, 4, positions), bases
+A C G T), `treatments.tsv` (treatment, file), `genes.tsv` (row, gene and position) and `arrays.json`, its record.
+
+Shapes: G genes, T treatments, K bins, R residues.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bioattn import __version__
+from bioattn.choices import require_names
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.npz import npz_output
+from bioattn.formats.tables import open_table, refuse_duplicate_columns, write_table
+from bioattn.interpret.alignment_maps import choose_maps, head_map, only_sample
+from bioattn.interpret.file_kinds import (
+    ANNDATA_FORMAT,
+    ARRAY_FOLDER,
+    GENES,
+    SEQUENCES,
+    TREATMENTS,
+    file_stems,
+)
+from bioattn.interpret.position_maps import position_maps
+from bioattn.io.files import atomic_output, sha256_of, write_json
+from bioattn.io.folders import atomic_folder
+from bioattn.io.hdf5 import hdf5_output, is_hdf5
+from bioattn.promoters.genes import choose_genes
+from bioattn.store.attribution import Attribution, open_attribution
+from bioattn.store.reader import Attention, open_attention
+from bioattn.system.progress import SILENT, Progress, watched
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+SUFFIX = ".h5ad"
+KEY = "attention"
+"""Start of the names of maps: `attention:heat`."""
+
+
+def export_anndata(
+    path: Path,
+    output: Path,
+    *,
+    sites: Sequence[str] = (),
+    heads: Sequence[int] | None = None,
+    value_weighted: bool = False,
+    sample: str | None = None,
+    treatments: Sequence[str] = (),
+    genes: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> tuple[int, int, int]:
+    """Write a table of predictions, or a file of attention, as AnnData.
+
+    Predictions: genes × treatments as X. Attention over promoters: the same, as far as the file holds predictions,
+    and for each treatment a map (G, K) in `obsm`, the mean over sites and heads. Attention over an alignment:
+    residues × residues; each head is a layer (R, R), X their mean. sites: shell patterns, none = all over
+    positions, of alignments row attention. heads: None = all. sample: which alignment; None = the only one.
+    treatments: names, none = all. genes: ids or files of ids, none = all.
+
+    Returns the numbers of observations, variables and maps.
+
+    Raises: BioattnError when anndata is not installed, for choices that do not fit the file, or an alignment that
+    is not chosen; SettingsError for another name of the output; FormatError for a damaged file.
+    """
+    if not output.name.endswith(SUFFIX):
+        raise SettingsError(f"--output {output}: end its name in {SUFFIX}")
+    try:
+        from anndata.io import write_elem
+    except ImportError:
+        raise BioattnError(
+            "AnnData files need anndata, which is not installed: pip install anndata"
+        ) from None
+    if not is_hdf5(path):
+        if sites or heads is not None or value_weighted or sample is not None:
+            raise BioattnError(
+                f"{path}: holds predictions; --sites, --heads, --value-weighted and --sample choose in attention"
+            )
+        data = predictions_anndata(path, treatments, genes)
+    else:
+        with open_attention(path) as attention:
+            if attention.over_alignments and (treatments or genes or value_weighted):
+                raise BioattnError(
+                    f"{path}: holds alignments; choose with --sample, --sites and --heads, without --treatment, "
+                    "--genes or --value-weighted"
+                )
+            data = (
+                alignment_anndata(attention, sites, heads, sample, progress)
+                if attention.over_alignments
+                else promoters_anndata(attention, sites, heads, value_weighted, treatments, genes, progress)
+            )
+    with atomic_output(output) as temporary, hdf5_output(temporary) as (file, _):
+        write_elem(file, "/", data)
+        file.attrs["format"], file.attrs["format_version"] = ANNDATA_FORMAT, "1.0"
+    return data.n_obs, data.n_vars, len(data.obsm) + len(data.layers)
+
+
+def predictions_anndata(path: Path, treatments: Sequence[str] = (), genes: Sequence[str] = ()) -> "AnnData":
+    """Genes × treatments of a table of `run promoter`."""
+    predictions = read_predictions(path)
+    require_names("--treatment", treatments, list(predictions.columns), path)
+    chosen = predictions.loc[
+        choose_genes(genes, predictions.index, path) if genes else predictions.index,
+        list(treatments) or list(predictions.columns),
+    ]
+    settings = {"content": "predictions", "predictions_sha256": sha256_of(path)}
+    return _anndata(chosen.index, chosen.columns, settings, X=chosen.to_numpy(np.float64))
+
+
+def read_predictions(path: Path) -> pd.DataFrame:
+    """A table of `run promoter`: genes × treatments, the first column gene ids.
+
+    Raises: FormatError, with the line, for a cell that is no number or a gene that is named twice.
+    """
+    table = open_table(path)
+    refuse_duplicate_columns(table)
+    rows: dict[str, list[float]] = {}
+    for line, (gene, *cells) in table.rows():
+        if gene in rows:
+            raise FormatError(f"{path}:{line}: gene {gene!r} is named twice")
+        try:
+            rows[gene] = [float(cell) if cell else np.nan for cell in cells]
+        except ValueError:
+            raise FormatError(
+                f"{path}:{line}: holds a cell that is no number; give a table of `bioattn run promoter`, or an "
+                "attention file"
+            ) from None
+    if not rows or len(table.header) < 2:
+        raise FormatError(f"{path}: holds no predictions; give a table of `bioattn run promoter`")
+    return pd.DataFrame.from_dict(rows, orient="index", columns=table.header[1:], dtype=np.float64)
+
+
+def promoters_anndata(
+    attention: Attention,
+    sites: Sequence[str] = (),
+    heads: Sequence[int] | None = None,
+    value_weighted: bool = False,
+    treatments: Sequence[str] = (),
+    genes: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> "AnnData":
+    """Genes × treatments with a map (G, K) of each treatment in `obsm`; choices as `export_anndata`."""
+    maps = position_maps(attention, sites, heads, value_weighted=value_weighted)
+    known = attention.treatments or maps.treatments or []
+    require_names("--treatment", treatments, known, attention.path)
+    names = list(treatments) or list(known)
+    samples = attention.samples
+    ids = choose_genes(genes, samples.index, attention.path) if genes else list(samples.index)
+    numbers = np.sort(samples.index.get_indexer(pd.Index(ids)))
+    located = samples.iloc[numbers]
+    values = None
+    if attention.treatments:
+        values = attention.predictions().loc[located.index, names].to_numpy(np.float32)
+    # A model whose attention does not tell treatments apart has one map for all.
+    keys: dict[str, str | None] = {KEY: None}
+    if maps.treatments is not None:
+        # A slash would make a group of a name.
+        keys = {f"{KEY}:{name}".replace("/", "|"): name for name in names}
+        if len(keys) < len(names):
+            raise BioattnError(
+                f"{attention.path}: names of treatments differ in / and | alone; choose with --treatment"
+            )
+    settings: dict[str, Any] = {
+        "content": "attention over promoters",
+        "sites": [info.name for info in maps.sites],
+        "value_weighted": value_weighted,
+        "window_length": attention.window_length,
+        "bin_start": maps.key_edges[:-1],
+        "bin_end": maps.key_edges[1:],
+        "input_sha256": attention.input_sha256,
+        "task": attention.task,
+        "downstream": attention.downstream,
+        "receptive_field": maps.receptive_field,
+        **_source(attention, heads),
+    }
+    data = _anndata(
+        located.index,
+        pd.Index(names, dtype=object),
+        settings,
+        X=values,
+        obsm={
+            key: maps.read(numbers, keys[key]).astype(np.float32) for key in watched(progress, "maps", keys)
+        },
+    )
+    for column in located.columns:
+        data.obs[column] = located[column].to_numpy()
+    if maps.treatments is not None:
+        data.var["attention"] = list(keys)
+    return data
+
+
+def alignment_anndata(
+    attention: Attention,
+    sites: Sequence[str] = (),
+    heads: Sequence[int] | None = None,
+    sample: str | None = None,
+    progress: Progress = SILENT,
+) -> "AnnData":
+    """Residues × residues with a layer (R, R) for each head; choices as `export_anndata`."""
+    sample = only_sample(attention, sample)
+    chosen = choose_maps(attention, sites, heads)
+    for info, _ in chosen:
+        if info.kind("key") != "residue":
+            raise BioattnError(
+                f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
+                "others with --sites"
+            )
+    letters = list(str(attention.samples["query"].loc[sample]))
+    columns = attention.columns(sample) + 1
+    names = pd.Index([f"{a}{column}" for a, column in zip(letters, columns, strict=True)], dtype=object)
+    settings: dict[str, Any] = {
+        "content": "attention over an alignment",
+        "sample": sample,
+        "input_sha256": str(attention.samples["input_sha256"].loc[sample]),
+        "sites": [info.name for info, _ in chosen],
+        **_source(attention, heads),
+    }
+    layers = {
+        f"{info.name}:{info.reduce if head is None else head}": head_map(attention, info, sample, head)
+        for info, head in watched(
+            progress, "maps", [(info, head) for info, numbers in chosen for head in numbers]
+        )
+    }
+    mean_RR: NDArray[np.float64] = sum(layers.values(), np.zeros(())) / len(layers)
+    data = _anndata(
+        names,
+        names,
+        settings,
+        X=mean_RR.astype(np.float32),
+        layers={key: map_RR.astype(np.float32) for key, map_RR in layers.items()},
+    )
+    for table in (data.obs, data.var):
+        table["column"], table["letter"] = columns, letters
+    return data
+
+
+def _source(attention: Attention, heads: Sequence[int] | None) -> dict[str, Any]:
+    return {
+        "attention_sha256": sha256_of(attention.path),
+        "model_sha256": attention.model_sha256,
+        "heads": None if heads is None else np.array(heads),
+    }
+
+
+def _anndata(rows: pd.Index, columns: pd.Index, settings: Mapping[str, Any], **arrays: Any) -> "AnnData":
+    from anndata import AnnData
+
+    known = {name: value for name, value in settings.items() if value is not None}
+    return AnnData(
+        obs=pd.DataFrame(index=rows.astype(str).rename(None)),
+        var=pd.DataFrame(index=columns.astype(str).rename(None)),
+        uns={"bioattn": {"generated_by": f"bioattn {__version__}", **known}},
+        **arrays,
+    )
+
+
+ARRAY = "arr_0"
+BLOCK_BYTES = 1 << 24
+
+
+def export_attribution(
+    attribution: Path,
+    output: Path,
+    *,
+    treatments: Sequence[str] = (),
+    genes: Sequence[str] = (),
+    force: bool = False,
+    progress: Progress = SILENT,
+) -> dict[str, int]:
+    """Write the folder `output`; gives the numbers of `genes` and `treatments` written.
+
+    treatments: names, empty = all. genes: ids or files of ids, empty = all, in that order. force: replace a folder
+    that this function made.
+
+    Raises: BioattnError for names that the file does not hold, a folder in the way or one that cannot be written;
+    SettingsError for a treatment named twice; FormatError when the file is damaged.
+    """
+    names = ARRAY_FOLDER.check_output(output, [attribution], force=force)
+    with open_attribution(attribution) as file:
+        require_names("--treatment", treatments, file.treatments, attribution)
+        chosen = list(treatments) or file.treatments
+        ids = choose_genes(genes, file.samples.index, attribution) if genes else list(file.samples.index)
+        files = [f"{stem}.npz" for stem in file_stems(["sequences", *chosen])[1:]]
+        with atomic_folder(output, names | {SEQUENCES, TREATMENTS, GENES, *files}) as folder:
+            shape = (len(ids), 4, file.window_length)
+            arrays = list(zip([SEQUENCES, *files], [None, *chosen], strict=True))
+            for name, treatment in watched(progress, "arrays", arrays):
+                with npz_output(folder / name) as archive:
+                    blocks = _blocks(file, ids, treatment)
+                    archive.write_blocks(ARRAY, shape, np.dtype(np.float32), blocks)
+            write_table(folder / TREATMENTS, pd.DataFrame({"treatment": chosen, "file": files}))
+            rows = pd.DataFrame({"row": np.arange(len(ids)), "gene_id": ids})
+            write_table(folder / GENES, rows.join(file.samples.loc[ids].reset_index(drop=True)))
+            record = {
+                **ARRAY_FOLDER.header,
+                "model_sha256": file.model_sha256,
+                "input_sha256": file.input_sha256,
+                "attribution_sha256": sha256_of(attribution),
+                "method": file.method,
+                "method_settings": file.method_settings,
+                "window_length": file.window_length,
+                "genes": len(ids),
+                "treatments": chosen,
+                "sha256": {name: sha256_of(folder / name) for name in (SEQUENCES, *files, TREATMENTS, GENES)},
+            }
+            write_json(folder / ARRAY_FOLDER.record, record)
+    return {"genes": len(ids), "treatments": len(chosen)}
+
+
+def _blocks(file: Attribution, ids: Sequence[str], treatment: str | None) -> Iterator[NDArray[np.float32]]:
+    step = max(1, BLOCK_BYTES // (16 * file.window_length))
+    whole = list(ids) == list(file.samples.index)
+    for first in range(0, len(ids), step):
+        # All genes in file order are read as slices, which is quicker than one by one.
+        gene = slice(first, first + step) if whole else list(ids[first : first + step])
+        if treatment is None:
+            codes = file.sequences(gene=gene)
+            yield (codes[:, None] == np.arange(4, dtype=np.uint8)[:, None]).astype(np.float32)
+        else:
+            yield file.values(gene=gene, treatment=treatment).transpose(0, 2, 1)

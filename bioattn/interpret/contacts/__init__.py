@@ -1,1 +1,0 @@
-"""Contacts of residues that attention speaks of."""

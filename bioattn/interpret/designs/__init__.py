@@ -1,1 +1,0 @@
-"""Designed promoters: whether they do what was asked for, and look like real ones."""

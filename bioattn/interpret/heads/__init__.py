@@ -1,1 +1,0 @@
-"""How much each attention head matters, and what is left without it."""

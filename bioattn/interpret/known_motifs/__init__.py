@@ -1,1 +1,0 @@
-"""Tests whether maps lie on the motifs that should respond to a condition (`bioattn explain motifs`)."""

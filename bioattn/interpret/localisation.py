@@ -1,0 +1,412 @@
+"""Scores of attention maps against a truth table: does attention lie on the planted motifs?
+
+The protocol follows Koo & Ploenzke (2021, 10.1038/s42256-020-00291-x): bases of causal sites are positive, all
+others negative, and each promoter is ranked by itself. A *pair* is a promoter and a treatment; it is positive when
+the promoter holds a causal site of the treatment. Attention is the mean over heads, queries and (if several) hops;
+`bioattn.interpret.position_maps` spreads it from bins to bases.
+
+Of positive pairs (columns of `LocalisationReport.positives`, each the mean over pairs):
+
+- `auroc`, `auprc`: bases of causal sites against all other bases, upsampled as chosen (Gaussian by default);
+- `auroc_nearest`, `auprc_nearest`: the same with each bin's weight shared equally by its bases;
+- `ceiling_auroc`, `ceiling_auprc`: the same for perfect attention to bins, upsampled as chosen. Perfect means that
+  a bin's weight is its share of the causal bases. Over all places of one 8-bp motif in 400 bp, Gaussian, that is
+  an AUPRC of 0.98 with 8-bp bins and 0.70 with 16-bp bins (nearest: 0.71 and 0.43). With bins wider than the
+  motif it is not the largest value possible: equal weight on both bins that a motif touches says more;
+- `top_bin`: share of pairs whose bin of largest weight shares a base with a causal site; `top_bin_chance`: share
+  of bins that do;
+- `top_5_bins`: share of pairs whose every causal site (both halves of a pair of motifs) shares a base with one of
+  the five bins of largest weight;
+- `decoy_auroc`: bases of causal sites against bases of decoys; `planted_auroc`: against all other planted bases
+  (decoys and the motifs of other treatments);
+- `wrong_auroc`, `wrong_auprc`: control; the maps of (up to five) other treatments, cyclically the next ones,
+  against this treatment's causal bases;
+- `mass_causal`, `mass_decoy`, `mass_other`, `mass_background`, `mass_sink`: where the weight lies: causal sites,
+  decoys, other planted sites, unplanted bases, and what the row lacks to 1 (a key that stands for "nowhere");
+- `entropy`: of the bins' weights scaled to sum 1, over ln(bins); 1 is uniform.
+
+Of negative pairs (`LocalisationReport.negatives`): the masses, `entropy`, and `top_weight`, the weight of the
+largest bin.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from bioattn.errors import BioattnError
+from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.position_maps import bin_sums, upsample, upsampling_matrix
+from bioattn.simulate.truth import CAUSAL, DECOY, PlantedSite
+from bioattn.text import first_names
+
+
+class PlantedMap:
+    """The planted sites of promoters in a given order, with windows of one length.
+
+    A promoter that the truth table does not name holds nothing planted.
+    """
+
+    def __init__(
+        self, sites: Sequence[PlantedSite], gene_ids: Sequence[str], treatments: Sequence[str], length: int
+    ) -> None:
+        """Index `sites` by promoter and treatment.
+
+        Raises: BioattnError when truth and promoters, or truth and treatments, have no name in common, or when a
+        site reaches beyond the window.
+        """
+        genes = {gene_id: number for number, gene_id in enumerate(gene_ids)}
+        numbers = {treatment: number for number, treatment in enumerate(treatments)}
+        known = [site for site in sites if site.gene_id in genes]
+        if not known:
+            raise BioattnError(
+                f"none of the promoters ({first_names(gene_ids)}) is in the truth table "
+                f"({first_names([site.gene_id for site in sites])}); is it the truth of these promoters?"
+            )
+        if not any(site.treatment in numbers for site in sites):
+            named = list(dict.fromkeys(site.treatment for site in sites if site.treatment))
+            raise BioattnError(
+                f"none of the treatments ({first_names(treatments)}) is in the truth table ({first_names(named)})"
+            )
+        beyond = next((site for site in known if site.end > length), None)
+        if beyond is not None:
+            raise BioattnError(
+                f"{beyond.gene_id}: {beyond.motif} at {beyond.start}-{beyond.end} reaches beyond the window of "
+                f"{length:,} bases; prepare the promoters with the --upstream they were simulated for"
+            )
+        self.length = length
+        self.treatments = list(treatments)
+        self.covered = max(site.end for site in known)
+        """Largest end of a site; far less than `length` when the windows are not the simulated ones."""
+        known.sort(key=lambda site: genes[site.gene_id])
+        self._sites = pd.DataFrame(
+            {
+                "row": [genes[site.gene_id] for site in known],
+                "treatment": [numbers.get(site.treatment, -1) for site in known],
+                "causal": [site.role == CAUSAL for site in known],
+                "decoy": [site.role == DECOY for site in known],
+                "start": [site.start for site in known],
+                "end": [site.end for site in known],
+            }
+        )
+
+    def block(self, first: int, last: int) -> "PlantedBlock":
+        """The promoters `first` to `last` (exclusive) of the order given."""
+        low, high = np.searchsorted(self._sites["row"], [first, last])
+        sites = self._sites.iloc[low:high]
+        return PlantedBlock(sites.assign(row=sites["row"] - first), last - first, self.length)
+
+
+class PlantedBlock:
+    """Sites of a few promoters (rows), with masks made on demand."""
+
+    def __init__(self, sites: pd.DataFrame, rows: int, length: int) -> None:
+        """sites: columns row, treatment (number, -1 for none), causal, decoy, start and end."""
+        self._sites, self._rows, self._length = sites, rows, length
+        self.planted = self._paint(sites)
+        """Bases of any planted site, shape (rows, length)."""
+        self.decoys = self._paint(sites[sites["decoy"]])
+        """Bases of decoys, shape (rows, length)."""
+
+    def causal(self, treatment: int) -> NDArray[np.bool_]:
+        """Bases of the sites that give the response to a treatment (its number), shape (rows, length)."""
+        return self._paint(self._causal(treatment))
+
+    def all_touched(self, treatment: int, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether every causal site of a treatment shares a base with `chosen` (rows, length): shape (rows,)."""
+        sites = self._causal(treatment)
+        running = np.concatenate([np.zeros((self._rows, 1), int), np.cumsum(chosen, axis=1)], axis=1)
+        row = sites["row"].to_numpy()
+        missed = running[row, sites["end"]] == running[row, sites["start"]]
+        misses = np.bincount(row[missed], minlength=self._rows)
+        return np.asarray(misses == 0)
+
+    def _causal(self, treatment: int) -> pd.DataFrame:
+        return self._sites[self._sites["causal"] & (self._sites["treatment"] == treatment)]
+
+    def _paint(self, sites: pd.DataFrame) -> NDArray[np.bool_]:
+        depth = np.zeros((self._rows, self._length + 1), dtype=np.int32)
+        np.add.at(depth, (sites["row"], sites["start"]), 1)
+        np.add.at(depth, (sites["row"], sites["end"]), -1)
+        return np.cumsum(depth, axis=1)[:, :-1] > 0
+
+
+ALL = "all"
+"""Row of the reports that is the mean over all pairs."""
+
+TOP_BINS = 5
+WRONG_TREATMENTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalisationReport:
+    """Results of `LocalisationScorer`; the module's docstring defines the columns."""
+
+    genes: int
+    window_length: int
+    bins: int
+    upsampling: Upsampling
+    positives: pd.DataFrame
+    """Index: treatments, then `all`; `pairs` counts pairs, the rest are means over them."""
+    negatives: pd.DataFrame
+    """The same for promoters without the treatment's motif."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; a mean over nothing is null."""
+        return {
+            "genes": self.genes,
+            "window_length": self.window_length,
+            "bins": self.bins,
+            "upsampling": self.upsampling,
+            "positives": plain(self.positives),
+            "negatives": plain(self.negatives),
+        }
+
+
+class LocalisationScorer:
+    """Scores attention maps block by block, so that a genome's worth need not be in memory at once."""
+
+    def __init__(
+        self,
+        truth: Sequence[PlantedSite],
+        *,
+        gene_ids: Sequence[str],
+        treatments: Sequence[str],
+        key_edges: Sequence[int] | NDArray[np.int64],
+        window_length: int,
+        upsampling: Upsampling = Upsampling.GAUSSIAN,
+        receptive_field: int | None = None,
+    ) -> None:
+        """Prepare for maps of `gene_ids` × `treatments`; key_edges and receptive_field as in `upsample`.
+
+        Raises: BioattnError when truth and maps do not belong together (`PlantedMap`).
+        """
+        self._map = PlantedMap(truth, gene_ids, treatments, window_length)
+        self.covered = self._map.covered
+        """Largest end of a planted site; compare with the window to see whether they belong together."""
+        self._edges = tuple(int(edge) for edge in key_edges)
+        self._upsampling: Upsampling = upsampling
+        self._receptive_field = receptive_field
+        self._done = 0
+        self._positives = _Means()
+        self._negatives = _Means()
+
+    def add(self, weights: NDArray[np.floating]) -> None:
+        """Score the next promoters of the order given: weights (n, treatments, bins)."""
+        if not np.isfinite(weights).all():
+            raise BioattnError("the attention weights hold values that are not finite numbers")
+        block = self._map.block(self._done, self._done + len(weights))
+        for number, treatment in enumerate(self._map.treatments):
+            causal = block.causal(number)
+            positive: NDArray[np.bool_] = np.asarray(causal.any(axis=1))
+            self._add_positives(treatment, number, weights, block, causal, positive)
+            self._add_negatives(treatment, weights[~positive, number], block, ~positive)
+        self._done += len(weights)
+
+    def report(self) -> LocalisationReport:
+        """Compute the means over the promoters added so far."""
+        return LocalisationReport(
+            genes=self._done,
+            window_length=self._map.length,
+            bins=len(self._edges) - 1,
+            upsampling=self._upsampling,
+            positives=self._positives.table(self._map.treatments),
+            negatives=self._negatives.table(self._map.treatments),
+        )
+
+    def _upsample(
+        self, weights: NDArray[np.floating], method: Upsampling | None = None
+    ) -> NDArray[np.float64]:
+        return upsample(
+            weights, self._edges, self._map.length, method or self._upsampling, self._receptive_field
+        )
+
+    def _add_positives(
+        self,
+        treatment: str,
+        number: int,
+        weights: NDArray[np.floating],
+        block: PlantedBlock,
+        causal: NDArray[np.bool_],
+        rows: NDArray[np.bool_],
+    ) -> None:
+        own, causal_rows = weights[rows, number].astype(np.float64), causal[rows]
+        if not len(own):
+            return
+        decoys = block.decoys[rows]
+        others = block.planted[rows] & ~causal_rows
+        bases = self._upsample(own)
+        nearest = self._upsample(own, Upsampling.NEAREST)
+        causal_in_bin = bin_sums(causal_rows, self._edges)
+        # Sites in bases that no bin covers leave nothing to attend to; perfect attention is then uniform.
+        total = causal_in_bin.sum(axis=1, keepdims=True)
+        perfect = np.divide(causal_in_bin, total, out=np.ones_like(causal_in_bin), where=total > 0)
+        ceiling = self._upsample(perfect)
+        holds = causal_in_bin > 0
+        top = own.argmax(axis=1)
+        chosen = np.zeros(weights[:, number].shape, dtype=np.bool_)
+        best = np.argsort(-own, axis=1, kind="stable")[:, :TOP_BINS]
+        chosen[np.flatnonzero(rows)[:, None], best] = True
+        in_bin = upsampling_matrix(self._edges, self._map.length, "nearest") > 0
+        touched = block.all_touched(number, chosen.astype(np.int32) @ in_bin.astype(np.int32) > 0)
+        scores = {
+            "auroc": row_auroc(bases, causal_rows),
+            "auprc": row_average_precision(bases, causal_rows),
+            "auroc_nearest": row_auroc(nearest, causal_rows),
+            "auprc_nearest": row_average_precision(nearest, causal_rows),
+            "ceiling_auroc": row_auroc(ceiling, causal_rows),
+            "ceiling_auprc": row_average_precision(ceiling, causal_rows),
+            "top_bin": holds[np.arange(len(own)), top],
+            "top_bin_chance": holds.mean(axis=1),
+            "top_5_bins": touched[rows],
+            "decoy_auroc": row_auroc(bases, causal_rows, decoys & ~causal_rows),
+            "planted_auroc": row_auroc(bases, causal_rows, others),
+            **_masses(nearest, own, causal_rows, decoys, others & ~decoys),
+            "entropy": _entropy(own),
+        }
+        scores.update(self._wrong_treatments(number, weights[rows], causal_rows))
+        self._positives.add(treatment, scores)
+
+    def _wrong_treatments(
+        self, number: int, weights: NDArray[np.floating], causal: NDArray[np.bool_]
+    ) -> dict[str, NDArray[np.float64]]:
+        count = len(self._map.treatments)
+        others = [(number + step) % count for step in range(1, min(WRONG_TREATMENTS, count - 1) + 1)]
+        if not others:
+            return {}
+        maps = [self._upsample(weights[:, other]) for other in others]
+        return {
+            "wrong_auroc": np.mean([row_auroc(bases, causal) for bases in maps], axis=0),
+            "wrong_auprc": np.mean([row_average_precision(bases, causal) for bases in maps], axis=0),
+        }
+
+    def _add_negatives(
+        self, treatment: str, own: NDArray[np.floating], block: PlantedBlock, rows: NDArray[np.bool_]
+    ) -> None:
+        if not len(own):
+            return
+        nearest = self._upsample(own, Upsampling.NEAREST)
+        decoys = block.decoys[rows]
+        nothing = np.zeros_like(decoys)
+        scores = {
+            **_masses(nearest, own, nothing, decoys, block.planted[rows] & ~decoys),
+            "entropy": _entropy(own),
+            "top_weight": own.max(axis=1),
+        }
+        self._negatives.add(treatment, scores)
+
+
+class _Means:
+    """Means over pairs, per treatment and over all, added to block by block; NaN values do not count."""
+
+    def __init__(self) -> None:
+        self._sums: list[pd.Series] = []
+        self._counts: list[pd.Series] = []
+
+    def add(self, treatment: str, scores: dict[str, NDArray[Any]]) -> None:
+        values = pd.DataFrame(scores).astype(np.float64)
+        self._sums.append(values.sum().rename(treatment))
+        self._counts.append(pd.concat([pd.Series({"pairs": len(values)}), values.count()]).rename(treatment))
+
+    def table(self, treatments: Sequence[str]) -> pd.DataFrame:
+        if not self._sums:
+            return pd.DataFrame({"pairs": 0}, index=[*treatments, ALL])
+        tables = []
+        for each in (self._sums, self._counts):
+            table = pd.DataFrame(each).groupby(level=0).sum().reindex(list(treatments), fill_value=0)
+            table.loc[ALL] = table.sum()
+            tables.append(table)
+        sums, counts = tables
+        means = sums / counts[sums.columns].where(counts > 0)
+        means.insert(0, "pairs", counts["pairs"].astype(int))
+        return means
+
+
+def _masses(
+    nearest: NDArray[np.float64],
+    weights: NDArray[np.floating],
+    causal: NDArray[np.bool_],
+    decoys: NDArray[np.bool_],
+    others: NDArray[np.bool_],
+) -> dict[str, NDArray[np.float64]]:
+    """Weight on causal sites, decoys, other planted sites (masks without overlap), elsewhere and on the sink."""
+    on_causal, on_decoys, on_others = ((nearest * mask).sum(axis=1) for mask in (causal, decoys, others))
+    return {
+        "mass_causal": on_causal,
+        "mass_decoy": on_decoys,
+        "mass_other": on_others,
+        "mass_background": nearest.sum(axis=1) - on_causal - on_decoys - on_others,
+        "mass_sink": np.clip(1 - weights.sum(axis=1, dtype=np.float64), 0, None),
+    }
+
+
+def _entropy(weights: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Entropy of each row over the logarithm of its length; NaN for a row of zeros or a single bin."""
+    total = weights.sum(axis=1, keepdims=True, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = weights / total
+        terms = np.where(shares > 0, shares * np.log(shares), 0.0)
+        scaled: NDArray[np.float64] = -terms.sum(axis=1) / np.log(weights.shape[1])
+    return np.where(total[:, 0] > 0, scaled, np.nan)
+
+
+def plain(table: pd.DataFrame) -> dict[str, dict[str, float | int | None]]:
+    """A table of scores as plain data, row by row: six decimals, null for NaN, `pairs` as whole numbers."""
+    return {
+        str(name): {
+            str(column): int(value)
+            if column == "pairs"
+            else None
+            if np.isnan(value)
+            else round(float(value), 6)
+            for column, value in row.items()
+        }
+        for name, row in table.to_dict(orient="index").items()
+    }
+
+
+def row_auroc(
+    scores: NDArray[np.floating], positive: NDArray[np.bool_], negative: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
+    """Area under the ROC curve of every row, shape (rows,); ties count one half.
+
+    scores, positive, negative: (rows, columns). `negative` says which columns count against the positive ones (by
+    default all others); columns that are neither are left out. NaN for a row without both classes.
+    """
+    if negative is None:
+        negative = ~positive
+    used = np.where(positive | negative, scores, -np.inf)
+    left_out = (~(positive | negative)).sum(axis=1)
+    ranks = rankdata(used, axis=1, method="average") - left_out[:, None]
+    positives, negatives = positive.sum(axis=1), negative.sum(axis=1)
+    # Mann-Whitney: the rank sum of the positives less the least it can be, over the number of pairs.
+    rank_sums = np.where(positive, ranks, 0.0).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        area: NDArray[np.float64] = (rank_sums - positives * (positives + 1) / 2) / (positives * negatives)
+    return np.where((positives > 0) & (negatives > 0), area, np.nan)
+
+
+def row_average_precision(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Average precision (area under the precision-recall steps) of every row, shape (rows,).
+
+    The sum over distinct scores, from the largest, of precision times the gain in recall, as in scikit-learn; tied
+    positions enter together. NaN for a row without positives.
+    """
+    order = np.argsort(-scores, axis=1, kind="stable")
+    sorted_scores = np.take_along_axis(scores, order, axis=1)
+    hits = np.cumsum(np.take_along_axis(positive, order, axis=1), axis=1)
+    last_of_tie = np.ones(scores.shape, dtype=np.bool_)
+    last_of_tie[:, :-1] = sorted_scores[:, 1:] != sorted_scores[:, :-1]
+    precision = hits / np.arange(1, scores.shape[1] + 1)
+    # Positives found at earlier distinct scores: the running count, held at the last end of a tie.
+    held = np.maximum.accumulate(np.where(last_of_tie, hits, 0), axis=1)
+    earlier = np.concatenate([np.zeros_like(held[:, :1]), held[:, :-1]], axis=1)
+    gained = np.where(last_of_tie, hits - earlier, 0)
+    total = positive.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        area: NDArray[np.float64] = (precision * gained).sum(axis=1) / total
+    return np.where(total > 0, area, np.nan)

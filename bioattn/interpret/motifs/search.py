@@ -1,0 +1,245 @@
+"""The search for motifs in maps: seqlets, the short stretches of promoters that a map (attention or attribution)
+points at, and the motifs in them.
+
+A map says where a model looked, a little blurred: an attended bin stands for all the bases its key sees. A seqlet
+is therefore wider than the motif in it, and keeps the map as the prior of where in it the motif lies.
+
+Shapes: B promoters of a block, L bases, S seqlets, W bases of a seqlet.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.ndimage import uniform_filter1d
+
+from bioattn.formats.meme import Motif
+from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.motifs.discovery import PAD, FoundMotif, discover_motifs, merge_motifs
+from bioattn.interpret.motifs.hits import base_composition
+from bioattn.interpret.promoter_maps import PromoterMaps
+from bioattn.promoters.homology import distinct_kmers, is_low_complexity
+from bioattn.system.progress import SILENT, Progress, watched
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+PEAKS_PER_PROMOTER = 3
+CONTROLS = 3
+"""Control windows for each seqlet."""
+SMOOTHED_BASES = 9
+"""Peaks are sought in the map's mean over so many bases, about a motif."""
+SHARED_BASES = 14
+"""Windows that share so many bases in a row, not a simple repeat, are copies of one another: one is kept."""
+
+
+def usual_map(blocks: Iterable[NDArray[np.floating]], length: int) -> NDArray[np.float64]:
+    """Mean of a map over promoters at each base, shape (L,); blocks: (B, L)."""
+    total, number = np.zeros(length), 0
+    for block_BL in blocks:
+        total += block_BL.sum(axis=0, dtype=np.float64)
+        number += len(block_BL)
+    return total / max(1, number)
+
+
+def find_peaks(
+    map_BL: NDArray[np.floating],
+    usual_L: NDArray[np.floating],
+    *,
+    apart: int,
+    per_promoter: int,
+    first: int = 0,
+) -> pd.DataFrame:
+    """Find where the map of a promoter rises most above the usual map, at least `apart` bases apart.
+
+    map_BL: not negative. first: number of the block's first promoter. Positions where the map does not rise above
+    the usual are left out.
+
+    Returns the columns gene, centre (middle base, from the window's first base) and score (the rise), ordered by
+    promoter and score.
+    """
+    risen = uniform_filter1d(map_BL - usual_L, SMOOTHED_BASES, axis=1, mode="constant").astype(np.float32)
+    rows = np.arange(len(risen))
+    bases = np.arange(risen.shape[1])
+    peaks = []
+    for _ in range(per_promoter):
+        best = risen.argmax(axis=1)
+        height = risen[rows, best]
+        peaks.append(pd.DataFrame({"gene": rows + first, "centre": best, "score": height})[height > 0])
+        risen[np.abs(bases[None, :] - best[:, None]) < apart] = 0
+    ordered: pd.DataFrame = pd.concat(peaks).sort_values("gene", kind="stable", ignore_index=True)
+    return ordered
+
+
+def best_seqlets(peaks: pd.DataFrame, number: int) -> pd.DataFrame:
+    """The `number` peaks of highest score, best first; ties by promoter and position."""
+    order = np.lexsort((peaks["centre"], peaks["gene"], -peaks["score"]))[:number]
+    return peaks.iloc[order].reset_index(drop=True)
+
+
+def cut_codes(codes_GL: NDArray[np.uint8], seqlets: pd.DataFrame, width: int) -> NDArray[np.uint8]:
+    """The bases of windows of `width` bases, (S, W); N beyond the promoter."""
+    return _cut(codes_GL, seqlets, width, UNKNOWN)
+
+
+def cut_map(
+    map_BL: NDArray[np.floating], seqlets: pd.DataFrame, width: int, first: int = 0
+) -> NDArray[np.float32]:
+    """A map in windows of `width` bases, (S, W); 0 beyond the promoter. first: number of its first promoter."""
+    return _cut(map_BL, seqlets.assign(gene=seqlets["gene"] - first), width, 0).astype(np.float32)
+
+
+def without_copies(codes_SW: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which windows to keep, (S,), so that no two share `SHARED_BASES` bases in a row; the first of copies stays.
+
+    Promoters of duplicated genes would otherwise make a motif of whatever they share.
+    """
+    kmers, offsets = distinct_kmers(codes_SW, SHARED_BASES)
+    telling = ~is_low_complexity(kmers, SHARED_BASES)
+    window = np.repeat(np.arange(len(codes_SW)), np.diff(offsets))[telling]
+    order = np.argsort(kmers[telling], kind="stable")
+    kmer, window = kmers[telling][order], window[order]
+    shared = [members for members in np.split(window, np.flatnonzero(np.diff(kmer)) + 1) if members.size > 1]
+    keep = np.ones(len(codes_SW), dtype=np.bool_)
+    for members in sorted(shared, key=lambda members: tuple(members.tolist())):
+        kept = members[keep[members]]
+        keep[kept[1:]] = False
+    return keep
+
+
+def control_windows(
+    seqlets: pd.DataFrame, num_genes: int, copies: int, rng: np.random.Generator
+) -> pd.DataFrame:
+    """`copies` windows for each seqlet, at the same position in other promoters, drawn at random."""
+    step = 1 + (rng.random((copies, len(seqlets))) * max(1, num_genes - 1)).astype(np.int64)
+    gene = (seqlets["gene"].to_numpy() + step) % max(1, num_genes)
+    return pd.DataFrame({"gene": gene.ravel(), "centre": np.tile(seqlets["centre"], copies)})
+
+
+def _cut(values_GL: NDArray[_Number], seqlets: pd.DataFrame, width: int, beyond: float) -> NDArray[_Number]:
+    position = seqlets["centre"].to_numpy()[:, None] - width // 2 + np.arange(width)
+    inside = (position >= 0) & (position < values_GL.shape[1])
+    cut: NDArray[_Number] = values_GL[seqlets["gene"].to_numpy()[:, None], np.where(inside, position, 0)]
+    cut[~inside] = beyond
+    return cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MotifSettings:
+    """Settings of the search for motifs."""
+
+    sites: tuple[str, ...] = ("*",)
+    """Shell patterns of attention sites, which are averaged."""
+    heads: tuple[int, ...] | None = None
+    """The model's heads that are averaged; None = all that the file holds."""
+    against: str | None = None
+    """A treatment, or `mean`: seqlets are where maps gain against it; None = where they are high."""
+    max_seqlets: int = 1000
+    """Of a treatment."""
+    max_motifs: int = 5
+    """Of a treatment."""
+    seed: int = 0
+    """Of the control windows."""
+
+
+class MergedMotif(NamedTuple):
+    """A motif of the maps of a file."""
+
+    motif: Motif
+    row: dict[str, object]
+    """Of motifs.tsv, without matches."""
+    seqlets: Counter[str]
+    """Seqlets of each treatment that hold it."""
+
+
+class Search(NamedTuple):
+    """What the maps of a file hold."""
+
+    motifs: list[MergedMotif]
+    """Named after the kind of map, those of most sites first."""
+    seqlets: dict[str, pd.DataFrame]
+    """By treatment: columns gene, centre and score."""
+
+
+def find_motifs(
+    maps: PromoterMaps, treatments: Sequence[str], settings: MotifSettings, progress: Progress = SILENT
+) -> Search:
+    """Search the maps of each treatment, and merge motifs of treatments that are alike."""
+    if settings.against is not None:
+        maps.hold_reference(settings.against)
+    seqlets: dict[str, pd.DataFrame] = {}
+    found: list[tuple[str, FoundMotif]] = []
+    for treatment in watched(progress, f"motifs in {maps.kind}", treatments):
+        seqlets[treatment], motifs = search_treatment(maps, treatment, settings)
+        found += [(treatment, motif) for motif in motifs]
+    merged = []
+    probabilities = [motif.probabilities for _, motif in found]
+    for number, cluster in enumerate(merge_motifs(probabilities, [motif.seqlets for _, motif in found]), 1):
+        motif = Motif(name=f"{maps.kind}_{number}", probabilities=cluster.probabilities, sites=cluster.sites)
+        members = [found[member] for member in cluster.members]
+        counts: Counter[str] = Counter()
+        for treatment, member in members:
+            counts[treatment] += member.seqlets
+        treatment, surest = min(members, key=lambda member: member[1].log_p)
+        row = {
+            **motif_row(motif, maps.kind),
+            "treatments": len(counts),
+            "surest_treatment": treatment,
+            "share": surest.share,
+            "control_share": surest.control_share,
+            "log10_p": surest.log_p / np.log(10),
+        }
+        merged.append(MergedMotif(motif, row, counts))
+    return Search(merged, seqlets)
+
+
+def search_treatment(
+    maps: PromoterMaps, treatment: str, settings: MotifSettings
+) -> tuple[pd.DataFrame, list[FoundMotif]]:
+    """Cut out the seqlets of a treatment (columns gene, centre and score) and look for motifs in them."""
+    usual_L = usual_map((maps.heights(rows, treatment) for rows in maps.blocks()), maps.length)
+    parts = []
+    for rows in maps.blocks():
+        peaks = find_peaks(
+            maps.heights(rows, treatment),
+            usual_L,
+            apart=maps.reach,
+            per_promoter=PEAKS_PER_PROMOTER,
+            first=rows.start,
+        )
+        # Of a block no more than all blocks together may give, so that memory stays flat.
+        parts.append(best_seqlets(peaks, settings.max_seqlets))
+    width = maps.reach + 2 * PAD
+    seqlets = best_seqlets(pd.concat(parts), settings.max_seqlets)
+    seqlets = seqlets[without_copies(cut_codes(maps.codes, seqlets, width))].reset_index(drop=True)
+    if seqlets.empty:
+        return seqlets, []
+    controls = control_windows(seqlets, len(maps.codes), CONTROLS, np.random.default_rng(settings.seed))
+    prior = np.zeros((len(seqlets), width), dtype=np.float32)
+    for rows in maps.blocks():
+        inside = seqlets["gene"].between(rows.start, rows.stop - 1)
+        if inside.any():
+            heights = maps.heights(rows, treatment)
+            prior[inside] = cut_map(heights, seqlets[inside], width, first=rows.start)
+    return seqlets, discover_motifs(
+        cut_codes(maps.codes, seqlets, width),
+        prior,
+        cut_codes(maps.codes, controls, width),
+        base_composition(maps.codes),
+        max_motifs=settings.max_motifs,
+    )
+
+
+def motif_row(motif: Motif, source: str) -> dict[str, object]:
+    """The columns of motifs.tsv that every motif has. source: `filter`, or the kind of its maps."""
+    return {
+        "motif": motif.name,
+        "source": source,
+        "consensus": motif.iupac_consensus,
+        "width": motif.width,
+        "seqlets": motif.sites,
+        "information_bits": motif.information,
+    }

@@ -1,1 +1,0 @@
-"""Maps and predictions against planted truth: the scores of `bioattn simulate score`."""

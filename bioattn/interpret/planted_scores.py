@@ -1,0 +1,241 @@
+"""Scoring an attention file, and its predictions, against planted truth."""
+
+import logging
+import math
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bioattn.choices import Task
+from bioattn.errors import BioattnError
+from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.position_maps import position_maps
+from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
+from bioattn.promoters.response_metrics import per_treatment
+from bioattn.simulate.truth import PlantedSite, noise_free_responses, read_truth
+from bioattn.store.reader import open_attention
+from bioattn.system.progress import SILENT, Progress
+from bioattn.text import table_text
+
+LOGGER = logging.getLogger("bioattn")
+
+BLOCK_BYTES = 1 << 26
+"""Attention read at a time."""
+
+COVERED_SHARE = 0.9
+"""Planted sites end at the window's end unless the windows are not the simulated ones."""
+
+
+def score_attention_and_predictions(
+    attention: Path,
+    truth: Path,
+    *,
+    dataset: Path | None = None,
+    split: str | None = "test",
+    sites: Sequence[str] = ("*",),
+    value_weighted: bool = False,
+    upsampling: Upsampling = Upsampling.GAUSSIAN,
+    progress: Progress = SILENT,
+) -> tuple[LocalisationReport, pd.DataFrame | None]:
+    """Score an attention file, and with a dataset also the predictions it holds, from files.
+
+    dataset: the dataset of these promoters; only genes of its `split` (train, validation, test; None: all) are
+    scored, and the second result is `score_predictions` of them, with the column `rule_share` (`rule_shares`).
+    Otherwise as `score_attention_file`.
+    """
+    sites_planted = read_truth(truth)
+    genes: set[str] | None = None
+    predictions: pd.DataFrame | None = None
+    if dataset is not None:
+        data = read_dataset(dataset)
+        names = np.array(data.gene_ids, dtype=object)
+        if split is not None:
+            names = names[data.gene_split == SPLIT_NAMES.index(split)]
+        genes = set(names.tolist())
+        if not genes:
+            raise BioattnError(f"{dataset}: no gene is in the {split} split; choose another with --split")
+        responses = pd.DataFrame(data.targets, index=data.gene_ids, columns=data.treatments.names)
+        with open_attention(attention) as file:
+            predicted = file.predictions()
+        predictions = score_predictions(predicted, responses, genes)
+        predictions["rule_share"] = rule_shares(sites_planted, predicted[predicted.index.isin(genes)])
+    report = score_attention_file(
+        attention,
+        sites_planted,
+        sites=sites,
+        value_weighted=value_weighted,
+        upsampling=upsampling,
+        genes=genes,
+        progress=progress,
+    )
+    return report, predictions
+
+
+def score_attention_file(
+    path: Path,
+    truth: Sequence[PlantedSite],
+    *,
+    sites: Sequence[str] = ("*",),
+    value_weighted: bool = False,
+    upsampling: Upsampling = Upsampling.GAUSSIAN,
+    genes: Collection[str] | None = None,
+    progress: Progress = SILENT,
+) -> LocalisationReport:
+    """Score the attention file `path` against a truth table; the numbers are defined in `localisation`.
+
+    sites: shell patterns of attention sites whose keys are positions; several are averaged and must share their
+    bins; one without a treatment axis counts for every treatment. value_weighted: score weights times the norm of
+    the value vector, each row scaled to sum 1. genes: score only these promoters (a test split, say).
+
+    Raises: BioattnError when no attention site, promoter or treatment fits; FormatError for a damaged file.
+    """
+    with open_attention(path) as attention:
+        maps = position_maps(attention, sites, value_weighted=value_weighted)
+        gene_ids = [str(name) for name in attention.samples.index]
+        wanted = np.array([genes is None or gene_id in genes for gene_id in gene_ids], dtype=np.bool_)
+        if not wanted.any():
+            raise BioattnError(f"{path}: holds none of the promoters to be scored")
+        scorer = LocalisationScorer(
+            truth,
+            gene_ids=[gene_id for gene_id, keep in zip(gene_ids, wanted, strict=True) if keep],
+            treatments=attention.treatments,
+            key_edges=maps.key_edges,
+            window_length=attention.window_length,
+            upsampling=upsampling,
+            receptive_field=maps.sites[0].receptive_field,
+        )
+        if scorer.covered < COVERED_SHARE * attention.window_length:
+            LOGGER.warning(
+                f"{path}: planted sites end at base {scorer.covered:,} of windows of {attention.window_length:,}; "
+                "were the promoters prepared with another --upstream than they were simulated for?"
+            )
+        largest = max(int(np.prod(info.shape[1:])) for info in maps.sites) * 4
+        step = max(1, BLOCK_BYTES // largest)
+        progress.begin("score", len(gene_ids))
+        for first in range(0, len(gene_ids), step):
+            part = slice(first, min(first + step, len(gene_ids)))
+            scorer.add(maps.block(part)[wanted[part]])
+            progress.advance(part.stop - part.start)
+        progress.end()
+    return scorer.report()
+
+
+def score_predictions(
+    predictions: pd.DataFrame, responses: pd.DataFrame, genes: Collection[str] | None = None
+) -> pd.DataFrame:
+    """How well predictions (genes × treatments) agree with responses, per treatment and as the mean (`all`).
+
+    Columns as `training.promoter.metrics.per_treatment`: those of a binary task when every response is 0, 1 or
+    missing, of regression otherwise. Only genes and treatments that both tables name are used.
+
+    Raises: BioattnError when they have no gene or no treatment in common.
+    """
+    shared = [
+        gene for gene in predictions.index if gene in responses.index and (genes is None or gene in genes)
+    ]
+    treatments = [name for name in predictions.columns if name in responses.columns]
+    if not shared or not treatments:
+        what = "gene" if not shared else "treatment"
+        raise BioattnError(f"predictions and responses have no {what} in common")
+    truth = responses.loc[shared, treatments].to_numpy(dtype=np.float64)
+    values = truth[~np.isnan(truth)]
+    task = Task.BINARY if np.isin(values, (0.0, 1.0)).all() else Task.REGRESSION
+    scores = per_treatment(truth, predictions.loc[shared, treatments].to_numpy(dtype=np.float64), task)
+    table = pd.DataFrame(scores, index=treatments)
+    table.loc[ALL] = table.mean(axis=0)
+    return table
+
+
+def rule_shares(truth: Sequence[PlantedSite], predictions: pd.DataFrame) -> pd.Series:
+    """How much of each treatment's planted rule is in predictions (genes × treatments): 0 nothing, 1 all.
+
+    The slope of predicted on noise-free responses. Where these do not follow from which motifs a promoter holds
+    alone, only the remainder counts: with rules of distance the difference between near and far motifs, with pairs
+    what both halves do beyond the sum of either, none of which a sum over motifs can predict. NaN where the truth
+    table has no effects, or they do not vary over the promoters.
+
+    Returns one share per treatment, and their mean (`all`).
+    """
+    genes, treatments = list(predictions.index), list(predictions.columns)
+    true = noise_free_responses(truth, genes, treatments)
+    rows = {gene: row for row, gene in enumerate(genes)}
+    shares = {}
+    for number, treatment in enumerate(treatments):
+        sites = [site for site in truth if site.treatment == treatment and site.gene_id in rows]
+        motifs = sorted({site.motif for site in sites})
+        holds = np.ones((len(genes), 1 + len(motifs)))
+        holds[:, 1:] = 0
+        for site in sites:
+            holds[rows[site.gene_id], 1 + motifs.index(site.motif)] = 1
+        varying = true[:, number] - true[:, number].mean()
+        remainder = varying - holds @ np.linalg.lstsq(holds, varying)[0]
+        rule = remainder if np.abs(remainder).max() > 1e-6 * np.abs(varying).max() else varying
+        size = rule @ rule
+        shares[treatment] = rule @ predictions[treatment].to_numpy() / size if size else np.nan
+    return pd.Series(shares | {ALL: pd.Series(shares).mean()})
+
+
+MEASURES = (
+    ("top_bin", "promoters whose highest peak is on the motif, share"),
+    ("top_5_bins", "promoters with the motif in one of the 5 highest bins, share"),
+    ("mass_causal", "attention on the motif, share"),
+    ("auroc", "AUROC of attention per base, motif against all others"),
+    ("decoy_auroc", "the same against bases of decoys"),
+    ("planted_auroc", "the same against bases of other planted motifs"),
+    ("wrong_auroc", "the same with other treatments' maps (control)"),
+    ("auprc", "AUPRC of attention per base"),
+    ("ceiling_auprc", "the same of perfect attention to these bins"),
+    ("entropy", "entropy of attention (1 = spread evenly)"),
+)
+"""Figures of the promoters that hold the motif of a treatment, means over promoters."""
+PLACES = (
+    ("mass_causal", "motif of the treatment"),
+    ("mass_decoy", "decoys"),
+    ("mass_other", "other planted motifs"),
+    ("mass_background", "elsewhere"),
+    ("mass_sink", "no position"),
+)
+
+
+def localisation_text(
+    report: LocalisationReport, predictions: pd.DataFrame | None = None, *, aligned: bool = True
+) -> str:
+    """A table of figures by treatment and over all, then on what attention lies.
+
+    predictions: how well responses are predicted; its first column is a row of the table. aligned: columns in line
+    as on a terminal, else separated by tabs.
+    """
+    scores = report.to_json()
+    positives, negatives = scores["positives"], scores["negatives"]
+    rows = [["", *positives]]
+    rows.append(
+        ["promoters with the motif of the treatment", *(f"{row['pairs']:,}" for row in positives.values())]
+    )
+    rows += [
+        [title, *(_number(row[name]) for row in positives.values())]
+        for name, title in MEASURES
+        if name in positives[ALL]
+    ]
+    if predictions is not None:
+        metric = str(predictions.columns[0])
+        title = f"{'r' if metric == 'pearson' else metric} of predicted with measured responses"
+        rows.append([title, *(_number(predictions[metric].get(name)) for name in positives)])
+        if predictions["rule_share"].notna().any():
+            title = "share of the planted rule predicted"
+            rows.append([title, *(_number(predictions["rule_share"].get(name)) for name in positives)])
+    places = [["share of attention on", *(title for _, title in PLACES)]]
+    for label, row in (
+        ("promoters with the motif", positives[ALL]),
+        ("promoters without it", negatives[ALL]),
+    ):
+        places.append([label, *(_number(row.get(name)) for name, _ in PLACES)])
+    title = f"{report.genes:,} promoters of {report.window_length:,} bases, attention in {report.bins} bins"
+    return f"{title}\n\n{table_text(rows, aligned)}\n\n{table_text(places, aligned)}\n"
+
+
+def _number(value: float | None) -> str:
+    """Three decimals, `-` for a mean over nothing."""
+    return "-" if value is None or math.isnan(value) else f"{value:.3f}"

@@ -1,0 +1,470 @@
+"""Attention of promoters as tracks along chromosomes: bedGraph, bigWig, and the exact values of every promoter.
+
+One track per treatment and strand, since windows of neighbouring genes overlap and neither format takes overlaps.
+Memory holds the promoters of one chromosome, strand and treatment at a time.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bioattn.choices import MEAN, require_names, require_reference
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.bigwig import (
+    LONGEST_CHROMOSOME,
+    Intervals,
+    track_line,
+    write_bigwig,
+    write_intervals,
+)
+from bioattn.interpret.choices import Overlapping, Upsampling
+from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, TrackFormat, file_stems
+from bioattn.interpret.position_maps import PositionMaps, position_maps, upsample
+from bioattn.interpret.track_layout import Stretch, lay_out, place_windows, read_chromosome_lengths
+from bioattn.io.files import sha256_of, text_output, write_json
+from bioattn.io.folders import atomic_folder
+from bioattn.promoters.genes import choose_genes
+from bioattn.store.reader import Attention, open_attention
+from bioattn.system.progress import SILENT, Progress, watched
+from bioattn.text import counted, first_names, percentage
+
+LOGGER = logging.getLogger("bioattn")
+
+USUAL_DOWNSTREAM = 200
+"""The default of `prepare promoters`."""
+STRAND_COLOURS = {"+": (0, 114, 178), "-": (213, 94, 0)}
+LOSS_COLOUR = (120, 120, 120)
+"""Below 0. Blue, vermilion and grey of Okabe and Ito (2008): told apart by everybody."""
+TABLE_PROMOTERS = 512
+"""Promoters whose rows are formatted at a time."""
+PACKING = 6
+"""gzip level: 9 takes twice the time for 2 % less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackSettings:
+    """The quantity that tracks hold, and the files they are written to."""
+
+    sites: tuple[str, ...] = ("*",)
+    """Shell patterns of attention sites, which are averaged."""
+    heads: tuple[int, ...] | None = None
+    """The model's heads that are averaged; None = all that the file holds."""
+    value_weighted: bool = False
+    """Weights times the norm of the value vector, each row scaled to sum 1."""
+    contributions: bool = False
+    """What attention adds to the response, with its sign, instead of weights."""
+    upsampling: Upsampling = Upsampling.NEAREST
+    overlapping: Overlapping = Overlapping.NEAREST_GENE
+    downstream: int | None = None
+    """Bases of the windows from position 0 on, as they were prepared; says which gene is nearest. None = as the
+    attention file says, or `USUAL_DOWNSTREAM` where it does not."""
+    reference: str | None = None
+    """Also write each treatment minus this one."""
+    formats: tuple[TrackFormat, ...] = tuple(TrackFormat)
+    gzip: bool = False
+    """Compress text."""
+
+    def __post_init__(self) -> None:
+        if not self.formats:
+            raise SettingsError(f"--format names none of {', '.join(TrackFormat)}")
+        if self.downstream is not None and self.downstream < 0:
+            raise SettingsError(f"--downstream must be at least 0, not {self.downstream}")
+
+
+def parse_formats(text: str) -> tuple[TrackFormat, ...]:
+    """`bigwig,tsv` as formats. Raises: SettingsError for a name that is no format."""
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in list(TrackFormat):
+            raise SettingsError(f"--format {name!r}: is none of {', '.join(TrackFormat)}")
+    return tuple(track_format for track_format in TrackFormat if track_format in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackSummary:
+    """Counts of what was written."""
+
+    tracks: int
+    promoters: int
+    without_place: int
+    files: int
+    bytes: int
+
+
+def export_tracks(
+    attention: Path,
+    output: Path,
+    settings: TrackSettings,
+    *,
+    treatments: Sequence[str] = (),
+    genes: Sequence[str] = (),
+    chromosome_sizes: Path | None = None,
+    force: bool = False,
+    progress: Progress = SILENT,
+) -> TrackSummary:
+    """Write the folder `output` of tracks (`docs/formats/tracks.md`) from an attention file over promoters.
+
+    treatments: names, none = all. genes: ids or files of ids (`choose_genes`), none = all. chromosome_sizes: the
+    genome's .fai, chrom.sizes or FASTA; without it bigWig says that each ends with its last window. force: replace
+    a folder of tracks.
+
+    Raises: BioattnError for attention without positions or chromosomes, names that the file lacks, a folder in the
+    way, a full disk; SettingsError for settings that contradict each other.
+    """
+    inputs = [attention, *([chromosome_sizes] if chromosome_sizes else [])]
+    own_names = TRACK_FOLDER.check_output(output, inputs, force=force)
+    with open_attention(attention) as file:
+        maps = position_maps(
+            file,
+            settings.sites,
+            settings.heads,
+            value_weighted=settings.value_weighted,
+            contributions=settings.contributions,
+        )
+        if settings.upsampling == Upsampling.RECEPTIVE_FIELD and maps.receptive_field is None:
+            raise BioattnError(
+                f"{attention}: says no single receptive field of its keys; choose another --upsample, or one "
+                "site with --sites"
+            )
+        tracks = choose_tracks(file, maps.treatments, treatments, settings.reference)
+        given = file.downstream if settings.downstream is None else settings.downstream
+        downstream = USUAL_DOWNSTREAM if given is None else given
+        samples = file.samples
+        if genes:
+            chosen = choose_genes(genes, list(map(str, samples.index)), attention)
+            samples = samples[samples.index.isin(chosen)]
+        known = None if chromosome_sizes is None else read_chromosome_lengths(chromosome_sizes, progress)
+        unknown = [] if known is None else sorted(set(samples["chrom"]) - {"", *known})
+        if unknown:
+            raise BioattnError(
+                f"{chromosome_sizes}: has no chromosome {unknown[0]!r}, on which promoters of {attention} lie; "
+                f"it has {first_names(list(known or ()))}"
+            )
+        placed = place_windows(
+            samples,
+            window_length=file.window_length,
+            downstream=downstream,
+            chromosome_lengths=known,
+        )
+        if placed.empty:
+            raise BioattnError(
+                f"{attention}: no promoter asked for has a place on a chromosome, which tracks need; make the "
+                "FASTA with `bioattn prepare promoters`, or write chrom:start-end(strand) behind its ids"
+            )
+        placed = placed.assign(sample=file.samples.index.get_indexer(placed.index))
+        stretches = lay_out(placed, settings.overlapping)
+        along = tuple(each for each in settings.formats if each is not TrackFormat.TSV)
+        _report_layout(file, settings, samples, stretches, downstream, is_known=given is not None)
+        if known is None and TrackFormat.BIGWIG in along:
+            LOGGER.info(
+                "chromosome lengths are not known (--chromosome-sizes): bigWig will say that each ends with "
+                "its last window, which genome browsers do not mind"
+            )
+        ends = placed.groupby("chrom")["end"].max()
+        lengths = known or {str(chrom): int(end) for chrom, end in ends.items()}
+        chrom, length = max(lengths.items(), key=lambda item: item[1])
+        if TrackFormat.BIGWIG in along and length > LONGEST_CHROMOSOME:
+            raise BioattnError(
+                f"{chromosome_sizes or attention}: {chrom} has at least {length:,} bases, and bigWig ends at "
+                f"{LONGEST_CHROMOSOME:,}; choose --format bedgraph,tsv"
+            )
+        means = None
+        if settings.reference == MEAN and MEAN not in file.treatments:
+            means = np.zeros((len(file.samples), len(maps.key_edges) - 1), dtype=np.float32)
+            means[placed["sample"]] = maps.read(placed["sample"].to_numpy(), None)
+        with atomic_folder(output, own_names) as folder:
+            written = []
+            for track in watched(progress, "tracks", tracks):
+                values = TrackValues(maps=maps, track=track, settings=settings, means=means)
+                files: list[dict[str, str | None]] = []
+                for strand in STRANDS if along else ():
+                    of_strand = [stretch for stretch in stretches if stretch.strand == strand]
+                    files += write_strand(folder, strand, of_strand, values, along, lengths)
+                if TrackFormat.TSV in settings.formats:
+                    files.append(write_table(folder, placed, values))
+                written.append((track, files))
+            record = _record(file, settings, downstream, maps, samples, placed, stretches) | {
+                "chromosome_lengths_known": chromosome_sizes is not None,
+                "chromosomes": {chrom: lengths[chrom] for chrom in sorted(set(placed["chrom"]))},
+                "tracks": [
+                    {
+                        "treatment": track.treatment,
+                        "reference": track.reference,
+                        "files": [each | {"sha256": sha256_of(folder / str(each["file"]))} for each in files],
+                    }
+                    for track, files in written
+                ],
+            }
+            write_json(folder / TRACK_FOLDER.record, record)
+    names = [str(each["file"]) for _, files in written for each in files]
+    return TrackSummary(
+        tracks=len(tracks),
+        promoters=len(placed),
+        without_place=len(samples) - len(placed),
+        files=len(names),
+        bytes=sum((output / name).stat().st_size for name in names),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """One track: the values of a treatment, or their difference from another's."""
+
+    treatment: str | None
+    """None: the model does not tell treatments apart."""
+    reference: str | None
+    """The values of this treatment are subtracted."""
+    stem: str
+
+    @property
+    def title(self) -> str:
+        """Title in genome browsers."""
+        name = self.treatment or "all treatments"
+        return name if self.reference is None else f"{name} minus {self.reference}"
+
+
+def choose_tracks(
+    attention: Attention, known: list[str] | None, requested: Sequence[str], reference: str | None
+) -> list[Track]:
+    """List the tracks in the order requested, treatments before differences."""
+    if known is None:
+        if requested or reference is not None:
+            option = "--treatment" if requested else "--against"
+            raise BioattnError(
+                f"{attention.path}: its attention does not tell treatments apart, so there is one track for all; "
+                f"leave {option} out"
+            )
+        return [Track(treatment=None, reference=None, stem="all")]
+    require_names("--treatment", requested, known, attention.path)
+    require_reference("--against", reference, known, attention.path)
+    names = list(requested or known)
+    pairs: list[tuple[str, str | None]] = [(name, None) for name in names]
+    if reference is not None:
+        if reference in known and reference not in names:
+            pairs.append((reference, None))
+        others = [name for name in names if name != reference]
+        if not others:
+            raise BioattnError(f"--against {reference}: is the only treatment asked for; name others")
+        pairs += [(name, reference) for name in others]
+    stems = file_stems([name if other is None else f"{name}-vs-{other}" for name, other in pairs])
+    return [
+        Track(treatment=name, reference=other, stem=stem)
+        for (name, other), stem in zip(pairs, stems, strict=True)
+    ]
+
+
+def _report_layout(
+    attention: Attention,
+    settings: TrackSettings,
+    samples: pd.DataFrame,
+    stretches: Sequence[Stretch],
+    downstream: int,
+    *,
+    is_known: bool,
+) -> None:
+    windows = sum(len(stretch.samples) for stretch in stretches)
+    if windows < len(samples):
+        without = len(samples) - windows
+        LOGGER.warning(
+            f"{counted(without, 'promoter')} without a place on a chromosome "
+            f"{'is' if without == 1 else 'are'} left out"
+        )
+    if settings.formats == (TrackFormat.TSV,):
+        return
+    for strand, sign in STRANDS.items():
+        if not any(stretch.strand == strand for stretch in stretches):
+            LOGGER.warning(f"no promoter lies on the {strand} strand: there are no {sign} tracks")
+    overlapping = sum(stretch.overlapping_genes for stretch in stretches)
+    if not overlapping:
+        return
+    if settings.overlapping is Overlapping.NEAREST_GENE and downstream > attention.window_length:
+        raise BioattnError(
+            f"--downstream {downstream}: the windows have {attention.window_length} bases; give what "
+            "`prepare promoters` was told"
+        )
+    settled = {
+        Overlapping.NEAREST_GENE: f"goes to the gene whose position 0 is nearest, {downstream:,} bases before the "
+        f"end of its window{'' if is_known else ', which the file does not say'} (--downstream)",
+        Overlapping.MAX: "gets the largest value",
+        Overlapping.MEAN: "gets the mean",
+    }[settings.overlapping]
+    LOGGER.info(
+        f"{overlapping:,} of {counted(windows, 'window')} overlap another of their strand, "
+        f"{percentage(_shared(stretches), 1)} of all bases; such a base {settled}"
+    )
+
+
+def _shared(stretches: Sequence[Stretch]) -> float:
+    """Share of the covered bases that lie in more than one window of their strand."""
+    return sum(stretch.shared_bases for stretch in stretches) / sum(stretch.bases for stretch in stretches)
+
+
+def _record(
+    attention: Attention,
+    settings: TrackSettings,
+    downstream: int,
+    maps: PositionMaps,
+    samples: pd.DataFrame,
+    placed: pd.DataFrame,
+    stretches: Sequence[Stretch],
+) -> dict[str, Any]:
+    heads = {info.name: list(settings.heads or info.heads) for info in maps.sites}
+    return {
+        **TRACK_FOLDER.header,
+        "model_sha256": attention.model_sha256,
+        "input_sha256": attention.input_sha256,
+        "attention_sha256": sha256_of(attention.path),
+        "settings": asdict(settings)
+        | {"sites": list(heads), "heads": heads, "downstream": downstream}
+        | {"formats": [str(each) for each in settings.formats]},
+        "window_length": attention.window_length,
+        "promoters": len(placed),
+        "promoters_without_place": len(samples) - len(placed),
+        "overlapping_promoters": sum(stretch.overlapping_genes for stretch in stretches),
+        "overlapping_share_of_bases": round(_shared(stretches), 6),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackValues:
+    """Values of one track: attention or contributions for a treatment, or the difference from a reference."""
+
+    maps: PositionMaps
+    track: Track
+    settings: TrackSettings
+    means: NDArray[np.float32] | None
+    """(samples, K) mean over all treatments where that is the reference."""
+
+    @property
+    def quantity(self) -> str:
+        """Name of the values."""
+        if self.track.reference is not None:
+            return "difference"
+        return "contribution" if self.maps.contributions else "attention"
+
+    def of_bins(self, samples: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Values (B, K) of every bin of promoters by ascending sample numbers."""
+        maps_BK = self.maps.read(samples, self.track.treatment)
+        return maps_BK if self.track.reference is None else maps_BK - self._reference(samples)
+
+    def of_bases(self, stretch: Stretch) -> NDArray[np.float64]:
+        """Values of the covered bases of a stretch; overlaps are settled first, then the reference subtracted."""
+        values = self._along(self.maps.read(stretch.samples, self.track.treatment), stretch)
+        if self.track.reference is None:
+            return values
+        return values - self._along(self._reference(stretch.samples), stretch)
+
+    def _reference(self, samples: NDArray[np.int64]) -> NDArray[np.float64]:
+        if self.means is not None:
+            return self.means[samples].astype(np.float64)
+        return self.maps.read(samples, self.track.reference)
+
+    def _along(self, maps_BK: NDArray[np.float64], stretch: Stretch) -> NDArray[np.float64]:
+        maps, overlapping = self.maps, self.settings.overlapping
+        window_length = maps.attention.window_length
+        values_BL = upsample(
+            maps_BK, maps.key_edges, window_length, self.settings.upsampling, maps.receptive_field
+        )
+        if stretch.strand == "-":
+            values_BL = values_BL[:, ::-1]
+        along = np.full(stretch.bases, -np.inf if overlapping is Overlapping.MAX else 0.0)
+        number = np.zeros(stretch.bases)
+        for first, length, window, offset in stretch.pieces:
+            part, values = along[first : first + length], values_BL[window, offset : offset + length]
+            number[first : first + length] += 1
+            if overlapping is Overlapping.MAX:
+                np.maximum(part, values, out=part)
+            else:
+                part += values
+        return along / number if overlapping is Overlapping.MEAN else along
+
+
+def write_strand(
+    folder: Path,
+    strand: str,
+    stretches: Sequence[Stretch],
+    values: TrackValues,
+    formats: Sequence[TrackFormat],
+    lengths: Mapping[str, int],
+) -> list[dict[str, str | None]]:
+    """Write bedGraph, bigWig or both of one strand in one pass; returns the entries of `tracks.json`.
+
+    lengths: of all chromosomes, for bigWig. Raises: BioattnError when a file cannot be written.
+    """
+    if not stretches:
+        return []
+    track = values.track
+    written: list[dict[str, str | None]] = []
+    base = f"{track.stem}.{STRANDS[strand]}"
+    quantity = "contribution to the response" if values.maps.contributions else "share of attention"
+    if track.reference is not None:
+        quantity = f"difference in {quantity.removeprefix('share of ')}"
+    with ExitStack() as outputs:
+        text: TextIO | None = None
+        if TrackFormat.BEDGRAPH in formats:
+            name = f"{base}.bedgraph{'.gz' if values.settings.gzip else ''}"
+            text = cast(TextIO, outputs.enter_context(text_output(folder / name, level=PACKING)))
+            signed = values.quantity != "attention"
+            note = f"{quantity} per base, promoters of the {strand} strand, {track.title}"
+            title = f"{track.title} ({strand})"
+            text.write(track_line(title, note, STRAND_COLOURS[strand], LOSS_COLOUR if signed else None))
+            written.append({"file": name, "format": TrackFormat.BEDGRAPH, "strand": strand})
+
+        def blocks() -> Iterator[Intervals]:
+            for stretch in stretches:
+                intervals = stretch.intervals(values.of_bases(stretch))
+                if text is not None:
+                    write_intervals(text, intervals)
+                yield intervals
+
+        if TrackFormat.BIGWIG in formats:
+            name = f"{base}.bw"
+            write_bigwig(folder / name, lengths, blocks())
+            written.append({"file": name, "format": TrackFormat.BIGWIG, "strand": strand})
+        else:
+            for _ in blocks():
+                pass
+    return written
+
+
+def write_table(folder: Path, placed: pd.DataFrame, values: TrackValues) -> dict[str, str | None]:
+    """Write the value of every bin of every promoter, both strands, in file order; returns its entry.
+
+    A row is a bin: its interval on the chromosome (0-based, half-open, cut down to the window), the gene, the
+    value, its strand, and its interval in the window, 5'→3'. Bins outside the chromosome or the promoter have no
+    row.
+    """
+    name = f"{values.track.stem}.genes.tsv{'.gz' if values.settings.gzip else ''}"
+    with text_output(folder / name, level=PACKING) as file:
+        file.write(f"chrom\tstart\tend\tgene_id\t{values.quantity}\tstrand\twindow_start\twindow_end\n")
+        for begin in range(0, len(placed), TABLE_PROMOTERS):
+            file.writelines(_rows(placed.iloc[begin : begin + TABLE_PROMOTERS], values))
+    return {"file": name, "format": TrackFormat.TSV, "strand": None}
+
+
+def _rows(placed: pd.DataFrame, values: TrackValues) -> Iterator[str]:
+    lows, highs = values.maps.key_edges[:-1], values.maps.key_edges[1:]
+    window_length = values.maps.attention.window_length
+    origins, starts, ends = (placed[name].to_numpy()[:, None] for name in ("origin", "start", "end"))
+    reverse = (placed["strand"] == "-").to_numpy()[:, None]
+    starts_BK = np.clip(origins + np.where(reverse, window_length - highs, lows), starts, ends)
+    ends_BK = np.clip(origins + np.where(reverse, window_length - lows, highs), starts, ends)
+    # + 0.0: a negative zero reads as "-0".
+    values_BK = values.of_bins(placed["sample"].to_numpy()) + 0.0
+    windows = [f"{low}\t{high}\n" for low, high in zip(lows, highs, strict=True)]
+    for row, (gene, chrom, strand) in enumerate(
+        zip(placed.index, placed["chrom"], placed["strand"], strict=True)
+    ):
+        for start, end, value, window in zip(
+            starts_BK[row].tolist(), ends_BK[row].tolist(), values_BK[row].tolist(), windows, strict=True
+        ):
+            if start < end:
+                # Nine digits tell every float32 from its neighbours.
+                yield f"{chrom}\t{start}\t{end}\t{gene}\t{value:.9g}\t{strand}\t{window}"

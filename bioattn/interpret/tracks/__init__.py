@@ -1,1 +1,0 @@
-"""Attention along chromosomes: tracks and the tables of their exact values."""
