@@ -33,7 +33,6 @@ from common import options as command_line
 from bioattn.alignments.input_features import (
     InputFeatures,
     encode_alignment,
-    pass_random,
     sample_input_features,
 )
 from bioattn.formats.alignment_file import read_alignment
@@ -259,7 +258,7 @@ def compare(options: argparse.Namespace, parameters: Path) -> None:
     encoded = encode_alignment(read_alignment(options.alignment), source=str(options.alignment))
     passes = []
     for number in range(options.recycles + 1):
-        random = pass_random(options.seed, number)
+        random = np.random.default_rng([options.seed, number])
         sample = sample_input_features(
             encoded, max_clusters=options.max_msa_clusters, max_extra=options.max_extra_msa, random=random
         )

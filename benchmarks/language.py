@@ -24,6 +24,7 @@ import pandas as pd
 import torch
 from common import SHARED, bootstrap, options, report, run
 
+from bioattn.alignments.alphabet import msa_codes
 from bioattn.alignments.weights import sequence_weights
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.nucleotides import encode, reverse_complement
@@ -268,7 +269,7 @@ def family(work: Path, seed: int, steps: int | None) -> list[dict[str, object]]:
     vocabulary = load_language_model(model, torch.device("cpu")).vocabulary
     tokens = [vocabulary.tokenize(vocabulary.encode(row.sequence, row.name)) for row in rows]
     training = np.flatnonzero(sides == "train")
-    weights = sequence_weights(letters[training])
+    weights = sequence_weights(msa_codes(letters[training]))
     profile = Profile.counted((tokens[row] for row in training), weights, len(vocabulary.tokens)).nats_LV
     residues = len(SPECIAL) + np.flatnonzero(np.array(list(vocabulary.letters)) != "-")
     profile = profile - np.logaddexp.reduce(profile[:, residues], axis=1)[:, None]

@@ -19,26 +19,15 @@ NUM_PROFILE_CLASSES = 22
 NUM_AATYPES = 21
 """Residues and unknown: the query."""
 
-_MSA_READS_AS = {"B": "D", "Z": "E", "U": "C"}
-_UNKNOWN_LETTERS = "JOX"
+_READ_AS = {"B": "D", "Z": "E", "U": "C"}
+"""Letters that rows of an alignment have as another residue, and the query as unknown."""
 _NOT_A_CODE = 255
-
-
-def _codes(letters: dict[str, int]) -> NDArray[np.uint8]:
-    table = np.full(256, _NOT_A_CODE, np.uint8)
-    for letter, code in letters.items():
-        table[ord(letter)] = code
-    return table
-
-
-_OF_RESIDUE = {letter: code for code, letter in enumerate(RESIDUES)}
-_MSA_CODES = _codes(
-    _OF_RESIDUE
-    | {letter: _OF_RESIDUE[twin] for letter, twin in _MSA_READS_AS.items()}
-    | dict.fromkeys(_UNKNOWN_LETTERS, UNKNOWN)
-    | {"-": GAP}
-)
-_AATYPE_CODES = _codes(_OF_RESIDUE | dict.fromkeys([*_MSA_READS_AS, *_UNKNOWN_LETTERS, "-"], UNKNOWN))
+_MSA_CODES = np.full(256, _NOT_A_CODE, np.uint8)
+for _code, _letter in enumerate(RESIDUES + "X-"):
+    _MSA_CODES[ord(_letter)] = _code
+for _letter, _other in _READ_AS.items():
+    _MSA_CODES[ord(_letter)] = _MSA_CODES[ord(_other)]
+_MSA_CODES[[ord("J"), ord("O")]] = UNKNOWN
 _LETTERS = np.frombuffer((RESIDUES + "X-#").encode(), np.uint8)
 
 
@@ -50,7 +39,11 @@ def msa_codes(residues: NDArray[np.uint8]) -> NDArray[np.uint8]:
     >>> msa_codes(np.frombuffer(b"ARVBZUX-", np.uint8)).tolist()
     [0, 1, 19, 3, 6, 4, 20, 21]
     """
-    return _translate(_MSA_CODES, residues)
+    codes = _MSA_CODES[residues]
+    if codes.size and codes.max() == _NOT_A_CODE:
+        letter = chr(int(residues[codes == _NOT_A_CODE][0]))
+        raise ValueError(f"{letter!r} is not an upper-case amino-acid letter or '-'")
+    return codes
 
 
 def aatype_codes(residues: NDArray[np.uint8]) -> NDArray[np.int32]:
@@ -61,7 +54,9 @@ def aatype_codes(residues: NDArray[np.uint8]) -> NDArray[np.int32]:
     >>> aatype_codes(np.frombuffer(b"ARVBZUX-", np.uint8)).tolist()
     [0, 1, 19, 20, 20, 20, 20, 20]
     """
-    return _translate(_AATYPE_CODES, residues).astype(np.int32)
+    codes = np.minimum(msa_codes(residues), UNKNOWN).astype(np.int32)
+    codes[np.isin(residues, [ord(letter) for letter in _READ_AS])] = UNKNOWN
+    return codes
 
 
 def letters_of(codes: NDArray[np.integer]) -> str:
@@ -72,11 +67,3 @@ def letters_of(codes: NDArray[np.integer]) -> str:
     """
     text: bytes = _LETTERS[codes].tobytes()
     return text.decode("ascii")
-
-
-def _translate(table: NDArray[np.uint8], residues: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    codes = table[residues]
-    if codes.size and codes.max() == _NOT_A_CODE:
-        letter = chr(int(residues[codes == _NOT_A_CODE][0]))
-        raise ValueError(f"{letter!r} is not an upper-case amino-acid letter or '-'")
-    return codes

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bioattn.alignments.alphabet import GAP, UNKNOWN
+from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
 from bioattn.alignments.input_features import EncodedAlignment, column_profile
-from bioattn.alignments.rows import count_residues
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import looks_like_nucleotides
 from bioattn.formats.alignment_file import read_alignment
@@ -290,7 +289,7 @@ def looks_like_alignment(head: bytes) -> bool:
 def describe_alignment(path: Path) -> dict[str, Any]:
     """Size and gaps of an alignment, its first row. Raises: FormatError as `read_alignment`."""
     alignment = read_alignment(path)
-    residues = int(count_residues(alignment.residues).sum())
+    residues = int((msa_codes(alignment.residues) < UNKNOWN).sum())
     return {
         "rows": alignment.num_rows,
         "columns": alignment.num_columns,

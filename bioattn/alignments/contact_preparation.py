@@ -469,13 +469,12 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
     pair = entry.pair
     try:
         alignment = read_alignment(pair.msa)
-        encoded = encode_alignment(alignment, source=str(pair.msa), allow_incomplete_query=True)
+        encoded = encode_alignment(alignment, source=str(pair.msa))
     except BioattnError as error:
         raise _Refused("alignment", error) from error
     mapping = entry.mapping = _mapping(pair, chain, alignment, settings)
     rows = _sampled_rows(encoded.num_rows, pair.id, settings)
-    records = encoded.records
-    entry.concern = _concern(alignment.residues if records is None else alignment.residues[records])
+    entry.concern = _concern(encoded.msa)
     cb = mapping.column_cb(chain, alignment.num_columns)
     numbers = [""] * alignment.num_columns
     for column, residue in zip(mapping.columns, mapping.residues, strict=True):

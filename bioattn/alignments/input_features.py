@@ -4,15 +4,13 @@
 centres, the masked cells and the extra rows. AlphaFold 2 does so for every recycling pass, at inference too:
 
     encoded = encode_alignment(alignment)
-    passes = [
-        sample_input_features(encoded, max_clusters=512, max_extra=5120, random=pass_random(seed, number))
-        for number in range(num_recycles + 1)
-    ]
+    for number in range(num_recycles + 1):
+        random = np.random.default_rng([seed, number])
+        features = sample_input_features(encoded, max_clusters=512, max_extra=5120, random=random)
 
 Shapes: S rows of the alignment without duplicates, N cluster centres, E extra rows, R match columns.
 """
 
-import shlex
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +28,6 @@ from bioattn.alignments.alphabet import (
     msa_codes,
 )
 from bioattn.alignments.rows import first_of_each
-from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, require_proteins
 
 _ROWS_PER_BLOCK = 2048
@@ -47,13 +44,15 @@ def assign_clusters(centres: NDArray[np.uint8], rows: NDArray[np.uint8]) -> NDAr
     products of one-hot rows, so memory is that of one block (about 20 MB) whatever S and R.
     """
     assignment = np.zeros(len(rows), np.int32)
-    columns = range(0, centres.shape[1], _COLUMNS_PER_BLOCK)
     for first in range(0, len(rows), _ROWS_PER_BLOCK):
         block = rows[first : first + _ROWS_PER_BLOCK]
         agreement = np.zeros((len(block), len(centres)), np.float32)
-        for column in columns:
+        for column in range(0, centres.shape[1], _COLUMNS_PER_BLOCK):
             part = slice(column, column + _COLUMNS_PER_BLOCK)
-            agreement += _one_hot(block[:, part]) @ _one_hot(centres[:, part]).T
+            of_rows, of_centres = (
+                _AGREEING[codes[:, part]].reshape(len(codes), -1) for codes in (block, centres)
+            )
+            agreement += of_rows @ of_centres.T
         assignment[first : first + len(block)] = agreement.argmax(axis=1)
     return assignment
 
@@ -93,12 +92,6 @@ def cluster_deletion_means(
     return means
 
 
-def _one_hot(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(rows, columns) classes as (rows, columns * 21) zeros and ones."""
-    flat: NDArray[np.float32] = _AGREEING[codes].reshape(len(codes), -1)
-    return flat
-
-
 UNIFORM_FRACTION = 0.1
 PROFILE_FRACTION = 0.1
 SAME_FRACTION = 0.1
@@ -118,10 +111,7 @@ def replacement_probabilities(
     probabilities = np.zeros((*codes.shape, NUM_MSA_CLASSES))
     probabilities[..., : len(RESIDUES)] = UNIFORM_FRACTION / len(RESIDUES)
     probabilities[..., :NUM_PROFILE_CLASSES] += PROFILE_FRACTION * profile
-    own = codes[..., None].astype(np.intp)
-    np.put_along_axis(
-        probabilities, own, np.take_along_axis(probabilities, own, axis=-1) + SAME_FRACTION, axis=-1
-    )
+    probabilities += SAME_FRACTION * np.eye(NUM_MSA_CLASSES)[codes]
     probabilities[..., MASK] = MASK_FRACTION
     return probabilities
 
@@ -144,8 +134,6 @@ def mask_msa(
     return masked, chosen
 
 
-MASKED_FRACTION = 0.15
-"""Part of the centres' cells that are replaced, at inference too."""
 TARGET_CHANNELS = 1 + NUM_AATYPES
 MSA_CHANNELS = 2 * NUM_MSA_CLASSES + 3
 
@@ -174,6 +162,19 @@ class EncodedAlignment:
     def num_columns(self) -> int:
         """R."""
         return int(self.msa.shape[1])
+
+    def part(
+        self, rows: NDArray[np.integer], columns: NDArray[np.integer] | None = None
+    ) -> "EncodedAlignment":
+        """Some rows, the query first, of some columns, None = all; the profile stays that of all rows."""
+        if columns is None:
+            columns = np.arange(self.num_columns)
+        return EncodedAlignment(
+            aatype=self.aatype[columns],
+            msa=self.msa[rows][:, columns],
+            deletions=self.deletions[rows][:, columns],
+            profile=self.profile[columns],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,29 +209,30 @@ class InputFeatures:
     """(N, R): 1 where a cell was chosen for masking."""
 
 
-def encode_alignment(
-    alignment: Alignment, *, source: str = "the alignment", allow_incomplete_query: bool = False
-) -> EncodedAlignment:
+def encode_alignment(alignment: Alignment, *, source: str = "the alignment") -> EncodedAlignment:
     """Leave out duplicate rows (the first stays, with its deletions) and translate letters to codes.
 
-    Rows are duplicates when their match columns have the same letters. The first row is the query; it must have a
-    residue in every column and no insertion, unless `allow_incomplete_query`: then its gaps become residues of
-    unknown kind and its insertions are left out, as suits a model that predicts columns rather than residues.
+    Rows are duplicates when their match columns have the same letters. The first row is the query; its gaps become
+    residues of unknown kind and its insertions are left out, as suits a model that predicts columns rather than
+    residues.
 
-    Raises: BioattnError beginning with `source` when there is no row or no column, the query is incomplete, or the
-    letters are those of nucleotides.
+    Raises: FormatError beginning with `source` when the letters are those of nucleotides.
     """
-    if alignment.num_rows == 0 or alignment.num_columns == 0:
-        raise BioattnError(f"{source}: has no residues; an alignment of one row at least is needed")
     require_proteins(alignment, source)
-    if not allow_incomplete_query:
-        _refuse_incomplete_query(alignment, source)
     rows = first_of_each(alignment.residues)
     msa = msa_codes(alignment.residues[rows])
+    places = [
+        (row, column, len(letters))
+        for row, index in enumerate(rows)
+        for column, letters in alignment.insertions[index].items()
+        if column < alignment.num_columns
+    ]
+    triples = np.array(places, np.int64).reshape(-1, 3)
+    deletions = csr_array((triples[:, 2].astype(np.int32), (triples[:, 0], triples[:, 1])), shape=msa.shape)
     return EncodedAlignment(
         aatype=aatype_codes(alignment.residues[0]),
         msa=msa,
-        deletions=_sparse_deletions(alignment, rows),
+        deletions=deletions,
         profile=column_profile(msa),
         records=rows,
     )
@@ -241,65 +243,41 @@ def sample_input_features(
     *,
     max_clusters: int,
     max_extra: int,
-    masked_fraction: float = MASKED_FRACTION,
-    random: np.random.Generator | None,
+    masked_fraction: float = 0.15,
+    random: np.random.Generator,
 ) -> InputFeatures:
     """Draw centres, masked cells and extra rows.
 
     The query is always the first centre; the other rows are shuffled, the first `max_clusters` - 1 of them become
     centres, the next `max_extra` the extra rows. All rows that are no centre, also those beyond `max_extra`, take
-    part in the clusters. `masked_fraction` of the centres' cells are replaced (see `masked_msa`).
-
-    random: None keeps the rows in the order of the file and masks nothing, for comparisons.
-
-    Raises: SettingsError when `max_clusters` or `max_extra` is below 1 or `masked_fraction` not in 0..1.
+    part in the clusters. `masked_fraction` of the centres' cells are replaced (see `mask_msa`).
     """
-    if max_clusters < 1 or max_extra < 1:
-        raise SettingsError(
-            f"max_msa_clusters {max_clusters}, max_extra_msa {max_extra}: both must be at least 1"
-        )
-    if not 0 <= masked_fraction <= 1:
-        raise SettingsError(f"the masked fraction is {masked_fraction}; it must be between 0 and 1")
-    order = shuffled_rows(encoded.num_rows, random)
-    centres, others = order[:max_clusters], order[max_clusters:]
-    msa = encoded.msa[centres]
-    if random is None:
-        masked, chosen = msa, np.zeros(msa.shape, np.bool_)
-    else:
-        masked, chosen = mask_msa(msa, encoded.profile, masked_fraction, random)
-    return assemble_features(encoded, centres, others, masked, chosen, max_extra)
+    shuffled = encoded.part(shuffled_rows(encoded.num_rows, random))
+    masked, chosen = mask_msa(shuffled.msa[:max_clusters], encoded.profile, masked_fraction, random)
+    return assemble_features(shuffled, masked, chosen, max_extra)
 
 
-def shuffled_rows(num_rows: int, random: np.random.Generator | None) -> NDArray[np.intp]:
-    """The order in which rows become centres and then extra rows: row 0 first; None = that of the file."""
-    order = np.arange(num_rows)
-    if random is not None:
-        # What follows the centres is in random order already: AlphaFold's second shuffle, of the extra rows,
-        # would change nothing.
-        order[1:] = 1 + random.permutation(num_rows - 1)
-    return order
+def shuffled_rows(num_rows: int, random: np.random.Generator) -> NDArray[np.intp]:
+    """The order in which rows become centres and then extra rows: row 0 first."""
+    # What follows the centres is in random order already: AlphaFold's second shuffle, of the extra rows, would
+    # change nothing.
+    return np.concatenate([[0], 1 + random.permutation(num_rows - 1)])
 
 
 def assemble_features(
-    encoded: EncodedAlignment,
-    centres: NDArray[np.integer],
-    others: NDArray[np.integer],
-    masked: NDArray[np.uint8],
-    chosen: NDArray[np.bool_],
-    max_extra: int,
+    encoded: EncodedAlignment, masked: NDArray[np.uint8], chosen: NDArray[np.bool_], max_extra: int
 ) -> InputFeatures:
-    """Features of a sample already drawn.
+    """Features of a sample already drawn: rows of `encoded` are the centres, then the extra rows and all others.
 
-    centres: (N,) rows of `encoded`, the query first; others: the rows that are no centre, of which the first
-    `max_extra` become extra rows. masked: (N, R) centres after masking; chosen: (N, R) cells masking chose.
+    masked: (N, R) centres after masking; chosen: (N, R) cells masking chose. max_extra: extra rows at most.
     """
-    num_columns = encoded.num_columns
-    rows = encoded.msa[others]
+    num_centres, num_columns = masked.shape
+    rows = encoded.msa[num_centres:]
     assignment = assign_clusters(masked, rows)
-    centre_deletions = encoded.deletions[centres]
+    centre_deletions, row_deletions = encoded.deletions[:num_centres], encoded.deletions[num_centres:]
     deletions = centre_deletions.toarray().astype(np.float32)
-    means = cluster_deletion_means(centre_deletions, encoded.deletions[others], assignment)
-    msa_feat = np.zeros((len(centres), num_columns, MSA_CHANNELS), np.float32)
+    means = cluster_deletion_means(centre_deletions, row_deletions, assignment)
+    msa_feat = np.zeros((num_centres, num_columns, MSA_CHANNELS), np.float32)
     np.put_along_axis(msa_feat, masked[..., None].astype(np.intp), 1, axis=-1)
     msa_feat[..., NUM_MSA_CLASSES] = np.minimum(deletions, 1)
     msa_feat[..., NUM_MSA_CLASSES + 1] = deletion_value(deletions)
@@ -308,11 +286,11 @@ def assemble_features(
     target_feat = np.zeros((num_columns, TARGET_CHANNELS), np.float32)
     target_feat[np.arange(num_columns), 1 + encoded.aatype] = 1
 
-    extra = others[:max_extra]
-    extra_msa = np.zeros((max(1, len(extra)), num_columns), np.int32)
+    num_extra = min(max_extra, len(rows))
+    extra_msa = np.zeros((max(1, num_extra), num_columns), np.int32)
     extra_deletions = np.zeros(extra_msa.shape, np.float32)
-    if len(extra):
-        extra_msa[:], extra_deletions[:] = encoded.msa[extra], encoded.deletions[extra].toarray()
+    extra_msa[:num_extra] = rows[:num_extra]
+    extra_deletions[:num_extra] = row_deletions[:num_extra].toarray()
     return InputFeatures(
         aatype=encoded.aatype,
         residue_index=np.arange(num_columns, dtype=np.int32),
@@ -323,15 +301,10 @@ def assemble_features(
         extra_msa=extra_msa,
         extra_has_deletion=np.minimum(extra_deletions, 1),
         extra_deletion_value=deletion_value(extra_deletions),
-        extra_msa_mask=np.full(extra_msa.shape, float(len(extra) > 0), np.float32),
-        true_msa=encoded.msa[centres].astype(np.int32),
+        extra_msa_mask=np.full(extra_msa.shape, float(num_extra > 0), np.float32),
+        true_msa=encoded.msa[:num_centres].astype(np.int32),
         bert_mask=chosen.astype(np.float32),
     )
-
-
-def pass_random(seed: int, number: int) -> np.random.Generator:
-    """The generator of recycling pass `number` (0-based): a function of both, whatever ran before."""
-    return np.random.default_rng([seed, number])
 
 
 def deletion_value(deletions: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -351,34 +324,3 @@ def column_profile(msa: NDArray[np.uint8]) -> NDArray[np.float32]:
         counts += np.bincount((part + offsets).ravel(), minlength=counts.size)
     profile: NDArray[np.float32] = (counts.reshape(num_columns, -1) / num_rows).astype(np.float32)
     return profile
-
-
-def _sparse_deletions(alignment: Alignment, rows: NDArray[np.intp]) -> csr_array:
-    places = [
-        (row, column, len(letters))
-        for row, index in enumerate(rows)
-        for column, letters in alignment.insertions[index].items()
-        if column < alignment.num_columns
-    ]
-    triples = np.array(places, np.int64).reshape(-1, 3)
-    shape = (len(rows), alignment.num_columns)
-    return csr_array((triples[:, 2].astype(np.int32), (triples[:, 0], triples[:, 1])), shape=shape)
-
-
-def _refuse_incomplete_query(alignment: Alignment, source: str) -> None:
-    name, query = alignment.names[0], alignment.residues[0]
-    gaps = np.flatnonzero(query == ord("-"))
-    if gaps.size:
-        raise BioattnError(
-            f"{source}: the first row, {name!r}, is the query and has a gap in {gaps.size:,} of its "
-            f"{alignment.num_columns:,} columns (the first is column {gaps[0] + 1:,}); "
-            "name a complete row as query, or cut the columns where it has gaps, "
-            f"with `bioattn prepare msa --query {shlex.quote(name)}`"
-        )
-    if alignment.insertions[0]:
-        letters = sum(map(len, alignment.insertions[0].values()))
-        raise BioattnError(
-            f"{source}: the first row, {name!r}, is the query and has {letters:,} lower-case letters, which stand "
-            "outside the match columns; write the query in upper case, or make its residues the columns with "
-            f"`bioattn prepare msa --query {shlex.quote(name)}`"
-        )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.alignments.alphabet import msa_codes
 from bioattn.alignments.rows import (
     FORMAT,
     FORMAT_VERSION,
@@ -160,8 +161,10 @@ def prepare_msa(
     prepare_alignment(preparation, settings, name, centred=bool(databases), progress=progress)
     alignment = preparation.alignment
     identity = settings.weight_identity
-    weights = sequence_weights(alignment.residues, identity, threads=threads, progress=progress)
-    statistics = alignment_statistics(alignment, weights, identity)
+    codes = msa_codes(alignment.residues)
+    weights = sequence_weights(codes, identity, threads=threads, progress=progress)
+    inserted = sum(len(letters) for row in alignment.insertions for letters in row.values())
+    statistics = alignment_statistics(codes, weights, identity, inserted_letters=inserted)
     write_a3m(alignment, output)
     if statistics_file is not None:
         write_json(statistics_file, statistics_json(preparation, statistics, read, rounds))
@@ -195,40 +198,44 @@ def prepare_alignment(
     if settings.query is not None and not centred:
         query = find_name(preparation.alignment.names, settings.query, source)
         preparation.replace("query_columns", centre_on_query(preparation.alignment, query, source))
+    codes = msa_codes(preparation.alignment.residues)
     if settings.max_gap_column is not None:
-        columns = columns_within_gaps(preparation.alignment.residues, settings.max_gap_column)
+        columns = columns_within_gaps(codes, settings.max_gap_column)
         if not columns.size:
             raise BioattnError(
                 f"{source}: --max-gap-column {settings.max_gap_column:g} leaves no column; every one has more gaps"
             )
         preparation.replace("gap_columns", preparation.alignment.keep_as_match(columns))
-    if not count_residues(preparation.alignment.residues[:1])[0]:
+        codes = codes[:, columns]
+    if not count_residues(codes[:1])[0]:
         raise BioattnError(
             f"{source}: the query, {preparation.alignment.names[0]}, has no residue in the columns that are left"
         )
-    preparation.keep_rows("duplicates", first_of_each(preparation.alignment.residues))
-    preparation.keep_rows("empty_rows", rows_with_residues(preparation.alignment.residues))
+
+    def keep(name: str, rows: NDArray[np.intp]) -> None:
+        nonlocal codes
+        preparation.keep_rows(name, rows)
+        codes = codes[rows]
+
+    keep("duplicates", first_of_each(preparation.alignment.residues))
+    keep("empty_rows", rows_with_residues(codes))
     # hhfilter looks at rows in an order that comes from all of them, also those other criteria leave out.
-    order = filter_order(count_residues(preparation.alignment.residues))
-    kept = np.arange(preparation.alignment.num_rows)
-    whole = preparation.alignment
+    whole, order = codes, filter_order(count_residues(codes))
+    kept = np.arange(len(codes))
     if settings.max_gap_row is not None:
-        rows = rows_within_gaps(whole.residues, settings.max_gap_row)
-        kept = np.intersect1d(kept, rows)
-        preparation.keep_rows("gap_rows", rows)
+        kept = rows_within_gaps(codes, settings.max_gap_row)
+        keep("gap_rows", kept)
     if settings.min_query_identity is not None:
-        rows = rows_near_query(preparation.alignment.residues, settings.min_query_identity)
+        rows = rows_near_query(codes, settings.min_query_identity)
         kept = kept[rows]
-        preparation.keep_rows("query_identity", rows)
+        keep("query_identity", rows)
     if settings.max_identity is not None:
-        chosen = non_redundant(
-            whole.residues, settings.max_identity, order[np.isin(order, kept)], progress=progress
-        )
-        preparation.keep_rows("redundant_rows", np.searchsorted(kept, chosen))
+        order = order[np.isin(order, kept)]
+        chosen = non_redundant(whole, settings.max_identity, order, progress=progress)
+        keep("redundant_rows", np.searchsorted(kept, chosen))
     if settings.max_depth is not None:
         random = np.random.default_rng(settings.seed)
-        rows = random_rows(preparation.alignment.num_rows, settings.max_depth, random)
-        preparation.keep_rows("depth", rows)
+        keep("depth", random_rows(len(codes), settings.max_depth, random))
 
 
 def _check_statistics_file(path: Path, output: Path, inputs: list[Path]) -> None:

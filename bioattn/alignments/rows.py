@@ -1,8 +1,8 @@
 """Rows and columns of an alignment: finding the query, filters (gaps, duplicates, identity, depth), statistics.
 
-Filters take match columns as ASCII letters and gaps, shape (S, R), row 0 being the query, and give positions
-to keep, ascending; row 0 is always among them. Letters that are no residue (J, O, X) count as gaps, B is read as
-D, Z as E, U as C, all as in hhfilter. Thinning by the identity between rows is in `weights`.
+Filters take match columns as codes 0..21 (`msa_codes`), shape (S, R), row 0 being the query, and give positions
+to keep, ascending; row 0 is always among them. Unknown letters count as gaps, as in hhfilter. Thinning by the
+identity between rows is in `weights`.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.alignments.alphabet import NUM_PROFILE_CLASSES, UNKNOWN, msa_codes
+from bioattn.alignments.alphabet import NUM_PROFILE_CLASSES, UNKNOWN
 from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
@@ -66,68 +66,58 @@ def centre_on_query(alignment: Alignment, query: int, source: str) -> Alignment:
 
 _ROUNDING = 1e-9
 """A fraction such as 0.7 stands for the number people mean by it."""
-_ROWS_AT_ONCE = 4096
 
 
-def count_residues(residues: NDArray[np.uint8]) -> NDArray[np.int64]:
+def count_residues(codes: NDArray[np.uint8]) -> NDArray[np.intp]:
     """Count the residues of each row, shape (S,)."""
-    counts = np.empty(len(residues), np.int64)
-    for rows in _blocks(len(residues)):
-        counts[rows] = np.count_nonzero(msa_codes(residues[rows]) < UNKNOWN, axis=1)
+    counts: NDArray[np.intp] = np.count_nonzero(codes < UNKNOWN, axis=1)
     return counts
 
 
-def count_identities(residues: NDArray[np.uint8]) -> NDArray[np.int64]:
+def count_identities(codes: NDArray[np.uint8]) -> NDArray[np.intp]:
     """Count the residues of each row that equal the query's in the same column, shape (S,)."""
-    query = msa_codes(residues[0])
-    counts = np.empty(len(residues), np.int64)
-    for rows in _blocks(len(residues)):
-        codes = msa_codes(residues[rows])
-        counts[rows] = np.count_nonzero((codes == query) & (codes < UNKNOWN), axis=1)
+    counts: NDArray[np.intp] = np.count_nonzero((codes == codes[0]) & (codes < UNKNOWN), axis=1)
     return counts
 
 
-def identity_to_query(residues: NDArray[np.uint8]) -> NDArray[np.float64]:
+def identity_to_query(codes: NDArray[np.uint8]) -> NDArray[np.float64]:
     """Fraction of each row's residues that equal the query's, shape (S,); 0 for a row without residues.
 
     A residue where the query has a gap counts as different.
     """
-    identity: NDArray[np.float64] = count_identities(residues) / np.maximum(count_residues(residues), 1)
+    identity: NDArray[np.float64] = count_identities(codes) / np.maximum(count_residues(codes), 1)
     return identity
 
 
-def columns_within_gaps(residues: NDArray[np.uint8], max_gap: float) -> NDArray[np.intp]:
+def columns_within_gaps(codes: NDArray[np.uint8], max_gap: float) -> NDArray[np.intp]:
     """Columns in which at most `max_gap` (0 to 1) of the rows have no residue."""
-    gaps = np.zeros(residues.shape[1], np.int64)
-    for rows in _blocks(len(residues)):
-        gaps += np.count_nonzero(msa_codes(residues[rows]) >= UNKNOWN, axis=0)
-    return np.flatnonzero(gaps <= max_gap * len(residues) + _ROUNDING)
+    gaps = np.count_nonzero(codes >= UNKNOWN, axis=0)
+    return np.flatnonzero(gaps <= max_gap * len(codes) + _ROUNDING)
 
 
-def rows_with_residues(residues: NDArray[np.uint8]) -> NDArray[np.intp]:
+def rows_with_residues(codes: NDArray[np.uint8]) -> NDArray[np.intp]:
     """Rows with a residue in at least one column."""
-    return _with_query(count_residues(residues) > 0)
+    return _with_query(count_residues(codes) > 0)
 
 
-def rows_within_gaps(residues: NDArray[np.uint8], max_gap: float) -> NDArray[np.intp]:
+def rows_within_gaps(codes: NDArray[np.uint8], max_gap: float) -> NDArray[np.intp]:
     """Rows in which at most `max_gap` (0 to 1) of the columns have no residue: hhfilter -cov, turned round."""
-    gaps = residues.shape[1] - count_residues(residues)
-    return _with_query(gaps <= max_gap * residues.shape[1] + _ROUNDING)
+    gaps = codes.shape[1] - count_residues(codes)
+    return _with_query(gaps <= max_gap * codes.shape[1] + _ROUNDING)
 
 
-def rows_near_query(residues: NDArray[np.uint8], min_identity: float) -> NDArray[np.intp]:
+def rows_near_query(codes: NDArray[np.uint8], min_identity: float) -> NDArray[np.intp]:
     """Rows with more than `min_identity` (0 to 1) of their residues equal to the query's: hhfilter -qid.
 
     Exactly: fewer than ⌊(0.9999 − min_identity)·n + 0.9999⌋ of the n residues of a row differ, in single
     precision. A row on the threshold is out.
     """
     if min_identity <= 0:
-        return np.arange(len(residues))
-    num_residues = count_residues(residues)
-    allowed = np.float32(0.9999 - 0.01 * float(np.float32(100 * min_identity))) * num_residues.astype(
-        np.float32
-    )
-    different = num_residues - count_identities(residues)
+        return np.arange(len(codes))
+    num_residues = count_residues(codes)
+    part = np.float32(0.9999 - 0.01 * float(np.float32(100 * min_identity)))
+    allowed = part * num_residues.astype(np.float32)
+    different = num_residues - count_identities(codes)
     return _with_query(different < np.trunc(allowed.astype(np.float64) + 0.9999))
 
 
@@ -153,11 +143,6 @@ def random_rows(num_rows: int, max_depth: int, random: np.random.Generator) -> N
 def _with_query(keep: NDArray[np.bool_]) -> NDArray[np.intp]:
     keep[0] = True
     return np.flatnonzero(keep)
-
-
-def _blocks(rows: int) -> list[slice]:
-    """NumPy's intermediate results of a comparison are as large as its input: a few rows at a time."""
-    return [slice(start, start + _ROWS_AT_ONCE) for start in range(0, rows, _ROWS_AT_ONCE)]
 
 
 FORMAT = "bioattn-msa-statistics"
@@ -254,25 +239,27 @@ class AlignmentStatistics:
 
 
 def alignment_statistics(
-    alignment: Alignment, weights: NDArray[np.floating], weight_identity: float
+    codes: NDArray[np.uint8],
+    weights: NDArray[np.floating],
+    weight_identity: float,
+    *,
+    inserted_letters: int = 0,
 ) -> AlignmentStatistics:
-    """Figures of `alignment`, row 0 being the query; weights: (S,) of `sequence_weights` at `weight_identity`."""
-    residues = alignment.residues
-    rows, columns = residues.shape
-    states = NUM_PROFILE_CLASSES
+    """Figures of codes (S, R), row 0 being the query; weights: (S,) of `sequence_weights` at `weight_identity`."""
+    rows, columns = codes.shape
     counts = np.zeros(columns, np.int64)
-    weighted = np.zeros((columns, states))
+    weighted = np.zeros((columns, NUM_PROFILE_CLASSES))
     squared = np.zeros(columns)
-    offsets = np.arange(columns) * states
+    offsets = np.arange(columns) * NUM_PROFILE_CLASSES
     for start in range(0, rows, _ROWS_AT_ONCE):
-        codes = msa_codes(residues[start : start + _ROWS_AT_ONCE])
+        part = codes[start : start + _ROWS_AT_ONCE]
         weight = np.asarray(weights[start : start + _ROWS_AT_ONCE], np.float64)
-        is_residue = codes < UNKNOWN
+        is_residue = part < UNKNOWN
         counts += np.count_nonzero(is_residue, axis=0)
         squared += weight**2 @ is_residue
         weighted += np.bincount(
-            (codes + offsets).ravel(), weights=np.repeat(weight, columns), minlength=columns * states
-        ).reshape(columns, states)
+            (part + offsets).ravel(), weights=np.repeat(weight, columns), minlength=weighted.size
+        ).reshape(weighted.shape)
     weighted = weighted[:, :UNKNOWN]
     depth_of_column = weighted.sum(axis=1)
     pairs = float((depth_of_column**2 - squared).sum())
@@ -283,21 +270,20 @@ def alignment_statistics(
         columns=columns,
         neff=float(np.sum(weights)),
         weight_identity=weight_identity,
-        inserted_letters=sum(len(letters) for row in alignment.insertions for letters in row.values()),
+        inserted_letters=inserted_letters,
         coverage=counts / rows,
         effective_depth=depth_of_column,
-        row_gaps=np.quantile(1 - count_residues(residues) / columns, _QUARTILES),
-        query_identity=identity_to_query(residues)[1:],
+        row_gaps=np.quantile(1 - count_residues(codes) / columns, _QUARTILES),
+        query_identity=identity_to_query(codes)[1:],
         pair_identity=equal / pairs if pairs > 1e-9 * depth_of_column.sum() ** 2 else None,
         chance_identity=float((composition**2).sum()),
     )
 
 
-def statistics_of_rows(residues: NDArray[np.uint8]) -> AlignmentStatistics:
-    """Figures of distinct rows without insertions, (S, R) ASCII, row 0 the query; rows of gaps are left out."""
-    residues = residues[rows_with_residues(residues)]
-    alignment = Alignment.plain([""] * len(residues), residues)
-    return alignment_statistics(alignment, sequence_weights(residues), WEIGHT_IDENTITY)
+def statistics_of_rows(codes: NDArray[np.uint8]) -> AlignmentStatistics:
+    """Figures of distinct rows (S, R), row 0 the query; rows without a residue are left out."""
+    codes = codes[rows_with_residues(codes)]
+    return alignment_statistics(codes, sequence_weights(codes), WEIGHT_IDENTITY)
 
 
 def _rounded(number: float | np.floating[Any]) -> float:

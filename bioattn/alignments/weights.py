@@ -3,7 +3,7 @@
 A row's weight is 1 / (number of rows, itself included, identical to it in at least 80 % of all match columns);
 Neff is the sum of the weights. As in plmDCA and GREMLIN, and as the couplings of this package see an alignment,
 every column counts and the gap is a state like the 20 residues: two gaps are identical, a gap and a residue are
-not. Letters that are no residue (J, O, X) count as gaps, B as D, Z as E, U as C.
+not. Unknown letters count as gaps.
 
 In how many columns many pairs of rows differ is counted on bit planes: a row of codes below 32 is kept as five
 bit strings, bit `column % 64` of word `column // 64`. Two rows differ where any of their five bits does: a few
@@ -12,12 +12,11 @@ ten times less work than products of one-hot matrices.
 """
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
+from bioattn.alignments.alphabet import GAP, UNKNOWN
 from bioattn.system.device import map_in_order
 from bioattn.system.progress import SILENT, Progress
 
@@ -34,21 +33,13 @@ _SPARSE_BELOW = 1 / 16
 
 def pack_mask(mask_SR: NDArray[np.bool_]) -> NDArray[np.uint64]:
     """Shape (W, S): each row's booleans as bits, the unused bits of the last word 0."""
-    rows, columns = mask_SR.shape
-    words = -(-columns // WORD)
-    bytes_of_rows = np.zeros((rows, words * 8), np.uint8)
-    packed = np.packbits(mask_SR, axis=1, bitorder="little")
-    bytes_of_rows[:, : packed.shape[1]] = packed
-    return np.ascontiguousarray(bytes_of_rows.view("<u8").astype(np.uint64, copy=False).T)
+    whole_words = np.pad(mask_SR, ((0, 0), (0, -mask_SR.shape[1] % WORD)))
+    words = np.packbits(whole_words, axis=1, bitorder="little").view("<u8")
+    return np.ascontiguousarray(words.astype(np.uint64, copy=False).T)
 
 
 def pack_codes(codes_SR: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Shape (W, P, S): the five lowest bits of each code, plane by plane.
-
-    Raises: ValueError when a code is 32 or more.
-    """
-    if codes_SR.size and codes_SR.max() >= 1 << NUM_PLANES:
-        raise ValueError(f"codes must be below {1 << NUM_PLANES}, not {codes_SR.max()}")
+    """Shape (W, P, S): the bits of each code, which is below 32, plane by plane."""
     return np.stack([pack_mask((codes_SR >> plane & 1).astype(bool)) for plane in range(NUM_PLANES)], axis=1)
 
 
@@ -148,36 +139,22 @@ _BLOCK = 32 * TILE_ROWS
 
 
 def sequence_weights(
-    residues: NDArray[np.uint8],
+    codes: NDArray[np.uint8],
     min_identity: float = WEIGHT_IDENTITY,
     *,
     threads: int | None = None,
     progress: Progress = SILENT,
 ) -> NDArray[np.float64]:
-    """Weight of each row, shape (S,); their sum is Neff.
+    """Weight of each row, shape (S,): 1 / (number of rows that share at least `min_identity` (0 to 1) of all
+    columns with it). Their sum is Neff.
 
-    residues: (S, R) ASCII letters and gaps. Arguments as `count_neighbours`.
+    codes: (S, R) 0..21 of `msa_codes`. Every pair is looked at once. Memory beyond five eighths of the alignment's
+    size does not grow with the number of rows. threads: None takes those granted to the process; the result does
+    not depend on them.
     """
-    return 1 / count_neighbours(residues, min_identity, threads=threads, progress=progress)
-
-
-def count_neighbours(
-    residues: NDArray[np.uint8],
-    min_identity: float = WEIGHT_IDENTITY,
-    *,
-    threads: int | None = None,
-    progress: Progress = SILENT,
-) -> NDArray[np.int64]:
-    """Count the rows that share at least `min_identity` (0 to 1) of all columns with each row, itself included.
-
-    Every pair is looked at once. Memory beyond five eighths of the alignment's size does not grow with the number
-    of rows. threads: None takes those granted to the process; the result does not depend on them.
-    """
-    rows, columns = residues.shape
+    rows, columns = codes.shape
     max_differences = columns - math.ceil(min_identity * columns - 1e-9)
-    states = msa_codes(residues)
-    states[states == UNKNOWN] = GAP
-    packed_WPS = pack_codes(states)
+    packed_WPS = pack_codes(np.where(codes < UNKNOWN, codes, GAP))
     neighbours = np.ones(rows, np.int64)
     progress.begin("sequence weights (rows)", rows)
     starts = range(0, rows, _BLOCK)
@@ -186,7 +163,7 @@ def count_neighbours(
         neighbours += counts
         progress.advance(min(_BLOCK, rows - start))
     progress.end()
-    return neighbours
+    return 1 / neighbours
 
 
 def _count_block(packed_WPS: NDArray[np.uint64], start: int, max_differences: int) -> NDArray[np.int64]:
@@ -194,20 +171,18 @@ def _count_block(packed_WPS: NDArray[np.uint64], start: int, max_differences: in
     rows = packed_WPS.shape[2]
     counter = TileCounter()
     neighbours = np.zeros(rows, np.int64)
-    for first, other in _tiles(start, min(start + _BLOCK, rows), rows):
-        tile = np.s_[..., first : first + TILE_ROWS], np.s_[..., other : other + TILE_OTHERS]
-        left, right = counter.within(packed_WPS[tile[0]], packed_WPS[tile[1]], max_differences)
-        left, right = left + first, right + other
-        later = right > left
-        np.add.at(neighbours, left[later], 1)
-        np.add.at(neighbours, right[later], 1)
-    return neighbours
-
-
-def _tiles(start: int, stop: int, rows: int) -> Iterator[tuple[int, int]]:
-    for first in range(start, stop, TILE_ROWS):
+    for first in range(start, min(start + _BLOCK, rows), TILE_ROWS):
         for other in range(first, rows, TILE_OTHERS):
-            yield first, other
+            left, right = counter.within(
+                packed_WPS[..., first : first + TILE_ROWS],
+                packed_WPS[..., other : other + TILE_OTHERS],
+                max_differences,
+            )
+            left, right = left + first, right + other
+            later = right > left
+            np.add.at(neighbours, left[later], 1)
+            np.add.at(neighbours, right[later], 1)
+    return neighbours
 
 
 def filter_order(num_residues: NDArray[np.integer]) -> NDArray[np.intp]:
@@ -222,16 +197,16 @@ def filter_order(num_residues: NDArray[np.integer]) -> NDArray[np.intp]:
 
 
 def non_redundant(
-    residues: NDArray[np.uint8], max_identity: float, order: NDArray[np.intp], *, progress: Progress = SILENT
+    codes: NDArray[np.uint8], max_identity: float, order: NDArray[np.intp], *, progress: Progress = SILENT
 ) -> NDArray[np.intp]:
     """Rows of which no two are more than `max_identity` (0 to 1) identical, ascending; `order[0]` is kept.
 
-    residues: (S, R) ASCII letters and gaps. order: rows to choose from, in the order in which they are looked at
+    codes: (S, R) 0..21 of `msa_codes`. order: rows to choose from, in the order in which they are looked at
     (`filter_order`); the rest is left out. 1 keeps them all, as in hhfilter.
     """
     if max_identity >= 1 or not len(order):
         return np.sort(order)
-    codes = msa_codes(residues[order])
+    codes = codes[order]
     is_residue = codes < UNKNOWN
     kept = _Kept(
         pack_codes(np.where(is_residue, codes, GAP)), pack_mask(is_residue), is_residue, max_identity

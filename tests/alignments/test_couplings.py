@@ -116,7 +116,7 @@ def test_features_are_those_of_the_plain_formulas(alignment):
 def test_features_of_a_real_family_are_those_of_the_plain_formulas(shared):
     """SH3, 48 columns, in units of the root mean square; the largest values are near 10."""
     residues = read_alignment(shared / "data/msa_structure/msa/PF00018_2O9S_A.fasta").residues
-    states, weights = couplings.column_states(msa_codes(residues)), sequence_weights(residues)
+    states, weights = couplings.column_states(msa_codes(residues)), sequence_weights(msa_codes(residues))
     found, wanted = couplings.covariance_features(states, weights), plain_features(states, weights)
     assert np.abs(found - wanted).max() < 2e-4 * np.abs(wanted).max()
 

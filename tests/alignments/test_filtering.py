@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bioattn.alignments import weights
+from bioattn.alignments.alphabet import GAP, msa_codes
 from bioattn.alignments.rows import (
     columns_within_gaps,
     count_identities,
@@ -18,20 +19,22 @@ from bioattn.alignments.rows import (
 from bioattn.alignments.weights import filter_order, non_redundant
 from tests.alignments.conftest import random_family
 
-SMALL = np.array(
-    [
-        list(row)
-        for row in (
-            b"ACDE-GHIKL",
-            b"ACDEFGHIKL",
-            b"ACDE------",
-            b"ACXXX-----",
-            b"ACDE------",
-            b"----------",
-            b"WWWWWWWWWW",
-        )
-    ],
-    np.uint8,
+SMALL = msa_codes(
+    np.array(
+        [
+            list(row)
+            for row in (
+                b"ACDE-GHIKL",
+                b"ACDEFGHIKL",
+                b"ACDE------",
+                b"ACXXX-----",
+                b"ACDE------",
+                b"----------",
+                b"WWWWWWWWWW",
+            )
+        ],
+        np.uint8,
+    )
 )
 
 
@@ -43,7 +46,7 @@ def test_counts_by_eye():
 
 
 def test_letters_that_stand_for_others():
-    residues = np.array([list(b"DEC-"), list(b"BZUX"), list(b"NQSO")], np.uint8)
+    residues = msa_codes(np.array([list(b"DEC-"), list(b"BZUX"), list(b"NQSO")], np.uint8))
     assert count_identities(residues).tolist() == [3, 3, 0]
     assert count_residues(residues).tolist() == [3, 3, 3]
 
@@ -64,12 +67,12 @@ def test_rows_and_columns_by_eye():
 
 def test_a_decimal_fraction_is_what_it_says():
     """0.7 × 10 is 7.000000000000001 and 0.29 × 100 less than 29 in binary."""
-    residues = np.full((2, 10), ord("A"), np.uint8)
-    residues[1, :7] = ord("-")
+    residues = np.zeros((2, 10), np.uint8)
+    residues[1, :7] = GAP
     assert rows_within_gaps(residues, 0.7).tolist() == [0, 1]
     assert columns_within_gaps(np.tile(residues[1], (100, 1)).T.copy(), 0.7).size == 100
-    wide = np.full((2, 100), ord("A"), np.uint8)
-    wide[1, :29] = ord("-")
+    wide = np.zeros((2, 100), np.uint8)
+    wide[1, :29] = GAP
     assert rows_within_gaps(wide, 0.29).tolist() == [0, 1]
     assert rows_within_gaps(wide, 0.28).tolist() == [0]
 
@@ -90,10 +93,10 @@ def test_real_families_as_hhfilter(hhfilter, families, option, percent):
     for name in ("of_1UBQ", "protenix_102m", "sca_S1A_3TGI", "PF00041_1TEN_A", "psicov_16pkA", "dncon_3e7u"):
         residues = families[name].alignment.residues
         if option == "-cov":
-            kept = rows_within_gaps(residues, 1 - percent / 100)
+            kept = rows_within_gaps(msa_codes(residues), 1 - percent / 100)
         else:
-            kept = rows_near_query(residues, percent / 100)
-        has_residue = count_residues(residues) > 0
+            kept = rows_near_query(msa_codes(residues), percent / 100)
+        has_residue = count_residues(msa_codes(residues)) > 0
         assert [row for row in kept if has_residue[row]] == hhfilter(
             residues, "-id", "100", option, str(percent)
         )
@@ -106,7 +109,7 @@ SAME = {ord("B"): ord("D"), ord("Z"): ord("E"), ord("U"): ord("C")}
 def kept_by_loops(residues, max_identity):
     """Greedy in the order of `filter_order`; identity over the columns in which both rows have a residue."""
     kept: list[int] = []
-    for row in filter_order(count_residues(residues)):
+    for row in filter_order(count_residues(msa_codes(residues))):
         for other in kept:
             pairs = [
                 (SAME.get(a, a), SAME.get(b, b))
@@ -153,19 +156,19 @@ def test_order_of_the_textbook_quicksort(rows, largest):
 @pytest.mark.parametrize(("rows", "columns"), [(70, 50), (40, 130), (1, 5)])
 def test_rows_kept_as_by_loops(rows, columns, max_identity):
     residues = random_family(rows, columns, seed=columns)
-    residues = residues[rows_with_residues(residues)]
-    kept = non_redundant(residues, max_identity, filter_order(count_residues(residues)))
+    residues = residues[rows_with_residues(msa_codes(residues))]
+    kept = non_redundant(msa_codes(residues), max_identity, filter_order(count_residues(msa_codes(residues))))
     assert kept.tolist() == kept_by_loops(residues, max_identity)
 
 
 def test_many_tiles_change_nothing(monkeypatch):
     residues = random_family(90, 80, seed=8)
-    order = filter_order(count_residues(residues))
-    expected = non_redundant(residues, 0.7, order).tolist()
+    order = filter_order(count_residues(msa_codes(residues)))
+    expected = non_redundant(msa_codes(residues), 0.7, order).tolist()
     assert 20 < len(expected) < 80
     monkeypatch.setattr(weights, "TILE_OTHERS", 5)
     monkeypatch.setattr(weights, "TILE_ROWS", 3)
-    assert non_redundant(residues, 0.7, order).tolist() == expected
+    assert non_redundant(msa_codes(residues), 0.7, order).tolist() == expected
 
 
 def test_by_eye():
@@ -177,17 +180,17 @@ def test_by_eye():
         b"WW------WW",  # four residues, two of them as in the row above, none as in the query
     ]
     residues = np.array([list(row) for row in rows], np.uint8)
-    order = filter_order(count_residues(residues))
-    assert non_redundant(residues, 0.9, order).tolist() == [0, 3, 4]
-    assert non_redundant(residues, 0.7, order).tolist() == [0, 4]
-    assert non_redundant(residues, 0.4, order[order != 3]).tolist() == [0, 4]
-    assert non_redundant(residues, 1.0, order).tolist() == [0, 1, 2, 3, 4]
+    order = filter_order(count_residues(msa_codes(residues)))
+    assert non_redundant(msa_codes(residues), 0.9, order).tolist() == [0, 3, 4]
+    assert non_redundant(msa_codes(residues), 0.7, order).tolist() == [0, 4]
+    assert non_redundant(msa_codes(residues), 0.4, order[order != 3]).tolist() == [0, 4]
+    assert non_redundant(msa_codes(residues), 1.0, order).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_rows_without_a_common_column_stay_as_in_hhfilter(hhfilter):
     rows = "ACDEFGHIKLMN---- ------------PQRS --WY--------CCCC ACDE------------ --------GGGG----"
     residues = np.array([list(row.encode()) for row in rows.split()], np.uint8)
-    kept = non_redundant(residues, 0.9, filter_order(count_residues(residues))).tolist()
+    kept = non_redundant(msa_codes(residues), 0.9, filter_order(count_residues(msa_codes(residues)))).tolist()
     assert kept == [0, 1, 2, 4] == hhfilter(residues, "-id", "90")
 
 
@@ -195,8 +198,10 @@ def test_rows_without_a_common_column_stay_as_in_hhfilter(hhfilter):
 def test_random_families_as_hhfilter(hhfilter, percent):
     for seed in range(5):
         residues = random_family(300, 20 + 31 * seed, seed)
-        residues = residues[rows_with_residues(residues)]
-        kept = non_redundant(residues, percent / 100, filter_order(count_residues(residues)))
+        residues = residues[rows_with_residues(msa_codes(residues))]
+        kept = non_redundant(
+            msa_codes(residues), percent / 100, filter_order(count_residues(msa_codes(residues)))
+        )
         assert kept.tolist() == hhfilter(residues, "-id", str(percent))
 
 
@@ -209,9 +214,9 @@ def test_real_families_are_thinned_as_hhfilter_does(hhfilter, families):
             continue
         residues = family.alignment.residues
         residues = residues[first_of_each(residues)]
-        order = filter_order(count_residues(residues))
+        order = filter_order(count_residues(msa_codes(residues)))
         percent = (90, 70, 50, 35)[number % 4]
-        kept = non_redundant(residues, percent / 100, order)
+        kept = non_redundant(msa_codes(residues), percent / 100, order)
         assert kept.tolist() == hhfilter(residues, "-id", str(percent)), family.row["id"]
         checked += 1
     assert checked == 32

@@ -1,21 +1,19 @@
 """Sequence weights and statistics of alignments, against plain loops."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bioattn.alignments import weights
+from bioattn.alignments.alphabet import msa_codes
 from bioattn.alignments.rows import alignment_statistics
 from bioattn.alignments.weights import (
     TileCounter,
-    count_neighbours,
     pack_codes,
     pack_mask,
     sequence_weights,
 )
-from bioattn.formats.alignment import Alignment
 from tests.alignments.conftest import random_family
 
 
@@ -38,24 +36,25 @@ def neighbours_by_loops(residues, min_identity):
 @pytest.mark.parametrize("min_identity", [0.8, 0.6, 0.7, 1.0, 0.01])
 def test_neighbours_as_counted_by_loops(rows, columns, min_identity):
     residues = random_family(rows, columns, seed=rows)
-    assert count_neighbours(residues, min_identity).tolist() == neighbours_by_loops(residues, min_identity)
+    expected = [1 / number for number in neighbours_by_loops(residues, min_identity)]
+    assert sequence_weights(msa_codes(residues), min_identity).tolist() == expected
 
 
 def test_many_tiles_and_threads_change_nothing(monkeypatch):
     residues = random_family(150, 100, seed=5)
-    expected = neighbours_by_loops(residues, 0.8)
-    assert max(expected) > 10
+    expected = [1 / number for number in neighbours_by_loops(residues, 0.8)]
+    assert min(expected) < 1 / 10
     monkeypatch.setattr(weights, "TILE_OTHERS", 7)
     monkeypatch.setattr(weights, "_BLOCK", 16)
-    assert count_neighbours(residues, 0.8, threads=1).tolist() == expected
-    assert count_neighbours(residues, 0.8, threads=3).tolist() == expected
+    assert sequence_weights(msa_codes(residues), 0.8, threads=1).tolist() == expected
+    assert sequence_weights(msa_codes(residues), 0.8, threads=3).tolist() == expected
 
 
 def test_weights_by_eye():
     rows = [b"ACDEFGHIKL", b"ACDEFGHI--", b"ACDEFGH---", b"WWWWWWWWWW", b"WWWWWWWWXX"]
     residues = np.array([list(row) for row in rows], np.uint8)
     # Row 1 shares 8 of 10 columns with row 0 and 9 with row 2 (two gaps among them); rows 0 and 2 share 7.
-    assert sequence_weights(residues).tolist() == [1 / 2, 1 / 3, 1 / 2, 1 / 2, 1 / 2]
+    assert sequence_weights(msa_codes(residues)).tolist() == [1 / 2, 1 / 3, 1 / 2, 1 / 2, 1 / 2]
 
 
 def test_differences_where_both_have_a_residue():
@@ -70,24 +69,17 @@ def test_differences_where_both_have_a_residue():
     assert different.tolist() == ((codes[:5, None] != codes[None, 5:]) & both).sum(2).tolist()
 
 
-def test_codes_of_more_than_five_bits_are_refused():
-    with pytest.raises(ValueError, match="codes must be below 32, not 40"):
-        pack_codes(np.full((1, 1), 40, np.uint8))
-
-
 RESIDUES = set("ACDEFGHIKLMNPQRSTVWY")
 
 
 def describe(residues, **changes):
-    alignment = replace(Alignment.plain(["s"] * len(residues), residues), **changes)
-    return alignment_statistics(alignment, sequence_weights(residues), 0.8)
+    codes = msa_codes(residues)
+    return alignment_statistics(codes, sequence_weights(codes), 0.8, **changes)
 
 
 def test_by_eye():
     rows = ["ACDEF", "ACDE-", "ACDE-", "WCW--"]
-    found = describe(
-        np.array([list(row.encode()) for row in rows], np.uint8), insertions=[{}, {2: "ab"}, {5: "k"}, {}]
-    )
+    found = describe(np.array([list(row.encode()) for row in rows], np.uint8), inserted_letters=3)
     assert (found.depth, found.columns, found.inserted_letters) == (4, 5, 3)
     # Rows 0, 1 and 2 share four of five columns or more; row 3 is alone.
     assert found.neff == pytest.approx(2)
@@ -106,7 +98,7 @@ def test_by_eye():
 def test_pair_and_chance_identity_by_loops():
     residues = random_family(25, 30, seed=4)
     residues[np.isin(residues, np.frombuffer(b"BZU", np.uint8))] = ord("X")
-    weights = sequence_weights(residues)
+    weights = sequence_weights(msa_codes(residues))
     equal = total = 0.0
     for one, other in itertools.permutations(range(len(residues)), 2):
         for a, b in zip(residues[one].tobytes().decode(), residues[other].tobytes().decode(), strict=True):

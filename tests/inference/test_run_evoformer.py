@@ -41,7 +41,7 @@ from tests.making import bioattn
 
 def by_hand(model, path, settings, seed, first_pass=0):
     """The model on features made step by step from the file."""
-    encoded = encode_alignment(read_alignment(path), allow_incomplete_query=True)
+    encoded = encode_alignment(read_alignment(path))
     passes = []
     for number in range(first_pass, first_pass + settings.num_recycles + 1):
         features = sample_input_features(
@@ -316,7 +316,7 @@ def test_a_trained_model_is_run_as_it_was_judged(pair_features, tmp_path):
     gappy = [row[:10] + ("--" if number else "A-") + row[10:] for number, row in enumerate(ROWS)]
     path = write_fasta(tmp_path / "x.fasta", [*gappy, gappy[3]])
     assert run(path, "--model", model, "-o", tmp_path / "out") == 0
-    encoded = encode_alignment(read_alignment(path), allow_incomplete_query=True)
+    encoded = encode_alignment(read_alignment(path))
     protein = ContactProtein(
         id="x",
         group="x",

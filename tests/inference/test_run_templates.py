@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.alignments.input_features import encode_alignment, pass_random, sample_input_features
+from bioattn.alignments.input_features import encode_alignment, sample_input_features
 from bioattn.alignments.templates import read_templates
 from bioattn.attention.capture import capture
 from bioattn.formats.alignment_file import read_alignment
@@ -58,7 +58,7 @@ def test_results_are_those_of_the_model_called_by_hand(made, options, tmp_path):
     assert run(source, *options, "--templates", made / "t.h5", "-o", out, *attention) == 0
     model = load_evoformer_model(made / "p.npz", CPU, 2).model
     alignment = read_alignment(source)
-    encoded = encode_alignment(alignment, allow_incomplete_query=True)
+    encoded = encode_alignment(alignment)
     templates = read_templates(made / "t.h5")
     # Columns in which the target has a gap have no template.
     columns = np.array([letter != "-" for letter in alignment.row(0)])
@@ -71,7 +71,7 @@ def test_results_are_those_of_the_model_called_by_hand(made, options, tmp_path):
 
     def sample(number):
         features = sample_input_features(
-            encoded, max_clusters=ROWS, max_extra=5120, random=pass_random(0, number)
+            encoded, max_clusters=ROWS, max_extra=5120, random=np.random.default_rng([0, number])
         )
         return ModelInputs.from_features(features)._replace(templates=TemplateInputs.from_atoms(**laid))
 

@@ -108,7 +108,7 @@ def shared_protein(folder, row):
     alignment = read_alignment(folder / row["msa"])
     chain = read_chain(folder / row["structure"], row["chain"])
     mapping = read_mapping(folder / row["mapping"], chain, alignment.num_columns)
-    encoded = encode_alignment(alignment, allow_incomplete_query=True)
+    encoded = encode_alignment(alignment)
     return ContactProtein(
         id=row["id"],
         group=row["id"],

@@ -11,13 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.alignments.alphabet import GAP, RESIDUES, UNKNOWN
+from bioattn.alignments.alphabet import GAP, UNKNOWN
 from bioattn.alignments.couplings import column_states, covariance_features
 from bioattn.alignments.input_features import (
     EncodedAlignment,
     InputFeatures,
     encode_alignment,
-    pass_random,
     sample_input_features,
     shuffled_rows,
 )
@@ -96,10 +95,6 @@ class ModelInputs(NamedTuple):
     """The same for all passes; None for none."""
 
     @property
-    def num_residues(self) -> int:
-        return self.aatype.shape[0]
-
-    @property
     def pair_mask(self) -> Tensor:
         """(R, R) 1 = both residues exist."""
         return self.seq_mask[:, None] * self.seq_mask[None, :]
@@ -108,23 +103,26 @@ class ModelInputs(NamedTuple):
         return ModelInputs._make(None if tensor is None else tensor.to(device) for tensor in self)
 
     @classmethod
-    def from_features(cls, features: InputFeatures) -> "ModelInputs":
+    def from_features(
+        cls,
+        features: InputFeatures,
+        pair_feat: NDArray[np.float32] | None = None,
+        templates: TemplateInputs | None = None,
+    ) -> "ModelInputs":
         """The NumPy features of `bioattn.alignments.input_features` as tensors on the CPU."""
+        tensors = {
+            name: torch.from_numpy(getattr(features, name)) for name in cls._fields if hasattr(features, name)
+        }
         return cls(
-            aatype=torch.from_numpy(features.aatype).long(),
-            residue_index=torch.from_numpy(features.residue_index).long(),
-            seq_mask=torch.from_numpy(features.seq_mask),
-            target_feat=torch.from_numpy(features.target_feat),
-            msa_feat=torch.from_numpy(features.msa_feat),
-            msa_mask=torch.from_numpy(features.msa_mask),
-            extra_msa=torch.from_numpy(features.extra_msa).long(),
-            extra_has_deletion=torch.from_numpy(features.extra_has_deletion),
-            extra_deletion_value=torch.from_numpy(features.extra_deletion_value),
-            extra_msa_mask=torch.from_numpy(features.extra_msa_mask),
+            **{
+                name: tensor if tensor.is_floating_point() else tensor.long()
+                for name, tensor in tensors.items()
+            },
+            pair_feat=None if pair_feat is None else torch.from_numpy(pair_feat),
+            templates=templates,
         )
 
 
-_LETTERS = np.frombuffer((RESIDUES + "X-").encode(), np.uint8)
 _NUM_COVARIANCE_FEATURES = 3
 _ROWS_LOOKED_AT = 2048
 """Number of rows that warnings are computed from; this takes a fraction of a second."""
@@ -164,34 +162,26 @@ class AlignmentInputs:
     def warnings(self) -> list[str]:
         """Reasons not to expect contacts from the alignment, a sentence each; of a sample where rows are many."""
         sample = random_rows(self.encoded.num_rows, _ROWS_LOOKED_AT, np.random.default_rng(0))
-        found = statistics_of_rows(_LETTERS[self.encoded.msa[sample]]).warnings()
+        found = statistics_of_rows(self.encoded.msa[sample]).warnings()
         if len(sample) < self.encoded.num_rows:
             return [f"{sentence} (of a sample of {len(sample):,} rows)" for sentence in found]
         return found
 
-    def draw(self, seed: int, number: int) -> InputFeatures:
-        """Features of pass `number`, counted over all samples; they do not depend on earlier draws."""
-        random = pass_random(seed, number)
-        encoded = self.encoded
-        rows = self._drawn(random)
-        if self.weights is not None or len(self.columns) < encoded.num_columns:
-            encoded = EncodedAlignment(
-                aatype=encoded.aatype[self.columns],
-                msa=encoded.msa[np.ix_(rows, self.columns)],
-                deletions=encoded.deletions[rows][:, self.columns],
-                profile=encoded.profile[self.columns],
-            )
-        return sample_input_features(
-            encoded,
+    def sample(self, seed: int, number: int) -> ModelInputs:
+        """What pass `number`, counted over all samples, gives the model; it does not depend on earlier passes."""
+        random = np.random.default_rng([seed, number])
+        features = sample_input_features(
+            self.encoded.part(self._drawn(random), self.columns),
             max_clusters=self.num_clusters,
             max_extra=self.settings.max_extra_msa,
             masked_fraction=self.settings.masked_fraction,
             random=random,
         )
+        return ModelInputs.from_features(features, self.pair_feat, self.templates)
 
     def rows_of(self, seed: int, number: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Rows of `encoded` that pass `number` draws: (N,) of the clustered MSA, and those of the extra MSA."""
-        random = pass_random(seed, number)
+        random = np.random.default_rng([seed, number])
         rows = self._drawn(random)
         order = rows[shuffled_rows(len(rows), random)]
         last = self.num_clusters + self.settings.max_extra_msa
@@ -202,11 +192,6 @@ class AlignmentInputs:
         if self.weights is None:
             return np.arange(self.encoded.num_rows)
         return weighted_order(self.weights, 0, random)[: self.num_drawn]
-
-    def sample(self, seed: int, number: int) -> ModelInputs:
-        """The features of `draw` as tensors."""
-        inputs = to_model_inputs(self.draw(seed, number), self.pair_feat)
-        return inputs._replace(templates=self.templates)
 
 
 def weighted_order(weights: NDArray[np.float64], first: int, random: np.random.Generator) -> NDArray[np.intp]:
@@ -229,11 +214,10 @@ def prepare_inputs(
 
     A gap of the target, row 1, counts as an unknown residue; insertions of the target are left out.
 
-    Raises: BioattnError beginning with `source` when the alignment is empty, of nucleotides, or its target has no
-    residue of a known kind; when memory cannot hold the covariances of its columns; or when the model takes other
-    features.
+    Raises: BioattnError beginning with `source` when the alignment is of nucleotides, or its target has no residue
+    of a known kind; when memory cannot hold the covariances of its columns; or when the model takes other features.
     """
-    encoded = encode_alignment(alignment, source=source, allow_incomplete_query=True)
+    encoded = encode_alignment(alignment, source=source)
     if config.pair_features not in (0, _NUM_COVARIANCE_FEATURES):
         raise BioattnError(
             f"the model takes {config.pair_features} features of column pairs; only the "
@@ -250,7 +234,7 @@ def prepare_inputs(
         columns = np.flatnonzero(target | (gaps < settings.max_gap_column))
     weights = None
     if settings.weighted_rows or config.pair_features:
-        weights = sequence_weights(_LETTERS[encoded.msa], progress=progress)
+        weights = sequence_weights(encoded.msa, progress=progress)
     pair_feat = None
     if config.pair_features:
         try:
@@ -266,9 +250,3 @@ def prepare_inputs(
         weights=weights if settings.weighted_rows else None,
         pair_feat=pair_feat,
     )
-
-
-def to_model_inputs(features: InputFeatures, pair_feat: NDArray[np.float32] | None = None) -> ModelInputs:
-    """The tensors a model takes."""
-    tensors = ModelInputs.from_features(features)
-    return tensors if pair_feat is None else tensors._replace(pair_feat=torch.from_numpy(pair_feat))

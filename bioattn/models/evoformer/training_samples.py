@@ -6,7 +6,7 @@ resumed run sees what an undisturbed one would have.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from bioattn.alignments.alphabet import GAP, RESIDUES, UNKNOWN
 from bioattn.alignments.contact_dataset import TRAIN, ContactProtein
 from bioattn.alignments.couplings import column_states, covariance_features
-from bioattn.alignments.input_features import EncodedAlignment, column_profile, sample_input_features
+from bioattn.alignments.input_features import EncodedAlignment, sample_input_features
 from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.config import (
@@ -28,12 +28,10 @@ from bioattn.models.evoformer.config import (
     EvoformerTrainingConfig,
     InputSettings,
 )
-from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, to_model_inputs, weighted_order
+from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, weighted_order
 from bioattn.simulate.families import simulate_family
 from bioattn.structures.contacts import distances
 from bioattn.system.progress import SILENT, Progress
-
-_LETTERS = np.frombuffer((RESIDUES + "X-").encode(), np.uint8)
 
 
 @dataclass(eq=False)
@@ -45,12 +43,11 @@ class TrainingFamily:
     @cached_property
     def weights(self) -> NDArray[np.float64]:
         """(S,) sequence weights at 80 % identity."""
-        return sequence_weights(_LETTERS[self.protein.msa], threads=1)
+        return sequence_weights(self.protein.msa, threads=1)
 
     @cached_property
-    def profile(self) -> NDArray[np.float32]:
-        """(R, 22) share of each class in each column."""
-        return column_profile(self.protein.msa)
+    def encoded(self) -> EncodedAlignment:
+        return self.protein.encoded()
 
     @cached_property
     def columns(self) -> NDArray[np.intp]:
@@ -65,7 +62,7 @@ class TrainingFamily:
     def inputs(self, settings: InputSettings, *, covariance: bool) -> AlignmentInputs:
         """The whole family as a model is run on it, row 1 as target. covariance: with pair features."""
         return AlignmentInputs(
-            encoded=self.protein.encoded(),
+            encoded=self.encoded,
             columns=self.columns,
             settings=settings.for_columns(len(self.columns)),
             weights=self.weights if settings.weighted_rows else None,
@@ -238,13 +235,8 @@ def make_sample(
     At least half of the rows go to the extra MSA where there are not enough for both.
     """
     protein = family.protein
-    msa = protein.msa[np.ix_(rows, columns)]
-    encoded = EncodedAlignment(
-        aatype=np.minimum(msa[0], UNKNOWN).astype(np.int32),
-        msa=msa,
-        deletions=protein.deletions[rows][:, columns],
-        profile=family.profile[columns],
-    )
+    encoded = family.encoded.part(rows, columns)
+    encoded = replace(encoded, aatype=np.minimum(encoded.msa[0], UNKNOWN).astype(np.int32))
     features = sample_input_features(
         encoded,
         max_clusters=max(1, min(config.max_msa_clusters, int(len(rows) * (1 - MIN_EXTRA_SHARE)))),
@@ -254,7 +246,7 @@ def make_sample(
     )
     pair_feat = family.covariance_of(columns) if covariance else None
     return Sample(
-        inputs=to_model_inputs(features, pair_feat),
+        inputs=ModelInputs.from_features(features, pair_feat),
         distances_RR=torch.from_numpy(distances(protein.cb[columns])),
         true_msa_SR=torch.from_numpy(features.true_msa).long(),
         chosen_SR=torch.from_numpy(features.bert_mask),

@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bioattn.alignments.alphabet import msa_codes
 from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
@@ -137,7 +138,9 @@ class LanguageTask(ConfiguredTask):
         rows = self.windows[TRAIN]
         numbers = rows.segments.tolist()
         letters = np.frombuffer((self.dataset.vocabulary.letters + "X").encode(), np.uint8)
-        weights = sequence_weights(letters[np.stack([self.dataset.segment(number) for number in numbers])])
+        weights = sequence_weights(
+            msa_codes(letters[np.stack([self.dataset.segment(number) for number in numbers])])
+        )
         self.windows[TRAIN] = replace(rows, weights=weights)
         first = int(self.config.shape is Shape.DECODER)
         predicted = (rows.window(number, 0)[first:] for number in numbers)

@@ -35,10 +35,10 @@ def test_rows_of_a_pass_are_those_of_its_features(weighted, number):
         max_msa_clusters=9, max_extra_msa=14, masked_fraction=0.0, weighted_rows=weighted
     )
     inputs = prepare_inputs(whole, CONFIG, settings, source="test")
-    features = inputs.draw(7, number)
+    sample = inputs.sample(7, number)
     clusters, extra = inputs.rows_of(7, number)
-    np.testing.assert_array_equal(features.true_msa, inputs.encoded.msa[clusters])
-    np.testing.assert_array_equal(features.extra_msa, inputs.encoded.msa[extra])
+    np.testing.assert_array_equal(sample.msa_feat[..., :23].argmax(-1), inputs.encoded.msa[clusters])
+    np.testing.assert_array_equal(sample.extra_msa, inputs.encoded.msa[extra])
     assert clusters[0] == 0
     assert len(set(clusters) | set(extra)) == len(clusters) + len(extra) == 23
     # Copies are left out: a row counts under the name it had first.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.alignments.input_features import encode_alignment, sample_input_features
+from bioattn.alignments.input_features import assemble_features, encode_alignment
 from bioattn.attention.capture import capture
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.evoformer.embedders import Recycled
@@ -139,9 +139,9 @@ def test_from_a3m_to_coordinates(shared, prefix, iterations):
     arrays = read_arrays(folder / "tiny_from_a3m.npz")
     alignment = read_alignment(folder / "features_small.a3m")
     clusters, extra = (24, 4) if prefix else (6, 5)
-    features = sample_input_features(
-        encode_alignment(alignment), max_clusters=clusters, max_extra=extra, random=None
-    )
+    encoded = encode_alignment(alignment)
+    centres = encoded.msa[:clusters]
+    features = assemble_features(encoded, centres, np.zeros(centres.shape, np.bool_), extra)
     outputs = Golden(folder, "tiny").model(ModelInputs.from_features(features), num_recycles=iterations - 1)
     expected = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     # Padded rows of theirs, masked throughout, are not in ours.

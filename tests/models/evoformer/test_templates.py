@@ -92,7 +92,7 @@ def test_the_model_is_composed_of_the_modules(case):
     """In AlphaFold's order: templates after recycling and before the extra MSA, their rows behind the MSA's."""
     model, _, templates = case
     inputs, mask = case.inputs, case.pair_mask
-    residues, config = inputs.num_residues, model.config
+    residues, config = len(inputs.aatype), model.config
     recycled = Recycled(
         torch.zeros(residues, config.msa_channels),
         torch.zeros(residues, residues, config.pair_channels),

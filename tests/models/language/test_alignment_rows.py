@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from bioattn.alignments.alphabet import msa_codes
 from bioattn.alignments.weights import sequence_weights
 from bioattn.formats.fasta import read_fasta
 from bioattn.models.language.family import LanguageTrainingSettings
@@ -79,7 +80,7 @@ def test_training_starts_from_the_weighted_frequencies_of_columns(shape: str, fo
     task.begin()
     dataset, letters = task.dataset, np.array(list(task.dataset.vocabulary.letters))
     rows = ["".join(letters[dataset.segment(number)]) for number in dataset.segments_in(0)]
-    weights = sequence_weights(np.array([np.frombuffer(row.encode(), np.uint8) for row in rows]))
+    weights = sequence_weights(msa_codes(np.array([np.frombuffer(row.encode(), np.uint8) for row in rows])))
     assert task.model.profile_LV is not None
     profile = task.model.profile_LV.detach().numpy()
     for column in range(COLUMNS):
