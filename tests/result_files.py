@@ -92,10 +92,10 @@ def write_alignments(path, sites, samples, make, options=MEAN_ROWS, model_sha256
     layout = alignment_layout(sites, options, model_sha256)
     with result_file(path, layout, len(samples)) as writer:
         for number, sample in enumerate(samples):
-            with writer.sample(sample.samples) as arrays:
+            with writer.sample(sample) as arrays:
                 for group in layout.groups:
                     site = next(site for site in sites if group.path == f"sites/{site.name}")
-                    shape = group.shape(group.arrays[-1], sample.sizes.lengths)
+                    shape = group.shape(group.arrays[-1], sample.lengths(0))
                     arrays[group.path].write(make(site, shape, number))
 
 

@@ -16,7 +16,7 @@ from bioattn.figures.alignments import read_arcs
 from bioattn.figures.plot import PICTURES, _function, plot
 from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.interpret.choices import Upsampling
-from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
+from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.store import open_attention
 from bioattn.store.windows import promoter_samples
 from bioattn.structures.predictions import read_aligned_error, read_plddt
@@ -71,7 +71,7 @@ def folder(tmp_path_factory):
     (folder / "genes.gff3").write_text(
         "##gff-version 3\nchr1\tx\tgene\t131\t400\t.\t+\t.\tID=g0\nchr1\tx\tgene\t1\t110\t.\t-\t.\tID=x\n"
     )
-    alignment = AlignmentSample(id="a", query="ACDEFGHIKL", rows=2, extra_rows=0, input_sha256="")
+    alignment = alignment_sample(id="a", query="ACDEFGHIKL", rows=2, extra_rows=0, input_sha256="")
     row = alignment_site("evoformer", 0, "msa_row", 2)
     maps = {"weights": random.dirichlet(np.ones(10), size=(2, 10)).astype(np.float32)}
     write_alignments(folder / "alignment.h5", [row], [alignment], lambda *_: maps)

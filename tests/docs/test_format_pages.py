@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings
-from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
+from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.windows import promoter_samples
@@ -96,8 +96,8 @@ def maps():
         alignment_site("evoformer", 0, "triangle_starting", 2),
     ]
     samples = [
-        AlignmentSample(id="1UBQ", query="MQIFVK", rows=3, extra_rows=1, input_sha256="0" * 64),
-        AlignmentSample(id="other", query="ACDEFGHI", rows=2, extra_rows=1, input_sha256="1" * 64),
+        alignment_sample(id="1UBQ", query="MQIFVK", rows=3, extra_rows=1, input_sha256="0" * 64),
+        alignment_sample(id="other", query="ACDEFGHI", rows=2, extra_rows=1, input_sha256="1" * 64),
     ]
     random = np.random.default_rng(0)
     maps: Maps = {}

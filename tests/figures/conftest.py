@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
+from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions, Samples
 from bioattn.store.windows import promoter_samples
@@ -76,7 +76,7 @@ def write_alignments(tmp_path_factory):
     def write(names=("a",)):
         path = tmp_path_factory.mktemp("figures") / "attention.h5"
         samples = [
-            AlignmentSample(
+            alignment_sample(
                 id=name,
                 query=QUERY,
                 rows=ROWS,

@@ -8,7 +8,7 @@ import torch
 from bioattn.attention.site import Tile
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folders import AttentionWriter
-from bioattn.models.evoformer.sites import AlignmentSample, AlignmentSizes, alignment_layout, alignment_site
+from bioattn.models.evoformer.sites import AlignmentSizes, alignment_layout, alignment_sample, alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.writer import result_file
@@ -33,13 +33,13 @@ def alignment_attention(output, *, sites=SITES, options=ALL, number=1, **choices
     """Write the attention of `sites` over `number` alignments, as `run evoformer` does."""
     layout = alignment_layout([sites[name] for name in choose_sites(sites, options.sites)], options, "a" * 64)
     with result_file(output, layout, number, **choices) as writer:
-        yield AttentionWriter(output, writer, layout, sites)
+        yield AttentionWriter(writer, layout, sites, output)
 
 
 def sample(number):
     rows, extra_rows, residues = SIZES[number]
     query = "ACDEFGHIKLMNPQRSTVWY"[:residues]
-    return AlignmentSample(
+    return alignment_sample(
         id=f"prötein {number}",
         query=query,
         rows=rows,
@@ -50,9 +50,15 @@ def sample(number):
     )
 
 
+def lengths_of(sizes):
+    """By column of the sample table."""
+    return {"length": sizes.residues, "rows": sizes.rows, "extra_rows": sizes.extra_rows}
+
+
 def weights_of(site, sizes):
     """Softmax weights that depend on the site and the sizes only."""
-    lengths = [sizes.lengths[axis.lengths] if axis.lengths else site.num_heads for axis in site.axes]
+    known = lengths_of(sizes)
+    lengths = [known[axis.lengths] if axis.lengths else site.num_heads for axis in site.axes]
     random = np.random.default_rng([len(site.name), ord(site.name[-1]), *sizes])
     exponentials = np.exp(2 * random.normal(size=lengths))
     return (exponentials / exponentials.sum(-1, keepdims=True)).astype(np.float32)
@@ -76,8 +82,8 @@ def write(
 ):
     with alignment_attention(output, options=options, number=len(numbers), **choices) as attention:
         for place, number in enumerate(numbers):
-            if sample(number).id not in attention.ids:
+            if sample(number).ids[0] not in attention.ids:
                 before(place)
-                with attention.sample(sample(number).samples, masks) as receiver:
+                with attention.sample(sample(number), masks) as receiver:
                     send(receiver, SIZES[number], tile)
         return attention.ids

@@ -14,9 +14,9 @@ from bioattn.io.files import partial_path
 from bioattn.models.evoformer.attention import GatedAttention
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.sites import (
-    AlignmentSample,
     AlignmentSizes,
     alignment_layout,
+    alignment_sample,
 )
 from bioattn.models.evoformer.stacks import EvoformerStack
 from bioattn.store import open_attention
@@ -30,6 +30,7 @@ from tests.inference.alignment_attention_files import (
     SITES,
     SIZES,
     alignment_attention,
+    lengths_of,
     sample,
     send,
     weights_of,
@@ -43,7 +44,7 @@ def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path, reduce):
     write(output, AttentionOptions(reduce=reduce, top_k=3))
     assert validate_file(output) == []
     with open_attention(output) as attention:
-        assert list(attention.samples.index) == [sample(number).id for number in range(3)]
+        assert list(attention.samples.index) == [sample(number).ids[0] for number in range(3)]
         for number, sizes in enumerate(SIZES):
             for name, site in SITES.items():
                 whole = weights_of(site, sizes).astype(np.float64)
@@ -109,7 +110,7 @@ def test_chosen_sites_and_heads_in_half_precision(tmp_path):
     )
     with alignment_attention(output, options=options, number=3) as writer:
         assert writer.site_names == ["evoformer.00.msa_row", "extra_msa.01.msa_row"]
-        with writer.sample(sample(0).samples) as receiver:
+        with writer.sample(sample(0)) as receiver:
             for name in writer.site_names:
                 receiver.receive(SITES[name], torch.from_numpy(weights_of(SITES[name], SIZES[0])), None)
     with open_attention(output) as attention:
@@ -137,8 +138,8 @@ def test_one_head_is_one_chunk(tmp_path):
     site = SITES["evoformer.00.msa_row"]
     options = AttentionOptions(sites=(site.name,), reduce=Reduction.MEAN_ROWS)
     with alignment_attention(output, options=options, number=3) as writer:
-        query = AlignmentSample(id="x", query="A" * 200, rows=2, extra_rows=1, input_sha256="")
-        with writer.sample(query.samples) as receiver:
+        query = alignment_sample(id="x", query="A" * 200, rows=2, extra_rows=1, input_sha256="")
+        with writer.sample(query) as receiver:
             receiver.receive(site, torch.from_numpy(weights_of(site, sizes)), None)
     with h5py.File(output) as file:
         assert file[f"sites/{site.name}/s0000000/weights"].chunks == (1, 200, 200)
@@ -151,7 +152,7 @@ def test_a_tile_is_let_go_of(tmp_path):
         options = AttentionOptions(sites=(site.name,), reduce=reduce)
         with (
             alignment_attention(tmp_path / "a.h5", options=options, number=3) as writer,
-            writer.sample(sample(0).samples) as receiver,
+            writer.sample(sample(0)) as receiver,
         ):
             whole = weights_of(site, SIZES[0])
             for start in range(5):
@@ -181,14 +182,14 @@ def test_a_stack_writes_every_map_it_attends_with(tmp_path):
         def receive(self, site, weights, _values, _tile=None):
             heard[site.name].append(weights.clone())
 
-    named = AlignmentSample(id="x", query="A" * residues, rows=rows, extra_rows=1, input_sha256="0" * 64)
+    named = alignment_sample(id="x", query="A" * residues, rows=rows, extra_rows=1, input_sha256="0" * 64)
     for reduce in (Reduction.NONE, Reduction.MEAN_ROWS):
         options = AttentionOptions(reduce=reduce)
         output = tmp_path / f"{reduce}.h5"
         with (
             torch.no_grad(),
             alignment_attention(output, sites=sites, options=options, number=3) as writer,
-            writer.sample(named.samples) as receiver,
+            writer.sample(named) as receiver,
             capture(writer.site_names, receiver),
         ):
             captured = stack(*(tensor.clone() for tensor in inputs), *masks)
@@ -216,7 +217,7 @@ def test_tiles_out_of_order_missing_or_misshapen_are_bugs(tmp_path):
         options = AttentionOptions(sites=(site.name,))
         with (
             alignment_attention(tmp_path / "a.h5", options=options, number=3) as writer,
-            writer.sample(sample(0).samples) as receiver,
+            writer.sample(sample(0)) as receiver,
         ):
             for weights, tile in tiles:
                 receiver.receive(site, weights, None, tile)
@@ -247,11 +248,11 @@ def test_the_size_said_first_is_the_size(tmp_path, reduce):
     options = AttentionOptions(reduce=reduce)
     output = tmp_path / "attention.h5"
     with alignment_attention(output, options=options, number=3) as writer:
-        named = AlignmentSample(id="x", query="A" * 60, rows=40, extra_rows=30, input_sha256="0" * 64)
-        with writer.sample(named.samples) as receiver:
+        named = alignment_sample(id="x", query="A" * 60, rows=40, extra_rows=30, input_sha256="0" * 64)
+        with writer.sample(named) as receiver:
             send(receiver, sizes, 8)
     layout = alignment_layout(list(SITES.values()), options, "a" * 64)
-    said = layout.stored_bytes(1, [sizes.lengths])
+    said = layout.stored_bytes(1, [lengths_of(sizes)])
     assert output.stat().st_size == pytest.approx(said, rel=0.1)
 
 
@@ -260,7 +261,7 @@ def test_an_alignment_that_fails_is_left_out(tmp_path):
     with alignment_attention(output, options=ALL, number=3) as writer:
         for number in range(3):
             try:
-                with writer.sample(sample(number).samples) as receiver:
+                with writer.sample(sample(number)) as receiver:
                     if number == 1:
                         raise BioattnError("its file is bad")
                     send(receiver, SIZES[number], 2)

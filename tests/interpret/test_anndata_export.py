@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
+from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.store.windows import promoter_samples
 from tests.making import bioattn
 from tests.result_files import cross_site, promoter_layout, write_alignments, write_promoters
@@ -43,7 +43,7 @@ def alignment(tmp_path):
     random = np.random.default_rng(1)
     sites = [alignment_site("evoformer", block, "msa_row", 2) for block in (0, 1)]
     samples = [
-        AlignmentSample(
+        alignment_sample(
             id=name,
             query="MKTA",
             rows=2,

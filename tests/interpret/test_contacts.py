@@ -24,7 +24,7 @@ from bioattn.interpret.contacts import (
     read_regression,
     write_regression,
 )
-from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
+from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.reader import open_attention
@@ -98,7 +98,7 @@ def row_maps(name, site, seed):
 
 def write_attention(path, reduce=Reduction.MEAN_ROWS, *, names=tuple(PROTEINS), model="a" * 64, sites=SITES):
     samples = [
-        AlignmentSample(
+        alignment_sample(
             id=name,
             query="".join(LETTERS[column] for column in seen(name)),
             rows=ROWS,

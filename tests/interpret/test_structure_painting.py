@@ -12,7 +12,7 @@ from Bio.PDB.PDBParser import PDBParser
 from bioattn.formats.structure_output import ResidueKey
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.interpret.structure_painting import ResidueLine, paint_structure, write_script
-from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
+from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from tests.making import bioattn
 from tests.result_files import write_alignments
 
@@ -39,7 +39,7 @@ def weights():
 @pytest.fixture(scope="module")
 def attention(tmp_path_factory, weights):
     path = tmp_path_factory.mktemp("painting") / "attention.h5"
-    sample = AlignmentSample(
+    sample = alignment_sample(
         id="a", query=QUERY, rows=ROWS, extra_rows=0, input_sha256="", columns=COLUMNS, alignment_columns=22
     )
     write_alignments(

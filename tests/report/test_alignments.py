@@ -12,7 +12,7 @@ import pytest
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.interpret.alignment_maps import head_map
-from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
+from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.report.alignments import collect_alignments, draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs
 from bioattn.store import open_attention
@@ -108,7 +108,7 @@ def test_every_way_of_keeping_attention_is_read(tmp_path, reduce):
     random = np.random.default_rng(1)
     logits = np.exp(2 * random.normal(size=(rows, heads, size, size)))
     whole = (logits / logits.sum(-1, keepdims=True)).astype(np.float32)
-    sample = AlignmentSample(
+    sample = alignment_sample(
         id="a",
         query="ACDEFGHIKLMN",
         rows=rows,

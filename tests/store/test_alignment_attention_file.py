@@ -6,7 +6,7 @@ import pytest
 import xarray
 
 from bioattn.errors import BioattnError
-from bioattn.models.evoformer.sites import AlignmentSample, alignment_site
+from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import as_text, inspect_file, validate_file
 from bioattn.store.reader import open_attention
@@ -16,8 +16,8 @@ from tests.result_files import write_alignments
 from tests.store.conftest import attribute, delete, values
 
 SAMPLES = [
-    AlignmentSample(id="1ubq", query="MQIFVK", rows=5, extra_rows=3, input_sha256="ab" * 32),
-    AlignmentSample(
+    alignment_sample(id="1ubq", query="MQIFVK", rows=5, extra_rows=3, input_sha256="ab" * 32),
+    alignment_sample(
         id="später",
         query="ACDEFGHI",
         rows=2,

@@ -16,6 +16,7 @@ from bioattn.io.settings import (
     force_option,
     option,
     output_option,
+    require,
     resume_option,
     settings_error,
     shard_option,
@@ -23,7 +24,6 @@ from bioattn.io.settings import (
     threads_option,
     with_config_file,
 )
-from bioattn.models.evoformer import family as runs
 from bioattn.models.evoformer.config import (
     EvoformerConfig,
     EvoformerTrainingConfig,
@@ -48,8 +48,7 @@ class ParameterSettings:
     """Layers of the structure module, which share their weights and so cannot be counted; None = AlphaFold's 8."""
 
     def __post_init__(self) -> None:
-        if self.structure_layers is not None and self.structure_layers < 1:
-            raise SettingsError(f"structure_layers is {self.structure_layers}; it must be at least 1")
+        require(self, ("structure_layers",), lambda value: value >= 1, "be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +136,8 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
             "give the model: --model FOLDER, or --parameters FILE (AlphaFold's or OpenFold's)"
         )
     weights = settings.model[0]
-    size = _chunk(settings.chunk)
+    if settings.chunk != "auto" and not (settings.chunk.isdecimal() and int(settings.chunk) > 0):
+        raise SettingsError(f"--chunk {settings.chunk}: give a number of rows from 1, or auto")
     parameters = build(ParameterSettings, settings.parameters, settings.source("parameters"))
     sources, several = find_alignments(settings.alignment)
     wanted = _attention(settings)
@@ -162,7 +162,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         query=settings.query,
         seed=settings.seed,
         precision=settings.precision,
-        chunk=size,
+        chunk=None if settings.chunk == "auto" else int(settings.chunk),
         representations=settings.representations,
         templates=templates,
     )
@@ -222,14 +222,6 @@ def _rank(output: Path, models: Sequence[str], alignments: Sequence[str]) -> lis
     return [*sentences, f"wrote {output / 'ranking.tsv'}"]
 
 
-def _chunk(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not (text.isdecimal() and int(text) > 0):
-        raise SettingsError(f"--chunk {text}: give a number of rows from 1, or auto")
-    return int(text)
-
-
 def _attention(settings: EvoformerRun) -> "AttentionOutput | None":
     from bioattn.inference.folder_paths import AttentionOutput
     from bioattn.store.choices import Reduction
@@ -282,7 +274,7 @@ class EvoformerFamily(Family):
     load = imported("evoformer.folder", "load_evoformer_model")
     load_file = load
     task = imported("evoformer.training_task", "EvoformerTask")
-    run = staticmethod(runs.run)
+    run = staticmethod(run)
 
     def export_parameters(
         self, model: Path, output: Path, *, structure_layers: int | None, force: bool

@@ -186,7 +186,8 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         seed: int,
         representations: Sequence[str] = (),
     ) -> "AlignmentRunner":
-        from bioattn.models.evoformer.runner import AlignmentRunner, RunSettings, templates_in
+        from bioattn.alignments.templates import read_templates
+        from bioattn.models.evoformer.runner import AlignmentRunner, RunSettings
 
         inputs = self.inputs
         if recycles is not None:
@@ -202,7 +203,7 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
             representations=tuple(
                 chosen(Representation, "representations", name) for name in names_in(representations)
             ),
-            templates=templates_in(templates),
+            templates=None if templates is None else read_templates(Path(templates)),
         )
         return AlignmentRunner(self, settings, SILENT)
 
@@ -282,10 +283,6 @@ def load_evoformer_model(
     Raises: FormatError naming the file or array that is missing, of another version, damaged or at odds with the
     rest; BioattnError when layers are given for a folder.
     """
-    return _load(path, device, num_structure_layers)
-
-
-def _load(path: Path, device: torch.device, num_structure_layers: int | None) -> LoadedEvoformerModel:
     if path.is_dir():
         if num_structure_layers is not None:
             raise BioattnError(f"{path}: a model folder knows its number of structure module layers")
@@ -294,21 +291,15 @@ def _load(path: Path, device: torch.device, num_structure_layers: int | None) ->
         check_sizes(lambda: EvoformerModel(config), asdict(config), weights)
         model = allocate_model(config)
         load_weights(model, weights)
+        name = f"{(path if path.name not in ('', '..') else path.resolve()).name}/{WEIGHTS}"
     else:
-        weights = path
+        weights, name = path, path.name
         model, inputs = load_parameters(path, num_structure_layers)
     return LoadedEvoformerModel(
         model=model.to(device).eval(),
         device=device,
         path=weights,
         sha256=sha256_of(weights),
-        name=_name(path, weights),
+        name=name,
         inputs=inputs,
     )
-
-
-def _name(path: Path, weights: Path) -> str:
-    if weights == path:
-        return weights.name
-    folder = path if path.name not in ("", "..") else path.resolve()
-    return f"{folder.name}/{weights.name}"

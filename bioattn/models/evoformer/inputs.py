@@ -215,7 +215,7 @@ def prepare_inputs(
     A gap of the target, row 1, counts as an unknown residue; insertions of the target are left out.
 
     Raises: BioattnError beginning with `source` when the alignment is of nucleotides, or its target has no residue
-    of a known kind; when memory cannot hold the covariances of its columns; or when the model takes other features.
+    of a known kind; when memory cannot hold the covariances of its columns; or the model takes other features.
     """
     encoded = encode_alignment(alignment, source=source)
     if config.pair_features not in (0, _NUM_COVARIANCE_FEATURES):

@@ -51,8 +51,13 @@ def estimate_memory(
     rows, extra, columns = sizes
     pairs = columns * columns
     msa, pair = rows * columns * config.msa_channels, pairs * config.pair_channels
-    factors = columns * _numbers_per_cell(config, config.msa_channels)
-    extra_factors = columns * _numbers_per_cell(config, config.extra_msa_channels)
+    # Numbers per cell that wait for a sum over rows: factors of the outer product; of tied rows what is centred.
+    factors = columns * (
+        4 * config.msa_channels if config.tied_row_heads else 3 * config.outer_product_channels
+    )
+    extra_factors = columns * (
+        4 * config.extra_msa_channels if config.tied_row_heads else 3 * config.outer_product_channels
+    )
     tile_numbers = TILE_ELEMENTS if device == "cpu" else TILE_ELEMENTS * ACCELERATOR_FACTOR
 
     def tile(number: int, width: int, least: int = 1) -> int:
@@ -73,7 +78,11 @@ def estimate_memory(
     if attention:
         heads = max(msa_rows * config.msa_heads, pair_rows * config.pair_heads)
         weights = max(4 * heads * pairs, msa_columns * config.msa_heads * rows * rows)
-    stages = [2 * msa + pair, msa + pair + max(work), msa + _head_floats(config, pairs)]
+    # When everything is read off the representations.
+    per_pair = config.pair_channels + 2 * config.distogram_bins + 64 * config.aligned_error_head
+    if config.structure_module is not None:
+        per_pair += config.pair_channels + 4 * config.structure_module.num_heads
+    stages = [2 * msa + pair, msa + pair + max(work), msa + per_pair * pairs]
     features = 2 * rows * columns * config.msa_features
     if num_templates and config.templates is not None:
         stages.append(msa + pair + (2 * num_templates + 1) * pairs * config.templates.channels + max(work))
@@ -84,22 +93,6 @@ def estimate_memory(
         features += 8 * extra * columns
     needed = MARGIN * 4 * (max(stages) + features + weights + pairs * config.pair_features)
     return FIXED_BYTES + max(int(needed), coupling_bytes(columns) if config.pair_features else 0)
-
-
-def _numbers_per_cell(config: EvoformerConfig, channels: int) -> int:
-    """Numbers per cell of an MSA of so many channels that wait for a sum over its rows: the factors of the outer
-    product, or of tied rows what is centred."""
-    return 4 * channels if config.tied_row_heads else 3 * config.outer_product_channels
-
-
-def _head_floats(config: EvoformerConfig, pairs: int) -> int:
-    """Numbers per pair of residues when everything is read off the representations."""
-    per_pair = config.pair_channels + 2 * config.distogram_bins
-    if config.aligned_error_head:
-        per_pair += 64
-    if config.structure_module is not None:
-        per_pair += config.pair_channels + 4 * config.structure_module.num_heads
-    return per_pair * pairs
 
 
 @contextmanager
@@ -119,7 +112,7 @@ def plan_memory(
 
     Raises: BioattnError with the estimate when there is too little memory whatever the size of tiles.
     """
-    free = _free(device)
+    free = int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else free_memory()
     choices: list[int | None] = [chunk]
     if chunk is None:
         choices += SMALL_TILES
@@ -153,9 +146,3 @@ def plan_memory(
             "machine"
         )
     )
-
-
-def _free(device: torch.device) -> int | None:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return free_memory()

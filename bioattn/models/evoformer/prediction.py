@@ -81,7 +81,7 @@ def predict(
     num_passes = settings.num_recycles + 1
     blocks = sum(isinstance(module, EvoformerBlock) for module in model.model.modules())
     progress.begin(description, blocks * num_passes * settings.num_samples)
-    total: _Distances | None = None
+    total: NDArray[np.float32] | None = None
     first: Prediction | None = None
     try:
         for sample in range(settings.num_samples):
@@ -95,10 +95,14 @@ def predict(
                     lambda number, first=first_pass: inputs.sample(seed, first + number).to(model.device),
                     settings.num_recycles,
                 )
-                total = _add_distances(total, outputs)
+                if (logits := outputs.distogram_logits) is not None:
+                    total = np.zeros(tuple(logits.shape), np.float32) if total is None else total
+                    for start in range(0, len(logits), _ROWS_AT_ONCE):
+                        rows = slice(start, start + _ROWS_AT_ONCE)
+                        total[rows] += _numbers(logits[rows].float().softmax(-1), "distances")
                 if first is None:
                     first = _read_outputs(outputs, representations)
-                del outputs
+                del outputs, logits
     except torch.OutOfMemoryError as error:
         raise BioattnError(
             f"{model.device}: out of memory with {inputs.num_clusters} + {inputs.num_extra} rows and "
@@ -108,9 +112,7 @@ def predict(
     finally:
         progress.end()
     assert first is not None
-    if total is None:
-        return first
-    return total.into(first, settings.num_samples)
+    return first if total is None else _with_distances(first, total, settings.num_samples)
 
 
 def try_model(model: LoadedEvoformerModel) -> None:
@@ -154,39 +156,22 @@ def _watch(
         yield
 
 
-@dataclass(slots=True)
-class _Distances:
-    distogram: NDArray[np.float32]
-    edges: NDArray[np.float32]
-
-    def into(self, prediction: Prediction, num_samples: int) -> Prediction:
-        probabilities = self.distogram
-        if num_samples > 1:
-            probabilities /= np.float32(num_samples)
-        step = self.edges[1] - self.edges[0] if len(self.edges) > 1 else np.float32(1)
-        middles = np.append(self.edges, self.edges[-1] + step) - step / 2
-        contact = probabilities[..., : contact_bins(probabilities.shape[-1])].sum(-1)
-        return replace(
-            prediction,
-            bin_edges=self.edges,
-            distogram=probabilities,
-            contact_probability=np.clip(contact, 0, 1),
-            expected_distance=probabilities @ middles.astype(np.float32),
-        )
-
-
-def _add_distances(total: _Distances | None, outputs: ModelOutputs) -> _Distances | None:
-    """Add the probabilities of one sample, some rows at a time."""
-    logits = outputs.distogram_logits
-    if logits is None:
-        return None
-    if total is None:
-        shape = tuple(logits.shape)
-        total = _Distances(np.zeros(shape, np.float32), bin_edges(shape[-1]).numpy())
-    for start in range(0, len(logits), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        total.distogram[rows] += _numbers(logits[rows].float().softmax(-1), "distances")
-    return total
+def _with_distances(prediction: Prediction, total: NDArray[np.float32], num_samples: int) -> Prediction:
+    """total: the sum of probabilities (R, R, N) over samples."""
+    num_bins = total.shape[-1]
+    probabilities = total
+    if num_samples > 1:
+        probabilities /= np.float32(num_samples)
+    edges = bin_edges(num_bins).numpy()
+    step = edges[1] - edges[0] if len(edges) > 1 else np.float32(1)
+    middles = np.append(edges, edges[-1] + step) - step / 2
+    return replace(
+        prediction,
+        bin_edges=edges,
+        distogram=probabilities,
+        contact_probability=np.clip(probabilities[..., : contact_bins(num_bins)].sum(-1), 0, 1),
+        expected_distance=probabilities @ middles.astype(np.float32),
+    )
 
 
 def _read_outputs(outputs: ModelOutputs, representations: Sequence[Representation]) -> Prediction:

@@ -48,10 +48,6 @@ class TargetRow:
     num_inserted: int
     """Residues that stand in no column."""
 
-    @property
-    def num_gaps(self) -> int:
-        return self.letters.count("-")
-
 
 def target_row(alignment: Alignment) -> TargetRow:
     """Row 1 of `alignment`.
@@ -89,7 +85,6 @@ PREDICTION_FILES = frozenset(
 """All that `write_prediction` calls its files."""
 
 _ROWS_AT_ONCE = 64
-_NO_RESIDUE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +99,11 @@ class PredictionOf:
     """(R,) 0..20."""
     model_sha256: str
     input_sha256: str
+
+    @property
+    def residue_numbers(self) -> list[int | None]:
+        """(R,) of the columns; None where the target has a gap."""
+        return [self.target.numbers[column] for column in self.columns]
 
 
 def write_prediction(
@@ -148,10 +148,9 @@ def _write_contacts(folder: Path, subject: PredictionOf, prediction: Prediction)
         method=method,
         columns=columns,
     )
-    numbers = [target.numbers[column] for column in columns]
     with text_output(folder / CONTACTS_TABLE) as file:
         file.write("\t".join(CONTACT_COLUMNS) + "\n")
-        for cells in contact_rows(target.letters, columns, numbers, probabilities, distances):
+        for cells in contact_rows(target.letters, columns, subject.residue_numbers, probabilities, distances):
             file.write("\t".join(cells) + "\n")
     return number
 
@@ -213,8 +212,7 @@ def _begin(file: h5py.File, kind: str, subject: PredictionOf) -> tuple[h5py.Data
     columns = (subject.columns + 1).astype(np.int32)
     words = "match column of the alignment, from 1"
     scales = (_scale(file, "column_i", columns, words), _scale(file, "column_j", columns, words))
-    numbers = [subject.target.numbers[column] for column in subject.columns]
-    residues = np.array([_NO_RESIDUE if number is None else number for number in numbers], dtype=np.int32)
+    residues = np.array([-1 if number is None else number for number in subject.residue_numbers], np.int32)
     dataset = put_array(file, "residue_number", residues)
     set_attribute(dataset, "long_name", "residue number in the target, -1 where it has a gap")
     dataset.dims[0].attach_scale(scales[0])
@@ -240,12 +238,15 @@ def _pairs(file: h5py.File, name: str, array: NDArray[np.float32], scales: Any, 
 def _write_structure(folder: Path, subject: PredictionOf, prediction: Prediction) -> list[str]:
     assert prediction.atom37 is not None
     assert prediction.plddt is not None
-    numbers = [subject.target.numbers[column] for column in subject.columns]
-    residues = predicted_residues(
-        subject.aatype, prediction.atom37, prediction.plddt, [number or 0 for number in numbers]
-    )
     # A column where the target has a gap is no residue of it.
-    residues = [residue for residue, number in zip(residues, numbers, strict=True) if number is not None]
+    numbers = subject.residue_numbers
+    kept = [place for place, number in enumerate(numbers) if number is not None]
+    residues = predicted_residues(
+        subject.aatype[kept],
+        prediction.atom37[kept],
+        prediction.plddt[kept],
+        [number for number in numbers if number is not None],
+    )
     write_mmcif(folder / STRUCTURE_MMCIF, residues, name=subject.name)
     try:
         write_pdb(folder / STRUCTURE_PDB, residues)
@@ -257,9 +258,7 @@ def _write_structure(folder: Path, subject: PredictionOf, prediction: Prediction
 
 def _write_aligned_error(path: Path, subject: PredictionOf, errors_RR: NDArray[np.float32]) -> None:
     """Write the PAE of the residues of the structure as AlphaFold DB does: one line, whole ångströms."""
-    kept = [
-        place for place, column in enumerate(subject.columns) if subject.target.numbers[column] is not None
-    ]
+    kept = [place for place, number in enumerate(subject.residue_numbers) if number is not None]
     rounded = np.rint(errors_RR[np.ix_(kept, kept)]).astype(int).tolist()
     content = [{"predicted_aligned_error": rounded, "max_predicted_aligned_error": MAX_ALIGNED_ERROR}]
     with text_output(path) as file:

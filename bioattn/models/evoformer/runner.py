@@ -14,12 +14,11 @@ import torch
 from bioattn import __version__
 from bioattn.alignments.rows import centre_on_query, find_name
 from bioattn.alignments.templates import Templates
-from bioattn.attention.capture import AttentionReceiver
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.inference.alignment_inputs import Given, alignments_in, read_with_digest
-from bioattn.inference.attention_receiver import SampleReceiver, choose_sites
+from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folder_paths import InputFile
 from bioattn.inference.folders import AttentionWriter
 from bioattn.io.folders import atomic_folder
@@ -32,14 +31,19 @@ from bioattn.models.evoformer.prediction import Prediction, predict
 from bioattn.models.evoformer.prediction_files import (
     PREDICTION_FILES,
     PredictionOf,
-    TargetRow,
     target_row,
     write_prediction,
 )
-from bioattn.models.evoformer.sites import TEMPLATE_SITE, AlignmentSample, alignment_layout, template_site
+from bioattn.models.evoformer.sites import (
+    TEMPLATE_SITE,
+    AlignmentSizes,
+    alignment_layout,
+    alignment_sample,
+    template_site,
+)
 from bioattn.store.contents import Collector
 from bioattn.store.reader import Attention
-from bioattn.store.schema import AttentionOptions, FileLayout
+from bioattn.store.schema import AttentionOptions, FileLayout, Samples
 from bioattn.structures.predictions import CONTACT_COLUMNS, SCORES, contact_rows
 from bioattn.system.device import Precision
 from bioattn.system.progress import Progress
@@ -74,42 +78,33 @@ class RunSettings:
 class PreparedAlignment:
     """An alignment ready to run."""
 
-    target: TargetRow
+    source: InputFile
+    subject: PredictionOf
     inputs: AlignmentInputs
-    input_sha256: str
     row_names: list[str]
-    templates: Templates | None
+    template_names: Sequence[str]
+    """Of the rows that templates add to the clustered MSA."""
 
-    @property
-    def template_names(self) -> Sequence[str]:
-        """Of the rows that templates add to the clustered MSA."""
-        return () if self.templates is None else self.templates.names
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.row_names)
-
-    def sample(self, name: str) -> AlignmentSample:
-        return AlignmentSample(
-            id=name,
-            query="".join(self.target.letters[column] for column in self.inputs.columns),
-            rows=self.inputs.num_clusters + len(self.template_names),
-            extra_rows=self.inputs.num_extra,
-            input_sha256=self.input_sha256,
-            columns=tuple(self.inputs.columns.tolist()),
-            alignment_columns=len(self.target.letters),
-        )
-
-    def sample_of_pass(self, name: str, seed: int, number: int) -> AlignmentSample:
-        """The same with the names of the rows that a pass draws."""
-        records = self.inputs.encoded.records
+    def sample(self, seed: int) -> Samples:
+        """The line of the attention file; rows are those of the last pass."""
+        inputs, target = self.inputs, self.subject.target
+        records = inputs.encoded.records
         assert records is not None
         clusters, extra = (
-            tuple(self.row_names[record] for record in records[rows])
-            for rows in self.inputs.rows_of(seed, number)
+            [self.row_names[record] for record in records[rows]]
+            for rows in inputs.rows_of(seed, inputs.settings.num_recycles)
         )
-        clusters += tuple(self.template_names)
-        return replace(self.sample(name), row_names=clusters, extra_row_names=extra or ("",))
+        return alignment_sample(
+            id=self.source.name,
+            query="".join(target.letters[column] for column in inputs.columns),
+            rows=inputs.num_clusters + len(self.template_names),
+            extra_rows=inputs.num_extra,
+            input_sha256=self.subject.input_sha256,
+            columns=inputs.columns.tolist(),
+            alignment_columns=len(target.letters),
+            row_names=[*clusters, *self.template_names],
+            extra_row_names=extra or [""],
+        )
 
 
 class AlignmentRunner:
@@ -119,17 +114,13 @@ class AlignmentRunner:
     record_file = SCORES
 
     def __init__(self, model: LoadedEvoformerModel, settings: RunSettings, progress: Progress) -> None:
-        self.model = model
+        self.model, self.model_path = model, model.path
         self.settings = settings
         self.progress = progress
         if settings.precision is Precision.BF16:
             for stack in (model.model.extra_msa_stack, model.model.evoformer):
                 if stack is not None:
                     use_precision(stack, torch.bfloat16)
-
-    @property
-    def model_path(self) -> Path:
-        return self.model.path
 
     @property
     def sites(self) -> dict[str, AttentionSite]:
@@ -157,12 +148,8 @@ class AlignmentRunner:
         if Representation.STRUCTURE in self.settings.representations and config.structure_module is None:
             raise BioattnError("--representations structure: the model has no structure module")
 
-    def prepare(self, source: InputFile) -> PreparedAlignment:
-        """Read an alignment and encode it. Raises: BioattnError naming what is wrong with it."""
-        return self.prepared(source, *read_with_digest(source.path))
-
-    def prepared(self, source: InputFile, alignment: Alignment, digest: str) -> PreparedAlignment:
-        """Encode an alignment that was read. Raises: as `prepare`."""
+    def prepare(self, source: InputFile, alignment: Alignment, sha256: str) -> PreparedAlignment:
+        """Encode an alignment. Raises: BioattnError naming what is wrong with it."""
         if self.settings.query is not None:
             row = find_name(alignment.names, self.settings.query, str(source.path))
             alignment = centre_on_query(alignment, row, str(source.path))
@@ -184,40 +171,31 @@ class AlignmentRunner:
         if templates is not None:
             laid = TemplateInputs.on_columns(templates, target.letters, inputs.columns)
             inputs = replace(inputs, templates=laid)
-        return PreparedAlignment(
+        subject = PredictionOf(
+            name=source.name,
             target=target,
+            columns=inputs.columns,
+            aatype=inputs.encoded.aatype[inputs.columns],
+            model_sha256=self.model.sha256,
+            input_sha256=sha256,
+        )
+        return PreparedAlignment(
+            source=source,
+            subject=subject,
             inputs=inputs,
-            input_sha256=digest,
             row_names=alignment.names,
-            templates=templates,
+            template_names=() if templates is None else templates.names,
         )
 
     def run(
         self, source: InputFile, folder: Path, request: StopRequest, attention: AttentionWriter | None
     ) -> list[str]:
         """Read and predict one alignment and write its folder; returns the names of the files."""
-        prepared = self.prepare(source)
-        tell(source, prepared, predicts_atoms=self.model.config.structure_module is not None)
-        # Attention is that of the last pass.
-        last = prepared.inputs.settings.num_recycles
-        sample = prepared.sample_of_pass(source.name, self.settings.seed, last)
-        subject = PredictionOf(
-            name=source.name,
-            target=prepared.target,
-            columns=prepared.inputs.columns,
-            aatype=prepared.inputs.encoded.aatype[prepared.inputs.columns],
-            model_sha256=self.model.sha256,
-            input_sha256=prepared.input_sha256,
-        )
+        prepared = self.prepare(source, *read_with_digest(source.path))
         # First of all: a place that takes no files is better known before hours of prediction than after.
         with atomic_folder(folder, PREDICTION_FILES) as partial:
-            with ExitStack() as stack:
-                receiver = (
-                    None if attention is None else stack.enter_context(attention.sample(sample.samples))
-                )
-                sites = () if attention is None else attention.site_names
-                prediction = self.compute(source, prepared, sample, request, receiver, sites)
-            return write_prediction(partial, subject, prediction, self._scores(source, prepared))
+            prediction = self.compute(prepared, request, attention)
+            return write_prediction(partial, prepared.subject, prediction, self._scores(prepared))
 
     def layout(self, options: AttentionOptions) -> FileLayout:
         """The layout of the attention file. Raises: BioattnError for sites or heads that the model lacks."""
@@ -241,72 +219,79 @@ class AlignmentRunner:
         }
 
     def compute(
-        self,
-        source: InputFile,
-        prepared: PreparedAlignment,
-        sample: AlignmentSample,
-        request: StopRequest,
-        receiver: AttentionReceiver | None = None,
-        sites: Sequence[str] = (),
+        self, prepared: PreparedAlignment, request: StopRequest, attention: AttentionWriter | None = None
     ) -> Prediction:
-        """Predict a prepared alignment; the attention of `sites` goes to `receiver`. Raises: as `predict`."""
-        with plan_memory(
-            self.model.config,
-            self.model.device,
-            sample.sizes,
-            self.settings.chunk,
-            num_templates=len(prepared.template_names),
-            attention=receiver is not None,
-            source=str(source.path),
-        ):
+        """Predict a prepared alignment; what it attends to in the last pass goes to `attention`.
+
+        Raises: as `predict`.
+        """
+        _tell(prepared, predicts_atoms=self.model.config.structure_module is not None)
+        inputs, num_templates = prepared.inputs, len(prepared.template_names)
+        with ExitStack() as stack:
+            receiver = None
+            if attention is not None:
+                receiver = stack.enter_context(attention.sample(prepared.sample(self.settings.seed)))
+            stack.enter_context(
+                plan_memory(
+                    self.model.config,
+                    self.model.device,
+                    AlignmentSizes(
+                        inputs.num_clusters + num_templates, inputs.num_extra, len(inputs.columns)
+                    ),
+                    self.settings.chunk,
+                    num_templates=num_templates,
+                    attention=attention is not None,
+                    source=str(prepared.source.path),
+                )
+            )
             return predict(
                 self.model,
-                prepared.inputs,
+                inputs,
                 seed=self.settings.seed,
                 progress=self.progress,
                 request=request,
-                description=source.name,
+                description=prepared.source.name,
                 representations=self.settings.representations,
                 receiver=receiver,
-                sites=sites,
+                sites=() if attention is None else attention.site_names,
             )
 
-    def _scores(self, source: InputFile, prepared: PreparedAlignment) -> dict[str, Any]:
-        inputs = prepared.inputs
+    def _scores(self, prepared: PreparedAlignment) -> dict[str, Any]:
+        inputs, subject = prepared.inputs, prepared.subject
         return {
             "format": PREDICTION_FORMAT,
             "format_version": PREDICTION_FORMAT_VERSION,
             "generated_by": f"bioattn {__version__}",
-            "id": source.name,
-            "target": prepared.target.name,
-            "input": {"file": source.path.name, "sha256": prepared.input_sha256},
+            "id": subject.name,
+            "target": subject.target.name,
+            "input": {"file": prepared.source.path.name, "sha256": subject.input_sha256},
             "model": {"file": self.model.name, "sha256": self.model.sha256},
-            "rows": prepared.num_rows,
+            "rows": len(prepared.row_names),
             "distinct_rows": inputs.encoded.num_rows,
             "msa_clusters": inputs.num_clusters,
             "extra_msa_rows": inputs.num_extra,
             "templates": prepared.template_names,
-            "columns": len(prepared.target.letters),
+            "columns": len(subject.target.letters),
             "columns_used": len(inputs.columns),
             "settings": self.settings_json(),
         }
 
 
-def tell(source: InputFile, prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
+def _tell(prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
     """Say what is run, and what may be unexpected about it."""
-    inputs, target = prepared.inputs, prepared.target
+    source, inputs, target = prepared.source, prepared.inputs, prepared.subject.target
     columns = len(target.letters)
     left_out = columns - len(inputs.columns)
     LOGGER.info(
-        f"{source.name}: {counted(prepared.num_rows, 'row')} ({inputs.encoded.num_rows:,} distinct), "
+        f"{source.name}: {counted(len(prepared.row_names), 'row')} ({inputs.encoded.num_rows:,} distinct), "
         f"{counted(columns, 'column')}"
         + (f" ({left_out:,} mostly gaps and left out)" if left_out else "")
         + f"; per pass {counted(inputs.num_clusters, 'cluster row')} and "
         f"{counted(min(inputs.num_extra, inputs.num_drawn - inputs.num_clusters), 'extra row')}"
     )
     odd = []
-    if target.num_gaps:
-        odd.append(f"gaps in {counted(target.num_gaps, 'column')}, which count as unknown residues")
+    if num_gaps := target.letters.count("-"):
+        odd.append(f"gaps in {counted(num_gaps, 'column')}, which count as unknown residues")
     if target.num_inserted:
         odd.append(f"{counted(target.num_inserted, 'residue')} outside the columns, which are not predicted")
     if odd:
@@ -326,65 +311,41 @@ def contacts(runner: AlignmentRunner, inputs: Any) -> pd.DataFrame:
     """The contacts of alignments as contacts.tsv has them; of several with their names in the index."""
     given, several = alignments_in(inputs)
     tables = {}
-    for one, prepared, prediction in _predictions(runner, given):
+    for prepared, prediction in _predictions(runner, given):
         probabilities, distances = prediction.contact_probability, prediction.expected_distance
         assert probabilities is not None
         assert distances is not None
-        target, columns = prepared.target, prepared.inputs.columns
-        numbers = [target.numbers[column] for column in columns]
-        rows = contact_rows(target.letters, columns, numbers, probabilities, distances)
+        subject = prepared.subject
+        rows = contact_rows(
+            subject.target.letters, subject.columns, subject.residue_numbers, probabilities, distances
+        )
         table = pd.DataFrame(list(rows), columns=list(CONTACT_COLUMNS))
-        tables[one.source.name] = table.apply(_as_numbers)
+        numbers = [name for name in CONTACT_COLUMNS if not name.startswith("letter")]
+        table[numbers] = table[numbers].apply(pd.to_numeric)
+        tables[subject.name] = table
     return pd.concat(tables) if several else next(iter(tables.values()))
 
 
 def arrays(runner: AlignmentRunner, inputs: Any) -> dict[str, Prediction]:
     """All that a model says of alignments, by their names."""
     given, _ = alignments_in(inputs)
-    return {one.source.name: prediction for one, _, prediction in _predictions(runner, given)}
+    return {prepared.subject.name: prediction for prepared, prediction in _predictions(runner, given)}
 
 
 def attention(runner: AlignmentRunner, inputs: Any, options: AttentionOptions) -> Attention:
     """The attention of the last pass over alignments."""
     given, _ = alignments_in(inputs)
     kept = Collector(runner.layout(options))
-    for _ in _predictions(runner, given, kept):
+    for _ in _predictions(runner, given, AttentionWriter(kept, kept.layout, runner.sites)):
         pass
     return Attention(kept.contents())
 
 
 def _predictions(
-    runner: AlignmentRunner, given: list[Given], kept: Collector | None = None
-) -> Iterator[tuple[Given, PreparedAlignment, Prediction]]:
-    """Predict one alignment after the other; attention goes to `kept`."""
+    runner: AlignmentRunner, given: list[Given], attention: AttentionWriter | None = None
+) -> Iterator[tuple[PreparedAlignment, Prediction]]:
+    """Predict one alignment after the other."""
     runner.check()
     for one in given:
-        prepared = runner.prepared(*one)
-        tell(one.source, prepared, predicts_atoms=runner.model.config.structure_module is not None)
-        last = prepared.inputs.settings.num_recycles
-        sample = prepared.sample_of_pass(one.source.name, runner.settings.seed, last)
-        if kept is None:
-            prediction = runner.compute(one.source, prepared, sample, StopRequest())
-        else:
-            groups = kept.layout.groups
-            sites = [runner.sites[group.path.removeprefix("sites/")] for group in groups]
-            with kept.sample(sample.samples) as held:
-                receiver = SampleReceiver(held, sites, groups)
-                names = [site.name for site in sites]
-                prediction = runner.compute(one.source, prepared, sample, StopRequest(), receiver, names)
-                receiver.require_complete()
-        yield one, prepared, prediction
-
-
-def _as_numbers(cells: pd.Series) -> pd.Series:
-    """A column of text as numbers, where it holds no letters; empty cells are NaN."""
-    if cells.str.fullmatch(r"[A-Z-]").any():
-        return cells
-    return pd.to_numeric(cells)
-
-
-def templates_in(path: Path | str | None) -> Any:
-    """A file of `prepare templates`, read; None for none."""
-    from bioattn.alignments.templates import read_templates
-
-    return None if path is None else read_templates(Path(path))
+        prepared = runner.prepare(*one)
+        yield prepared, runner.compute(prepared, StopRequest(), attention)

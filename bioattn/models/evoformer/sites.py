@@ -5,11 +5,9 @@ Shapes: S rows of the clustered MSA, E rows of the extra MSA, R residues (match 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import SettingsError
@@ -105,62 +103,44 @@ class AlignmentSizes(NamedTuple):
     residues: int
     """R: match columns."""
 
-    @property
-    def lengths(self) -> dict[str, int]:
-        return {"length": self.residues, "rows": self.rows, "extra_rows": self.extra_rows}
 
+def alignment_sample(
+    *,
+    id: str,
+    query: str,
+    rows: int,
+    extra_rows: int,
+    input_sha256: str,
+    columns: Sequence[int] | None = None,
+    alignment_columns: int | None = None,
+    row_names: Sequence[str] | None = None,
+    extra_row_names: Sequence[str] | None = None,
+) -> Samples:
+    """The line of the sample table for one alignment.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignmentSample:
-    """One alignment as the file names it."""
-
-    id: str
-    """Unique in the file."""
-    query: str
-    """The target row, one letter for each match column that the model sees (R)."""
-    rows: int
-    extra_rows: int
-    input_sha256: str
-    """Of the alignment file."""
-    columns: tuple[int, ...] | None = None
-    """(R,) which match columns these are, from 0, ascending; None = all of them."""
-    alignment_columns: int | None = None
-    """Match columns of the alignment; None = R."""
-    row_names: tuple[str, ...] | None = None
-    """(rows,) names of the clustered MSA's rows; None = not known."""
-    extra_row_names: tuple[str, ...] | None = None
-    """(extra_rows,) names of the extra MSA's rows, "" for one that stands for none."""
-
-    @property
-    def seen_columns(self) -> NDArray[np.int32]:
-        """(R,) match columns that the model sees, from 0."""
-        return np.array(range(len(self.query)) if self.columns is None else self.columns, dtype=np.int32)
-
-    @property
-    def sizes(self) -> AlignmentSizes:
-        return AlignmentSizes(self.rows, self.extra_rows, len(self.query))
-
-    @property
-    def samples(self) -> Samples:
-        numbers = {
-            "length": len(self.query),
-            "alignment_columns": self.alignment_columns or len(self.query),
-            "rows": self.rows,
-            "extra_rows": self.extra_rows,
-        }
-        names = {"row_names": self.row_names, "extra_row_names": self.extra_row_names}
-        return Samples(
-            {
-                "id": [self.id],
-                **{name: np.array([number], dtype=np.int32) for name, number in numbers.items()},
-                "query": [self.query],
-                "input_sha256": [self.input_sha256],
-            },
-            {
-                "columns": [self.seen_columns],
-                **{name: [None if texts is None else list(texts)] for name, texts in names.items()},
-            },
-        )
+    id: unique in the file. query: the target row, a letter for each of the R match columns that the model sees.
+    columns: which these are, from 0, ascending; None = all. alignment_columns: those of the alignment; None = R.
+    row_names, extra_row_names: "" for a row that stands for none; None = not known.
+    """
+    numbers = {
+        "length": len(query),
+        "alignment_columns": alignment_columns or len(query),
+        "rows": rows,
+        "extra_rows": extra_rows,
+    }
+    return Samples(
+        {
+            "id": [id],
+            **{name: np.array([number], dtype=np.int32) for name, number in numbers.items()},
+            "query": [query],
+            "input_sha256": [input_sha256],
+        },
+        {
+            "columns": [np.array(range(len(query)) if columns is None else columns, dtype=np.int32)],
+            "row_names": [None if row_names is None else list(row_names)],
+            "extra_row_names": [None if extra_row_names is None else list(extra_row_names)],
+        },
+    )
 
 
 def alignment_layout(
