@@ -12,11 +12,10 @@ from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.layers import (
     Projection,
-    add_tiled,
     final_linear,
     linear,
-    map_tiled,
     rows_per_tile,
+    tiled,
     tiles,
 )
 
@@ -89,16 +88,13 @@ def pair_bias(pair_RRC: Tensor, normalise: nn.LayerNorm, project: Projection) ->
         projected_TRH: Tensor = project(normalise(pair_TRC))
         return projected_TRH.transpose(1, 2)
 
-    def new_output() -> Tensor:
-        shape = (project.out_features, *pair_RRC.shape[:2])
-        return pair_RRC.new_empty(shape, dtype=project.weight.dtype).transpose(0, 1)
-
-    return map_tiled(
+    shape_HRR = (project.out_features, *pair_RRC.shape[:2])
+    return tiled(
         bias,
         TILE_ELEMENTS,
-        new_output,
         sliced=(pair_RRC,),
         parameters=[*normalise.parameters(), *project.parameters()],
+        new_output=lambda: pair_RRC.new_empty(shape_HRR, dtype=project.weight.dtype).transpose(0, 1),
     ).transpose(0, 1)
 
 
@@ -126,7 +122,7 @@ class MsaRowAttention(nn.Module):
             attended: Tensor = self.attention(self.normalise(rows_TRC), allowed_TR, bias_HRR, tile)
             return attended
 
-        return add_tiled(
+        return tiled(
             update,
             TILE_ELEMENTS,
             least=TILE_LEAST,
@@ -228,7 +224,7 @@ class TiedRowAttention(nn.Module):
             attended: Tensor = self.project_output(attended_TRX * torch.sigmoid(gate_TRX))
             return attended
 
-        return add_tiled(
+        return tiled(
             update, TILE_ELEMENTS, sliced=(msa_SRC,), whole=(maps_HRR,), parameters=self.parameters()
         )
 
@@ -253,7 +249,7 @@ class MsaColumnAttention(nn.Module):
             return attended
 
         columns_RSC = msa_SRC.transpose(0, 1)
-        return add_tiled(
+        return tiled(
             update, TILE_ELEMENTS, sliced=(columns_RSC, mask_SR.T > 0), parameters=self.parameters()
         ).transpose(0, 1)
 
@@ -282,37 +278,33 @@ class MsaColumnGlobalAttention(nn.Module):
         """msa + update (in place without autograd); mask: 1 = residue, 0 = masked."""
 
         def update(columns: slice, columns_TSC: Tensor, mask_TS: Tensor) -> Tensor:
-            tile = Tile("residue", columns.start, msa_SRC.shape[1])
-            return self._attend(self.normalise(columns_TSC), mask_TS, tile)
+            normed_TSC = self.normalise(columns_TSC)
+            counted = mask_TS.unsqueeze(-1).to(normed_TSC.dtype)
+            mean_TC = (normed_TSC * counted).sum(1) / (counted.sum(1) + EPSILON)
+            query_THD = self.project_query(mean_TC).unflatten(-1, (-1, self.head_channels))
+            if self.uniform:
+                query_THD = torch.zeros_like(query_THD)
+            kvg = self.project_kvg(normed_TSC)
+            key_TSD, value_TSD, gate_TSC = kvg.split(
+                [self.head_channels, self.head_channels, kvg.shape[-1] - 2 * self.head_channels], dim=-1
+            )
+            weights_THS = attention_weights(
+                query_THD,
+                key_TSD,
+                score=self.score,
+                mask=(mask_TS > 0).unsqueeze(1),
+                site=self.site,
+                tile=Tile("residue", columns.start, msa_SRC.shape[1]),
+                value=value_TSD,
+            )
+            attended_T1C = (weights_THS @ value_TSD).flatten(1).unsqueeze(1)
+            attended: Tensor = self.project_output(attended_T1C * torch.sigmoid(gate_TSC + self.gate_bias))
+            return attended
 
         columns_RSC = msa_SRC.transpose(0, 1)
-        return add_tiled(
+        return tiled(
             update, TILE_ELEMENTS, sliced=(columns_RSC, mask_SR.T), parameters=self.parameters()
         ).transpose(0, 1)
-
-    def _attend(self, normed_TSC: Tensor, mask_TS: Tensor, tile: Tile) -> Tensor:
-        """(T, S, C) → the update (T, S, C)."""
-        counted = mask_TS.unsqueeze(-1).to(normed_TSC.dtype)
-        mean_TC = (normed_TSC * counted).sum(1) / (counted.sum(1) + EPSILON)
-        query_THD = self.project_query(mean_TC).unflatten(-1, (-1, self.head_channels))
-        if self.uniform:
-            query_THD = torch.zeros_like(query_THD)
-        kvg = self.project_kvg(normed_TSC)
-        key_TSD, value_TSD, gate_TSC = kvg.split(
-            [self.head_channels, self.head_channels, kvg.shape[-1] - 2 * self.head_channels], dim=-1
-        )
-        weights_THS = attention_weights(
-            query_THD,
-            key_TSD,
-            score=self.score,
-            mask=(mask_TS > 0).unsqueeze(1),
-            site=self.site,
-            tile=tile,
-            value=value_TSD,
-        )
-        attended_T1C = (weights_THS @ value_TSD).flatten(1).unsqueeze(1)
-        update: Tensor = self.project_output(attended_T1C * torch.sigmoid(gate_TSC + self.gate_bias))
-        return update
 
 
 class TriangleAttention(nn.Module):
@@ -343,7 +335,7 @@ class TriangleAttention(nn.Module):
             attended: Tensor = self.attention(self.normalise(edges_TRC), allowed_TR, bias_HRR, tile)
             return attended
 
-        updated = add_tiled(
+        updated = tiled(
             update,
             TILE_ELEMENTS,
             least=TILE_LEAST,

@@ -20,7 +20,7 @@ from bioattn.attention.site import Tile
 from bioattn.models.evoformer.attention import TriangleAttention
 from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.inputs import ModelInputs, TemplateInputs
-from bioattn.models.evoformer.layers import add_tiled, add_update, final_linear, linear, relu_linear, tiles
+from bioattn.models.evoformer.layers import add_update, final_linear, linear, relu_linear, tiled, tiles
 from bioattn.models.evoformer.pair_updates import TriangleMultiplication
 from bioattn.models.evoformer.rigid import pseudo_beta
 from bioattn.models.evoformer.sites import template_site
@@ -56,25 +56,20 @@ class InputEmbedder(nn.Module):
             self.project_target_left(inputs.target_feat)[:, None]
             + self.project_target_right(inputs.target_feat)[None, :]
         )
-        pair_RRC = self._add_relative_position(pair_RRC, inputs.residue_index)
+        # Algorithm 4: i − j, clipped, as one-hot, projected: columns of the weight are looked up.
+        limit, positions = self.max_relative_position, self.project_relative_position
+        columns = positions.weight.t() + positions.bias
+
+        def update(_part: Tensor, rows: slice) -> Tensor:
+            offset_TR = inputs.residue_index[rows, None] - inputs.residue_index[None, :]
+            return F.embedding(offset_TR.clamp(-limit, limit) + limit, columns)
+
+        pair_RRC = add_update(pair_RRC, update, TILE_ROWS)
         if (self.project_pair_features is None) != (inputs.pair_feat is None):
             raise ValueError("pair features must be given exactly when the model's config has some")
         if self.project_pair_features is not None:
             pair_RRC += self.project_pair_features(inputs.pair_feat)
         return msa_SRC, pair_RRC
-
-    def _add_relative_position(self, pair_RRC: Tensor, residue_index_R: Tensor) -> Tensor:
-        """Algorithm 4: i − j, clipped, as one-hot, projected."""
-        limit = self.max_relative_position
-        projection = self.project_relative_position
-        columns = projection.weight.t() + projection.bias
-
-        def update(_part: Tensor, rows: slice) -> Tensor:
-            offset_TR = residue_index_R[rows, None] - residue_index_R[None, :]
-            # The columns of the weight looked up: no one-hot tensor is made.
-            return F.embedding(offset_TR.clamp(-limit, limit) + limit, columns)
-
-        return add_update(pair_RRC, update, TILE_ROWS)
 
 
 NUM_CLASSES = 23
@@ -133,19 +128,20 @@ class RecyclingEmbedder(nn.Module):
         """The representations plus the recycled ones; the MSA gets them in its first row. Pairs change in place
         without autograd, the MSA always."""
         msa_SRC[0] += self.normalise_msa_row(recycled.msa_first_row.float())
-        bins_RR = None if recycled.pseudo_beta is None else distance_bins(recycled.pseudo_beta)
+        bins_RR = table = None
+        if recycled.pseudo_beta is not None and self.project_distances is not None:
+            bins_RR = distance_bins(recycled.pseudo_beta)
+            # A pair in no bin (closer than the first edge) has a one-hot of zeros.
+            columns = F.pad(self.project_distances.weight.t(), (0, 0, 0, 1))
+            table = columns + self.project_distances.bias
 
         def update(_part: Tensor, rows: slice) -> Tensor:
             pair_TRC: Tensor = self.normalise_pair(recycled.pair[rows].float())
-            return pair_TRC if bins_RR is None else pair_TRC + self._embed_distances(bins_RR[rows])
+            if bins_RR is None or table is None:
+                return pair_TRC
+            return pair_TRC + F.embedding(bins_RR[rows], table)
 
         return msa_SRC, add_update(pair_RRC, update, TILE_ROWS)
-
-    def _embed_distances(self, bins: Tensor) -> Tensor:
-        assert self.project_distances is not None
-        # A pair in no bin (closer than the first edge) has a one-hot of zeros.
-        table = F.pad(self.project_distances.weight.t(), (0, 0, 0, 1)) + self.project_distances.bias
-        return F.embedding(bins, table)
 
 
 def distance_bins(
@@ -261,7 +257,7 @@ class TemplatePointwiseAttention(nn.Module):
             update_PRC: Tensor = self.project_output((weights_PRH1T @ value).flatten(-3))
             return update_PRC
 
-        return add_tiled(
+        return tiled(
             update,
             TEMPLATE_TILE_ELEMENTS,
             sliced=(pair_RRC, templates_RRTC),

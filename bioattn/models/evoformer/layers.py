@@ -43,21 +43,11 @@ def use_precision(module: nn.Module, dtype: torch.dtype) -> None:
                 parameter.data = parameter.data.to(dtype)
 
 
-def lecun_normal_(weight: Tensor) -> None:
-    """Fill weight (outputs, inputs) from a normal distribution of variance 1 / inputs."""
-    nn.init.trunc_normal_(weight, std=math.sqrt(1 / weight.shape[1]))
-
-
-def he_normal_(weight: Tensor) -> None:
-    """Fill weight (outputs, inputs) from a normal distribution of variance 2 / inputs."""
-    nn.init.trunc_normal_(weight, std=math.sqrt(2 / weight.shape[1]))
-
-
 def linear(inputs: int, outputs: int, *, bias: bool = True) -> Projection:
     """A linear layer with LeCun's first weights and bias 0."""
     layer = Projection(inputs, outputs, bias=bias)
     with torch.no_grad():
-        lecun_normal_(layer.weight)
+        nn.init.trunc_normal_(layer.weight, std=math.sqrt(1 / inputs))
         if bias:
             layer.bias.zero_()
     return layer
@@ -75,7 +65,7 @@ def relu_linear(inputs: int, outputs: int) -> Projection:
     """A linear layer before a ReLU, with He's first weights and bias 0."""
     layer = linear(inputs, outputs)
     with torch.no_grad():
-        he_normal_(layer.weight)
+        nn.init.trunc_normal_(layer.weight, std=math.sqrt(2 / inputs))
     return layer
 
 
@@ -148,7 +138,7 @@ TileFunction = Callable[..., Tensor]
 that has gradients but the layer's parameters, and must not change what it is given."""
 
 
-def add_tiled(
+def tiled(
     function: TileFunction,
     elements: int,
     *,
@@ -156,62 +146,34 @@ def add_tiled(
     whole: Sequence[Tensor] = (),
     parameters: Iterable[nn.Parameter],
     least: int = 1,
+    new_output: Callable[[], Tensor] | None = None,
 ) -> Tensor:
     """sliced[0] + function, some rows of the first axis at a time; in place without gradients.
 
     elements: how many numbers of sliced[0] make a tile. sliced: tensors cut along their first axis. whole:
     tensors that each tile gets whole. parameters: all that `function` uses. least: rows that a tile has at least.
+    new_output: makes an empty tensor, which the function alone fills: nothing is added to.
     """
+    state = sliced[0]
+    size = rows_per_tile(state, elements, least)
     if not torch.is_grad_enabled():
-        state = sliced[0]
-        size = rows_per_tile(state, elements, least)
-        for rows in tiles(len(state), size):
-            part = state[rows]
-            part += function(rows, *(tensor[rows] for tensor in sliced), *whole)
-        return state
-    if sliced[0].numel() < MIN_RECOMPUTED_ELEMENTS:
-        return sliced[0] + function(slice(0, len(sliced[0])), *sliced, *whole)
-    size = rows_per_tile(sliced[0], elements, least)
-    return _apply(function, size, None, sliced, whole, parameters)
-
-
-def map_tiled(
-    function: TileFunction,
-    elements: int,
-    new_output: Callable[[], Tensor],
-    *,
-    sliced: Sequence[Tensor],
-    parameters: Iterable[nn.Parameter],
-) -> Tensor:
-    """function, some rows of the first axis at a time, into the empty tensor that `new_output` makes.
-
-    Other arguments as in `add_tiled`.
-    """
-    if not torch.is_grad_enabled():
-        output = new_output()
-        size = rows_per_tile(sliced[0], elements)
+        output = state if new_output is None else new_output()
         for rows in tiles(len(output), size):
-            output[rows] = function(rows, *(tensor[rows] for tensor in sliced))
+            result = function(rows, *(tensor[rows] for tensor in sliced), *whole)
+            if new_output is None:
+                part = output[rows]
+                part += result
+            else:
+                output[rows] = result
         return output
-    if sliced[0].numel() < MIN_RECOMPUTED_ELEMENTS:
-        return function(slice(0, len(sliced[0])), *sliced)
-    size = rows_per_tile(sliced[0], elements)
-    return _apply(function, size, new_output, sliced, (), parameters)
-
-
-def _apply(
-    function: TileFunction,
-    size: int,
-    new_output: Callable[[], Tensor] | None,
-    sliced: Sequence[Tensor],
-    whole: Sequence[Tensor],
-    parameters: Iterable[nn.Parameter],
-) -> Tensor:
+    if state.numel() < MIN_RECOMPUTED_ELEMENTS:
+        result = function(slice(0, len(state)), *sliced, *whole)
+        return state + result if new_output is None else result
     wanted = [parameter for parameter in parameters if parameter.requires_grad]
-    result: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
+    recomputed: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
         function, size, new_output, len(sliced), wanted, *sliced, *whole, *wanted
     )
-    return result
+    return recomputed
 
 
 class _Tiled(torch.autograd.Function):

@@ -125,7 +125,8 @@ class EvoformerModel(nn.Module):
             msa_SRC, pair_RRC = self.input_embedder(inputs)
             if self.recycling_embedder is not None:
                 if recycled is None:
-                    recycled = self._nothing_recycled(msa_SRC, pair_RRC)
+                    positions = msa_SRC.new_zeros(msa_SRC.shape[1], 3) if self.structure_module else None
+                    recycled = Recycled(torch.zeros_like(msa_SRC[0]), torch.zeros_like(pair_RRC), positions)
                 msa_SRC, pair_RRC = self.recycling_embedder(msa_SRC, pair_RRC, recycled)
             if inputs.templates is not None:
                 if self.template_embedder is None:
@@ -137,9 +138,14 @@ class EvoformerModel(nn.Module):
         self, inputs: ModelInputs, msa_SRC: Tensor, pair_RRC: Tensor, *, recompute: bool = False
     ) -> Trunk:
         pair_mask_RR, msa_mask_SR, num_rows = inputs.pair_mask, inputs.msa_mask, len(msa_SRC)
-        if self.extra_msa_stack is not None:
+        if self.extra_msa_stack is not None and self.extra_msa_embedder is not None:
+            extra_msa = (inputs.extra_msa, inputs.extra_has_deletion, inputs.extra_deletion_value)
+            if any(part is None for part in (*extra_msa, inputs.extra_msa_mask)):
+                raise ValueError("this model has an extra-MSA stack: the inputs must have an extra MSA")
+            with torch.autocast(msa_SRC.device.type, enabled=False):
+                extra_ERC = self.extra_msa_embedder(*extra_msa)
             pair_RRC = self.extra_msa_stack(
-                self._embed_extra_msa(inputs),
+                extra_ERC,
                 pair_RRC,
                 inputs.extra_msa_mask,
                 pair_mask_RR,
@@ -158,20 +164,6 @@ class EvoformerModel(nn.Module):
         positions = None if structure is None else pseudo_beta(structure.atom37, inputs.aatype)
         # A copy: a view of the first row would keep the whole MSA representation alive.
         return Recycled(trunk.msa[0].clone(), trunk.pair, positions)
-
-    def _embed_extra_msa(self, inputs: ModelInputs) -> Tensor | None:
-        if self.extra_msa_embedder is None:
-            return None
-        parts = (inputs.extra_msa, inputs.extra_has_deletion, inputs.extra_deletion_value)
-        if any(part is None for part in (*parts, inputs.extra_msa_mask)):
-            raise ValueError("this model has an extra-MSA stack: the inputs must have an extra MSA")
-        with torch.autocast(inputs.msa_feat.device.type, enabled=False):
-            extra_ERC: Tensor = self.extra_msa_embedder(*parts)
-        return extra_ERC
-
-    def _nothing_recycled(self, msa_SRC: Tensor, pair_RRC: Tensor) -> Recycled:
-        positions = msa_SRC.new_zeros(msa_SRC.shape[1], 3) if self.config.structure_module else None
-        return Recycled(torch.zeros_like(msa_SRC[0]), torch.zeros_like(pair_RRC), positions)
 
     def _run_structure_module(self, inputs: ModelInputs, trunk: Trunk) -> StructureOutputs | None:
         if self.structure_module is None:

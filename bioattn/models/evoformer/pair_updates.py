@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.cpu.matmul import linear, matmul
 from bioattn.attention.site import AttentionSite
-from bioattn.models.evoformer.layers import add_tiled, final_linear, map_tiled, on_cpu
+from bioattn.models.evoformer.layers import final_linear, on_cpu, tiled
 from bioattn.models.evoformer.layers import linear as new_linear
 
 TILE_ELEMENTS = 1 << 18
@@ -46,22 +46,19 @@ class OuterProductMean(nn.Module):
     def forward(self, pair_RRC: Tensor, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
         """pair + update (in place without autograd); mask: 1 = residue, 0 = masked."""
         count_RR = mask_SR.T @ mask_SR + EPSILON
-        factors_SRX = map_tiled(
+        shape_SRX = (*msa_SRC.shape[:2], self.project_factors.out_features)
+        factors_SRX = tiled(
             self._factors,
             TILE_MSA_ELEMENTS,
-            lambda: msa_SRC.new_empty(
-                *msa_SRC.shape[:2],
-                self.project_factors.out_features,
-                dtype=self.project_factors.weight.dtype,
-            ),
             sliced=(msa_SRC, mask_SR),
             parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],
+            new_output=lambda: msa_SRC.new_empty(shape_SRX, dtype=self.project_factors.weight.dtype),
         )
         if self.centred:
             mask_SR1 = mask_SR.unsqueeze(-1).to(factors_SRX.dtype)
             factors_SRX = factors_SRX - mask_SR1 * (factors_SRX.sum(0) / (mask_SR1.sum(0) + EPSILON))
         first_SRA, second_SRB = factors_SRX.chunk(2, dim=-1)
-        return add_tiled(
+        return tiled(
             self._update,
             TILE_ELEMENTS,
             sliced=(pair_RRC, first_SRA.permute(1, 2, 0), count_RR),
@@ -118,7 +115,7 @@ class MapsToPairs(nn.Module):
             projected: Tensor = self.project_output(both_TRX)
             return projected
 
-        return add_tiled(
+        return tiled(
             update, TILE_ELEMENTS, sliced=(pair_RRC, both_RRX), parameters=self.project_output.parameters()
         )
 
@@ -146,7 +143,20 @@ class TriangleMultiplication(nn.Module):
 
     def forward(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
         """pair + update (in place without autograd); mask: 1 = both residues exist, 0 = masked."""
-        factors_2MRR = self._factors(pair_RRC, mask_RR)
+        # Residues of the incoming update are swapped: the product of either update is then one of rows with rows.
+        swapped_RRC, swapped_mask_RR = pair_RRC, mask_RR
+        if not self.outgoing:
+            swapped_RRC, swapped_mask_RR = pair_RRC.transpose(0, 1), mask_RR.T
+        shape_2MRR = (2 * self.hidden_channels, *mask_RR.shape)
+        factors_2MRR = tiled(
+            self._factors,
+            TILE_ELEMENTS,
+            sliced=(swapped_RRC, swapped_mask_RR),
+            parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],
+            new_output=lambda: pair_RRC.new_empty(
+                shape_2MRR, dtype=self.project_factors.weight.dtype
+            ).transpose(0, 1),
+        ).transpose(0, 1)
         left_MRR, right_MRR = factors_2MRR.chunk(2)
         first_MRR, second_MRR = (left_MRR, right_MRR) if self.outgoing else (right_MRR, left_MRR)
         if torch.is_grad_enabled() or not on_cpu(pair_RRC):
@@ -155,30 +165,15 @@ class TriangleMultiplication(nn.Module):
             product_MRR = first_MRR
             for first_RR, second_RR in zip(first_MRR, second_MRR, strict=True):
                 first_RR.copy_(matmul(first_RR, second_RR.T))
-        return add_tiled(
+        return tiled(
             self._update,
             TILE_ELEMENTS,
             sliced=(pair_RRC, product_MRR.transpose(0, 1)),
             parameters=self.parameters(),
         )
 
-    def _factors(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
-        """Left and right, (2·M, R, R), those of the incoming update with their residues swapped: the product of
-        either update is then one of rows with rows."""
-        if not self.outgoing:
-            pair_RRC, mask_RR = pair_RRC.transpose(0, 1), mask_RR.T
-        num_factors = 2 * self.hidden_channels
-        dtype = self.project_factors.weight.dtype
-        return map_tiled(
-            self._factors_of_rows,
-            TILE_ELEMENTS,
-            lambda: pair_RRC.new_empty(num_factors, *mask_RR.shape, dtype=dtype).transpose(0, 1),
-            sliced=(pair_RRC, mask_RR),
-            parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],
-        ).transpose(0, 1)
-
-    def _factors_of_rows(self, _rows: slice, pair_TRC: Tensor, mask_TR: Tensor) -> Tensor:
-        """(T, 2·M, R)."""
+    def _factors(self, _rows: slice, pair_TRC: Tensor, mask_TR: Tensor) -> Tensor:
+        """Left and right of some rows, (T, 2·M, R)."""
         num_factors = 2 * self.hidden_channels
         weight = self.project_factors.weight[: 2 * num_factors]
         bias_N1 = self.project_factors.bias[: 2 * num_factors].unsqueeze(-1)

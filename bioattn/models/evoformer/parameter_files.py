@@ -7,7 +7,7 @@ memory as a whole beside the model.
 
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,10 +41,8 @@ class TorchArrays:
     """The tensors of a PyTorch checkpoint: a state dict, alone or inside a training checkpoint."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        tensors = load_state_dict(path)
-        self._tensors = tensors
-        self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        self.path, self._tensors = path, load_state_dict(path)
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
 
     def read(self, name: str) -> NDArray[np.float32]:
         """One array as float32. Raises: FormatError when it holds no real numbers."""
@@ -64,12 +62,11 @@ class FolderArrays:
     def __init__(self, folder: Path) -> None:
         self.path = folder / WEIGHTS
         try:
-            file = open_safetensors(self.path)
-            names = list(file.keys())
-            self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+            self._file = open_safetensors(self.path)
+            names = list(self._file.keys())
+            self.shapes = {name: tuple(self._file.get_slice(name).get_shape()) for name in names}
         except DAMAGE as error:
             raise damaged(self.path, error) from error
-        self._file = file
 
     def read(self, name: str) -> NDArray[np.float32]:
         """One array as float32."""
@@ -167,11 +164,6 @@ def model_rows(config: EvoformerConfig) -> list[ModelRow]:
     """The rows of the table that a model of this shape has."""
     with torch.device("meta"):
         shapes = {name: tuple(tensor.shape) for name, tensor in EvoformerModel(config).state_dict().items()}
-    return rows_of_shapes(shapes, config)
-
-
-def rows_of_shapes(shapes: Mapping[str, Shape], config: EvoformerConfig) -> list[ModelRow]:
-    """The rows of the table for a model with arrays of these shapes."""
     blocks = {Stack.EVOFORMER: config.num_blocks, Stack.EXTRA_MSA: config.num_extra_msa_blocks}
     blocks[Stack.TEMPLATE] = config.templates.num_blocks if config.templates else 0
     found = []
@@ -225,32 +217,27 @@ def _num_heads(row: ArrayRow, config: EvoformerConfig) -> int:
 
 
 class ParameterFile:
-    """An open parameter file. Made by `open_parameters`."""
+    """An open parameter file: how its kind names and shapes the canonical arrays. Made by `open_parameters`."""
 
-    def __init__(self, path: Path, arrays: StoredArrays) -> None:
-        self.path = path
+    kind: str
+    """What the file is, in words."""
+    shapes: dict[str, Shape]
+    """Canonical shapes of the arrays the file has, by canonical name."""
+
+    def __init__(self, arrays: StoredArrays) -> None:
+        self.path = arrays.path
         self._arrays = arrays
-        self._names: _AlphaFoldNames | _OpenFoldNames | _OurNames
-        if isinstance(arrays, FolderArrays):
-            self._names = _OurNames(arrays)
-        elif any("//" in name for name in arrays.shapes):
-            self._names = _AlphaFoldNames(arrays)
-        else:
-            self._names = _OpenFoldNames(arrays)
 
-    @property
-    def kind(self) -> str:
-        """What the file is, in words."""
-        return self._names.kind
-
-    @property
-    def shapes(self) -> Mapping[str, Shape]:
-        """Canonical shapes of the arrays the file has, by canonical name."""
-        return self._names.shapes
+    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
+        """Names and shapes in the file of the arrays that a model needs."""
+        raise NotImplementedError
 
     def own_name(self, canonical: str) -> str:
         """What the file calls, or would call, a canonical array."""
-        return self._names.own_name(canonical)
+        raise NotImplementedError
+
+    def _read(self, row: ModelRow) -> NDArray[np.float32]:
+        raise NotImplementedError
 
     def own_shape(self, canonical: str) -> Shape | None:
         """The shape of an array in the file; None where it is not there."""
@@ -261,7 +248,7 @@ class ParameterFile:
 
         Raises: FormatError naming arrays that are missing, misshapen, or that no such model has.
         """
-        expected = self._names.expected(rows)
+        expected = self.expected(rows)
         stored = self._arrays.shapes
         if missing := [name for name in expected if name not in stored]:
             raise FormatError(f"{self.path}: {_listed(missing)} missing from {self.kind}")
@@ -279,7 +266,7 @@ class ParameterFile:
 
         Raises: FormatError when an array is damaged or holds NaN or infinite values.
         """
-        array = self._names.read(row)
+        array = self._read(row)
         if not np.isfinite(array).all():
             name = self.own_name(row.canonical_names()[0])
             raise FormatError(f"{self.path}: the array {name} holds NaN or infinite values")
@@ -300,23 +287,23 @@ def open_parameters(path: Path) -> Iterator[ParameterFile]:
                 f"{path}: parameters of AlphaFold-Multimer (the array {found}), which are not supported; give "
                 "those of a monomer model, such as params_model_1_ptm.npz"
             )
-        yield ParameterFile(path, arrays)
+        if isinstance(arrays, FolderArrays):
+            yield _FolderFile(arrays)
+        elif any("//" in name for name in arrays.shapes):
+            yield _AlphaFoldFile(arrays)
+        else:
+            yield _OpenFoldFile(arrays)
 
 
-# How each kind of file names and shapes the canonical arrays. `shapes`: by canonical name; `expected`: names and
-# shapes in the file of the arrays that a model needs; `own_name`: what the file calls, or would call, an array;
-# `read`: the arrays of a row, stacked on axis 0 where it has blocks.
-
-
-class _AlphaFoldNames:
+class _AlphaFoldFile(ParameterFile):
     """`alphafold/alphafold_iteration/<module>//<array>`, blocks on axis 0."""
 
     kind = "AlphaFold's parameters"
 
     def __init__(self, arrays: StoredArrays) -> None:
-        self._arrays = arrays
+        super().__init__(arrays)
         self._keys = {row.openfold: ALPHAFOLD_PREFIX + row.alphafold for row in parameter_table()}
-        self.shapes: dict[str, Shape] = {}
+        self.shapes = {}
         for row in parameter_table():
             name = ALPHAFOLD_PREFIX + row.alphafold
             shape = arrays.shapes.get(name)
@@ -338,18 +325,18 @@ class _AlphaFoldNames:
         pattern = re.sub(r"(?<=\.blocks\.)\d+(?=\.)", "{block}", canonical)
         return self._keys.get(pattern) or self._keys[canonical]
 
-    def read(self, row: ModelRow) -> NDArray[np.float32]:
+    def _read(self, row: ModelRow) -> NDArray[np.float32]:
         array = self._arrays.read(ALPHAFOLD_PREFIX + row.row.alphafold)
         return to_canonical(array, row.row.layout, stacked=row.num_blocks is not None)
 
 
-class _OpenFoldNames:
+class _OpenFoldFile(ParameterFile):
     """A state dict; names that OpenFold has since changed are understood."""
 
     kind = "OpenFold's parameters"
 
     def __init__(self, arrays: StoredArrays) -> None:
-        self._arrays = arrays
+        super().__init__(arrays)
         for constant in _OPENFOLD_CONSTANTS:
             arrays.shapes.pop(constant, None)
         self._own = {_modern_name(name): name for name in arrays.shapes}
@@ -361,20 +348,20 @@ class _OpenFoldNames:
     def own_name(self, canonical: str) -> str:
         return self._own.get(canonical, canonical)
 
-    def read(self, row: ModelRow) -> NDArray[np.float32]:
+    def _read(self, row: ModelRow) -> NDArray[np.float32]:
         arrays = [self._arrays.read(self._own[name]) for name in row.canonical_names()]
         return arrays[0] if row.num_blocks is None else np.stack(arrays)
 
 
-class _OurNames:
+class _FolderFile(ParameterFile):
     """The weights of a model folder, some projections fused into one matrix."""
 
     kind = "the folder's weights"
 
     def __init__(self, arrays: StoredArrays) -> None:
-        self._arrays = arrays
+        super().__init__(arrays)
         self._own = {row.openfold: row.ours for row in parameter_table()}
-        self.shapes: dict[str, Shape] = {}
+        self.shapes = {}
 
     def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
         return {name: row.our_shape for row in rows for name in row.our_names()}
@@ -382,7 +369,7 @@ class _OurNames:
     def own_name(self, canonical: str) -> str:
         return self._own.get(canonical, canonical)
 
-    def read(self, row: ModelRow) -> NDArray[np.float32]:
+    def _read(self, row: ModelRow) -> NDArray[np.float32]:
         arrays = [self._arrays.read(name)[row.place] for name in row.our_names()]
         return arrays[0] if row.num_blocks is None else np.stack(arrays)
 

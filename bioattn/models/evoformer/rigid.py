@@ -79,13 +79,6 @@ class BackboneFrames(NamedTuple):
         quaternion = quaternion / torch.linalg.vector_norm(quaternion, dim=-1, keepdim=True)
         return BackboneFrames(quaternion, self.rigid().apply(shift))
 
-    def without_rotation_gradient(self) -> "BackboneFrames":
-        """The same frames; no gradient flows back through their rotations."""
-        return BackboneFrames(self.quaternion.detach(), self.translation)
-
-    def scaled(self, factor: float) -> "BackboneFrames":
-        return BackboneFrames(self.quaternion, self.translation * factor)
-
     def tensor(self) -> Tensor:
         """(R, 7): quaternion, then translation."""
         return torch.cat([self.quaternion, self.translation], dim=-1)

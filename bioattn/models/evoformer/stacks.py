@@ -58,7 +58,7 @@ from bioattn.models.evoformer.attention import (
     TriangleAttention,
 )
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.layers import add_tiled, final_linear, linear, relu_linear
+from bioattn.models.evoformer.layers import final_linear, linear, relu_linear, tiled
 from bioattn.models.evoformer.pair_updates import MapsToPairs, OuterProductMean, TriangleMultiplication
 from bioattn.models.evoformer.sites import alignment_site
 
@@ -84,9 +84,7 @@ class Transition(nn.Module):
             return contracted
 
         flat_NC = state.view(-1, state.shape[-1])
-        return add_tiled(update, TILE_ELEMENTS, sliced=(flat_NC,), parameters=self.parameters()).view(
-            state.shape
-        )
+        return tiled(update, TILE_ELEMENTS, sliced=(flat_NC,), parameters=self.parameters()).view(state.shape)
 
 
 class EvoformerBlock(nn.Module):

@@ -275,14 +275,14 @@ class StructureModule(nn.Module):
             single_RC = self.transition(self.normalise_attended(single_RC))
             frames = self.backbone_update(single_RC, frames)
             raw_angles, angles = self.angle_network(single_RC, initial_RC)
-            scaled = frames.scaled(ANGSTROM_PER_UNIT)
+            scaled = frames._replace(translation=frames.translation * ANGSTROM_PER_UNIT)
             group_frames = self.atom_builder.group_frames(scaled.rigid(), angles, aatype_R)
             positions = self.atom_builder.atom14(group_frames, aatype_R)
             layers.append(
                 (single_RC, scaled.tensor(), raw_angles, angles, group_frames.to_matrix(), positions)
             )
             # As in the algorithm: gradients through chains of rotations are unstable.
-            frames = frames.without_rotation_gradient()
+            frames = frames._replace(quaternion=frames.quaternion.detach())
         states, all_frames, all_raw, all_angles, group_matrices, all_positions = (
             torch.stack(values) for values in zip(*layers, strict=True)
         )
