@@ -48,7 +48,7 @@ def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path, reduce):
         for number, sizes in enumerate(SIZES):
             for name, site in SITES.items():
                 whole = weights_of(site, sizes).astype(np.float64)
-                stored = attention.weights(name, sample=sample(number).id)
+                stored = attention.weights(name, sample=sample(number).ids[0])
                 axis = site.dims.index("head")
                 match reduce:
                     case Reduction.MEAN_ROWS if axis:
@@ -62,7 +62,7 @@ def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path, reduce):
                     case Reduction.TOP_K:
                         order = np.argsort(-whole, axis=-1)[..., :3]
                         expected = np.take_along_axis(whole, order, -1)
-                        index = attention.key_index(name, sample=sample(number).id)
+                        index = attention.key_index(name, sample=sample(number).ids[0])
                         np.testing.assert_array_equal(index, order)
                     case _:
                         expected = whole
