@@ -68,7 +68,7 @@ def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path, reduce):
                         expected = whole
                 assert stored.shape == expected.shape
                 np.testing.assert_allclose(stored, expected, atol=1e-6)
-        assert attention.row_names(sample(1).id) == [f"row {place} of 1" for place in range(7)]
+        assert attention.row_names(sample(1).ids[0]) == [f"row {place} of 1" for place in range(7)]
 
 
 def test_padding_rows_and_residues_do_not_count(tmp_path):
@@ -88,7 +88,7 @@ def test_padding_rows_and_residues_do_not_count(tmp_path):
                     kept = np.ones(3, dtype=bool)
                 expected = whole if kept is None else numpy_reduce(whole[kept], axis=0)
                 np.testing.assert_allclose(
-                    attention.weights(name, sample=sample(0).id), expected, atol=1e-6, err_msg=name
+                    attention.weights(name, sample=sample(0).ids[0]), expected, atol=1e-6, err_msg=name
                 )
 
 
@@ -116,15 +116,15 @@ def test_chosen_sites_and_heads_in_half_precision(tmp_path):
     with open_attention(output) as attention:
         whole = weights_of(SITES["evoformer.00.msa_row"], SIZES[0])
         np.testing.assert_array_equal(
-            attention.weights("evoformer.00.msa_row", sample=sample(0).id, head=2),
+            attention.weights("evoformer.00.msa_row", sample=sample(0).ids[0], head=2),
             whole[:, 2].astype(np.float16),
         )
         np.testing.assert_array_equal(
-            attention.weights("evoformer.00.msa_row", sample=sample(0).id),
+            attention.weights("evoformer.00.msa_row", sample=sample(0).ids[0]),
             whole[:, [2, 0]].astype(np.float16),
         )
         with pytest.raises(BioattnError, match="holds no head 1"):
-            attention.weights("evoformer.00.msa_row", sample=sample(0).id, head=1)
+            attention.weights("evoformer.00.msa_row", sample=sample(0).ids[0], head=1)
     with pytest.raises(BioattnError, match="has heads 0 to 3, but 4 was asked for"):
         write(output, AttentionOptions(heads=(4,)))
     with pytest.raises(BioattnError, match=r"--sites 'promoter\.\*': the model holds no such attention site"):
@@ -267,7 +267,7 @@ def test_an_alignment_that_fails_is_left_out(tmp_path):
                     send(receiver, SIZES[number], 2)
             except BioattnError:
                 continue
-        assert writer.ids == [sample(0).id, sample(2).id]
+        assert writer.ids == [sample(0).ids[0], sample(2).ids[0]]
     assert validate_file(output) == []
     write(tmp_path / "other.h5", numbers=(0, 2))
     assert_same_content(output, tmp_path / "other.h5")

@@ -88,15 +88,15 @@ def test_files_are_valid_and_read_as_written(path, reduce):
         for name, dims in ((ROW, attention.sites[ROW].dims), (COLUMN, attention.sites[COLUMN].dims)):
             for number, sample in enumerate(SAMPLES):
                 expected = arrays[f"sites/{name}/s{number:07d}/weights"]
-                np.testing.assert_array_equal(attention.weights(name, sample=sample.id), expected)
+                np.testing.assert_array_equal(attention.weights(name, sample=sample.ids[0]), expected)
                 if "head" in dims:
                     np.testing.assert_array_equal(
-                        attention.weights(name, sample=sample.id, head=1),
+                        attention.weights(name, sample=sample.ids[0], head=1),
                         expected.take(1, dims.index("head")),
                     )
                 if reduce is TOP_K:
                     np.testing.assert_array_equal(
-                        attention.key_index(name, sample=sample.id, head=1),
+                        attention.key_index(name, sample=sample.ids[0], head=1),
                         arrays[f"sites/{name}/s{number:07d}/key_index"].take(1, dims.index("head")),
                     )
 
