@@ -8,8 +8,8 @@ AlphaFold (Haiku) stores weights input first, and the heads of an attention laye
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
 from functools import cache
 from typing import Any
 
@@ -108,15 +108,15 @@ class Heads(Enum):
     TEMPLATE = auto()
 
 
-class Fused(Enum):
+class Fused(StrEnum):
     """Projections that one matrix of ours holds, one after another along its rows."""
 
-    QUERY_KEY_VALUE_GATE = auto()
-    KEY_VALUE_GATE = auto()
+    QUERY_KEY_VALUE_GATE = "qkvg"
+    KEY_VALUE_GATE = "kvg"
     """Of global attention: key and value have the channels of one head."""
-    FACTORS = auto()
+    FACTORS = "factors"
     """Left and right factor of the outer product."""
-    TRIANGLE = auto()
+    TRIANGLE = "triangle"
     """Left, right, gate of left, gate of right, gate of the output."""
 
 
@@ -133,297 +133,258 @@ class ArrayRow:
     """Part of the fused matrix."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Names of a module in the three naming schemes; its arrays are named beneath it."""
+# Each line: what it is, and its names in our, AlphaFold's and OpenFold's scheme (- for none), beneath the `module`
+# before it. One array goes by its layout, two by `norm` and `linear`, and `attention` is a module of `_ATTENTION`.
+# `name:fused.part` is a part of one matrix of ours.
 
-    ours: str
-    alphafold: str
-    openfold: str
-    stack: Stack | None = None
+_ATTENTION = """
+HEADS      project_qkvg.weight:qkvg.0  query_w   linear_q.weight
+HEADS      project_qkvg.weight:qkvg.1  key_w     linear_k.weight
+HEADS      project_qkvg.weight:qkvg.2  value_w   linear_v.weight
+HEADS      project_qkvg.weight:qkvg.3  gating_w  linear_g.weight
+HEAD_BIAS  gate_bias                   gating_b  linear_g.bias
+OUTPUT     project_output.weight       output_w  linear_o.weight
+AS_IS      project_output.bias         output_b  linear_o.bias
+"""
 
-    def beneath(self, ours: str, alphafold: str, openfold: str) -> "_Place":
-        return _Place(
-            ours=_joined(".", self.ours, ours),
-            alphafold=_joined("/", self.alphafold, alphafold),
-            openfold=_joined(".", self.openfold, openfold),
-            stack=self.stack,
-        )
+_EMBEDDERS = """
+module  input_embedder             evoformer                 input_embedder
+linear  project_target_left        left_single               linear_tf_z_i
+linear  project_target_right       right_single              linear_tf_z_j
+linear  project_target_msa         preprocess_1d             linear_tf_m
+linear  project_msa                preprocess_msa            linear_msa_m
+linear  project_relative_position  pair_activiations         linear_relpos
+module  recycling_embedder         evoformer                 recycling_embedder
+norm    normalise_msa_row          prev_msa_first_row_norm   layer_norm_m
+norm    normalise_pair             prev_pair_norm            layer_norm_z
+linear  project_distances          prev_pos_linear           linear
+module  extra_msa_embedder         evoformer                 extra_msa_embedder
+linear  project_extra_msa          extra_msa_activations     linear
+"""  # `pair_activiations` is spelt as in the published files
 
-    def array(
-        self,
-        ours: str,
-        alphafold: str,
-        openfold: str,
-        layout: Layout,
-        *,
-        heads: Heads = Heads.NONE,
-        fused: Fused | None = None,
-        part: int = 0,
-    ) -> ArrayRow:
-        """An array of this module; AlphaFold's name may go through a module within (`query_norm//scale`)."""
-        return ArrayRow(
-            ours=_joined(".", self.ours, ours),
-            alphafold=_joined("/" if "//" in alphafold else "//", self.alphafold, alphafold),
-            openfold=_joined(".", self.openfold, openfold),
-            layout=layout,
-            heads=heads,
-            stack=self.stack,
-            fused=fused,
-            part=part,
-        )
+_ROW_ATTENTION = """
+module     msa_row_attention         msa_row_attention_with_pair_bias  msa_att_row
+norm       normalise                 query_norm                        layer_norm_m
+norm       normalise_pair            feat_2d_norm                      layer_norm_z
+LINEAR     project_pair_bias.weight  feat_2d_weights                   linear_z.weight
+attention  attention                 attention                         mha
+"""
 
-    def norm(self, ours: str, alphafold: str, openfold: str) -> Iterator[ArrayRow]:
-        yield self.array(f"{ours}.weight", f"{alphafold}//scale", f"{openfold}.weight", Layout.AS_IS)
-        yield self.array(f"{ours}.bias", f"{alphafold}//offset", f"{openfold}.bias", Layout.AS_IS)
+_COLUMN_ATTENTION = """
+module     msa_column_attention  msa_column_attention  msa_att_col._msa_att
+norm       normalise             query_norm            layer_norm_m
+attention  attention             attention             mha
+"""
 
-    def linear(
-        self, ours: str, alphafold: str, openfold: str, *, fused: Fused | None = None, part: int = 0
-    ) -> Iterator[ArrayRow]:
-        yield self.array(
-            f"{ours}.weight",
-            f"{alphafold}//weights",
-            f"{openfold}.weight",
-            Layout.LINEAR,
-            fused=fused,
-            part=part,
-        )
-        yield self.array(
-            f"{ours}.bias", f"{alphafold}//bias", f"{openfold}.bias", Layout.AS_IS, fused=fused, part=part
-        )
+_GLOBAL_COLUMN_ATTENTION = """
+module     msa_column_attention      msa_column_global_attention            msa_att_col
+norm       normalise                 query_norm                             layer_norm_m
+module     msa_column_attention      msa_column_global_attention/attention  msa_att_col.global_attention
+HEADS      project_query.weight      query_w                                linear_q.weight
+LINEAR     project_kvg.weight:kvg.0  key_w                                  linear_k.weight
+LINEAR     project_kvg.weight:kvg.1  value_w                                linear_v.weight
+HEADS      project_kvg.weight:kvg.2  gating_w                               linear_g.weight
+HEAD_BIAS  gate_bias                 gating_b                               linear_g.bias
+OUTPUT     project_output.weight     output_w                               linear_o.weight
+AS_IS      project_output.bias       output_b                               linear_o.bias
+"""
 
-    def attention_output(self, heads: Heads) -> Iterator[ArrayRow]:
-        """The projection out of the heads."""
-        yield self.array("project_output.weight", "output_w", "linear_o.weight", Layout.OUTPUT, heads=heads)
-        yield self.array("project_output.bias", "output_b", "linear_o.bias", Layout.AS_IS)
+_TRANSITION_AND_PRODUCT = """
+module  msa_transition             msa_transition      msa_transition
+norm    normalise                  input_layer_norm    layer_norm
+linear  expand                     transition1         linear_1
+linear  contract                   transition2         linear_2
+module  outer_product_mean         outer_product_mean  outer_product_mean
+norm    normalise                  layer_norm_input    layer_norm
+linear  project_factors:factors.0  left_projection     linear_1
+linear  project_factors:factors.1  right_projection    linear_2
+OUTER   project_output.weight      output_w            linear_out.weight
+AS_IS   project_output.bias        output_b            linear_out.bias
+"""
 
-    def gated_attention(self, heads: Heads) -> Iterator[ArrayRow]:
-        """Multi-head attention with gates."""
-        for part, name in enumerate(("query", "key", "value", "gating")):
-            yield self.array(
-                "project_qkvg.weight",
-                f"{name}_w",
-                f"linear_{name[0]}.weight",
-                Layout.HEADS,
-                heads=heads,
-                fused=Fused.QUERY_KEY_VALUE_GATE,
-                part=part,
-            )
-        yield self.array("gate_bias", "gating_b", "linear_g.bias", Layout.HEAD_BIAS, heads=heads)
-        yield from self.attention_output(heads)
+# Of the incoming update OpenFold's a is AlphaFold's right and its b the left.
+_PAIR_UPDATES = """
+module     triangle_multiplication_outgoing  triangle_multiplication_outgoing  tri_mul_out
+norm       normalise                         layer_norm_input                  layer_norm_in
+linear     project_factors:triangle.0        left_projection                   linear_a_p
+linear     project_factors:triangle.1        right_projection                  linear_b_p
+linear     project_factors:triangle.2        left_gate                         linear_a_g
+linear     project_factors:triangle.3        right_gate                        linear_b_g
+linear     project_factors:triangle.4        gating_linear                     linear_g
+norm       normalise_product                 center_layer_norm                 layer_norm_out
+linear     project_output                    output_projection                 linear_z
+module     triangle_multiplication_incoming  triangle_multiplication_incoming  tri_mul_in
+norm       normalise                         layer_norm_input                  layer_norm_in
+linear     project_factors:triangle.0        left_projection                   linear_b_p
+linear     project_factors:triangle.1        right_projection                  linear_a_p
+linear     project_factors:triangle.2        left_gate                         linear_b_g
+linear     project_factors:triangle.3        right_gate                        linear_a_g
+linear     project_factors:triangle.4        gating_linear                     linear_g
+norm       normalise_product                 center_layer_norm                 layer_norm_out
+linear     project_output                    output_projection                 linear_z
+module     triangle_attention_starting       triangle_attention_starting_node  tri_att_start
+norm       normalise                         query_norm                        layer_norm
+LINEAR     project_pair_bias.weight          feat_2d_weights                   linear.weight
+attention  attention                         attention                         mha
+module     triangle_attention_ending         triangle_attention_ending_node    tri_att_end
+norm       normalise                         query_norm                        layer_norm
+LINEAR     project_pair_bias.weight          feat_2d_weights                   linear.weight
+attention  attention                         attention                         mha
+module     pair_transition                   pair_transition                   pair_transition
+norm       normalise                         input_layer_norm                  layer_norm
+linear     expand                            transition1                       linear_1
+linear     contract                          transition2                       linear_2
+"""
 
+_TEMPLATE_ATTENTION = """
+module  attention              template_embedding/attention                  template_pointwise_att.mha
+HEADS   project_query.weight   query_w                                       linear_q.weight
+HEADS   project_key.weight     key_w                                         linear_k.weight
+HEADS   project_value.weight   value_w                                       linear_v.weight
+OUTPUT  project_output.weight  output_w                                      linear_o.weight
+AS_IS   project_output.bias    output_b                                      linear_o.bias
+module  -                      -                                             template_single_embedder
+linear  project_angles         template_single_embedding                     linear_1
+linear  project_rows           template_projection                           linear_2
+"""
 
-def _joined(separator: str, before: str, name: str) -> str:
-    return f"{before}{separator}{name}" if before and name else before or name
+_STRUCTURE_MODULE = """
+module  -                          -                           -
+norm    normalise_single           single_layer_norm           layer_norm_s
+norm    normalise_pair             pair_layer_norm             layer_norm_z
+linear  project_single             initial_projection          linear_in
+module  invariant_point_attention  fold_iteration/invariant_point_attention  ipa
+AS_IS   point_weight_H             trainable_point_weights     head_weights
+linear  project_query              q_scalar                    linear_q
+linear  project_query_points       q_point_local               linear_q_points.linear
+linear  project_key_value          kv_scalar                   linear_kv
+linear  project_key_value_points   kv_point_local              linear_kv_points.linear
+linear  project_pair_bias          attention_2d                linear_b
+linear  project_output             output_projection           linear_out
+module  -                          fold_iteration              -
+norm    normalise_attended         attention_layer_norm        layer_norm_ipa
+linear  transition.first           transition                  transition.layers.0.linear_1
+linear  transition.second          transition_1                transition.layers.0.linear_2
+linear  transition.third           transition_2                transition.layers.0.linear_3
+norm    transition.normalise       transition_layer_norm       transition.layer_norm
+linear  backbone_update.project_motion  affine_update          bb_update.linear
+module  angle_network              fold_iteration/rigid_sidechain  angle_resnet
+linear  project_current            input_projection            linear_in
+linear  project_initial            input_projection_1          linear_initial
+linear  blocks.0.first             resblock1                   layers.0.linear_1
+linear  blocks.0.second            resblock2                   layers.0.linear_2
+linear  blocks.1.first             resblock1_1                 layers.1.linear_1
+linear  blocks.1.second            resblock2_1                 layers.1.linear_2
+linear  project_output             unnormalized_angles         linear_out
+"""
 
+_HEADS = """
+linear  distogram_head.project_pair  distogram_head/half_logits   aux_heads.distogram.linear
+linear  masked_msa_head.project_msa  masked_msa_head/logits       aux_heads.masked_msa.linear
+module  plddt_head                   predicted_lddt_head          aux_heads.plddt
+norm    normalise                    input_layer_norm             layer_norm
+linear  first                        act_0                        linear_1
+linear  second                       act_1                        linear_2
+linear  project_bins                 logits                       linear_3
+module  experimentally_resolved_head  experimentally_resolved_head  aux_heads.experimentally_resolved
+linear  project_single               logits                       linear
+module  aligned_error_head           predicted_aligned_error_head  aux_heads.tm
+linear  project_pair                 logits                       linear
+"""
 
-_ROOT = _Place(ours="", alphafold="", openfold="")
+_TWO_ARRAYS = {
+    "norm": (("weight", "scale", Layout.AS_IS), ("bias", "offset", Layout.AS_IS)),
+    "linear": (("weight", "weights", Layout.LINEAR), ("bias", "bias", Layout.AS_IS)),
+}
+_WITH_HEADS = (Layout.HEADS, Layout.HEAD_BIAS, Layout.OUTPUT)
+_Names = tuple[str, str, str]
+"""Ours, AlphaFold's, OpenFold's."""
 
 
 @cache
 def parameter_table() -> tuple[ArrayRow, ...]:
+    extra_msa = (
+        "extra_msa_stack.blocks.{block}",
+        "evoformer/extra_msa_stack",
+        "extra_msa_stack.blocks.{block}",
+    )
+    evoformer = ("evoformer.blocks.{block}", "evoformer/evoformer_iteration", "evoformer.blocks.{block}")
     return (
-        *_embedders(),
+        *_rows(_EMBEDDERS),
         *_templates(),
-        *_block_stack(
-            _Place(
-                ours="extra_msa_stack.blocks.{block}",
-                alphafold="evoformer/extra_msa_stack",
-                openfold="extra_msa_stack.blocks.{block}",
-                stack=Stack.EXTRA_MSA,
-            ),
-            Heads.EXTRA_MSA,
-        ),
-        *_block_stack(
-            _Place(
-                ours="evoformer.blocks.{block}",
-                alphafold="evoformer/evoformer_iteration",
-                openfold="evoformer.blocks.{block}",
-                stack=Stack.EVOFORMER,
-            ),
-            Heads.MSA,
-        ),
-        *_ROOT.linear("evoformer.project_single", "evoformer/single_activations", "evoformer.linear"),
-        *_structure_module(),
-        *_heads(),
+        *_block(_GLOBAL_COLUMN_ATTENTION, extra_msa, Stack.EXTRA_MSA, Heads.EXTRA_MSA),
+        *_block(_COLUMN_ATTENTION, evoformer, Stack.EVOFORMER, Heads.MSA),
+        *_rows("linear evoformer.project_single evoformer/single_activations evoformer.linear"),
+        *_rows(_STRUCTURE_MODULE, ("structure_module",) * 3),
+        *_rows(_HEADS),
     )
 
 
-def _embedders() -> Iterator[ArrayRow]:
-    inputs = _Place(ours="input_embedder", alphafold="evoformer", openfold="input_embedder")
-    yield from inputs.linear("project_target_left", "left_single", "linear_tf_z_i")
-    yield from inputs.linear("project_target_right", "right_single", "linear_tf_z_j")
-    yield from inputs.linear("project_target_msa", "preprocess_1d", "linear_tf_m")
-    yield from inputs.linear("project_msa", "preprocess_msa", "linear_msa_m")
-    # Spelt as in the published files.
-    yield from inputs.linear("project_relative_position", "pair_activiations", "linear_relpos")
-    recycling = _Place(ours="recycling_embedder", alphafold="evoformer", openfold="recycling_embedder")
-    yield from recycling.norm("normalise_msa_row", "prev_msa_first_row_norm", "layer_norm_m")
-    yield from recycling.norm("normalise_pair", "prev_pair_norm", "layer_norm_z")
-    yield from recycling.linear("project_distances", "prev_pos_linear", "linear")
-    yield from _ROOT.linear(
-        "extra_msa_embedder.project_extra_msa", "evoformer/extra_msa_activations", "extra_msa_embedder.linear"
-    )
-
-
-def _block_stack(block: _Place, heads: Heads) -> Iterator[ArrayRow]:
-    """One block of the Evoformer or of the extra-MSA stack."""
-    row = block.beneath("msa_row_attention", "msa_row_attention_with_pair_bias", "msa_att_row")
-    yield from row.norm("normalise", "query_norm", "layer_norm_m")
-    yield from row.norm("normalise_pair", "feat_2d_norm", "layer_norm_z")
-    yield row.array("project_pair_bias.weight", "feat_2d_weights", "linear_z.weight", Layout.LINEAR)
-    yield from row.beneath("attention", "attention", "mha").gated_attention(heads)
-    if heads is Heads.EXTRA_MSA:
-        yield from _global_attention(block, heads)
-    else:
-        column = block.beneath("msa_column_attention", "msa_column_attention", "msa_att_col._msa_att")
-        yield from column.norm("normalise", "query_norm", "layer_norm_m")
-        yield from column.beneath("attention", "attention", "mha").gated_attention(heads)
-    yield from _transition(block.beneath("msa_transition", "msa_transition", "msa_transition"))
-    yield from _outer_product_mean(block.beneath(*["outer_product_mean"] * 3))
-    yield from _pair_updates(block.beneath("", "", "pair_stack"), Heads.PAIR)
-
-
-def _pair_updates(block: _Place, heads: Heads) -> Iterator[ArrayRow]:
-    """The layers of a block that change the pairs alone."""
-    for way, openfold in (("outgoing", "tri_mul_out"), ("incoming", "tri_mul_in")):
-        name = f"triangle_multiplication_{way}"
-        yield from _triangle_multiplication(block.beneath(name, name, openfold), outgoing=way == "outgoing")
-    for way, openfold in (("starting", "tri_att_start"), ("ending", "tri_att_end")):
-        name = f"triangle_attention_{way}"
-        triangle = block.beneath(name, f"{name}_node", openfold)
-        yield from triangle.norm("normalise", "query_norm", "layer_norm")
-        yield triangle.array("project_pair_bias.weight", "feat_2d_weights", "linear.weight", Layout.LINEAR)
-        yield from triangle.beneath("attention", "attention", "mha").gated_attention(heads)
-    yield from _transition(block.beneath(*["pair_transition"] * 3))
+def _block(column_attention: str, names: _Names, stack: Stack, heads: Heads) -> Iterator[ArrayRow]:
+    """A block of the Evoformer or of the extra-MSA stack."""
+    for text in (_ROW_ATTENTION, column_attention, _TRANSITION_AND_PRODUCT):
+        yield from _rows(text, names, stack=stack, heads=heads)
+    yield from _rows(_PAIR_UPDATES, _beneath(names, ("", "", "pair_stack")), stack=stack, heads=Heads.PAIR)
 
 
 def _templates() -> Iterator[ArrayRow]:
-    place = _Place(ours="template_embedder", alphafold="evoformer", openfold="template_embedder")
-    single = place.beneath("", "template_embedding/single_template_embedding", "")
-    yield from single.linear("project_pair", "embedding2d", "template_pair_embedder.linear")
+    embedder = ("template_embedder", "evoformer", "template_embedder")
+    single = _beneath(embedder, ("", "template_embedding/single_template_embedding", ""))
     stack = "template_pair_stack"
-    blocks = single.beneath("blocks.{block}", f"{stack}/__layer_stack_no_state", f"{stack}.blocks.{{block}}")
-    yield from _pair_updates(replace(blocks, stack=Stack.TEMPLATE), Heads.TEMPLATE_PAIR)
-    yield from single.norm("normalise", "output_layer_norm", f"{stack}.layer_norm")
-    attention = place.beneath("attention", "template_embedding/attention", "template_pointwise_att.mha")
-    for name in ("query", "key", "value"):
-        names = f"project_{name}.weight", f"{name}_w", f"linear_{name[0]}.weight"
-        yield attention.array(*names, Layout.HEADS, heads=Heads.TEMPLATE)
-    yield from attention.attention_output(Heads.TEMPLATE)
-    angles = "template_single_embedder"
-    yield from place.linear("project_angles", "template_single_embedding", f"{angles}.linear_1")
-    yield from place.linear("project_rows", "template_projection", f"{angles}.linear_2")
-
-
-def _global_attention(block: _Place, heads: Heads) -> Iterator[ArrayRow]:
-    column = block.beneath("msa_column_attention", "msa_column_global_attention", "msa_att_col")
-    yield from column.norm("normalise", "query_norm", "layer_norm_m")
-    attention = _Place(
-        ours=column.ours,
-        alphafold=f"{column.alphafold}/attention",
-        openfold=f"{column.openfold}.global_attention",
-        stack=column.stack,
+    blocks = _beneath(
+        single, ("blocks.{block}", f"{stack}/__layer_stack_no_state", f"{stack}.blocks.{{block}}")
     )
-    yield attention.array("project_query.weight", "query_w", "linear_q.weight", Layout.HEADS, heads=heads)
-    for part, name in enumerate(("key", "value", "gating")):
-        yield attention.array(
-            "project_kvg.weight",
-            f"{name}_w",
-            f"linear_{name[0]}.weight",
-            Layout.HEADS if name == "gating" else Layout.LINEAR,
-            heads=heads if name == "gating" else Heads.NONE,
-            fused=Fused.KEY_VALUE_GATE,
-            part=part,
+    yield from _rows("linear project_pair embedding2d template_pair_embedder.linear", single)
+    yield from _rows(_PAIR_UPDATES, blocks, stack=Stack.TEMPLATE, heads=Heads.TEMPLATE_PAIR)
+    yield from _rows(f"norm normalise output_layer_norm {stack}.layer_norm", single)
+    yield from _rows(_TEMPLATE_ATTENTION, embedder, heads=Heads.TEMPLATE)
+
+
+def _rows(
+    text: str, names: _Names = ("", "", ""), *, stack: Stack | None = None, heads: Heads = Heads.NONE
+) -> Iterator[ArrayRow]:
+    """The arrays of a text above, beneath the module of these names."""
+    module = names
+    for line in text.strip().split("\n"):
+        kind, *words = line.split()
+        ours, alphafold, openfold = ("" if word == "-" else word for word in words)
+        if kind == "module":
+            module = _beneath(names, (ours, alphafold, openfold))
+            continue
+        if kind == "attention":
+            attention = _beneath(module, (ours, alphafold, openfold))
+            yield from _rows(_ATTENTION, attention, stack=stack, heads=heads)
+            continue
+        ours, _, fused = ours.partition(":")
+        arrays = (
+            [(ours, alphafold, openfold, Layout[kind])]
+            if kind in Layout.__members__
+            else [
+                (f"{ours}.{name}", f"{alphafold}//{theirs}", f"{openfold}.{name}", layout)
+                for name, theirs, layout in _TWO_ARRAYS[kind]
+            ]
         )
-    yield attention.array("gate_bias", "gating_b", "linear_g.bias", Layout.HEAD_BIAS, heads=heads)
-    yield from attention.attention_output(heads)
+        for *of_array, layout in arrays:
+            ours, alphafold, openfold = of_array
+            yield ArrayRow(
+                ours=_joined(".", module[0], ours),
+                alphafold=_joined("/" if "//" in alphafold else "//", module[1], alphafold),
+                openfold=_joined(".", module[2], openfold),
+                layout=layout,
+                heads=heads if layout in _WITH_HEADS else Heads.NONE,
+                stack=stack,
+                fused=Fused(fused[:-2]) if fused else None,
+                part=int(fused[-1]) if fused else 0,
+            )
 
 
-def _transition(place: _Place) -> Iterator[ArrayRow]:
-    yield from place.norm("normalise", "input_layer_norm", "layer_norm")
-    yield from place.linear("expand", "transition1", "linear_1")
-    yield from place.linear("contract", "transition2", "linear_2")
-
-
-def _outer_product_mean(place: _Place) -> Iterator[ArrayRow]:
-    yield from place.norm("normalise", "layer_norm_input", "layer_norm")
-    yield from place.linear("project_factors", "left_projection", "linear_1", fused=Fused.FACTORS, part=0)
-    yield from place.linear("project_factors", "right_projection", "linear_2", fused=Fused.FACTORS, part=1)
-    yield place.array("project_output.weight", "output_w", "linear_out.weight", Layout.OUTER)
-    yield place.array("project_output.bias", "output_b", "linear_out.bias", Layout.AS_IS)
-
-
-def _triangle_multiplication(place: _Place, *, outgoing: bool) -> Iterator[ArrayRow]:
-    # Of the incoming update OpenFold's a is AlphaFold's right and its b the left.
-    left, right = ("a", "b") if outgoing else ("b", "a")
-    yield from place.norm("normalise", "layer_norm_input", "layer_norm_in")
-    names = {
-        "left_projection": f"linear_{left}_p",
-        "right_projection": f"linear_{right}_p",
-        "left_gate": f"linear_{left}_g",
-        "right_gate": f"linear_{right}_g",
-        "gating_linear": "linear_g",
-    }
-    for part, (theirs, name) in enumerate(names.items()):
-        yield from place.linear("project_factors", theirs, name, fused=Fused.TRIANGLE, part=part)
-    yield from place.norm("normalise_product", "center_layer_norm", "layer_norm_out")
-    yield from place.linear("project_output", "output_projection", "linear_z")
-
-
-def _structure_module() -> Iterator[ArrayRow]:
-    module = _ROOT.beneath(*["structure_module"] * 3)
-    yield from module.norm("normalise_single", "single_layer_norm", "layer_norm_s")
-    yield from module.norm("normalise_pair", "pair_layer_norm", "layer_norm_z")
-    yield from module.linear("project_single", "initial_projection", "linear_in")
-    attention = module.beneath("invariant_point_attention", "fold_iteration/invariant_point_attention", "ipa")
-    yield attention.array("point_weight_H", "trainable_point_weights", "head_weights", Layout.AS_IS)
-    yield from attention.linear("project_query", "q_scalar", "linear_q")
-    yield from attention.linear("project_query_points", "q_point_local", "linear_q_points.linear")
-    yield from attention.linear("project_key_value", "kv_scalar", "linear_kv")
-    yield from attention.linear("project_key_value_points", "kv_point_local", "linear_kv_points.linear")
-    yield from attention.linear("project_pair_bias", "attention_2d", "linear_b")
-    yield from attention.linear("project_output", "output_projection", "linear_out")
-    yield from module.norm("normalise_attended", "fold_iteration/attention_layer_norm", "layer_norm_ipa")
-    yield from module.linear("transition.first", "fold_iteration/transition", "transition.layers.0.linear_1")
-    yield from module.linear(
-        "transition.second", "fold_iteration/transition_1", "transition.layers.0.linear_2"
+def _beneath(names: _Names, inner: _Names) -> _Names:
+    """The names of a module in a module."""
+    ours, alphafold, openfold = (
+        _joined(separator, before, name) for separator, before, name in zip("./.", names, inner, strict=True)
     )
-    yield from module.linear(
-        "transition.third", "fold_iteration/transition_2", "transition.layers.0.linear_3"
-    )
-    yield from module.norm(
-        "transition.normalise", "fold_iteration/transition_layer_norm", "transition.layer_norm"
-    )
-    yield from module.linear(
-        "backbone_update.project_motion", "fold_iteration/affine_update", "bb_update.linear"
-    )
-    angles = module.beneath("angle_network", "fold_iteration/rigid_sidechain", "angle_resnet")
-    yield from angles.linear("project_current", "input_projection", "linear_in")
-    yield from angles.linear("project_initial", "input_projection_1", "linear_initial")
-    for number, suffix in enumerate(("", "_1")):
-        yield from angles.linear(f"blocks.{number}.first", f"resblock1{suffix}", f"layers.{number}.linear_1")
-        yield from angles.linear(f"blocks.{number}.second", f"resblock2{suffix}", f"layers.{number}.linear_2")
-    yield from angles.linear("project_output", "unnormalized_angles", "linear_out")
+    return ours, alphafold, openfold
 
 
-def _heads() -> Iterator[ArrayRow]:
-    yield from _ROOT.linear(
-        "distogram_head.project_pair", "distogram_head/half_logits", "aux_heads.distogram.linear"
-    )
-    yield from _ROOT.linear(
-        "masked_msa_head.project_msa", "masked_msa_head/logits", "aux_heads.masked_msa.linear"
-    )
-    lddt = _Place(ours="plddt_head", alphafold="predicted_lddt_head", openfold="aux_heads.plddt")
-    yield from lddt.norm("normalise", "input_layer_norm", "layer_norm")
-    yield from lddt.linear("first", "act_0", "linear_1")
-    yield from lddt.linear("second", "act_1", "linear_2")
-    yield from lddt.linear("project_bins", "logits", "linear_3")
-    yield from _ROOT.linear(
-        "experimentally_resolved_head.project_single",
-        "experimentally_resolved_head/logits",
-        "aux_heads.experimentally_resolved.linear",
-    )
-    yield from _ROOT.linear(
-        "aligned_error_head.project_pair", "predicted_aligned_error_head/logits", "aux_heads.tm.linear"
-    )
+def _joined(separator: str, before: str, name: str) -> str:
+    return f"{before}{separator}{name}" if before and name else before or name
