@@ -107,16 +107,16 @@ def test_the_files_of_a_prediction_must_say_the_same(folder):
         assert abs(file["contact_probability"][tuple(places)] - float(cells[6])) < 1e-5
     edits = [
         *(
-            (table, lines[2], "\t".join([*cells[:place], other, *cells[place + 1 :]]), "line 3: says ")
+            (table, lines[2], "\t".join([*cells[:place], other, *cells[place + 1 :]]), "line 3: is not")
             for place, other in ((0, "x"), (4, "W"), (6, "0.0"), (6, "nan"), (7, "99\n"))
         ),
-        (table, lines[2], "", "line 3: says "),
-        (table, lines[-1], "", "contacts.tsv: ends before the pair"),
-        (table, lines[-1], lines[-1] * 2, f"line {len(lines) + 1}: is one pair more"),
-        (table, "probability", "chance", "has the columns column_i, "),
-        (listed, f" {cells[6]}\n", " 0.00001\n", "contacts.rr: says "),
-        (listed, f"{cells[0]} {cells[1]} 0 8 {cells[6]}\n", "", "contacts.rr: says "),
-        (listed, "ACDEFG-HIKL", "ACDEFGWHIKL", "contacts.rr: is of another sequence"),
+        (table, lines[2], "", "line 3: is not"),
+        (table, lines[-1], "", f"line {len(lines)}: is not"),
+        (table, lines[-1], lines[-1] * 2, f"line {len(lines) + 1}: is not what distogram.h5 gives: no line"),
+        (table, "probability", "chance", "line 1: is not"),
+        (listed, f" {cells[6]}\n", " 0.00001\n", "contacts.rr: lists other pairs"),
+        (listed, f"{cells[0]} {cells[1]} 0 8 {cells[6]}\n", "", "contacts.rr: lists other pairs"),
+        (listed, "ACDEFG-HIKL", "ACDEFGWHIKL", "contacts.rr: lists other pairs"),
         (listed, "END\n", "END\njunk\n", "stands after END"),
         (scores, '"contact_pairs": ', '"contact_pairs": 1', "scores.json contact_pairs: is 1"),
     ]

@@ -3,7 +3,7 @@
 `docs/formats/evoformer-output.md` is the contract of predictions.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ import numpy as np
 
 from bioattn.alignments.templates import TEMPLATES_FORMAT, read_templates
 from bioattn.errors import FormatError
-from bioattn.formats.rr import ranked_pairs, read_rr
-from bioattn.formats.tables import is_number, open_table
+from bioattn.formats.rr import read_rr
+from bioattn.formats.tables import open_table
 from bioattn.io.files import read_json
 from bioattn.io.hdf5 import open_hdf5, text_attribute
 from bioattn.models.evoformer.family import FAMILY
@@ -269,47 +269,20 @@ def compare_contacts(folder: Path) -> list[Problem]:
         numbers = [None if number < 0 else number for number in file["residue_number"][()].tolist()]
         probabilities, distances = file["contact_probability"][()], file["expected_distance"][()]
         letters = text_attribute(file, "sequence") or ""
-    number = len(ranked_pairs(probabilities, columns)[0])
+    rows = list(contact_rows(letters, columns, numbers, probabilities, distances))
     problems = []
     counted = read_json(folder / "scores.json")["contact_pairs"]
-    if counted != number:
-        problems.append(error("scores.json contact_pairs", f"is {counted}, distogram.h5 has {number:,}"))
-
-    def rows() -> Iterator[list[str]]:
-        return contact_rows(letters, columns, numbers, probabilities, distances)
-
+    if counted != len(rows):
+        problems.append(error("scores.json contact_pairs", f"is {counted}, distogram.h5 has {len(rows):,}"))
     listed, table = read_rr(folder / "contacts.rr"), open_table(folder / "contacts.tsv")
-    if listed.sequence != letters:
-        problems.append(error("contacts.rr", "is of another sequence than distogram.h5"))
-    else:
-        pairs = (("contacts.rr", [str(pair.i), str(pair.j), str(pair.probability)]) for pair in listed.pairs)
-        problems += _first_difference("contacts.rr", pairs, ([row[0], row[1], row[6]] for row in rows()))
-    if table.header != CONTACT_COLUMNS:
-        named = ", ".join(CONTACT_COLUMNS)
-        problems.append(error("contacts.tsv", f"has the columns {', '.join(table.header)}; not {named}"))
-    else:
-        lines = ((f"contacts.tsv line {line}", cells) for line, cells in table.rows())
-        problems += _first_difference("contacts.tsv", lines, rows())
+    pairs = [(pair.i, pair.j, pair.probability) for pair in listed.pairs]
+    if listed.sequence != letters or pairs != [(int(row[0]), int(row[1]), float(row[6])) for row in rows]:
+        problems.append(error("contacts.rr", "lists other pairs, or another sequence, than distogram.h5"))
+    lines, expected = [(1, list(table.header)), *table.rows()], [list(CONTACT_COLUMNS), *rows]
+    for found, wanted in zip_longest(lines, expected):
+        line, cells = found or (len(expected), [])
+        if cells != wanted:
+            said = " ".join(wanted) if wanted else "no line"
+            problems.append(error(f"contacts.tsv line {line}", f"is not what distogram.h5 gives: {said}"))
+            break
     return problems
-
-
-def _first_difference(
-    name: str, found: Iterable[tuple[str, list[str]]], expected: Iterable[list[str]]
-) -> list[Problem]:
-    """found: where a pair stands in the file `name`, and its cells."""
-    for line, wanted in zip_longest(found, expected):
-        if line is None:
-            return [error(name, f"ends before the pair {' '.join(wanted or ())} of distogram.h5")]
-        where, cells = line
-        if wanted is None:
-            return [error(where, "is one pair more than distogram.h5 has")]
-        if not all(map(_is_same, cells, wanted)):
-            return [error(where, f"says {' '.join(cells)[:80]}; by distogram.h5 it is {' '.join(wanted)}")]
-    return []
-
-
-def _is_same(cell: str, wanted: str) -> bool:
-    """Whether a cell says what is wanted; decimals may differ by one in the last place."""
-    _, point, decimals = wanted.partition(".")
-    close = point and is_number(cell) and abs(float(cell) - float(wanted)) <= 10 ** -len(decimals)
-    return cell == wanted or bool(close)
