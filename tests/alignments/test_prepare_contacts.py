@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
-from bioattn.structures.chain import read_chain
 from tests.making import bioattn
 
 NAMES = "ALA CYS ASP GLU PHE GLY HIS ILE LYS LEU"
@@ -125,23 +124,6 @@ def test_shared_pairs(shared, tmp_path):
         assert protein.num_rows == min(500, int(index[name]["n_seqs"]))
         written = (tmp_path / "mappings" / f"{name}.tsv").read_bytes()
         assert written == (data / "mapping" / f"{name}.tsv").read_bytes()
-
-
-def test_a_missing_cb_is_placed_as_asked(shared, folder):
-    """Alanine 122 of 721p has no CB."""
-    structure = shared / "data" / "msa_structure" / "structure" / "af3pt_721p.cif"
-    chain = read_chain(structure, "A")
-    write_msa(folder / "msa" / "one.a3m", chain.letters)
-    table = write_pairs(folder, f"one msa/one.a3m {structure} A")
-    found = {}
-    for choice in ("ca", "virtual"):
-        output = folder / "out" / f"{choice}.h5"
-        assert run(table, "-o", output, "--missing-cb", choice) == 0
-        protein = open_contact_dataset(output).protein(0)
-        place = protein.residue_numbers.index("122")
-        found[choice] = np.linalg.norm(protein.cb[place] - chain.ca[place])
-    assert found["ca"] == 0
-    assert found["virtual"] == pytest.approx(1.53, abs=0.05)
 
 
 def test_depth_is_capped_by_chance_and_repeats(folder):

@@ -7,7 +7,7 @@ import pytest
 
 from bioattn.alignments import search
 from bioattn.alignments.search import SearchSettings, read_search_query, search_database
-from bioattn.errors import FormatError, SettingsError
+from bioattn.errors import FormatError
 from bioattn.formats.fasta import FastaRecord, write_fasta
 
 LETTERS = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
@@ -106,10 +106,3 @@ def test_a_damaged_database(hmmer, database, tmp_path):
     path.write_bytes(packed[: len(packed) // 2])
     with pytest.raises(FormatError, match=r"cut\.fasta\.gz: the compressed data end early"):
         search_database(database[0], path, SearchSettings())
-
-
-def test_settings_out_of_range():
-    with pytest.raises(SettingsError, match="--iterations must be at least 1, not 0"):
-        SearchSettings(iterations=0)
-    with pytest.raises(SettingsError, match="--max-evalue must be above 0, not nan"):
-        SearchSettings(max_evalue=float("nan"))

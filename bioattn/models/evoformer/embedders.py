@@ -47,10 +47,7 @@ class InputEmbedder(nn.Module):
         )
 
     def forward(self, inputs: ModelInputs) -> tuple[Tensor, Tensor]:
-        """MSA (S, R, C) and pair (R, R, C) representation.
-
-        Raises: ValueError when the model has pair features and the inputs have none, or the other way round.
-        """
+        """MSA (S, R, C) and pair (R, R, C) representation."""
         msa_SRC = self.project_msa(inputs.msa_feat) + self.project_target_msa(inputs.target_feat)
         pair_RRC = (
             self.project_target_left(inputs.target_feat)[:, None]
@@ -65,8 +62,6 @@ class InputEmbedder(nn.Module):
             return F.embedding(offset_TR.clamp(-limit, limit) + limit, columns)
 
         pair_RRC = add_update(pair_RRC, update, TILE_ROWS)
-        if (self.project_pair_features is None) != (inputs.pair_feat is None):
-            raise ValueError("pair features must be given exactly when the model's config has some")
         if self.project_pair_features is not None:
             pair_RRC += self.project_pair_features(inputs.pair_feat)
         return msa_SRC, pair_RRC

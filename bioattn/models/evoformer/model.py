@@ -100,8 +100,8 @@ class EvoformerModel(nn.Module):
         sample is in memory at a time. Passes may have different MSA samples, not different targets. recompute:
         checkpoint activations of the last pass.
 
-        Raises: ValueError when passes are asked of a model without recycling, templates are given to one without
-        template embedder, or the model has an extra-MSA stack and the inputs no extra MSA.
+        Raises: ValueError when passes are asked of a model without recycling, or templates are given to one
+        without template embedder.
         """
         if num_recycles and self.recycling_embedder is None:
             raise ValueError("this model has no recycling: it can make one pass only")
@@ -139,11 +139,10 @@ class EvoformerModel(nn.Module):
     ) -> Trunk:
         pair_mask_RR, msa_mask_SR, num_rows = inputs.pair_mask, inputs.msa_mask, len(msa_SRC)
         if self.extra_msa_stack is not None and self.extra_msa_embedder is not None:
-            extra_msa = (inputs.extra_msa, inputs.extra_has_deletion, inputs.extra_deletion_value)
-            if any(part is None for part in (*extra_msa, inputs.extra_msa_mask)):
-                raise ValueError("this model has an extra-MSA stack: the inputs must have an extra MSA")
             with torch.autocast(msa_SRC.device.type, enabled=False):
-                extra_ERC = self.extra_msa_embedder(*extra_msa)
+                extra_ERC = self.extra_msa_embedder(
+                    inputs.extra_msa, inputs.extra_has_deletion, inputs.extra_deletion_value
+                )
             pair_RRC = self.extra_msa_stack(
                 extra_ERC,
                 pair_RRC,

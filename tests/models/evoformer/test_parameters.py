@@ -307,21 +307,6 @@ def test_how_numbers_are_stored_does_not_matter(small):
         assert torch.equal(tensor, expected.state_dict()[name].bfloat16().float()), name
 
 
-@pytest.mark.parametrize("name", ["params.npz", "params.pt"])
-def test_damage_is_one_sentence(name, small):
-    content = (small / name).read_bytes()
-    for cut in (0, 3, 200, len(content) // 2, len(content) - 30):
-        (small / "cut").write_bytes(content[:cut])
-        with pytest.raises(FormatError, match="cut: "):
-            load_parameters(small / "cut")
-    flipped = bytearray(content)
-    flipped[len(content) // 2] ^= 0xFF
-    if name == "params.npz":  # torch does not compare the checksums of its archive
-        (small / "flipped").write_bytes(flipped)
-        with pytest.raises(FormatError, match=r"flipped: the array .* is damaged"):
-            load_parameters(small / "flipped")
-
-
 def test_what_is_no_parameter_file_is_refused(small):
     (small / "text").write_text("hello")
     with pytest.raises(FormatError, match="no parameter file"):
@@ -405,10 +390,9 @@ def test_one_flipped_bit_in_an_exported_folder_is_told(small):
         export_parameters(small / "exported", small / "again.npz")
 
 
-@pytest.mark.parametrize("name", ["full.npz", "full.pt", "full"])
-def test_a_full_disk_is_one_sentence(name, small, bioattn_folder):
+def test_a_full_disk_is_one_sentence(small, bioattn_folder):
     """RLIMIT_FSIZE stands for the disk."""
-    limit = (small / "model/model.safetensors").stat().st_size // 2
+    name, limit = "full.pt", (small / "model/model.safetensors").stat().st_size // 2
 
     def restrict():
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

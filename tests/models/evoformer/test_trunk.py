@@ -303,8 +303,9 @@ def test_tied_rows_share_one_map_of_covariances_which_goes_to_the_pairs(tiled):
 def test_settings_that_fit_no_model():
     with pytest.raises(SettingsError, match="msa_channels = 10 cannot be divided among msa_heads = 4"):
         EvoformerConfig(msa_channels=10, msa_heads=4)
-    with pytest.raises(SettingsError, match="num_blocks is 0"):
-        EvoformerConfig(num_blocks=0)
+    for setting in ({"pair_features": -1}, {"distogram_bins": -1}, {"num_blocks": 0}):
+        with pytest.raises(SettingsError, match=next(iter(setting))):
+            EvoformerConfig(**setting)
 
 
 def test_is_the_covariance_of_projected_columns():
@@ -329,11 +330,3 @@ def test_is_the_covariance_of_projected_columns():
             )
             wanted = np.einsum("cab,ab->c", weight, outer) / (len(rows) + 1e-3)
             np.testing.assert_allclose(pair[i, j], wanted, rtol=1e-9, atol=1e-9)
-
-
-def test_columns_that_do_not_vary_give_nothing():
-    layer = OuterProductMean(6, 4, 3, centred=True)
-    torch.nn.init.normal_(layer.project_output.weight)
-    alike = torch.randn(1, 5, 6).expand(400, 5, 6)
-    update = layer(torch.zeros(5, 5, 4), alike, torch.ones(400, 5))
-    assert update.abs().max() < 1e-3

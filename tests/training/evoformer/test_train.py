@@ -70,34 +70,6 @@ def test_same_seed_same_bytes(contact_dataset, tmp_path, model, training):
     assert weights[0] != weights[1]
 
 
-def test_resume_of_a_finished_run_is_done(contact_dataset, tmp_path, capsys):
-    settings = write_settings(tmp_path / "settings.toml", TINY, {})
-    words = ["train", "evoformer", str(contact_dataset), "-o", str(tmp_path / "m"), "-c", str(settings)]
-    words += ["--steps", "1", "--threads", "1", "--resume"]
-    assert main(words) == 0
-    files = [*(tmp_path / "m").iterdir(), tmp_path / "m.run.json"]
-    before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in files]
-    capsys.readouterr()
-    assert main(words) == 0
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "m: finished before with the same data and settings, nothing is left to do" in captured.err
-    assert main([*words, "--exclude", "simulated000004"]) == 1
-    assert "different: exclude (none then, simulated000004 now)" in capsys.readouterr().err
-    assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in files] == before
-
-
-def test_activation_checkpointing_and_accumulation_change_no_gradient(contact_dataset, tmp_path):
-    """With it the backward pass runs each block again: weights agree to rounding."""
-    for name, checkpointing in (("kept", False), ("again", True)):
-        train(job(contact_dataset, tmp_path / name, activation_checkpointing=checkpointing, steps=3))
-    kept, again = (
-        load_evoformer_model(tmp_path / name, CPU).model.state_dict() for name in ("kept", "again")
-    )
-    for name, weight in kept.items():
-        torch.testing.assert_close(weight, again[name], rtol=1e-4, atol=1e-5)
-
-
 def test_two_stages_are_two_runs(contact_dataset, tmp_path):
     """One run on simulated, then real families has the weights of two, the second started from the first."""
     simulated = {"simulated_steps": 4, "simulated_families": 2, "steps_per_round": 3}
