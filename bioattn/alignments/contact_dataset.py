@@ -162,8 +162,8 @@ def open_contact_dataset(path: Path) -> ContactDataset:
             num_mapped=arrays.get("proteins/num_mapped", "i8"),
             metadata=arrays.metadata(),
         )
-    if problem := _table_problem(dataset):
-        raise FormatError(f"{path}: {problem}; make the dataset again")
+    if parted := split_groups(dataset.groups, dataset.splits):
+        raise FormatError(f"{path}: the split parts groups: {quoted(parted)}; make the dataset again")
     return dataset
 
 
@@ -240,19 +240,6 @@ def split_groups(groups: Iterable[str], splits: Iterable[int]) -> list[str]:
 def _protein_folder(index: int) -> str:
     """The HDF5 group of a protein."""
     return f"alignments/{index:06d}"
-
-
-def _table_problem(dataset: ContactDataset) -> str | None:
-    number = len(dataset.ids)
-    names = ("groups", "splits", "chains", "num_rows", "num_columns", "num_mapped")
-    if any(len(getattr(dataset, name)) != number for name in names):
-        return "the arrays of /proteins differ in length"
-    if len(set(dataset.ids)) != number:
-        return "an id occurs more than once"
-    if dataset.splits.max(initial=0) > TEST:
-        return f"the split has the code {dataset.splits.max()}, 0 to 2 are defined"
-    parted = split_groups(dataset.groups, dataset.splits)
-    return f"the split parts groups: {quoted(parted)}" if parted else None
 
 
 def _protein_problem(protein: ContactProtein) -> str | None:

@@ -49,6 +49,7 @@ from bioattn.structures.contacts import contacts
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, percentage, quoted
 
+LOGGER = logging.getLogger(__name__)
 MAX_EXPECTED = 1e-3
 MAX_PAIRS = 1_000_000
 """Largest number of pairs; more would take longer than some minutes."""
@@ -121,8 +122,8 @@ class ContactPair:
     """Table of residues and match columns; None = found by alignment."""
     group: str | None
     """Family; None = the table has no such column."""
-    split: int | None
-    """TRAIN, VALIDATION or TEST; None = the table has no such column."""
+    split: int
+    """TRAIN, VALIDATION or TEST."""
 
 
 def read_pairs(path: Path) -> list[ContactPair]:
@@ -148,7 +149,7 @@ def read_pairs(path: Path) -> list[ContactPair]:
         pairs.append(pair)
     if not pairs:
         raise FormatError(f"{path}: has a header but no pairs")
-    parted = split_groups([pair.group or pair.id for pair in pairs], [pair.split or 0 for pair in pairs])
+    parted = split_groups([pair.group or pair.id for pair in pairs], [pair.split for pair in pairs])
     if parted:
         raise FormatError(
             f"{path}: the split parts the groups {quoted(parted)}; keep a family on one side of the split"
@@ -166,19 +167,15 @@ def _pair(row: dict[str, str], where: str, folder: Path, line: int) -> ContactPa
         if row.get(name, "").lower() not in (MISSING if name == "mapping" else ())
     }
     for name, file in files.items():
-        if file.is_dir():
-            raise FormatError(f"{where}: {name}: {file} is a folder, a file is needed")
         if not file.is_file():
             raise FormatError(
                 f"{where}: {name}: no such file as {file}; file names count from the table's folder"
             )
     if "group" in row and not row["group"]:
         raise FormatError(f"{where}: group is empty; give every pair a group or leave the column out")
-    split = None
-    if "split" in row:
-        split = SPLIT_NAMES.index(row["split"]) if row["split"] in SPLIT_NAMES else TRAIN
-        if row["split"] not in ("", *SPLIT_NAMES):
-            raise FormatError(f"{where}: split {row['split']!r} is none of {', '.join(SPLIT_NAMES)}")
+    split = row.get("split") or SPLIT_NAMES[TRAIN]
+    if split not in SPLIT_NAMES:
+        raise FormatError(f"{where}: split {split!r} is none of {', '.join(SPLIT_NAMES)}")
     return ContactPair(
         line=line,
         id=row["id"],
@@ -187,11 +184,8 @@ def _pair(row: dict[str, str], where: str, folder: Path, line: int) -> ContactPa
         chain=row.get("chain") or None,
         mapping=files.get("mapping"),
         group=row.get("group"),
-        split=split,
+        split=SPLIT_NAMES.index(split),
     )
-
-
-LOGGER = logging.getLogger(__name__)
 
 
 def family_groups(
@@ -207,16 +201,23 @@ def family_groups(
     compared = len(pairs) * (len(pairs) - 1) // 2 <= MAX_PAIRS
     if not compared:
         LOGGER.warning(
-            "%s are too many to compare with each other; whether groups are related to each other is unknown",
-            counted(len(pairs), "chain"),
+            f"{counted(len(pairs), 'chain')} are too many to compare with each other; whether groups are related "
+            "to each other is unknown"
         )
     related = related_pairs(sequences, progress) if compared else []
     given = [pair.group for pair in pairs if pair.group is not None]
     if given:
-        _warn_of_relatives(pairs, related)
+        for relatives in related:
+            first, second = pairs[relatives.first], pairs[relatives.second]
+            if first.group != second.group:
+                equal = f"{percentage(relatives.identity)} of {counted(relatives.aligned, 'aligned residue')}"
+                LOGGER.warning(
+                    f"{first.id} and {second.id} are of different groups but related: {equal} equal; a split "
+                    "between them leaks"
+                )
         return given, "given"
     groups = [pairs[first].id for first in families(len(pairs), related)]
-    parted = split_groups(groups, [pair.split or TRAIN for pair in pairs])
+    parted = split_groups(groups, [pair.split for pair in pairs])
     if parted:
         members = [pair.id for pair, group in zip(pairs, groups, strict=True) if group == parted[0]]
         raise BioattnError(
@@ -224,19 +225,6 @@ def family_groups(
             "of the split; put them on one side, or add a column `group` that says which pairs belong together"
         )
     return groups, "related by sequence" if compared else "each pair its own"
-
-
-def _warn_of_relatives(pairs: Sequence[ContactPair], related: Sequence[RelatedPair]) -> None:
-    for relatives in related:
-        first, second = pairs[relatives.first], pairs[relatives.second]
-        if first.group != second.group:
-            LOGGER.warning(
-                "%s and %s are of different groups but related: %.0f %% of %s equal; a split between them leaks",
-                first.id,
-                second.id,
-                100 * relatives.identity,
-                counted(relatives.aligned, "aligned residue"),
-            )
 
 
 class ContactAuditRow(NamedTuple):
@@ -284,8 +272,6 @@ def summary(rows: Sequence[ContactAuditRow]) -> str:
         text += f", {sum(reasons.values()):,} refused ({named})"
     return text
 
-
-LOGGER = logging.getLogger(__name__)
 
 _ROWS_LOOKED_AT = 512
 """Rows of an alignment that are drawn to see whether they are of one family."""
@@ -374,7 +360,7 @@ def prepare_contacts(
         "seed": settings.seed,
     }
     for entry in entries:
-        split = SPLIT_NAMES[entry.pair.split or TRAIN]
+        split = SPLIT_NAMES[entry.pair.split]
         entry.audit = entry.audit._replace(group=entry.group, split=split)
     if any(entry.chain is not None for entry in entries):
         write_contact_dataset(output, _proteins(table, output, entries, settings, progress), metadata)
@@ -492,7 +478,7 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
     return ContactProtein(
         id=pair.id,
         group=entry.group,
-        split=pair.split or TRAIN,
+        split=pair.split,
         chain=chain.name,
         msa=encoded.msa[rows],
         deletions=encoded.deletions[rows],
