@@ -11,6 +11,7 @@ in a file says which of the four it is: all are tried, and the row count and row
 twice. So the readers are ours.)
 """
 
+import hashlib
 import io
 import logging
 import re
@@ -25,7 +26,15 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import LOWER, UPPER, Alignment, split_insertions
-from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes, text_output, unpacked
+from bioattn.io.files import (
+    XZ_MAGIC,
+    decompression_errors,
+    is_packed,
+    open_bytes,
+    sha256_of,
+    text_output,
+    unpacked,
+)
 from bioattn.system.memory import free_memory
 from bioattn.text import counted, human_bytes, quoted
 
@@ -62,14 +71,19 @@ def read_alignment(path: Path, *, format: str | None = None) -> Alignment:
     letters that are no residues, damaged compression, text that is not UTF-8; BioattnError when unreadable, or
     larger than memory.
     """
+    return read_with_digest(path, format)[0]
+
+
+def read_with_digest(path: Path, format: str | None = None) -> tuple[Alignment, str]:
+    """An alignment as `read_alignment` reads it, and the SHA-256 of the file, or of what standard input gave."""
     source = "standard input" if path == STANDARD_INPUT else str(path)
-    data = _read_text(path, source)
+    data, digest = _read_text(path, source)
     if not data.strip():
         raise FormatError(f"{source}: is empty, an alignment is needed")
     if b"\0" in data:
         data = _one_query(source, data)
     parse = PARSERS[format] if format else _find_parser(source, data)
-    return parse(source, data)
+    return parse(source, data), digest
 
 
 def write_a3m(alignment: Alignment, path: Path) -> None:
@@ -533,38 +547,40 @@ def _find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
     )
 
 
-def _refuse_too_large(path: Path) -> None:
-    """Raises: BioattnError with the estimate for a file that needs more memory than there is."""
-    free = free_memory()
-    if free is None or not path.is_file():
-        return
+def _is_packed_and_fits(path: Path) -> bool:
+    """Whether a file is packed. Raises: BioattnError where it needs more memory than there is."""
     with path.open("rb") as file:
         packed = is_packed(file.read(len(XZ_MAGIC)))
+    free = free_memory()
     size = path.stat().st_size * (_PACKED if packed else 1)
     needed = BYTES_PER_LETTER * size
-    if needed > free:
+    if free is not None and needed > free:
         raise BioattnError(
             f"{path}: an alignment of about {human_bytes(size)} of text needs about {human_bytes(needed)} of "
             f"memory, {human_bytes(free)} are free; give it fewer rows (the best ones usually come first)"
         )
+    return packed
 
 
-def _read_text(path: Path, source: str) -> bytes:
-    """All bytes of a text file, decompressed, line ends as `\\n`, no byte-order mark; checked to be UTF-8."""
+def _read_text(path: Path, source: str) -> tuple[bytes, str]:
+    """All bytes of a text file, decompressed, line ends as `\\n`, no byte-order mark, checked to be UTF-8; and the
+    SHA-256 of the file."""
     with decompression_errors(Path(source)):
-        _refuse_too_large(path)
         if path == STANDARD_INPUT:
             data = sys.stdin.buffer.read()
+            digest = hashlib.sha256(data).hexdigest()
             if is_packed(data):
                 with unpacked(io.BytesIO(data), source, len(data), xz=data.startswith(XZ_MAGIC)) as file:
                     data = file.read()
         else:
+            packed = path.is_file() and _is_packed_and_fits(path)
             with open_bytes(path) as file:
                 data = file.read()
+            digest = sha256_of(path) if packed else hashlib.sha256(data).hexdigest()
         if not data.isascii():
             data.decode("utf-8")
             data = data.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     # MMseqs2 ends each alignment of its databases with a NUL, and ColabFold's server sends it along.
-    return data.removesuffix(b"\0")
+    return data.removesuffix(b"\0"), digest

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_file import STANDARD_INPUT, parse_records, read_alignment
+from bioattn.formats.alignment_file import STANDARD_INPUT, parse_records, read_with_digest
 from bioattn.inference.folder_paths import InputFile
 from bioattn.inference.inputs import HELD, path_in, sequences_in
-from bioattn.io.files import read_lines, sha256_of, unreadable
+from bioattn.io.files import read_lines, unreadable
 
 SUFFIXES = frozenset(
     {
@@ -42,19 +42,6 @@ SUFFIXES = frozenset(
 _PACKED = (".gz", ".xz")
 _LIST_HEAD = 16_384
 """Bytes in which a list has to name a file that is there."""
-
-
-def read_with_digest(path: Path) -> tuple[Alignment, str]:
-    """An alignment, and the SHA-256 of its file (of standard input: of residues and names).
-
-    Raises: BioattnError when it cannot be read, or memory cannot hold it; FormatError when it is none.
-    """
-    if path == STANDARD_INPUT:
-        alignment = read_alignment(path)
-        digest = hashlib.sha256(alignment.residues.tobytes())
-        digest.update("\0".join(alignment.names).encode())
-        return alignment, digest.hexdigest()
-    return read_alignment(path), sha256_of(path)
 
 
 ALIGNED_LETTERS = ascii_uppercase + "-.*"

@@ -36,7 +36,8 @@ from bioattn.checks.engine import (
 from bioattn.checks.measures import NEEDED, Code, Question, Verdict, judge, percent
 from bioattn.checks.weights import all_visible, drawn_alike, shuffled, uniform
 from bioattn.errors import BioattnError
-from bioattn.inference.alignment_inputs import find_alignments, read_with_digest
+from bioattn.formats.alignment_file import read_with_digest
+from bioattn.inference.alignment_inputs import find_alignments
 from bioattn.inference.passes import require_finite
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.heads import contact_probabilities

@@ -15,7 +15,8 @@ from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import GAP, Alignment, looks_like_nucleotides, require_proteins
-from bioattn.inference.alignment_inputs import Given, alignments_in, find_alignments, read_with_digest
+from bioattn.formats.alignment_file import read_with_digest
+from bioattn.inference.alignment_inputs import Given, alignments_in, find_alignments
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folder_paths import AttentionOutput, InputFile, check_run_paths, holds_result
 from bioattn.inference.folders import AttentionWriter, report_folders
