@@ -8,8 +8,9 @@ The file form is a table with one line per mapped residue: `msa_column` (0-based
 `icode` (`.` = none), `resname`, `cb_x`, `cb_y`, `cb_z`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,22 +64,20 @@ def map_columns(
     sequence aligned, or fewer than `min_identity` of the aligned residues equal.
     """
     best = _aligned(chain, alignment, 0)
-    if best.identity < GOOD_IDENTITY or best.coverage < MIN_COVERAGE:
+    if best.mapping.identity < GOOD_IDENTITY or best.coverage < MIN_COVERAGE:
         others = (_aligned(chain, alignment, row) for row in _likely_rows(chain, alignment) if row)
         best = max((best, *others), key=lambda aligned: aligned.equal)
-    if best.coverage < MIN_COVERAGE or best.identity < min_identity:
-        name = alignment.names[best.row]
+    mapping = best.mapping
+    if best.coverage < MIN_COVERAGE or mapping.identity < min_identity:
         raise BioattnError(
             f"{source}: the sequence of chain {chain.name} does not match the alignment: its closest row, "
-            f"{name!r}, has {percentage(best.identity)} equal residues over {percentage(best.coverage)} of the "
-            f"shorter sequence ({percentage(min_identity)} over {percentage(MIN_COVERAGE)} are needed); "
-            "check that chain and alignment belong together"
+            f"{alignment.names[mapping.row]!r}, has {percentage(mapping.identity)} equal residues over "
+            f"{percentage(best.coverage)} of the shorter sequence ({percentage(min_identity)} over "
+            f"{percentage(MIN_COVERAGE)} are needed); check that chain and alignment belong together"
         )
-    if not best.columns.size:
+    if not mapping.columns.size:
         raise BioattnError(f"{source}: no residue of chain {chain.name} stands in a match column")
-    return ColumnMapping(
-        columns=best.columns, residues=best.residues, row=best.row, identity=round(best.identity, 6)
-    )
+    return replace(mapping, identity=round(mapping.identity, 6))
 
 
 def write_mapping(path: Path, mapping: ColumnMapping, chain: Chain) -> None:
@@ -140,39 +139,34 @@ def row_identities(mapping: ColumnMapping, chain: Chain, alignment: Alignment) -
     return identities
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RowAlignment:
-    """A chain aligned to a row, and the pairs of aligned residues."""
+class _RowAlignment(NamedTuple):
+    """A chain aligned to a row."""
 
-    row: int
-    columns: NDArray[np.intp]
-    residues: NDArray[np.intp]
+    mapping: ColumnMapping
     equal: int
-    identity: float
     coverage: float
+    """Aligned part of the shorter of chain and row."""
 
 
 def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
     letters, columns = _row_residues(alignment, row)
-    if not letters:
-        none = np.empty(0, np.intp)
-        return _RowAlignment(row=row, columns=none, residues=none, equal=0, identity=0.0, coverage=0.0)
-    # A chain may hold more than the row, and the row more than the chain.
-    aligner = protein_aligner("global", -11, free_ends=True)
-    blocks = aligner.align(scorable(letters), scorable(chain.letters))[0].aligned
-    in_row = np.concatenate([np.arange(*block) for block in blocks[0]] or [np.empty(0)]).astype(np.intp)
-    in_chain = np.concatenate([np.arange(*block) for block in blocks[1]] or [np.empty(0)]).astype(np.intp)
+    in_row = in_chain = np.empty(0, np.intp)
+    if letters:
+        # A chain may hold more than the row, and the row more than the chain.
+        aligner = protein_aligner("global", -11, free_ends=True)
+        blocks = aligner.align(scorable(letters), scorable(chain.letters))[0].aligned
+        in_row, in_chain = (
+            np.array([place for block in of_one for place in range(*block)], np.intp) for of_one in blocks
+        )
     equal = sum(letters[i] == chain.letters[j] for i, j in zip(in_row, in_chain, strict=True))
     column = columns[in_row]
-    matched = column >= 0
-    return _RowAlignment(
+    mapping = ColumnMapping(
+        columns=column[column >= 0],
+        residues=in_chain[column >= 0],
         row=row,
-        columns=column[matched],
-        residues=in_chain[matched],
-        equal=equal,
         identity=equal / max(1, len(in_row)),
-        coverage=len(in_row) / min(len(letters), len(chain)),
     )
+    return _RowAlignment(mapping, equal, len(in_row) / max(1, min(len(letters), len(chain))))
 
 
 def _row_residues(alignment: Alignment, row: int) -> tuple[str, NDArray[np.intp]]:

@@ -98,6 +98,34 @@ def pair_bias(pair_RRC: Tensor, normalise: nn.LayerNorm, project: Projection) ->
     ).transpose(0, 1)
 
 
+def add_attention(
+    attention: GatedAttention,
+    normalise: nn.LayerNorm,
+    state_BNC: Tensor,
+    allowed_BN: Tensor,
+    bias_HNN: Tensor | None,
+    dimension: str,
+) -> Tensor:
+    """state + attention within each of B sequences (in place without autograd), some at a time.
+
+    allowed_BN: bool, True = may be attended. dimension: what the site calls B.
+    """
+
+    def update(rows: slice, part_TNC: Tensor, allowed_TN: Tensor, bias_HNN: Tensor | None = None) -> Tensor:
+        tile = Tile(dimension, rows.start, len(state_BNC))
+        attended_TNC: Tensor = attention(normalise(part_TNC), allowed_TN, bias_HNN, tile)
+        return attended_TNC
+
+    return tiled(
+        update,
+        TILE_ELEMENTS,
+        least=1 if bias_HNN is None else TILE_LEAST,
+        sliced=(state_BNC, allowed_BN),
+        whole=() if bias_HNN is None else (bias_HNN,),
+        parameters=[*normalise.parameters(), *attention.parameters()],
+    )
+
+
 class MsaRowAttention(nn.Module):
     """Every residue of a row attends to the row's residues; the pair representation biases the logits."""
 
@@ -116,20 +144,7 @@ class MsaRowAttention(nn.Module):
         A row that is masked throughout attends to all its residues alike.
         """
         bias_HRR = pair_bias(pair_RRC, self.normalise_pair, self.project_pair_bias)
-
-        def update(rows: slice, rows_TRC: Tensor, allowed_TR: Tensor, bias_HRR: Tensor) -> Tensor:
-            tile = Tile("row", rows.start, msa_SRC.shape[0])
-            attended: Tensor = self.attention(self.normalise(rows_TRC), allowed_TR, bias_HRR, tile)
-            return attended
-
-        return tiled(
-            update,
-            TILE_ELEMENTS,
-            least=TILE_LEAST,
-            sliced=(msa_SRC, mask_SR > 0),
-            whole=(bias_HRR,),
-            parameters=[*self.normalise.parameters(), *self.attention.parameters()],
-        )
+        return add_attention(self.attention, self.normalise, msa_SRC, mask_SR > 0, bias_HRR, "row")
 
 
 def _columns_of_heads(projected_TRX: Tensor, num_heads: int) -> Tensor:
@@ -242,16 +257,11 @@ class MsaColumnAttention(nn.Module):
 
         A column that is masked throughout attends to all its rows alike.
         """
-
-        def update(columns: slice, columns_TSC: Tensor, allowed_TS: Tensor) -> Tensor:
-            tile = Tile("residue", columns.start, msa_SRC.shape[1])
-            attended: Tensor = self.attention(self.normalise(columns_TSC), allowed_TS, None, tile)
-            return attended
-
         columns_RSC = msa_SRC.transpose(0, 1)
-        return tiled(
-            update, TILE_ELEMENTS, sliced=(columns_RSC, mask_SR.T > 0), parameters=self.parameters()
-        ).transpose(0, 1)
+        updated_RSC = add_attention(
+            self.attention, self.normalise, columns_RSC, mask_SR.T > 0, None, "residue"
+        )
+        return updated_RSC.transpose(0, 1)
 
 
 class MsaColumnGlobalAttention(nn.Module):
@@ -327,20 +337,15 @@ class TriangleAttention(nn.Module):
 
         Where all edges of a node are masked, its edges attend to all of them alike.
         """
-        state_RRC = pair_RRC if self.starting else pair_RRC.transpose(0, 1)
         bias_HRR = pair_bias(pair_RRC, self.normalise, self.project_pair_bias)
-
-        def update(nodes: slice, edges_TRC: Tensor, allowed_TR: Tensor, bias_HRR: Tensor) -> Tensor:
-            tile = Tile("residue", nodes.start, pair_RRC.shape[0])
-            attended: Tensor = self.attention(self.normalise(edges_TRC), allowed_TR, bias_HRR, tile)
-            return attended
-
-        updated = tiled(
-            update,
-            TILE_ELEMENTS,
-            least=TILE_LEAST,
-            sliced=(state_RRC, (mask_RR if self.starting else mask_RR.T) > 0),
-            whole=(bias_HRR if self.starting else bias_HRR.transpose(1, 2).contiguous(),),
-            parameters=[*self.normalise.parameters(), *self.attention.parameters()],
+        if self.starting:
+            return add_attention(self.attention, self.normalise, pair_RRC, mask_RR > 0, bias_HRR, "residue")
+        updated_RRC = add_attention(
+            self.attention,
+            self.normalise,
+            pair_RRC.transpose(0, 1),
+            mask_RR.T > 0,
+            bias_HRR.transpose(1, 2).contiguous(),
+            "residue",
         )
-        return updated if self.starting else updated.transpose(0, 1)
+        return updated_RRC.transpose(0, 1)

@@ -161,7 +161,14 @@ def load_parameters(
     with open_parameters(path) as file:
         config = infer_config(file, num_structure_layers)
         if config.structure_module is not None and num_structure_layers is None:
-            _tell_assumed_layers(path, config)
+            usual = EvoformerConfig()
+            unusual = (config.msa_channels, config.num_blocks) != (usual.msa_channels, usual.num_blocks)
+            LOGGER.log(
+                logging.WARNING if unusual else logging.DEBUG,
+                f"{path}: parameters do not tell how many layers the structure module has (they share their "
+                f"weights); {config.structure_module.num_layers} are assumed; structure_layers (in [parameters] "
+                "of --config, or --structure-layers) says otherwise",
+            )
         rows = model_rows(config)
         file.check(rows)
         model = allocate_model(config)
@@ -172,18 +179,6 @@ def load_parameters(
                     targets[name][row.place].copy_(torch.from_numpy(array))
     inputs = published_inputs(path, has_templates=config.templates is not None)
     return model, inputs if config.recycling else replace(inputs, num_recycles=0)
-
-
-def _tell_assumed_layers(path: Path, config: EvoformerConfig) -> None:
-    assert config.structure_module is not None
-    published = EvoformerConfig()
-    unusual = (config.msa_channels, config.num_blocks) != (published.msa_channels, published.num_blocks)
-    tell = LOGGER.warning if unusual else LOGGER.debug
-    tell(
-        f"{path}: parameters do not tell how many layers the structure module has (they share their weights); "
-        f"{config.structure_module.num_layers} are assumed; structure_layers (in "
-        "[parameters] of --config, or --structure-layers) says otherwise"
-    )
 
 
 def published_inputs(path: Path, *, has_templates: bool) -> InputSettings:
