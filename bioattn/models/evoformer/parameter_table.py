@@ -148,18 +148,18 @@ AS_IS      project_output.bias         output_b  linear_o.bias
 """
 
 _EMBEDDERS = """
-module  input_embedder             evoformer                 input_embedder
-linear  project_target_left        left_single               linear_tf_z_i
-linear  project_target_right       right_single              linear_tf_z_j
-linear  project_target_msa         preprocess_1d             linear_tf_m
-linear  project_msa                preprocess_msa            linear_msa_m
-linear  project_relative_position  pair_activiations         linear_relpos
-module  recycling_embedder         evoformer                 recycling_embedder
-norm    normalise_msa_row          prev_msa_first_row_norm   layer_norm_m
-norm    normalise_pair             prev_pair_norm            layer_norm_z
-linear  project_distances          prev_pos_linear           linear
-module  extra_msa_embedder         evoformer                 extra_msa_embedder
-linear  project_extra_msa          extra_msa_activations     linear
+module  input_embedder             evoformer                input_embedder
+linear  project_target_left        left_single              linear_tf_z_i
+linear  project_target_right       right_single             linear_tf_z_j
+linear  project_target_msa         preprocess_1d            linear_tf_m
+linear  project_msa                preprocess_msa           linear_msa_m
+linear  project_relative_position  pair_activiations        linear_relpos
+module  recycling_embedder         evoformer                recycling_embedder
+norm    normalise_msa_row          prev_msa_first_row_norm  layer_norm_m
+norm    normalise_pair             prev_pair_norm           layer_norm_z
+linear  project_distances          prev_pos_linear          linear
+module  extra_msa_embedder         evoformer                extra_msa_embedder
+linear  project_extra_msa          extra_msa_activations    linear
 """  # `pair_activiations` is spelt as in the published files
 
 _ROW_ATTENTION = """
@@ -237,59 +237,59 @@ linear     contract                          transition2                       l
 """
 
 _TEMPLATE_ATTENTION = """
-module  attention              template_embedding/attention                  template_pointwise_att.mha
-HEADS   project_query.weight   query_w                                       linear_q.weight
-HEADS   project_key.weight     key_w                                         linear_k.weight
-HEADS   project_value.weight   value_w                                       linear_v.weight
-OUTPUT  project_output.weight  output_w                                      linear_o.weight
-AS_IS   project_output.bias    output_b                                      linear_o.bias
-module  -                      -                                             template_single_embedder
-linear  project_angles         template_single_embedding                     linear_1
-linear  project_rows           template_projection                           linear_2
+module  attention              template_embedding/attention  template_pointwise_att.mha
+HEADS   project_query.weight   query_w                       linear_q.weight
+HEADS   project_key.weight     key_w                         linear_k.weight
+HEADS   project_value.weight   value_w                       linear_v.weight
+OUTPUT  project_output.weight  output_w                      linear_o.weight
+AS_IS   project_output.bias    output_b                      linear_o.bias
+module  -                      -                             template_single_embedder
+linear  project_angles         template_single_embedding     linear_1
+linear  project_rows           template_projection           linear_2
 """
 
 _STRUCTURE_MODULE = """
-module  -                          -                           -
-norm    normalise_single           single_layer_norm           layer_norm_s
-norm    normalise_pair             pair_layer_norm             layer_norm_z
-linear  project_single             initial_projection          linear_in
-module  invariant_point_attention  fold_iteration/invariant_point_attention  ipa
-AS_IS   point_weight_H             trainable_point_weights     head_weights
-linear  project_query              q_scalar                    linear_q
-linear  project_query_points       q_point_local               linear_q_points.linear
-linear  project_key_value          kv_scalar                   linear_kv
-linear  project_key_value_points   kv_point_local              linear_kv_points.linear
-linear  project_pair_bias          attention_2d                linear_b
-linear  project_output             output_projection           linear_out
-module  -                          fold_iteration              -
-norm    normalise_attended         attention_layer_norm        layer_norm_ipa
-linear  transition.first           transition                  transition.layers.0.linear_1
-linear  transition.second          transition_1                transition.layers.0.linear_2
-linear  transition.third           transition_2                transition.layers.0.linear_3
-norm    transition.normalise       transition_layer_norm       transition.layer_norm
-linear  backbone_update.project_motion  affine_update          bb_update.linear
-module  angle_network              fold_iteration/rigid_sidechain  angle_resnet
-linear  project_current            input_projection            linear_in
-linear  project_initial            input_projection_1          linear_initial
-linear  blocks.0.first             resblock1                   layers.0.linear_1
-linear  blocks.0.second            resblock2                   layers.0.linear_2
-linear  blocks.1.first             resblock1_1                 layers.1.linear_1
-linear  blocks.1.second            resblock2_1                 layers.1.linear_2
-linear  project_output             unnormalized_angles         linear_out
+module  -                               -                                         -
+norm    normalise_single                single_layer_norm                         layer_norm_s
+norm    normalise_pair                  pair_layer_norm                           layer_norm_z
+linear  project_single                  initial_projection                        linear_in
+module  invariant_point_attention       fold_iteration/invariant_point_attention  ipa
+AS_IS   point_weight_H                  trainable_point_weights                   head_weights
+linear  project_query                   q_scalar                                  linear_q
+linear  project_query_points            q_point_local                             linear_q_points.linear
+linear  project_key_value               kv_scalar                                 linear_kv
+linear  project_key_value_points        kv_point_local                            linear_kv_points.linear
+linear  project_pair_bias               attention_2d                              linear_b
+linear  project_output                  output_projection                         linear_out
+module  -                               fold_iteration                            -
+norm    normalise_attended              attention_layer_norm                      layer_norm_ipa
+linear  transition.first                transition                                transition.layers.0.linear_1
+linear  transition.second               transition_1                              transition.layers.0.linear_2
+linear  transition.third                transition_2                              transition.layers.0.linear_3
+norm    transition.normalise            transition_layer_norm                     transition.layer_norm
+linear  backbone_update.project_motion  affine_update                             bb_update.linear
+module  angle_network                   fold_iteration/rigid_sidechain            angle_resnet
+linear  project_current                 input_projection                          linear_in
+linear  project_initial                 input_projection_1                        linear_initial
+linear  blocks.0.first                  resblock1                                 layers.0.linear_1
+linear  blocks.0.second                 resblock2                                 layers.0.linear_2
+linear  blocks.1.first                  resblock1_1                               layers.1.linear_1
+linear  blocks.1.second                 resblock2_1                               layers.1.linear_2
+linear  project_output                  unnormalized_angles                       linear_out
 """
 
 _HEADS = """
-linear  distogram_head.project_pair  distogram_head/half_logits   aux_heads.distogram.linear
-linear  masked_msa_head.project_msa  masked_msa_head/logits       aux_heads.masked_msa.linear
-module  plddt_head                   predicted_lddt_head          aux_heads.plddt
-norm    normalise                    input_layer_norm             layer_norm
-linear  first                        act_0                        linear_1
-linear  second                       act_1                        linear_2
-linear  project_bins                 logits                       linear_3
+linear  distogram_head.project_pair   distogram_head/half_logits    aux_heads.distogram.linear
+linear  masked_msa_head.project_msa   masked_msa_head/logits        aux_heads.masked_msa.linear
+module  plddt_head                    predicted_lddt_head           aux_heads.plddt
+norm    normalise                     input_layer_norm              layer_norm
+linear  first                         act_0                         linear_1
+linear  second                        act_1                         linear_2
+linear  project_bins                  logits                        linear_3
 module  experimentally_resolved_head  experimentally_resolved_head  aux_heads.experimentally_resolved
-linear  project_single               logits                       linear
-module  aligned_error_head           predicted_aligned_error_head  aux_heads.tm
-linear  project_pair                 logits                       linear
+linear  project_single                logits                        linear
+module  aligned_error_head            predicted_aligned_error_head  aux_heads.tm
+linear  project_pair                  logits                        linear
 """
 
 _TWO_ARRAYS = {
