@@ -226,14 +226,10 @@ def _require_trunk(config: EvoformerConfig, initial: Path | None, source: str) -
     found = " and ".join(name for name, is_so in unfit.items() if is_so)
     if not found:
         return
-    covers = "training covers the trunk with its distogram and masked-MSA heads"
-    if initial is not None:
-        raise BioattnError(
-            f"--initial-model {initial}: has {found}, but {covers}; give a model of `bioattn train evoformer`"
-        )
+    where = source if initial is None else f"--initial-model {initial}"
     raise BioattnError(
-        f"{source}: {found}: {covers}; leave structure_module, recycling and templates out, and distogram_bins "
-        "out or above 0"
+        f"{where}: has {found}, but training covers the trunk with its distogram and masked-MSA heads; leave "
+        "structure_module, recycling and templates out, and distogram_bins out or above 0"
     )
 
 
@@ -247,12 +243,7 @@ def _stages(training: EvoformerTrainingConfig) -> list[Stage]:
         # While only simulated families are seen, nothing of the dataset is learnt that could be best.
         can_be_best=not training.steps,
     )
-    real = Stage(
-        steps=training.steps,
-        steps_per_round=training.steps_per_round,
-        learning_rate=training.learning_rate,
-        warmup_fraction=training.warmup_fraction,
-    )
+    real = replace(simulated, steps=training.steps, learning_rate=training.learning_rate, can_be_best=True)
     return [stage for stage in (simulated, real) if stage.steps]
 
 

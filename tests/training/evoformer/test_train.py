@@ -146,9 +146,9 @@ def test_contradictions_are_named(contact_dataset, tmp_path):
     for model, words in (
         (
             {"recycling": True},
-            "recycling: training covers the trunk .* leave structure_module, recycling and templates out",
+            "has recycling, but training covers the trunk .* leave structure_module, recycling and templates out",
         ),
-        ({"templates": {}}, "templates: training covers the trunk"),
+        ({"templates": {}}, "has templates, but training covers the trunk"),
         ({"pair_features": 2}, "0 \\(none\\) or 3"),
         ({"msa_channel": 2}, "did you mean msa_channels"),
     ):
