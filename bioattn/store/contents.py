@@ -349,11 +349,6 @@ class Collector:
             path: {array.name: [] for array in group.arrays} for path, group in self._groups.items()
         }
 
-    @property
-    def ids(self) -> list[str]:
-        """The samples that are there."""
-        return [name for samples in self._samples for name in samples.ids]
-
     def append(self, block: schema.Block) -> None:
         """Keep the next samples."""
         self._samples.append(block.samples)

@@ -82,8 +82,8 @@ def write(
 ):
     with alignment_attention(output, options=options, number=len(numbers), **choices) as attention:
         for place, number in enumerate(numbers):
-            if sample(number).ids[0] not in attention.ids:
+            if sample(number).ids[0] not in attention._writer.ids:
                 before(place)
                 with attention.sample(sample(number), masks) as receiver:
                     send(receiver, SIZES[number], tile)
-        return attention.ids
+        return attention._writer.ids

@@ -267,7 +267,7 @@ def test_an_alignment_that_fails_is_left_out(tmp_path):
                     send(receiver, SIZES[number], 2)
             except BioattnError:
                 continue
-        assert writer.ids == [sample(0).ids[0], sample(2).ids[0]]
+        assert writer._writer.ids == [sample(0).ids[0], sample(2).ids[0]]
     assert validate_file(output) == []
     write(tmp_path / "other.h5", numbers=(0, 2))
     assert_same_content(output, tmp_path / "other.h5")
