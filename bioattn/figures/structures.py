@@ -1,5 +1,6 @@
 """Predicted structures: contacts beside the true ones, distances with their entropy, pLDDT, aligned errors."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from bioattn.structures.predictions import (
     read_plddt,
 )
 
+LOGGER = logging.getLogger("bioattn")
 MISSED = "#A0A0A0"
 BANDS = (
     (90, 100, "#0053D6", "very high"),
@@ -129,6 +131,10 @@ def read_contact_picture(
     if truth is None:
         return ContactPicture(predicted)
     known = read_contact_truth(truth, predicted, chain=chain, alignment=alignment, sample=sample)
+    compared = compare_contacts(predicted, known)
+    LOGGER.info(
+        f"of the {len(compared.right) + len(compared.wrong)} best pairs {len(compared.right)} are contacts"
+    )
     return ContactPicture(predicted, known)
 
 

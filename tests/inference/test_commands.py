@@ -13,7 +13,6 @@ import torch
 
 from bioattn.errors import BioattnError
 from bioattn.figures.promoter_picture import read_promoter_picture
-from bioattn.figures.treatment_maps import read_treatment_maps
 from bioattn.inference.runner import (
     FirstLayerRunner,
     HeadRunner,
@@ -121,7 +120,7 @@ def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoter
             assert bioattn("validate", output) == 0
     with open_attention(tmp_path / "knowing-0.h5") as attention:
         length = attention.window_length
-        assert read_treatment_maps(attention).downstream == 10
+        assert attention.downstream == 10
     asked = {"gene": "G001", "sites": ["promoter.cross.0"]}
     with open_attention(tmp_path / "knowing-0.h5") as file:
         assert read_promoter_picture(file, **asked).zero == length - 10

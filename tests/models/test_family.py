@@ -156,7 +156,8 @@ def test_shards_make_the_whole(model, folder, run):
         words = ("export", "attention", "model", "sequences.fa", "--batch-size", "3", "-o")
         run(*words, f"attention{shard}.h5", "--shard", f"{shard}/3")
     run("merge", *(f"attention{shard}.h5" for shard in "312"), "-o", "merged.h5")
-    assert_same_content(folder / "merged.h5", folder / "attention.h5")
+    # Batches of other sequences are padded to other lengths, which rounds the last bit of some weights.
+    assert_same_content(folder / "merged.h5", folder / "attention.h5", tolerance=1e-6)
 
 
 def test_its_files_are_inspected_validated_and_reported(model, folder, run):

@@ -137,7 +137,7 @@ def test_force_replaces_models_alone(tmp_path):
 
 def test_a_wrong_setting_is_named_with_its_file(dataset_path, tmp_path):
     job = features(dataset_path, tmp_path / "m")
-    wrong = dataclasses.replace(job, model={"chanels": 3}, config=Path("mine.toml"))
+    wrong = dataclasses.replace(job, model={"chanels": 3}, config=(Path("mine.toml"),))
     with pytest.raises(
         BioattnError, match=r"^mine\.toml \[model\]: unknown setting 'chanels'; did you mean channels"
     ):
