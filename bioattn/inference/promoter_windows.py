@@ -56,7 +56,7 @@ class PromoterSource:
     def batches(self, size: int) -> Iterator[PromoterBatch]:
         chosen = (
             promoter
-            for promoter in read_promoters(self.path)
+            for promoter in read_promoters(self.path, names_checked=True)
             if self.genes is None or promoter.gene_id in self.genes
         )
         promoters = islice(chosen, self.first, self.first + self.num_samples)
