@@ -25,7 +25,7 @@ class MoleculeEncoderConfig:
     """fingerprint or attention."""
     radius: int = 3
     """Layers: an atom knows what is up to so many bonds away."""
-    channels: int = option("Channels of an atom.", default=64)
+    channels: int = option("Channels of an atom.", default=64, min=1)
     slots: int = 128
     """Slots that atoms write into; for attention, channels of all heads together."""
     num_heads: int = 4

@@ -44,7 +44,7 @@ class UpdateConfig:
     """How weights are updated in rounds of equal steps; a family adds its own settings and has other defaults."""
 
     seed: int = seed_option()
-    steps: int = option("Updates of the weights.", default=2000)
+    steps: int = option("Updates of the weights.", default=2000, min=1)
     steps_per_round: int = 200
     """Updates after which the model is validated and saved."""
     batch_size: int = 16

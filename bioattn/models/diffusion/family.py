@@ -50,9 +50,10 @@ class DiffusionModelConfig:
         "Levels of a response: 2 is off and on; of more, equal shares of the training promoters, the "
         "lowest is off, the highest on.",
         default=2,
+        min=2,
     )
     channels: int = option(
-        "Channels at full resolution; each stage further down has half as many more.", default=64
+        "Channels at full resolution; each stage further down has half as many more.", default=64, min=1
     )
     stages: int = 3
     """Resolutions of the U-Net; each has half the positions of the one before."""
@@ -84,7 +85,7 @@ class DiffusionModelConfig:
 class DiffusionTrainingConfig(UpdateConfig):
     """How a diffusion model is trained."""
 
-    steps: int = option("Updates of the weights.", default=4000)
+    steps: int = option("Updates of the weights.", default=4000, min=1)
     batch_size: int = 64
     """Promoters of an update, over all processes."""
     learning_rate: float = 2e-3

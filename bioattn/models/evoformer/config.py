@@ -146,7 +146,7 @@ class InputSettings:
     """Settings of the rows and columns drawn from an alignment; the defaults are AlphaFold 2's."""
 
     max_msa_clusters: int = option(
-        "Rows of the clustered MSA at most [default: the model's, 512 of AlphaFold].", default=512
+        "Rows of the clustered MSA at most [default: the model's, 512 of AlphaFold].", default=512, min=1
     )
     max_extra_msa: int = 5120
     """Rows of the extra MSA at most."""
@@ -160,7 +160,7 @@ class InputSettings:
     max_gap_column: float = 1.0
     """Columns with a larger part of gaps are left out, unless the target has a residue there."""
     num_recycles: int = option(
-        "Passes after the first [default: the model's, 3 of AlphaFold].", "--recycles", default=3
+        "Passes after the first [default: the model's, 3 of AlphaFold].", "--recycles", default=3, min=0
     )
     num_samples: int = 1
     """Number of draws whose predicted distances are averaged."""
@@ -246,9 +246,9 @@ class EvoformerTrainingConfig:
 
     seed: int = seed_option()
     steps: int = option(
-        "Updates of the weights on the dataset's families, after `simulated_steps`.", default=2000
+        "Updates of the weights on the dataset's families, after `simulated_steps`.", default=2000, min=0
     )
-    simulated_steps: int = option("Updates on simulated families alone, before.", default=0)
+    simulated_steps: int = option("Updates on simulated families alone, before.", default=0, min=0)
     simulated_share: float = 0.0
     """Chance that a sample of the later steps is of a simulated family too."""
     simulated_families: int = 600

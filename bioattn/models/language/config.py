@@ -116,13 +116,13 @@ class LanguageModelConfig:
     shape: Shape = option("What the model is.", default=Shape.ENCODER)
     positions: PositionEncoding = PositionEncoding.ROTARY
     """none, sinusoidal, learned or rotary."""
-    layers: int = option("Layers of the encoder, and of the decoder.", default=6)
-    channels: int = option("Channels of a token.", default=192)
+    layers: int = option("Layers of the encoder, and of the decoder.", default=6, min=1)
+    channels: int = option("Channels of a token.", default=192, min=1)
     num_heads: int = 6
     """Attention heads; each has channels / num_heads channels."""
     hidden_channels: int = 768
     """Width of the feed-forward networks."""
-    context: int = option("Most tokens read at once, special ones counted.", default=256)
+    context: int = option("Most tokens read at once, special ones counted.", default=256, min=8)
     dropout: float = 0.0
     """Dropout of what each attention and feed-forward network adds."""
     sentinels: int = 32
@@ -210,9 +210,7 @@ class FineTuningConfig(UpdateConfig):
     varying (all positions at which training sequences differ)."""
     readout_channels: int = 0
     """Width of a hidden layer before the outputs; 0 for none."""
-    lora: int = option(
-        "Train low-rank adapters of this rank instead of all weights; 0 for all weights.", default=0
-    )
+    lora: int = option("Train low-rank adapters of this rank instead of all weights (0).", default=0, min=1)
     alpha: float = 16.0
     """Adapters are multiplied by alpha / lora."""
     replaced: float = 0.0

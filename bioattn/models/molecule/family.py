@@ -64,7 +64,7 @@ class MoleculeModelConfig(MoleculeEncoderConfig):
 class MoleculeTrainingConfig(UpdateConfig):
     """How a molecule model is trained. A batch holds molecules of like size."""
 
-    steps: int = option("Updates of the weights.", default=800)
+    steps: int = option("Updates of the weights.", default=800, min=1)
     steps_per_round: int = 100
     """Updates after which the model is validated and saved."""
     batch_size: int = 32

@@ -46,10 +46,11 @@ class PhyloformerConfig:
         "Blocks of attention over sites, attention over pairs, and a transition; published models have 6.",
         "--blocks",
         default=3,
+        min=1,
     )
     num_heads: int = 4
     """Attention heads; each has channels / num_heads channels."""
-    channels: int = option("Channels of a site of a pair; published models have 64.", default=32)
+    channels: int = option("Channels of a site of a pair; published models have 64.", default=32, min=1)
     likelihood: bool = True
     """Whether distances begin as the likeliest of each pair (LG or K80 with Gamma rates), which the network
     multiplies by a factor."""
@@ -64,7 +65,7 @@ class PhyloformerConfig:
 class PhyloformerTrainingConfig(UpdateConfig):
     """How a Phyloformer model is trained."""
 
-    steps: int = option("Updates of the weights.", default=4000)
+    steps: int = option("Updates of the weights.", default=4000, min=1)
     batch_size: int = 4
     """Alignments of an update, over all processes."""
     learning_rate: float = 2e-3

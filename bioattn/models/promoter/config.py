@@ -374,7 +374,7 @@ class TrainingConfig:
     """How a promoter model is trained."""
 
     seed: int = seed_option()
-    epochs: int = option("Passes over the training promoters at most.", default=40)
+    epochs: int = option("Passes over the training promoters at most.", default=40, min=1)
     batch_size: int = 64
     """Promoters per step, over all processes."""
     micro_batch_size: int | None = None

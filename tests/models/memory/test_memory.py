@@ -169,7 +169,7 @@ QUESTIONS = "story\tquestion\ttext\tanswer\tfacts\tsplit\ns1\tq1\ta\tc\tf1,f2\tt
         (FACTS, QUESTIONS.replace("test", "tests"), (), "questions.tsv:3: split is 'tests'"),
         (FACTS, QUESTIONS.replace("train", "test"), (), "questions.tsv: has no question for training"),
         (FACTS, QUESTIONS, (), "questions.tsv:2: names 2 facts, the model makes 3 hops; give --hops 2"),
-        (FACTS, QUESTIONS, ("--hops", 0), "hops is 0"),
+        (FACTS, QUESTIONS, ("--hops", 0), "--hops"),
     ],
 )
 def test_bad_tables_are_named(tmp_path, facts, questions, words, said, capsys):
