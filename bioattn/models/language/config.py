@@ -210,7 +210,9 @@ class FineTuningConfig(UpdateConfig):
     varying (all positions at which training sequences differ)."""
     readout_channels: int = 0
     """Width of a hidden layer before the outputs; 0 for none."""
-    lora: int = option("Train low-rank adapters of this rank instead of all weights (0).", default=0, min=1)
+    lora: int = option(
+        "Rank of low-rank adapters that are trained instead of all weights [default: none].", default=0, min=1
+    )
     alpha: float = 16.0
     """Adapters are multiplied by alpha / lora."""
     replaced: float = 0.0
