@@ -79,3 +79,21 @@ def test_huge_logits_are_left_to_autograd():
     attended.sum().backward()
     assert attended.isfinite().all()
     assert bias.grad.isfinite().all()
+
+
+def test_the_operator_goes_this_way_only_where_the_fused_kernel_cannot(monkeypatch):
+    taken = []
+
+    def watch(*arguments, **settings):
+        taken.append(settings["bias"] is not None)
+        return attend_and_learn_on_cpu(*arguments, **settings)
+
+    monkeypatch.setattr("bioattn.attention.operator.attend_and_learn_on_cpu", watch)
+    (query, key, value, bias), mask = inputs(True, True)
+    attend(query, key, value, score=DotScore(), bias=bias)
+    attend(query, key, value, score=DotScore(), mask=mask)
+    attend(query, key, value, score=DotScore(), bias=bias.detach())
+    attend(query, key, value, score=DotScore())
+    with torch.no_grad():
+        attend(query, key, value, score=DotScore(), bias=bias)
+    assert taken == [True, False]

@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 from matplotlib.patches import StepPatch
+from matplotlib.text import Text
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.promoter_attention import draw_promoter_attention
@@ -215,3 +216,10 @@ def test_smoothing_keeps_the_whole(promoters, method):
     np.testing.assert_allclose(picture.attention_TL.mean(axis=1), 1, rtol=1e-6)
     steps = [np.abs(np.diff(found.attention_TL)).max() for found in (picture, flat)]
     assert steps[0] < steps[1]
+
+
+def test_every_letter_is_large_enough(promoters, annotation):
+    picture = read(promoters.path, "g3", annotation=annotation)
+    figure = draw_promoter_attention(picture, 85)
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
+    assert min(sizes) >= 6

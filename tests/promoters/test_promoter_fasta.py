@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 
@@ -61,3 +61,17 @@ def test_garbage_raises_only_our_error(tmp_path, text):
     path.write_text(text)
     with contextlib.suppress(BioattnError):
         list(read_promoters(path))
+
+
+@pytest.mark.shared
+def test_real_fasta_of_every_origin_is_read_or_refused(shared):
+    """Any FASTA can be handed to a model: DNA comes through, everything else is refused by record."""
+    outcomes = {"read": 0, "refused": 0}
+    for path in sorted((shared / "data" / "parsers" / "fasta").iterdir()):
+        try:
+            assert all(promoter.codes.max() <= 4 for promoter in read_promoters(path))
+            outcomes["read"] += 1
+        except FormatError:
+            outcomes["refused"] += 1
+    assert outcomes["read"] >= 40
+    assert outcomes["refused"] >= 40

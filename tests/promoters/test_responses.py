@@ -196,3 +196,13 @@ def test_names_of_contrasts(tmp_path):
     odd = write(tmp_path, "x", "a=b.tsv")
     assert response_source(str(odd)) == ResponseSource(odd, None)
     assert file_stem(odd.with_name("heat.vs.mock.txt.xz")) == "heat.vs.mock"
+
+
+@pytest.mark.shared
+def test_gasch_2000_agrees_with_pandas(shared):
+    path = shared / "data/yeast/gasch2000_log2ratio.tsv.gz"
+    read = read_responses([path])
+    frame = pd.read_csv(path, sep="\t", index_col=0)
+    assert read.gene_ids == list(frame.index)
+    assert read.treatments == list(frame.columns)
+    np.testing.assert_array_equal(read.values, frame.to_numpy())

@@ -138,3 +138,17 @@ def test_order_0_is_independent_of_the_base_before():
     codes = UNIFORM.sample(np.random.default_rng(2), 1_000, 400).astype(int)
     pairs = np.bincount((codes[:, :-1] * 4 + codes[:, 1:]).ravel(), minlength=16) / codes[:, 1:].size
     assert np.abs(pairs - 1 / 16).max() < 0.001
+
+
+@pytest.mark.parametrize("background", [UNIFORM, YEAST_UPSTREAM])
+def test_same_stream_same_bases(background):
+    first, again, other = (background.sample(np.random.default_rng(seed), 5, 50) for seed in (7, 7, 8))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_profile_keeps_the_consensus():
+    rng = np.random.default_rng(5)
+    for _ in range(100):
+        codes = (4 * rng.random(12)).astype(np.uint8)
+        assert Motif(name="m", probabilities=profile_matrix(rng, codes)).consensus == decode(codes)

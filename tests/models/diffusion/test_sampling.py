@@ -9,6 +9,7 @@ from torch import nn
 
 from bioattn.attention.capture import capture
 from bioattn.choices import Noise
+from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.models.diffusion.family import Condition, DiffusionModelConfig
 from bioattn.models.diffusion.model import Denoiser
@@ -155,3 +156,8 @@ def test_a_markov_chain_is_fitted_by_counting():
     nats = chain.nats(codes)
     assert np.isnan(nats[0, 3:]).all()
     assert nats[1, 2] == pytest.approx(-np.log(chain.transitions[0][1]))
+
+
+def test_values_that_are_not_finite_are_refused():
+    with pytest.raises(BioattnError, match="--guidance 1e\\+39: leads to values that are not finite"):
+        list(designs(ExactDenoiser(Noise.MASKED), wanted(1e39), 2, np.random.default_rng(0)))

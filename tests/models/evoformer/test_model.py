@@ -248,3 +248,22 @@ def test_confidence_of_logits_that_are_sure():
     assert errors[4].tolist() == pytest.approx([3.75] * 30)
     d0 = 1.24 * 15 ** (1 / 3) - 1.8
     assert float(predicted_tm_score(error_logits)) == pytest.approx(1 / (1 + (0.75 / d0) ** 2))
+
+
+@torch.no_grad()
+def test_order_of_rows_does_not_count():
+    """Of the clustered MSA's beyond the first, and of the extra MSA's."""
+    model, inputs = model_of(SMALL), sample(SMALL, rows=5, extra=4)
+    order, extra_order = torch.tensor([0, 3, 1, 4, 2]), torch.tensor([2, 0, 3, 1])
+    shuffled = inputs._replace(
+        msa_feat=inputs.msa_feat[order],
+        **{
+            name: getattr(inputs, name)[extra_order]
+            for name in ("extra_msa", "extra_has_deletion", "extra_deletion_value")
+        },
+    )
+    expected, actual = model(inputs, 1), model(shuffled, 1)
+    torch.testing.assert_close(actual.structure.atom37, expected.structure.atom37, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        actual.masked_msa_logits, expected.masked_msa_logits[order], rtol=1e-3, atol=1e-3
+    )

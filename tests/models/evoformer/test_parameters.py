@@ -445,3 +445,18 @@ def test_a_text_file_is_no_checkpoint(tmp_path):
     (tmp_path / "table.tsv").write_text("id\tvalue\na\t1\n")
     with pytest.raises(FormatError, match="damaged or not a PyTorch checkpoint"):
         load_checkpoint(tmp_path / "table.tsv")
+
+
+@pytest.mark.parametrize("name", ["params.npz", "params.pt"])
+def test_damage_is_one_sentence(name, small):
+    content = (small / name).read_bytes()
+    for cut in (0, 3, 200, len(content) // 2, len(content) - 30):
+        (small / "cut").write_bytes(content[:cut])
+        with pytest.raises(FormatError, match="cut: "):
+            load_parameters(small / "cut")
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 0xFF
+    if name == "params.npz":  # torch does not compare the checksums of its archive
+        (small / "flipped").write_bytes(flipped)
+        with pytest.raises(FormatError, match=r"flipped: the array .* is damaged"):
+            load_parameters(small / "flipped")

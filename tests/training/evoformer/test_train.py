@@ -182,3 +182,14 @@ def test_mistakes_leave_nothing(contact_dataset, tmp_path, capsys, words, code, 
     assert main(["train", "evoformer", str(contact_dataset), "-o", str(tmp_path / "m"), *words]) == code
     assert sentence in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_activation_checkpointing_and_accumulation_change_no_gradient(contact_dataset, tmp_path):
+    """With it the backward pass runs each block again: weights agree to rounding."""
+    for name, checkpointing in (("kept", False), ("again", True)):
+        train(job(contact_dataset, tmp_path / name, activation_checkpointing=checkpointing, steps=3))
+    kept, again = (
+        load_evoformer_model(tmp_path / name, CPU).model.state_dict() for name in ("kept", "again")
+    )
+    for name, weight in kept.items():
+        torch.testing.assert_close(weight, again[name], rtol=1e-4, atol=1e-5)

@@ -9,6 +9,7 @@ from bioattn.attention.capture import capture
 from bioattn.models.evoformer.config import StructureModuleConfig
 from bioattn.models.evoformer.rigid import BackboneFrames, Rigid, rotation_from_quaternion
 from bioattn.models.evoformer.structure_module import InvariantPointAttention, StructureModule
+from bioattn.structures.ideal_geometry import UNKNOWN
 
 CONFIG = StructureModuleConfig(
     num_layers=3, num_heads=2, head_channels=3, num_query_points=2, num_value_points=3, angle_channels=6
@@ -186,3 +187,48 @@ def test_attention_gradients(attention):
     assert torch.autograd.gradcheck(
         update, [tensor.requires_grad_() for tensor in (single, pair, where.translation.clone())]
     )
+
+
+def test_gradients_reach_every_parameter_and_stay_finite():
+    module = filled(StructureModule(CONFIG, SINGLE, PAIR))
+    single, pair = (tensor.float().requires_grad_() for tensor in inputs(6))
+    aatype = torch.tensor([0, 1, 7, 17, UNKNOWN, 14])
+    outputs = module(single, pair, aatype, torch.tensor([1.0, 1, 1, 1, 1, 0]))
+    (outputs.atom37.square().mean() + outputs.single.square().mean()).backward()
+    for name, gradient in [
+        ("single", single.grad),
+        ("pair", pair.grad),
+        *((name, parameter.grad) for name, parameter in module.named_parameters()),
+    ]:
+        assert torch.isfinite(gradient).all(), name
+        assert gradient.any(), name
+
+
+def test_low_precision_input_is_computed_in_float32():
+    module = filled(StructureModule(CONFIG, SINGLE, PAIR))
+    single, pair = (tensor.bfloat16() for tensor in inputs(5))
+    aatype, mask = torch.arange(5), torch.ones(5)
+    expected = module(single.float(), pair.float(), aatype, mask)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = module(single, pair, aatype, mask.bfloat16())
+    for actual, wanted in zip(outputs, expected, strict=True):
+        assert actual.dtype == torch.float32
+        torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
+
+
+def test_padding_moves_no_atom():
+    module = filled(StructureModule(CONFIG, SINGLE, PAIR))
+    single, pair = (tensor.float() for tensor in inputs(9))
+    aatype, mask = torch.arange(9), torch.tensor([1.0] * 6 + [0.0] * 3)
+    whole = module(single, pair, aatype, mask).atom37[:6]
+    alone = module(single[:6], pair[:6, :6], aatype[:6], mask[:6]).atom37
+    torch.testing.assert_close(whole, alone, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("residues", [1, 2])
+@pytest.mark.parametrize("present", [0.0, 1.0])
+def test_short_and_masked_chains_give_numbers(residues, present):
+    module = filled(StructureModule(CONFIG, SINGLE, PAIR))
+    single, pair = inputs(residues)
+    outputs = module(single, pair, torch.zeros(residues, dtype=torch.int64), torch.full((residues,), present))
+    assert all(torch.isfinite(tensor).all() for tensor in outputs)
