@@ -17,6 +17,9 @@ from bioattn.figures.head_grid import (
 )
 from bioattn.figures.treatment_maps import read_treatment_maps
 from bioattn.store import open_attention
+from bioattn.store.choices import Reduction
+
+ROW_SITES = ["evoformer.00.msa_row", "evoformer.01.msa_row"]
 
 
 def test_each_panel_shows_its_head(alignments):
@@ -104,3 +107,24 @@ def test_several_alignments_must_be_chosen_from(write_alignments):
         pytest.raises(BioattnError, match="holds 2 alignments; choose with --sample"),
     ):
         alignment_head_grid(attention)
+
+
+@pytest.mark.parametrize("reduce", [Reduction.MEAN_ROWS, Reduction.NONE, Reduction.TOP_K])
+def test_maps_are_means_over_rows(write_alignments, reduce):
+    """By plain loops; of top-k what is not kept counts as 0."""
+    written = write_alignments(reduce)
+    with open_attention(written.path) as attention:
+        grid = alignment_head_grid(attention)
+    assert [(panel.site, panel.head) for panel in grid.panels] == [
+        (site, head) for site in ROW_SITES for head in "01"
+    ]
+    for panel in grid.panels:
+        whole = written.weights[panel.site][:, int(panel.head)]
+        for query in range(12):
+            for key in range(12):
+                total = 0.0
+                for row in range(3):
+                    kept = np.sort(whole[row, query])[-3:]
+                    if reduce is not Reduction.TOP_K or whole[row, query, key] >= kept[0]:
+                        total += float(whole[row, query, key])
+                assert panel.values[query, key] == pytest.approx(total / 3, abs=1e-6)
