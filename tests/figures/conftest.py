@@ -73,7 +73,7 @@ class Alignments(NamedTuple):
 def write_alignments(tmp_path_factory):
     """An alignment `a` of twelve residues in columns 1 to 12 of 14 (from 0); with `names`, several alike."""
 
-    def write(names=("a",)):
+    def write(reduce=Reduction.MEAN_ROWS, names=("a",)):
         path = tmp_path_factory.mktemp("figures") / "attention.h5"
         samples = [
             alignment_sample(
@@ -95,11 +95,14 @@ def write_alignments(tmp_path_factory):
             size, outer = (RESIDUES, ROWS) if of_residues else (ROWS, RESIDUES)
             whole = softmax(2 * random.normal(size=(outer, HEADS, size, size))).astype(np.float32)
             weights[site.name] = whole
+            if reduce is Reduction.NONE:
+                return {"weights": whole}
+            if reduce is Reduction.TOP_K:
+                index = np.argsort(-whole, axis=-1)[..., : min(3, size)].astype(np.int32)
+                return {"weights": np.take_along_axis(whole, index, -1), "key_index": index}
             return {"weights": whole.mean(axis=0)}
 
-        result_files.write_alignments(
-            path, SITES, samples, make, AttentionOptions(reduce=Reduction.MEAN_ROWS)
-        )
+        result_files.write_alignments(path, SITES, samples, make, AttentionOptions(reduce=reduce, top_k=3))
         return Alignments(path, weights)
 
     return write
