@@ -12,7 +12,7 @@
 
 The docstring of `TrainToy` is its help. `--channels 16`, `--config model.channels=16` and `channels = 16` in the
 table [model] of a TOML file say the same; `depth` is set by the latter two. What was given arrives in `model`, as
-defaults may depend on data; a field declared as `window: WindowSettings = table(WindowSettings)` holds them whole.
+defaults may depend on data.
 
 A field's type decides what an option takes: a number, a string, a path, an enumeration (its values are the
 choices), `bool` (a flag; with the default True also `--no-…`), or `tuple[X, ...]` (an option that can be
@@ -123,7 +123,7 @@ def output_option(help: str, writes: Writes = Writes.OTHER) -> Any:
 def config_option() -> Any:
     """--config: TOML files with the tables and keys that other fields name, or single ones of them."""
     return option(
-        "TOML file with settings, or one, such as training.patience=5; can be repeated; options override it.",
+        "TOML file with settings, or a single setting as TABLE.KEY=VALUE; can be repeated; options override both.",
         "--config",
         "-c",
         default=(),
@@ -161,7 +161,7 @@ def shard_option() -> Any:
 
 
 def table(*kinds: type, name: str | None = None) -> Any:
-    """A field that holds settings of the dataclass `kinds`, or a table with keys of these; see above.
+    """A field that holds what was given of the settings in the dataclasses `kinds`; see above.
 
     name: of the table; None: that of the field.
     """
@@ -218,21 +218,13 @@ def parameters(name: str, kind: Any, declared: "Field[Any]") -> Iterator[Paramet
     if isinstance(said, Option):
         yield Parameter(name, kind, said, declared.default)
     elif isinstance(said, _Table):
-        known: set[str] = set()
+        options: dict[str, Parameter] = {}
         for inside in said.kinds:
             hints = typing.get_type_hints(inside)
-            for inner in fields(inside):
-                if DECLARED in inner.metadata and inner.name not in known:
-                    known.add(inner.name)
-                    one = Parameter(
-                        inner.name, hints[inner.name], inner.metadata[DECLARED], inner.default, name
-                    )
-                    yield _unset(one) if _holds_given(kind) else one
-
-
-def _holds_given(kind: Any) -> bool:
-    """Whether a table's field holds what was given, and not a dataclass."""
-    return typing.get_origin(kind) is Mapping
+            for key in (key for key in fields(inside) if DECLARED in key.metadata):
+                one = Parameter(key.name, hints[key.name], key.metadata[DECLARED], key.default, name)
+                options.setdefault(key.name, _unset(one))
+        yield from options.values()
 
 
 def _unset(one: Parameter) -> Parameter:
@@ -263,22 +255,14 @@ def parameters_of(kind: type[Settings]) -> list[Parameter]:
 
 
 def filled(declared: Mapping[str, tuple[Any, "Field[Any]"]], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of parameters, with those of a table's options in the table.
-
-    declared: type and field by name. Raises: SettingsError for settings that do not go together.
-    """
+    """Values of parameters, with those of a table's options in the table. declared: type and field by name."""
     made = dict(values)
-    for name, (kind, one) in declared.items():
-        inside = [parameter for parameter in parameters(name, kind, one) if parameter.table is not None]
-        if inside:
-            given = {
-                parameter.name: made.pop(parameter.name) for parameter in inside if parameter.name in made
-            }
-            if _holds_given(kind):
-                said = {key: value for key, value in given.items() if value not in (None, ())}
-                made[name] = {**values.get(name, {}), **said}
-            else:
-                made[name] = kind(**given)
+    for name, (kind, table_field) in declared.items():
+        options = [one.name for one in parameters(name, kind, table_field) if one.table is not None]
+        given = {option: made.pop(option) for option in options if option in made}
+        if given:
+            said = {option: value for option, value in given.items() if value not in (None, ())}
+            made[name] = {**values.get(name, {}), **said}
     return made
 
 
