@@ -11,9 +11,11 @@ in a file says which of the four it is: all are tried, and the row count and row
 twice. So the readers are ours.)
 """
 
+import gzip
 import hashlib
 import io
 import logging
+import lzma
 import re
 import sys
 from collections import Counter
@@ -33,7 +35,6 @@ from bioattn.io.files import (
     open_bytes,
     sha256_of,
     text_output,
-    unpacked,
 )
 from bioattn.system.memory import free_memory
 from bioattn.text import counted, human_bytes, quoted
@@ -570,8 +571,7 @@ def _read_text(path: Path, source: str) -> tuple[bytes, str]:
             data = sys.stdin.buffer.read()
             digest = hashlib.sha256(data).hexdigest()
             if is_packed(data):
-                with unpacked(io.BytesIO(data), source, len(data), xz=data.startswith(XZ_MAGIC)) as file:
-                    data = file.read()
+                data = (lzma if data.startswith(XZ_MAGIC) else gzip).decompress(data)
         else:
             packed = path.is_file() and _is_packed_and_fits(path)
             with open_bytes(path) as file:

@@ -89,7 +89,7 @@ TRACK_FOLDER = RecordedFolder(
     format="bioattn-tracks",
     format_version="1.0",
     record="tracks.json",
-    own_names=r"[^/]+\.(?:(?:plus|minus)\.(?:bw|bedgraph(?:\.gz)?)|genes\.tsv(?:\.gz)?)",
+    own_names=("*.plus.bw", "*.minus.bw", "*.bedgraph", "*.bedgraph.gz", "*.genes.tsv", "*.genes.tsv.gz"),
     files_of=lambda record: [
         (file["file"], file["sha256"]) for track in record["tracks"] for file in track["files"]
     ],
@@ -101,7 +101,7 @@ MOTIF_FOLDER = RecordedFolder(
     format="bioattn-motifs",
     format_version="1.0",
     record="motifs.json",
-    own_names=r"motifs\.meme|(?:motifs|treatments|edges)\.tsv|logos/[A-Za-z0-9_]+\.svg",
+    own_names=("motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos/*.svg"),
     files_of=lambda record: [(file["file"], file["sha256"]) for file in record["files"]],
     figures=_motif_figures,
     advice="export the motifs again with --force",
@@ -111,7 +111,9 @@ HEAD_FOLDER = RecordedFolder(
     format="bioattn-heads",
     format_version="1.0",
     record="heads.json",
-    own_names=r"(?:heads|treatments|proteins|windows|pairs|pruning)\.tsv",
+    own_names=tuple(
+        f"{table}.tsv" for table in ("heads", "treatments", "proteins", "windows", "pairs", "pruning")
+    ),
     files_of=lambda record: record["sha256"].items(),
     figures=lambda record: without(record, "format", "sha256"),
     advice="run explain heads again",
@@ -122,7 +124,7 @@ ARRAY_FOLDER = RecordedFolder(
     format_version="1.0",
     record="arrays.json",
     # What `file_stems` leaves of a treatment's name.
-    own_names=r"(?:treatments|genes)\.tsv|[A-Za-z0-9._+-]+\.npz",
+    own_names=("treatments.tsv", "genes.tsv", "*.npz"),
     files_of=lambda record: record["sha256"].items(),
     figures=_array_figures,
     advice="export the attribution again with --force",

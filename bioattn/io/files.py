@@ -1,10 +1,4 @@
-"""Files: names of an output while it is made, text whatever its compression, outputs whole or not at all.
-
-Unpacking has a limit: a few kilobytes can be packed so that they unpack to more than any disk. What unpacks to
-more than `MOST_TIMES` its size is refused once it is larger than `ALWAYS_ALLOWED`; sequences and tables of the
-field pack to a third to a fiftieth. The environment variable `BIOATTN_MAX_UNPACKED` names another number of bytes,
-and then counts alone.
-"""
+"""Files: names of an output while it is made, text whatever its compression, outputs whole or not at all."""
 
 import errno
 import gzip
@@ -19,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.text import human_bytes
@@ -32,11 +26,6 @@ _TEMPORARY = re.compile(r"(?<![^/])\.tmp-\d+-(?=[^/])")
 def temporary_path(path: Path) -> Path:
     """Temporary name under which this process writes `path`; the suffixes stay."""
     return path.with_name(f".tmp-{os.getpid()}-{path.name}")
-
-
-def is_temporary(path: Path) -> bool:
-    """Tell whether a file has the temporary name of an output of any process."""
-    return _TEMPORARY.match(path.name) is not None
 
 
 def final_name(name: str) -> str:
@@ -62,71 +51,12 @@ def run_record_path(output: Path) -> Path:
     return output.with_name(f"{output.name}.run.json")
 
 
-LIMIT_VARIABLE = "BIOATTN_MAX_UNPACKED"
-MOST_TIMES = 200
-ALWAYS_ALLOWED = 1 << 30
-_BUFFER = 1 << 16
-
-
-def unpacked(raw: BinaryIO, source: str, size: int, *, xz: bool) -> BinaryIO:
-    """Open the content of `raw`, which holds gzip (of one member or several) or xz of `size` bytes.
-
-    source: the file, for messages. Closing closes `raw`. Reading raises FormatError beyond the limit, and what
-    gzip and lzma raise on damage. Raises: SettingsError when the environment variable is no number.
-    """
-    inner = lzma.LZMAFile(raw, "rb") if xz else gzip.GzipFile(fileobj=raw, mode="rb")  # noqa: SIM115 - closed by `_Limited`
-    return io.BufferedReader(_Limited(inner, raw, source, _limit(size), size), _BUFFER)
-
-
-def _limit(size: int) -> int:
-    named = os.environ.get(LIMIT_VARIABLE)
-    if named is None:
-        return max(ALWAYS_ALLOWED, MOST_TIMES * size)
-    if not named.isdecimal() or len(named) > 18:
-        raise SettingsError(f"{LIMIT_VARIABLE}={named}: a number of bytes is needed")
-    return int(named)
-
-
-class _Limited(io.RawIOBase):
-    """A decompressed file that counts the bytes it gives."""
-
-    def __init__(self, inner: Any, raw: BinaryIO, source: str, limit: int, size: int) -> None:
-        super().__init__()
-        self._inner = inner
-        self._raw = raw
-        self._source = source
-        self._limit = limit
-        self._size = size
-        self._given = 0
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Decompress into a buffer."""
-        number: int = self._inner.readinto(buffer)
-        self._given += number
-        if self._given > self._limit:
-            size, limit = human_bytes(self._size), human_bytes(self._limit)
-            raise FormatError(
-                f"{self._source}: its {size} unpack to more than {limit}; if that is right, unpack it yourself, "
-                f"or name more bytes in the environment variable {LIMIT_VARIABLE}"
-            )
-        return number
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        if not self.closed:
-            self._inner.close()
-            self._raw.close()
-        super().close()
-
-
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
 _HDF5_MAGIC = b"\x89HDF"
 _LONGEST_NAME = 200
 """Bytes; file systems take 255, and what is written beside a file has a longer name."""
-OTHER_MAGIC = {
+_OTHER_MAGIC = {
     b"BZh": "compressed with bzip2",
     b"PK\x03\x04": "a spreadsheet (save it as CSV or TSV) or zip archive",
     b"\x28\xb5\x2f\xfd": "compressed with zstd",
@@ -138,21 +68,21 @@ def open_bytes(path: Path) -> BinaryIO:
     """Open `path` for reading, decompressing gzip (bgzip included) and xz by content, not by name.
 
     Raises: BioattnError when the file is missing, a folder or not readable; FormatError when it is packed in
-    another way, and on reading when it unpacks to more than `bioattn.io.files` allows.
+    another way.
     """
     try:
         raw = path.open("rb")
-        magic = raw.read(6)
+        magic = raw.read(len(XZ_MAGIC))
         raw.seek(0)
     except OSError as error:
         raise unreadable(path, error) from error
-    if is_packed(magic):
-        return unpacked(raw, str(path), path.stat().st_size, xz=magic == XZ_MAGIC)
-    for start, packed in OTHER_MAGIC.items():
-        if magic.startswith(start):
-            raw.close()
-            raise FormatError(f"{path}: is {packed}; unpack it, or compress it with gzip or xz")
-    return raw
+    packed = next((name for start, name in _OTHER_MAGIC.items() if magic.startswith(start)), None)
+    if packed is None and not is_packed(magic):
+        return raw
+    raw.close()
+    if packed is not None:
+        raise FormatError(f"{path}: is {packed}; unpack it, or compress it with gzip or xz")
+    return cast(BinaryIO, lzma.open(path) if magic == XZ_MAGIC else gzip.open(path))
 
 
 def is_packed(start: bytes) -> bool:
@@ -170,7 +100,7 @@ def decompression_errors(path: Path) -> Iterator[None]:
             f"{path}: the compressed data end early or are damaged ({error}); fetch or compress the file again"
         ) from error
     except UnicodeDecodeError as error:
-        raise _no_text(str(path), error) from error
+        raise _no_text(path, error) from error
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -185,32 +115,24 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         decompression_errors(path),
         io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None) as text,
     ):
-        try:
-            for number, line in enumerate(text, start=1):
-                yield number, line.rstrip("\n")
-        except UnicodeDecodeError as error:
-            raise _not_utf8(path, error) from error
+        for number, line in enumerate(text, start=1):
+            yield number, line.rstrip("\n")
 
 
-def _not_utf8(path: Path, error: UnicodeDecodeError) -> FormatError:
+def _no_text(path: Path, error: UnicodeDecodeError) -> FormatError:
     """Make the error for a file that is not UTF-8. Text is decoded in blocks, so the line is looked for again."""
-    where = str(path)
-    with open_bytes(path) as raw:
-        for number, line in enumerate(raw, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as found:
-                where, error = str(path) if line.startswith(_HDF5_MAGIC) else f"{path}:{number}", found
-                break
-    return _no_text(where, error)
-
-
-def _no_text(where: str, error: UnicodeDecodeError) -> FormatError:
-    if error.object.startswith(_HDF5_MAGIC):
-        return FormatError(f"{where}: is an HDF5 file, text is needed here")
-    return FormatError(
-        f"{where}: not UTF-8 text (byte 0x{error.object[error.start]:02x}); save the file as UTF-8 or ASCII"
-    )
+    where, byte = str(path), error.object[error.start]
+    if path.is_file():  # no standard input
+        with open_bytes(path) as raw, decompression_errors(path):
+            for number, line in enumerate(raw, start=1):
+                if number == 1 and line.startswith(_HDF5_MAGIC):
+                    return FormatError(f"{path}: is an HDF5 file, text is needed here")
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError as found:
+                    where, byte = f"{path}:{number}", line[found.start]
+                    break
+    return FormatError(f"{where}: not UTF-8 text (byte 0x{byte:02x}); save the file as UTF-8 or ASCII")
 
 
 def unreadable(path: Path, error: OSError) -> BioattnError:

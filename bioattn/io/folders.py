@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
@@ -12,7 +13,6 @@ from bioattn.io.files import (
     check_apart,
     check_parent,
     final_name,
-    is_temporary,
     partial_path,
     remove_leftover,
     unwritable,
@@ -43,31 +43,33 @@ def already_there(output: Path) -> BioattnError:
     return BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
 
 
+def is_ours(name: str, names: Iterable[str]) -> bool:
+    """Whether the path `name` below a folder is one of `names`, which may be shell patterns, folder by folder."""
+    return any(name.count("/") == ours.count("/") and fnmatchcase(name, ours) for ours in names)
+
+
 def require_own_files(folder: Path, names: Collection[str]) -> None:
     """Refuse to remove `folder` unless every file in it has one of `names`, those that bioattn gives there.
 
-    A name `logos/a.svg` stands for a file in a folder of the folder; deeper folders are never ours.
+    A name `logos/*.svg` stands for files in a folder of the folder; deeper folders are never ours.
 
     Raises: BioattnError naming what else lies there, or when it is no folder.
     """
+    inner_names = {name.rpartition("/")[0] for name in names}
     try:
-        entries = sorted(folder.iterdir())
-        ours = {str(Path(name).parent) for name in names}
-        for inner in [
-            path for path in entries if path.is_dir() and not path.is_symlink() and path.name in ours
-        ]:
-            entries.remove(inner)
-            entries += sorted(inner.iterdir())
+        entries = []
+        for path in sorted(folder.iterdir()):
+            inner = path.is_dir() and not path.is_symlink() and is_ours(path.name, inner_names)
+            entries += sorted(path.iterdir()) if inner else [path]
     except NotADirectoryError:
         raise BioattnError(
             f"{folder}: is a file, which would be replaced by a folder; move it away or choose another --output"
         ) from None
     except OSError as error:
         raise unwritable(folder, error) from error
+    relative = {path.relative_to(folder).as_posix(): path for path in entries}
     others = [
-        path.relative_to(folder).as_posix()
-        for path in entries
-        if path.is_dir() or path.relative_to(folder).with_name(final_name(path.name)).as_posix() not in names
+        name for name, path in relative.items() if path.is_dir() or not is_ours(final_name(name), names)
     ]
     if others:
         raise BioattnError(
@@ -80,34 +82,25 @@ def require_own_files(folder: Path, names: Collection[str]) -> None:
 def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
     """Give the empty folder `<path>.partial`; rename it to `path` on success, remove it on any failure.
 
-    names: all that the body may call its files. A folder `path` steps aside first and goes last; what a killed run
-    left in `<path>.partial` goes at once. Either is refused where it holds a file of another name; whether an
-    earlier result may be replaced at all is the caller's to know.
+    names: all that the body may call its files, as `require_own_files` takes them. A folder `path` steps aside
+    first and goes last; what a killed run left in `<path>.partial` goes at once. Either is refused where it holds
+    a file of another name; whether an earlier result may be replaced at all is the caller's to know.
 
     Raises: BioattnError as `require_own_files`, when the folder around it is missing, read-only or full.
     """
     partial = partial_path(path)
     restore_folder(path, names)
-    leftovers = [partial] if partial.exists() else []
-    for folder in [*leftovers, *([path] if path.exists() else [])]:
-        require_own_files(folder, names)
+    for folder in (partial, path):
+        if folder.exists():
+            require_own_files(folder, names)
     try:
-        for folder in leftovers:
-            shutil.rmtree(folder)
+        if partial.exists():
+            shutil.rmtree(partial)
         partial.mkdir()
+        yield partial
+        replace_folder(partial, path)
     except OSError as error:
         raise unwritable(path, error) from error
-    try:
-        try:
-            yield partial
-            replace_folder(partial, path)
-        except OSError as error:
-            raise unwritable(path, error) from error
-        except BioattnError as error:
-            # The name that was asked for, not the one it had meanwhile.
-            if type(error) is BioattnError and str(partial) in str(error):
-                raise BioattnError(str(error).replace(str(partial), str(path))) from error
-            raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -153,7 +146,7 @@ def restore_folder(path: Path, names: Collection[str]) -> None:
 def remove_unfinished(folder: Path) -> None:
     """Remove the temporary files of killed processes from a folder that this process has locked."""
     for path in folder.iterdir():
-        if is_temporary(path) and path.is_file():
+        if final_name(path.name) != path.name and path.is_file():
             remove_leftover(path)
 
 

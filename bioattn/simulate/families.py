@@ -5,7 +5,6 @@ root sequence by Gibbs updates while its lineages split. What is planted is ther
 tree adds to it, sequences that resemble each other by descent, is there as well.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import write_a3m
 from bioattn.formats.structure_output import CHAIN, StructureResidue, write_pdb
-from bioattn.io.files import final_name, partial_path, text_output, write_json
+from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.settings import require
 from bioattn.simulate.description import FAMILIES_FORMAT, INDEX
@@ -456,7 +455,7 @@ def write_families(
     check_output_folder(folder, force=force)
     rows: list[str] = ["id\tmsa\tstructure\tchain\tgroup\n"]
     settings = []
-    with atomic_folder(folder, own_names(folder, _FOLDERS)) as partial:
+    with atomic_folder(folder, own_names(_FOLDERS)) as partial:
         for name in _FOLDERS:
             (partial / name).mkdir()
         for number in watched(progress, "simulating families", range(simulation.families)):
@@ -477,21 +476,10 @@ def write_families(
     return simulation.families
 
 
-def own_names(folder: Path, folders: Mapping[str, str]) -> set[str]:
-    """Names of the files of a simulation, for as many samples as are in the folder.
-
-    folders: by name how the names of the files in them end.
-    """
-    sample = re.compile("|".join(rf"{name}/simulated\d{{6,}}\.{end}" for name, end in folders.items()))
-    alike = (folder, partial_path(folder))
-    written = {
-        name
-        for each in alike
-        for path in each.rglob("*")
-        if sample.fullmatch(name := final_name(path.relative_to(each).as_posix()))
-    }
-    first = {f"{name}/simulated000000.{end}" for name, end in folders.items()}
-    return {PAIRS, INDEX, f"{PAIRS}.run.json", *first, *written}
+def own_names(folders: Mapping[str, str]) -> set[str]:
+    """Names of the files of a simulation. folders: by name how the names of the files in them end."""
+    samples = (f"{name}/simulated[0-9]*.{end}" for name, end in folders.items())
+    return {PAIRS, INDEX, f"{PAIRS}.run.json", *samples}
 
 
 def _write_family(folder: Path, name: str, family: SimulatedFamily) -> None:

@@ -206,16 +206,10 @@ def _merge_folders(parts: Sequence[Path], output: Path, progress: Progress) -> d
     for part, name in results:
         if not (part / name).is_dir():
             raise FormatError(f"{part}: {name}, which {SHARD_FILE} names, is missing; make it again")
-    files = {f"{name}/{path.name}" for part, name in results for path in (part / name).iterdir()}
-    ours = {name.rpartition("/")[2] for name in files}
-    earlier = {
-        path.relative_to(output).as_posix()
-        for path in output.glob("*/*")
-        if path.name in ours and path.is_file()
-    }
+    names = {f"*/{path.name}" for part, name in results for path in (part / name).iterdir()}
     progress.begin("copying", len(results))
     try:
-        with atomic_folder(output, files | earlier) as folder:
+        with atomic_folder(output, names) as folder:
             for part, name in results:
                 shutil.copytree(part / name, folder / name)
                 progress.advance()

@@ -4,7 +4,6 @@
 replaced only where the record lies, and whole when every file has the digest that the record gives.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.files import aside_path, final_name, partial_path, read_json, sha256_of
-from bioattn.io.folders import check_output_folder
+from bioattn.io.files import read_json, sha256_of
+from bioattn.io.folders import check_output_folder, is_ours
 from bioattn.store.kinds import FileKind, Problem, error, folder_with
 
 
@@ -27,8 +26,8 @@ class RecordedFolder:
     format_version: str
     record: str
     """Name of the JSON file."""
-    own_names: str
-    """Regular expression of the paths below the folder that bioattn gives there, parts joined by /."""
+    own_names: tuple[str, ...]
+    """Names of the files beside it, or shell patterns (`logos/*.svg`)."""
     files_of: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
     """Names and SHA-256 of the files that a record speaks of; KeyError or TypeError where it is incomplete."""
     figures: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -45,31 +44,17 @@ class RecordedFolder:
             "generated_by": f"bioattn {__version__}",
         }
 
-    def is_own(self, name: str) -> bool:
-        """Whether a path below the folder is one that bioattn gives there."""
-        return name == self.record or re.fullmatch(self.own_names, name) is not None
-
     def check_output(self, output: Path, inputs: Sequence[Path], *, force: bool) -> set[str]:
-        """Refuse a folder that cannot be made; returns the names of our files that it and its like hold.
+        """Refuse a folder that cannot be made; returns the names of our files, as `atomic_folder` takes them.
 
-        Those of earlier runs are among them, which may have written other files, and of runs that were killed.
-
-        Raises: SettingsError when `output` cannot name a folder or holds an input; BioattnError when it is in the
-        way.
+        Raises: BioattnError as `check_output_folder`; for a folder without the record.
         """
         check_output_folder(output, inputs, force=force)
         if output.is_dir() and any(output.iterdir()) and not (output / self.record).is_file():
             raise BioattnError(
                 f"{output}: is no folder of {self.what}, and --force replaces no other; choose another --output"
             )
-        alike = (output, partial_path(output), aside_path(output))
-        found = {
-            final_name(path.relative_to(folder).as_posix())
-            for folder in alike
-            if folder.is_dir()
-            for path in folder.rglob("*")
-        }
-        return {name for name in found if self.is_own(name)} | {self.record}
+        return {self.record, *self.own_names}
 
     def read(self, folder: Path) -> dict[str, Any]:
         """The record. Raises: FormatError when it is none, of another major version, or names foreign files."""
@@ -84,7 +69,7 @@ class RecordedFolder:
             )
         try:
             for name, _ in self.files_of(content):
-                if not self.is_own(name):
+                if not is_ours(name, self.own_names):
                     raise FormatError(f"{path}: {name!r} is no name of a file of {self.what}")
         except (KeyError, TypeError, AttributeError) as problem:
             raise FormatError(f"{path}: is incomplete ({problem!r})") from problem

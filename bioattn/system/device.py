@@ -1,5 +1,6 @@
 """Where, with how many threads and at which precision a model runs. Torch is imported when a choice is made."""
 
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bioattn.errors import BioattnError
 from bioattn.io.settings import RUNNING, option
-from bioattn.system.cgroups import granted_by_quota
+from bioattn.system.memory import cpu_quota
 
 if TYPE_CHECKING:
     import torch
@@ -137,8 +138,8 @@ def granted_cores() -> int:
     what a batch system or container granted.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = granted_by_quota()
-    return cores if quota is None else min(cores, quota)
+    quota = cpu_quota()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
 
 def granted_threads() -> int:

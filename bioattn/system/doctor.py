@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bioattn
-from bioattn.system import cgroups
 from bioattn.system.device import choose_device, describe_device, granted_cores
-from bioattn.system.memory import free_memory
+from bioattn.system.memory import cpu_quota, free_memory, memory_limit
 from bioattn.text import human_bytes
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 MODULES = {"biopython": "Bio", "scikit-bio": "skbio"}
 """Names by which packages are imported, where they are others."""
-ACCELERATORS = (Path("/proc/driver/nvidia/version"), Path("/dev/kfd"))
-"""Files of the drivers of NVIDIA's and AMD's GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +106,7 @@ def _device() -> Iterator[Diagnosis]:
         yield Diagnosis("device", "auto", f"{error}", "repair the installation of torch", broken=True)
         return
     build = f"torch is built for {f'CUDA {torch.version.cuda}' if torch.version.cuda else 'the CPU'}"
-    unused = device.type == "cpu" and any(path.exists() for path in ACCELERATORS)
-    advice = "there is a GPU driver: look at nvidia-smi, CUDA_VISIBLE_DEVICES and the build of torch" * unused
-    yield Diagnosis("device", "auto", f"takes {describe_device(device)}; {build}", advice)
+    yield Diagnosis("device", "auto", f"takes {describe_device(device)}; {build}")
     try:
         began = time.perf_counter()
         difference = _forward(device)
@@ -139,7 +134,7 @@ def _forward(device: "torch.device") -> float:
 
 
 def _threads() -> Iterator[Diagnosis]:
-    cores, quota = granted_cores(), cgroups.cpu_quota()
+    cores, quota = granted_cores(), cpu_quota()
     of_quota = "" if quota is None else f", CPU quota {quota:g}"
     yield Diagnosis("threads", "cores", f"{cores} granted of {os.cpu_count() or cores}{of_quota}")
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -151,7 +146,7 @@ def _threads() -> Iterator[Diagnosis]:
 
 
 def _memory() -> Iterator[Diagnosis]:
-    free, limit = free_memory(), cgroups.memory_limit()
+    free, limit = free_memory(), memory_limit()
     text = "unknown" if free is None else human_bytes(free)
     little = free is not None and free < 1_000_000_000
     yield Diagnosis("memory", "free", text, "too little for most models" * little)

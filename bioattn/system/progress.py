@@ -1,13 +1,13 @@
 """How long-running library code tells its caller where it is, without printing anything itself."""
 
 from collections.abc import Collection, Iterator
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 Item = TypeVar("Item")
 
 
-class Progress(Protocol):
-    """Receives the advance of one piece of work at a time."""
+class Progress:
+    """Receives the advance of one piece of work at a time. This one ignores it; the command line shows it."""
 
     def begin(self, description: str, total: int | None) -> None:
         """Start a piece of work of `total` steps (None: unknown)."""
@@ -22,23 +22,7 @@ class Progress(Protocol):
         """The piece of work is over."""
 
 
-class NoProgress:
-    """Ignores every report."""
-
-    def begin(self, description: str, total: int | None) -> None:
-        """Ignore."""
-
-    def advance(self, steps: int = 1, **status: float | str) -> None:
-        """Ignore."""
-
-    def note(self, sentence: str) -> None:
-        """Ignore."""
-
-    def end(self) -> None:
-        """Ignore."""
-
-
-SILENT = NoProgress()
+SILENT = Progress()
 """For work that nobody watches."""
 
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, TextIO
 
 from bioattn.system.device import launch
+from bioattn.system.progress import Progress
 from bioattn.text import printable, shortened
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Reporter:
         """Tell of a failure that does not end the command at once."""
         LOGGER.error(message)
 
-    def progress(self) -> "ProgressBar | ProgressLines":
+    def progress(self) -> Progress:
         """A bar on a terminal, otherwise a line now and then; nothing with --quiet."""
         is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
         if is_terminal and not self.quiet and self.log_format is LogFormat.TEXT:
@@ -133,7 +134,7 @@ class Reporter:
         return ProgressLines()
 
 
-class ProgressBar:
+class ProgressBar(Progress):
     """A rich progress bar on stderr, gone when the work ends."""
 
     shown: ClassVar["ProgressBar | None"] = None
@@ -149,14 +150,14 @@ class ProgressBar:
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
-            Progress,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
+        from rich.progress import Progress as RichProgress
 
         self.end()
-        self._bar = Progress(
+        self._bar = RichProgress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
@@ -203,7 +204,7 @@ def take_bar_away() -> None:
         ProgressBar.shown.end()
 
 
-class ProgressLines:
+class ProgressLines(Progress):
     """One log line every ten seconds, for files and pipes."""
 
     def __init__(self) -> None:
@@ -233,9 +234,6 @@ class ProgressLines:
         """Write a line, whenever the last one was."""
         LOGGER.info(sentence)
         self._last = time.monotonic()
-
-    def end(self) -> None:
-        """Nothing to take away."""
 
 
 def _status_text(status: dict[str, float | str]) -> str:

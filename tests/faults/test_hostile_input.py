@@ -1,6 +1,6 @@
 """Files made to harm: they are refused before they run code, reach for other files, or fill memory and disk.
 
-Bombs are in `tests/io/test_files.py`, terminals in `tests/cli/test_terminal.py`, pages in `tests/report/`.
+Terminals are in `tests/cli/test_terminal.py`, pages in `tests/report/`.
 """
 
 import itertools

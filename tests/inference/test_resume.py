@@ -14,7 +14,7 @@ from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.running import run_promoters
 from bioattn.store.inspection import inspect_file
 from bioattn.store.result_validation import validate_attention
-from bioattn.system.progress import NoProgress
+from bioattn.system.progress import Progress
 from tests.contents import assert_same_content
 from tests.inference.conftest import TABLE
 
@@ -163,7 +163,7 @@ def test_more_than_the_disk_holds_is_refused_first(export, tmp_path, monkeypatch
 def interrupted(export, output):
     """Run `export` until two batches are done, as Ctrl-C would; returns what is left."""
 
-    class Stop(NoProgress):
+    class Stop(Progress):
         """Progress that presses Ctrl-C."""
 
         done = 0

@@ -20,7 +20,7 @@ from bioattn.models.evoformer.runner import AlignmentRunner, RunSettings
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import validate_file
 from bioattn.store.schema import AttentionOptions
-from bioattn.system.progress import NoProgress
+from bioattn.system.progress import Progress
 from tests.contents import assert_same_content
 from tests.inference.evoformer_runs import CPU, FILES, ROWS, run, write_fasta
 
@@ -133,7 +133,7 @@ def test_an_output_that_cannot_be_written_is_told_before_the_prediction(trunk, t
 
 
 def test_a_signal_leaves_nothing_half_written(trunk, folder, tmp_path):
-    class Impatient(NoProgress):
+    class Impatient(Progress):
         def advance(self, steps=1, **status):
             if (tmp_path / "out/a").is_dir():
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -156,7 +156,7 @@ def test_a_signal_leaves_nothing_half_written(trunk, folder, tmp_path):
 
 
 def test_attention_goes_on_after_a_signal(trunk, folder, tmp_path):
-    class Impatient(NoProgress):
+    class Impatient(Progress):
         def advance(self, steps=1, **status):
             if (tmp_path / "out/a").is_dir():
                 os.kill(os.getpid(), signal.SIGINT)

@@ -6,7 +6,6 @@ import gzip
 import lzma
 import os
 import resource
-import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -16,10 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.fasta import read_fasta
-from bioattn.io import files
 from bioattn.io.checkpoint import open_safetensors
-from bioattn.io.files import LIMIT_VARIABLE, atomic_output, check_output, open_bytes, read_lines, write_json
+from bioattn.io.files import atomic_output, check_output, read_lines, write_json
 from bioattn_cli.main import main
 
 
@@ -110,53 +107,6 @@ def test_no_command_replaces_its_input(tmp_path, capsys):
         assert main([str(argument) for argument in arguments]) == 2
         assert "which is an input" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_what_packs_too_well_is_refused_and_fills_no_memory(tmp_path, monkeypatch):
-    path = tmp_path / "bomb.gz"
-    path.write_bytes(gzip.compress(b"A" * 40_000_000))
-    limit = files.MOST_TIMES * path.stat().st_size
-    assert limit < 40_000_000 < files.ALWAYS_ALLOWED
-    with open_bytes(path) as file:
-        assert len(file.read()) == 40_000_000
-    monkeypatch.setattr(files, "ALWAYS_ALLOWED", 1 << 20)
-    given = []
-    with pytest.raises(
-        FormatError, match=r"bomb\.gz: its 38.* kB unpack to more than .*BIOATTN_MAX_UNPACKED"
-    ):
-        given.extend(len(block) for block in blocks(path))
-    assert sum(given) <= limit
-
-
-def blocks(path):
-    with open_bytes(path) as file:
-        while block := file.read(1 << 16):
-            yield block
-
-
-def test_the_limit_can_be_set(tmp_path, monkeypatch):
-    path = tmp_path / "x.fa.gz"
-    path.write_bytes(gzip.compress(b">a\n" + b"ACGT\n" * 1000))
-    monkeypatch.setenv(LIMIT_VARIABLE, "5002")
-    with pytest.raises(FormatError, match=r"x\.fa\.gz: its .* bytes unpack to more than 5 kB"):
-        list(read_fasta(path))
-    monkeypatch.setenv(LIMIT_VARIABLE, "5003")
-    assert len(next(read_fasta(path)).sequence) == 4000
-    monkeypatch.setenv(LIMIT_VARIABLE, "much")
-    with pytest.raises(SettingsError, match="much: a number of bytes is needed"):
-        list(read_lines(path))
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_a_line_without_end_stops_at_the_limit(tmp_path, monkeypatch, pack):
-    path = tmp_path / "x"
-    path.write_bytes(pack(b"A" * 40_000_000))
-    monkeypatch.setenv(LIMIT_VARIABLE, "1000000")
-    tracemalloc.start()
-    with pytest.raises(FormatError, match="unpack to more than 1 MB"):
-        list(read_lines(path))
-    assert tracemalloc.get_traced_memory()[1] < 10_000_000
-    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])

@@ -20,7 +20,7 @@ from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
 from bioattn.structures.chain import read_chains
 from bioattn.structures.contacts import distances
-from bioattn.system.progress import NoProgress
+from bioattn.system.progress import Progress
 from tests.making import bioattn
 from tests.report.conftest import FAMILY
 from tests.result_files import write_alignments
@@ -40,7 +40,7 @@ def page(protein):
         alignment=[protein.alignment],
         structure=[protein.structure],
     )
-    (page,), left_out = collect_alignments(inputs, NoProgress())
+    (page,), left_out = collect_alignments(inputs, Progress())
     assert left_out == []
     return page
 
@@ -150,7 +150,7 @@ def test_a_contact_dataset_gives_the_same_truth_and_rows(protein, page, tmp_path
     inputs = ReportInputs(
         prediction=[protein.prediction], alignment_attention=[protein.attention], contact_dataset=[dataset]
     )
-    (other,), _ = collect_alignments(inputs, NoProgress())
+    (other,), _ = collect_alignments(inputs, Progress())
     assert other.truth == page.truth
     assert other.prediction_scores == page.prediction_scores
     assert other.rows[0] == page.rows[0]
@@ -163,7 +163,7 @@ def test_a_row_that_was_made_the_query_is_the_target_of_the_page(tmp_path, prote
     words = ["run", "evoformer", protein.alignment, "--query", name, "--model", model]
     assert bioattn(*words, "-o", tmp_path / "run", "-q") == 0
     inputs = ReportInputs(prediction=[tmp_path / "run"], alignment=[protein.alignment])
-    (page,), _ = collect_alignments(inputs, NoProgress())
+    (page,), _ = collect_alignments(inputs, Progress())
     assert page.row_names[0] == name
     assert page.rows[0] == page.sequence == alignment.sequence(alignment.names.index(name))
 
@@ -197,7 +197,7 @@ def test_where_not_all_proteins_fit_the_rest_is_named(protein, page, tmp_path, m
     inputs = ReportInputs(prediction=folders)
     one = len(page.contact) + len(page.sequence)  # there is no room for distances then
     monkeypatch.setattr("bioattn.report.alignments.ALONE_BYTES", 2 * one + 10)
-    pages, left_out = collect_alignments(inputs, NoProgress())
+    pages, left_out = collect_alignments(inputs, Progress())
     assert [each.id for each in pages] + left_out == [FAMILY, "copy1", "copy2"]
     assert len(pages) == 2
     assert sum(each.size for each in pages) <= 2 * one + 10
@@ -209,7 +209,7 @@ def test_what_belongs_to_none_is_refused(protein, tmp_path):
     other.write_text(">x\nMKTAYIAKQR\n")
     inputs = ReportInputs(prediction=[protein.prediction], alignment=[other])
     with pytest.raises(BioattnError, match="is the input of none"):
-        collect_alignments(inputs, NoProgress())
+        collect_alignments(inputs, Progress())
     strange = tmp_path / "strange.pdb"
     lines = [
         f"ATOM  {n:5d}  CA  TRP A{n:4d}    {3.8 * n:8.3f}   0.000   0.000  1.00  0.00           C"
@@ -218,12 +218,12 @@ def test_what_belongs_to_none_is_refused(protein, tmp_path):
     strange.write_text("\n".join([*lines, "END"]) + "\n")
     inputs = ReportInputs(prediction=[protein.prediction], structure=[strange])
     with pytest.raises(BioattnError, match="does not match the alignment"):
-        collect_alignments(inputs, NoProgress())
+        collect_alignments(inputs, Progress())
 
 
 def test_attention_alone_is_enough_to_find_the_structure(protein, page):
     inputs = ReportInputs(alignment_attention=[protein.attention], structure=[protein.structure])
-    (alone,), _ = collect_alignments(inputs, NoProgress())
+    (alone,), _ = collect_alignments(inputs, Progress())
     assert page.truth is not None
     assert alone.truth == page.truth
 
@@ -242,9 +242,9 @@ def test_of_two_structures_that_fit_the_closer_is_taken_in_any_order(protein, pa
     for given in ([relative, protein.structure], [protein.structure, relative]):
         inputs = ReportInputs(prediction=[protein.prediction], structure=given)
         with pytest.raises(BioattnError, match=r"relative\.pdb: every protein that it fits has one"):
-            collect_alignments(inputs, NoProgress())
+            collect_alignments(inputs, Progress())
     (only,), _ = collect_alignments(
-        ReportInputs(prediction=[protein.prediction], structure=[relative]), NoProgress()
+        ReportInputs(prediction=[protein.prediction], structure=[relative]), Progress()
     )
     assert only.truth_source == "relative.pdb"
     assert only.truth != page.truth

@@ -13,7 +13,7 @@ from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.windows import promoter_samples
-from bioattn.system.progress import NoProgress
+from bioattn.system.progress import Progress
 from tests.result_files import cross_site, promoter_layout, write_promoters
 
 EDGES = tuple(range(0, 49, 8))
@@ -53,7 +53,7 @@ def summary_of(path):
     with open_attention(path) as attention:
         (info,), hidden = shown_sites(attention)
         assert hidden == []
-        for first, part in blocks_of(attention, info, None, NoProgress()):
+        for first, part in blocks_of(attention, info, None, Progress()):
             sums.add(part)
             blocks.append((first, part.copy()))
         return sums.summary(info, None), blocks

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.system import cgroups as control_group
+from bioattn.system import memory
 from bioattn.system.device import (
     choose_device,
     describe_device,
@@ -84,8 +84,8 @@ def test_items_are_taken_no_further_ahead_than_needed():
 @pytest.fixture
 def groups(tmp_path, monkeypatch):
     """A folder in place of /sys/fs/cgroup, of which nothing says yet what groups this process is in."""
-    monkeypatch.setattr(control_group, "MOUNT", tmp_path)
-    monkeypatch.setattr(control_group, "MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(memory, "MOUNT", tmp_path)
+    monkeypatch.setattr(memory, "MEMBERSHIP", tmp_path / "membership")
     return tmp_path
 
 
@@ -103,10 +103,10 @@ def test_the_least_of_all_limits_counts(groups):
     stat = "anon 3000000\ninactive_file 1000000\n"
     write(groups, memory__max="9000000\n", memory__current="5000000\n", memory__stat=stat)
     assert free_memory() == 5_000_000
-    assert control_group.memory_limit() == 9_000_000
+    assert memory.memory_limit() == 9_000_000
     (groups / "memory.max").write_text("max\n")
     assert free_memory() > 5_000_000
-    assert control_group.memory_limit() is None
+    assert memory.memory_limit() is None
 
 
 def test_limits_of_the_groups_above_count(groups):
@@ -117,8 +117,8 @@ def test_limits_of_the_groups_above_count(groups):
     write(job, memory__max="800", memory__current="300", memory__stat=stat, cpu__max="250000 100000")
     write(job / "step_0", memory__max="max", memory__current="200", memory__stat=stat, cpu__max="max 100000")
     write(groups / "slurm" / "job_2", memory__max="10", memory__current="1", memory__stat=stat)
-    assert (control_group.memory_limit(), control_group.memory_left()) == (800, 500)
-    assert control_group.cpu_quota() == 2.5
+    assert (memory.memory_limit(), memory.memory_left()) == (800, 500)
+    assert memory.cpu_quota() == 2.5
 
 
 def test_version_1_has_a_folder_for_each_controller(groups):
@@ -126,20 +126,20 @@ def test_version_1_has_a_folder_for_each_controller(groups):
     stat = "total_inactive_file 5\n"
     names = {"memory__usage_in_bytes": "50", "memory__stat": stat}
     write(groups / "memory", memory__limit_in_bytes=str(2**63 - 4096), **names)
-    assert control_group.memory_limit() is None
+    assert memory.memory_limit() is None
     write(groups / "memory" / "a" / "b", memory__limit_in_bytes="100", **names)
-    assert control_group.memory_left() == 55
+    assert memory.memory_left() == 55
     write(groups / "cpu" / "a", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
-    assert control_group.cpu_quota() is None
+    assert memory.cpu_quota() is None
     write(groups / "cpu" / "a", cpu__cfs_quota_us="50000", cpu__cfs_period_us="100000")
-    assert control_group.cpu_quota() == 0.5
+    assert memory.cpu_quota() == 0.5
 
 
 def test_a_group_out_of_sight_leaves_the_mount(groups):
     """In a container the path of the group may be the host's."""
     (groups / "membership").write_text("0::/docker/0123\n")
     write(groups, cpu__max="150000 100000")
-    assert control_group.cpu_quota() == 1.5
+    assert memory.cpu_quota() == 1.5
 
 
 def test_threads_are_those_that_quota_and_variable_grant(groups, monkeypatch):

@@ -11,7 +11,7 @@ from bioattn.models.evoformer import family as evoformer
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.promoter import family as promoter
 from bioattn.models.promoter.family import PromoterTrainingSettings
-from bioattn.system.progress import NoProgress
+from bioattn.system.progress import Progress
 from bioattn.training import run
 
 CPU = torch.device("cpu")
@@ -95,7 +95,7 @@ def same_folders(one, other):
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
-class StopAfter(NoProgress):
+class StopAfter(Progress):
     """Progress that asks for a stop after some steps."""
 
     def __init__(self, steps, request):
@@ -108,7 +108,7 @@ class StopAfter(NoProgress):
                 self.request.signal = signal.SIGTERM
 
 
-class Notes(NoProgress):
+class Notes(Progress):
     """Progress that keeps what it is told."""
 
     def __init__(self):

@@ -117,7 +117,7 @@ def simulate(settings: TreeSimulation, running: Running) -> RunReport:
     ]
     check_output_folder(settings.output, force=settings.force)
     letters = np.frombuffer(LETTERS[settings.alphabet].encode(), np.uint8)
-    with atomic_folder(settings.output, own_names(settings.output, FOLDERS)) as folder:
+    with atomic_folder(settings.output, own_names(FOLDERS)) as folder:
         for name in FOLDERS:
             (folder / name).mkdir()
         with text_output(folder / PAIRS) as table:

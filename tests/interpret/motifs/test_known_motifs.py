@@ -23,7 +23,7 @@ from bioattn.interpret.motifs.site_differences import (
     site_differences,
     window_sums,
 )
-from bioattn.system.progress import NoProgress
+from bioattn.system.progress import Progress
 
 LENGTH, NUMBER = 120, 400
 TREATMENTS = ["heat", "heat 2", "cold"]
@@ -171,13 +171,13 @@ def test_shuffled_motifs_count_as_motifs_of_their_own(planted):
     signal = KnownSignal(values, signed=True)
     row = score_pairs(signal, codes, pairs, [own], GROUPS).iloc[0]
     (scores,) = site_differences(
-        signal, codes, [own], mixing([Quantity("heat")], GROUPS, TREATMENTS), NoProgress()
+        signal, codes, [own], mixing([Quantity("heat")], GROUPS, TREATMENTS), Progress()
     )
     effects, significant = [], []
     for number, sites in enumerate(own.shuffled):
         alone = ExpectedSites(matched_by="", sites=own.sites, shuffled=[sites])
         (again,) = site_differences(
-            signal, codes, [alone], mixing([Quantity("heat")], GROUPS, TREATMENTS), NoProgress()
+            signal, codes, [alone], mixing([Quantity("heat")], GROUPS, TREATMENTS), Progress()
         )
         effects.append(again.mean[0, 0])
         assert scores.count[number] == sites.promoters

@@ -17,7 +17,7 @@ from bioattn.models.language.folder import load_language_model
 from bioattn.models.language.scoring import log_likelihoods
 from bioattn.models.language.task import LanguageTask
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL
-from bioattn.system.progress import NoProgress
+from bioattn.system.progress import Progress
 from tests.making import bioattn
 
 COLUMNS = 10
@@ -76,7 +76,7 @@ def test_training_starts_from_the_weighted_frequencies_of_columns(shape: str, fo
         training=TRAINING,
     )
     task = LanguageTask(settings, torch.device("cpu"))
-    task.prepare(NoProgress())
+    task.prepare(Progress())
     task.begin()
     dataset, letters = task.dataset, np.array(list(task.dataset.vocabulary.letters))
     rows = ["".join(letters[dataset.segment(number)]) for number in dataset.segments_in(0)]
