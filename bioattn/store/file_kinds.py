@@ -25,7 +25,7 @@ from bioattn.store.kinds import (
     starts_with,
 )
 from bioattn.store.reader import Attention, Results
-from bioattn.store.result_validation import validate_attention, validate_attribution
+from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
 from bioattn.store.shards import PART_START, SHARD, SHARD_INPUTS, parse_record, shard_of_hdf5, shard_of_table
 from bioattn.store.windows import PROMOTERS
@@ -246,7 +246,7 @@ def file_kinds() -> Sequence[FileKind]:
             title="attention HDF5",
             matches=hdf5(FORMAT),
             describe=describe_attention,
-            validate=validate_attention,
+            validate=validate_results,
             report=_report_attention,
         ),
         FileKind(
@@ -254,7 +254,7 @@ def file_kinds() -> Sequence[FileKind]:
             title="attribution HDF5",
             matches=hdf5(ATTRIBUTION_FORMAT),
             describe=describe_attribution,
-            validate=validate_attribution,
+            validate=validate_results,
             report=lambda path: ReportInput("attribution"),
         ),
         FileKind(

@@ -1,8 +1,7 @@
 """Promoters in the sample table: where their windows lie, and from window positions to the chromosome."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,15 +47,13 @@ def window_attributes(
     return attributes if downstream is None else {**attributes, "downstream": downstream}
 
 
-def window_problems(file: h5py.File, samples: Samples) -> Iterator[Problem]:
+def window_problems(attributes: Mapping[str, Attribute], samples: Samples) -> Iterator[Problem]:
     """Check what a file says of its windows. Yields nothing for samples that are no windows of a chromosome."""
-    length, downstream = (np.asarray(file.attrs.get(name, 0)) for name in ("window_length", "downstream"))
-    for name, value in (("window_length", length), ("downstream", downstream)):
-        if value.shape != () or value.dtype.kind not in "iu" or value < 0:
-            yield error("/", f"the attribute {name!r} is no number of bases")
-            return
-    if downstream > length:
-        yield error("/", "the attribute 'downstream' is no number of positions of the window")
+    length, downstream = attributes.get("window_length", 0), attributes.get("downstream", 0)
+    if not (isinstance(length, int) and isinstance(downstream, int) and 0 <= downstream <= length):
+        yield error(
+            "/", f"window_length {length!r} and downstream {downstream!r} are no positions of a window"
+        )
     columns = samples.columns
     if not {"start", "end", "strand"} <= set(columns):
         return

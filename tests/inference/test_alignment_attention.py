@@ -22,7 +22,7 @@ from bioattn.models.evoformer.stacks import EvoformerStack
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import inspect_file, validate_file
-from bioattn.store.result_validation import validate_attention
+from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions
 from tests.contents import assert_same_content
 from tests.inference.alignment_attention_files import (
@@ -193,7 +193,7 @@ def test_a_stack_writes_every_map_it_attends_with(tmp_path):
             capture(writer.site_names, receiver),
         ):
             captured = stack(*(tensor.clone() for tensor in inputs), *masks)
-        assert validate_attention(output) == []
+        assert validate_results(output) == []
     with torch.no_grad(), capture(["*"], Ears()):
         stack(*(tensor.clone() for tensor in inputs), *masks)
     with torch.no_grad():

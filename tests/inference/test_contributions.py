@@ -12,7 +12,7 @@ from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.reader import open_attention
-from bioattn.store.result_validation import validate_attention
+from bioattn.store.result_validation import validate_results
 from tests.making import bioattn as command
 
 
@@ -29,7 +29,7 @@ def test_they_add_up_to_the_prediction(make_model, promoters, tmp_path, task):
     model = make_model(task=task, hops=1, **SHARED)
     output = tmp_path / "attention.h5"
     assert command("export", "attention", model, promoters, "-o", output, "--device", "cpu") == 0
-    assert validate_attention(output) == []
+    assert validate_results(output) == []
     with open_attention(output) as file:
         intercept = file.sites["promoter.cross.0"].intercept
         contributions = file.contributions("promoter.cross.0")
@@ -60,7 +60,7 @@ def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(make_model,
     output = tmp_path / "attention.h5"
     words = ("-o", output, "--device", "cpu", "--value-weighted")
     assert command("export", "attention", folder, promoters, *words) == 0
-    assert validate_attention(output) == []
+    assert validate_results(output) == []
     with open_attention(output) as file:
         assert all(site.has_contributions or site.has_value_weighted for site in file.sites.values())
         sites = [name for name, site in file.sites.items() if site.has_contributions]

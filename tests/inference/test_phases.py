@@ -15,7 +15,7 @@ from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import inspect_file
 from bioattn.store.reader import open_attention
-from bioattn.store.result_validation import validate_attention
+from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions
 from bioattn_cli.main import main
 
@@ -62,7 +62,7 @@ def test_it_is_the_mean_over_shifted_windows(make_model, make_promoters, load, e
     shifts = [width * place for place in range(-(phases // 2), phases - phases // 2)]
     options = AttentionOptions(phases=phases, value_weighted=True)
     path = export(model=loaded, file=promoters, options=options, batch_size=3)
-    assert validate_attention(path) == []
+    assert validate_results(path) == []
     with open_attention(path) as attention:
         for row, promoter in enumerate(read_promoters(promoters)):
             codes = make_batch([promoter], LENGTH).codes[0]
@@ -102,7 +102,7 @@ def test_through_the_command(make_model, make_promoters, tmp_path):
     arguments = ["export", "attention", str(model), str(promoters), "--quiet", "-t", "1"]
     more = ["--phases", "8", "--heads", "0,2", "--reduce", "mean-heads", "--dtype", "float16"]
     assert main([*arguments, "-o", str(out), *more]) == 0
-    assert validate_attention(out) == []
+    assert validate_results(out) == []
     with open_attention(out) as attention:
         (site,) = attention.sites.values()
         assert site.reduce is Reduction.MEAN_HEADS

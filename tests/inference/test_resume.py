@@ -13,7 +13,7 @@ from bioattn.io.files import partial_path
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.running import run_promoters
 from bioattn.store.inspection import inspect_file
-from bioattn.store.result_validation import validate_attention
+from bioattn.store.result_validation import validate_results
 from bioattn.system.progress import Progress
 from tests.contents import assert_same_content
 from tests.inference.conftest import TABLE
@@ -146,7 +146,7 @@ def test_what_is_left_of_another_run_is_not_mixed_in(export, make_model, make_pr
     assert partial.exists()
     export(force=True)
     assert not partial.exists()
-    assert validate_attention(output) == []
+    assert validate_results(output) == []
 
 
 def test_more_than_the_disk_holds_is_refused_first(export, tmp_path, monkeypatch):

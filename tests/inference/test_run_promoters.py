@@ -18,7 +18,7 @@ from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, select_treatments
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.reader import open_attention
-from bioattn.store.result_validation import validate_attention
+from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions
 
 
@@ -82,7 +82,7 @@ def test_streamed_is_what_a_plain_pass_gives(
     table = pd.read_csv(io.StringIO(text.getvalue()), sep="\t", index_col="gene_id")
     assert list(table.columns) == loaded.treatments.names
     np.testing.assert_allclose(table.to_numpy(), expected, atol=1e-5)
-    assert validate_attention(tmp_path / "attention.h5") == []
+    assert validate_results(tmp_path / "attention.h5") == []
     with open_attention(tmp_path / "attention.h5") as attention:
         assert list(attention.sites) == list(loaded.sites)
         assert list(attention.samples.index) == list(table.index) == [f"G{i:03d}" for i in range(23)]
@@ -99,7 +99,7 @@ def test_streamed_is_what_a_plain_pass_gives(
 def test_heads_reductions_and_float16_against_the_whole(export):
     def weights(name, **options):
         path = export(name, options=AttentionOptions(sites=("promoter.cross.1",), **options))
-        assert validate_attention(path) == []
+        assert validate_results(path) == []
         with open_attention(path) as attention:
             assert list(attention.sites) == ["promoter.cross.1"]
             return attention.weights("promoter.cross.1")

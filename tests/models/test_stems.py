@@ -19,7 +19,7 @@ from bioattn.models.promoter.folder import write_promoter_model
 from bioattn.models.promoter.stem import STEMS
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.promoters.treatments import named_treatments
-from bioattn.store.result_validation import validate_attention
+from bioattn.store.result_validation import validate_results
 from tests.making import bioattn as command
 from tests.making import untrained_model
 
@@ -220,7 +220,7 @@ def test_export_of_self_attention(folder, tmp_path):
     write_promoters(promoters, records)
     model, output = folder(stem=Stem.TRANSFORMER), tmp_path / "attention.h5"
     assert command("export", "attention", model, promoters, "-o", output, "--device", "cpu") == 0
-    assert validate_attention(output) == []
+    assert validate_results(output) == []
     recorder = Recorder()
     runner = bioattn.load_model(model)
     with torch.no_grad(), capture(["*"], recorder):

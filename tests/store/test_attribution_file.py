@@ -6,7 +6,7 @@ import pytest
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.store.attribution import open_attribution
-from bioattn.store.result_validation import validate_attribution
+from bioattn.store.result_validation import validate_results
 from bioattn.store.windows import promoter_samples
 from tests.result_files import write_attribution
 from tests.store.conftest import attribute, delete, values
@@ -34,7 +34,7 @@ def test_blocks_do_not_matter(tmp_path):
     write(tmp_path / "one.h5")
     write(tmp_path / "some.h5", blocks=3)
     assert (tmp_path / "one.h5").read_bytes() == (tmp_path / "some.h5").read_bytes()
-    assert validate_attribution(tmp_path / "one.h5") == []
+    assert validate_results(tmp_path / "one.h5") == []
 
 
 def set_code(file, code):
@@ -50,14 +50,14 @@ def set_code(file, code):
         (lambda file: set_code(file, 4), "has values where the sequence is N"),
         (lambda file: set_code(file, 7), "holds codes above 4"),
         (attribute("/", "method", "magic"), "'method' is 'magic'"),
-        (delete("attribution/base"), "the dimension scale is missing"),
+        (delete("attribution/base"), "object 'base' doesn't exist"),
     ],
 )
 def test_what_breaks_the_contract_is_found(tmp_path, change, sentence):
     write(tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5", "r+") as file:
         change(file)
-    findings = [str(finding) for finding in validate_attribution(tmp_path / "x.h5")]
+    findings = [str(finding) for finding in validate_results(tmp_path / "x.h5")]
     assert any(sentence in finding for finding in findings), findings
 
 
