@@ -34,7 +34,7 @@ from bioattn.io.files import (
 )
 from bioattn.io.hdf5 import open_hdf5, strings, text_attribute
 from bioattn.models.running import RunReport
-from bioattn.store.contents import Collector
+from bioattn.store.contents import Held
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
 from bioattn.store.shards import (
     SETTINGS,
@@ -57,7 +57,7 @@ class AttentionWriter:
 
     def __init__(
         self,
-        writer: ResultWriter | Collector,
+        writer: ResultWriter | Held,
         layout: FileLayout,
         sites: Mapping[str, AttentionSite],
         output: Path | None = None,

@@ -24,7 +24,7 @@ from bioattn.inference.runner import Batch, Runner, Source
 from bioattn.io.files import partial_path, require_free_space
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.running import Running, RunReport
-from bioattn.store.contents import Collector, Held
+from bioattn.store.contents import Held
 from bioattn.store.schema import (
     PREDICTIONS,
     SITES,
@@ -98,14 +98,14 @@ class Work:
 
     def collect(self, layout: FileLayout) -> Held:
         """The results of all samples, in memory. Raises: as `block`."""
-        kept = Collector(layout)
+        kept = Held(layout)
         for batch in self.source.batches(self.batch_size):
             if self.stream is None:
                 kept.append(self.block(batch, layout))
             else:
                 with finite_results(f"{self.noun} {batch.samples.ids[0]!r}", self.model):
                     self.stream(batch, kept)
-        return kept.contents()
+        return kept
 
     def blocks(
         self,

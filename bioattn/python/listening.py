@@ -23,7 +23,7 @@ class Captured(Attention):
     """The attention of the forward passes in a `capture`: there when it ends."""
 
     def __init__(self) -> None:
-        super().__init__(Held(FileLayout(inputs=CALLS, model_sha256=""), Samples({"id": []}), {}))
+        super().__init__(Held(FileLayout(inputs=CALLS, model_sha256="")))
 
 
 @contextmanager
@@ -57,7 +57,9 @@ def capture(
         yield maps
     layouts, block = receiver.results()
     layout = FileLayout(inputs=CALLS, model_sha256=getattr(model, "sha256", ""), groups=layouts)
-    Attention.__init__(maps, Held(layout, block.samples, block.arrays))
+    held = Held(layout)
+    held.append(block)
+    Attention.__init__(maps, held)
 
 
 class _Receiver:

@@ -66,68 +66,59 @@ class LabelledArray:
         return pd.Series(self.values.reshape(-1), index=index, name=self.name)
 
 
-_ROOT = (
-    "format",
-    "format_version",
-    "generated_by",
-    "model_sha256",
-    "inputs",
-    SHARD,
-    SHARD_INPUTS,
-    SETTINGS,
-    UNFINISHED,
-)
+_ROOT = {"format", "format_version", "generated_by", "model_sha256", "inputs"}
+_ROOT |= {SHARD, SHARD_INPUTS, SETTINGS, UNFINISHED}
 _OF_AXES = ("axes", "axis_kinds", "axis_lengths")
 
 
-def require_format(path: Path, file: h5py.File, format_name: str = schema.FORMAT) -> None:
-    """Refuse a file of another format, or of another major version.
-
-    Raises: FormatError.
-    """
-    what = f"{format_name.removeprefix('bioattn-')} file"
+def _require_format(path: Path, file: h5py.File, format_name: str) -> None:
+    """Raises: FormatError for a file of another format, or of another major version."""
+    what = format_name.removeprefix("bioattn-")
     found = text_attribute(file, "format")
     if found != format_name:
-        raise other_format(path, what, found, format_name)
+        raise other_format(path, f"{what} file", found, format_name)
     version = text_attribute(file, "format_version") or ""
-    major, _, minor = version.partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
-        raise FormatError(f"{path}: format_version {version!r} is not of the form {schema.FORMAT_VERSION!r}")
-    if major != schema.FORMAT_VERSION.partition(".")[0]:
+    if version.partition(".")[0] != schema.FORMAT_VERSION.partition(".")[0]:
         raise FormatError(
-            f"{path}: {what.removesuffix(' file')} format {version} is not {schema.FORMAT_VERSION}, which this "
-            "bioattn reads; make the file again, or use the bioattn that wrote it"
+            f"{path}: {what} format {version} is not {schema.FORMAT_VERSION}, which this bioattn reads; make the "
+            "file again, or use the bioattn that wrote it"
         )
 
 
-def stored_inputs(file: h5py.File) -> str:
-    """What the samples of a file are, such as `promoters`."""
-    return text_attribute(file, "inputs") or ""
+def stored_layout(path: Path, file: h5py.File) -> schema.FileLayout:
+    """All that a file says but its samples.
 
-
-def stored_columns(file: h5py.File) -> tuple[tuple[schema.Column, ...], tuple[schema.ListColumn, ...]]:
-    """The columns of the sample table but `id`, and its lists."""
-    group = file["samples"]
+    Raises: KeyError, ValueError (in `damage_named` FormatError) when it is damaged.
+    """
+    table = file["samples"]
     columns = [
         schema.Column(
-            name, _type_of(group[name]), *(_text(group[name], each) for each in ("long_name", "lengths"))
+            name, _type_of(table[name]), *(_text(table[name], each) for each in ("long_name", "lengths"))
         )
-        for name in text_list(group, "columns")
+        for name in _texts(table, "columns")
     ]
+    of_lists = ("dtype", "kind", "lengths", "choice_of", "long_name")
     lists = [
-        schema.ListColumn(
-            name,
-            *(_text(group[name], each) for each in ("dtype", "kind", "lengths", "choice_of", "long_name")),
-        )
-        for name in text_list(group, "lists")
+        schema.ListColumn(name, *(_text(table[name], each) for each in of_lists))
+        for name in _texts(table, "lists")
     ]
-    return tuple(columns), tuple(lists)
+    groups = [name for name in file if name not in ("samples", schema.SITES)]
+    groups += [f"{schema.SITES}/{name}" for name in file.get(schema.SITES, {})]
+    return schema.FileLayout(
+        format=_text(file, "format"),
+        inputs=_text(file, "inputs"),
+        model_sha256=_text(file, "model_sha256"),
+        attributes={name: _attribute(value) for name, value in file.attrs.items() if name not in _ROOT},
+        columns=tuple(columns),
+        lists=tuple(lists),
+        groups=tuple(_stored_group(file, group) for group in groups),
+        shard=shard_of_hdf5(path, file),
+    )
 
 
-def stored_group(file: h5py.File, path: str) -> schema.GroupLayout:
-    """The layout of one group. Raises: KeyError, ValueError (in `damage_named` FormatError) when it is damaged."""
+def _stored_group(file: h5py.File, path: str) -> schema.GroupLayout:
     group = file[path]
-    names, kinds, columns = (text_list(group, name) for name in _OF_AXES)
+    names, kinds, columns = (_texts(group, name) for name in _OF_AXES)
     per_sample = names[0] != schema.SAMPLE
     holder = group.get(schema.sample_group(0), {}) if per_sample else group
     limit = int(group.attrs.get("top_k", 0)) or None
@@ -138,81 +129,12 @@ def stored_group(file: h5py.File, path: str) -> schema.GroupLayout:
     arrays = []
     for name, item in holder.items():
         if "dims" in item.attrs:
-            dims = tuple(text_list(item, "dims"))[0 if per_sample else 1 :]
+            dims = tuple(_texts(item, "dims"))[0 if per_sample else 1 :]
             arrays.append(schema.Array(name, str(item.dtype), dims, _text(item, "long_name")))
     attributes = {name: _attribute(value) for name, value in group.attrs.items() if name not in _OF_AXES}
     return schema.GroupLayout(
         path=path, axes=tuple(axes), arrays=tuple(arrays), attributes=attributes, per_sample=per_sample
     )
-
-
-def group_paths(file: h5py.File) -> list[str]:
-    others = [name for name in file if name not in ("samples", schema.SITES)]
-    return [*others, *(f"{schema.SITES}/{name}" for name in file.get(schema.SITES, {}))]
-
-
-def stored_layout(path: Path, file: h5py.File) -> schema.FileLayout:
-    """All that a file says but its samples. Raises: FormatError when its record of a shard is damaged."""
-    columns, lists = stored_columns(file)
-    return schema.FileLayout(
-        format=text_attribute(file, "format") or "",
-        inputs=stored_inputs(file),
-        model_sha256=text_attribute(file, "model_sha256") or "",
-        attributes={name: _attribute(value) for name, value in file.attrs.items() if name not in _ROOT},
-        columns=columns,
-        lists=lists,
-        groups=tuple(stored_group(file, group) for group in group_paths(file)),
-        shard=shard_of_hdf5(path, file),
-    )
-
-
-def read_samples(
-    file: h5py.File,
-    columns: Sequence[schema.Column],
-    lists: Sequence[schema.ListColumn] = (),
-    rows: slice = slice(None),
-) -> schema.Samples:
-    """Some samples with these columns and lists."""
-    group = file["samples"]
-    values: dict[str, schema.Values] = {
-        column.name: strings(group[column.name], rows)
-        if column.dtype == schema.TEXT
-        else group[column.name][rows]
-        for column in (schema.ID, *columns)
-    }
-    numbers = range(*rows.indices(len(group["id"])))
-    return schema.Samples(
-        values, {listed.name: [read_list(file, listed, number) for number in numbers] for listed in lists}
-    )
-
-
-def read_list(file: h5py.File, listed: schema.ListColumn, number: int) -> schema.Values | None:
-    """The list of the sample with this number; None without one."""
-    dataset = file.get(f"samples/{listed.name}/{schema.sample_group(number)}")
-    if dataset is None:
-        return None
-    return strings(dataset) if listed.dtype == schema.TEXT else np.asarray(dataset[:])
-
-
-def read_block(file: h5py.File, layout: schema.FileLayout, rows: slice) -> schema.Block:
-    """Some samples with their arrays, but those of each sample's own."""
-    arrays = {
-        group.path: {array.name: file[f"{group.path}/{array.name}"][rows] for array in group.arrays}
-        for group in layout.groups
-        if not group.per_sample
-    }
-    return schema.Block(read_samples(file, layout.columns, layout.lists, rows), arrays)
-
-
-def main_array(layout: schema.GroupLayout) -> schema.Array | None:
-    """The weights of a site, the values of another group; None where a file has no sample to tell."""
-    named = {array.name: array for array in layout.arrays}
-    return named.get(schema.WEIGHTS) or named.get("values")
-
-
-def has_key_index(layout: schema.GroupLayout) -> bool:
-    """Whether a site holds the largest weights of each query only."""
-    return any(array.name == schema.KEY_INDEX for array in layout.arrays)
 
 
 def _stored_axis(
@@ -231,8 +153,7 @@ def _stored_axis(
     return Axis(name, kind, size=len(values), coordinates=None if counted else tuple(values.tolist()))
 
 
-def text_list(holder: h5py.HLObject, name: str) -> list[str]:
-    """A list of text in an attribute. Raises: KeyError when it is missing."""
+def _texts(holder: h5py.HLObject, name: str) -> list[str]:
     return [
         text.decode() if isinstance(text, bytes) else str(text) for text in np.atleast_1d(holder.attrs[name])
     ]
@@ -256,8 +177,29 @@ def _attribute(value: Any) -> schema.Attribute:
     return int(value) if isinstance(value, np.integer) else str(value)
 
 
-HeldArrays = Mapping[str, Mapping[str, NDArray[Any] | Sequence[NDArray[Any]]]]
-"""By path of the group and name; a list with an array for each sample where the group has those."""
+def read_samples(
+    file: h5py.File,
+    columns: Sequence[schema.Column],
+    lists: Sequence[schema.ListColumn] = (),
+) -> schema.Samples:
+    """The samples with these columns and lists."""
+    group = file["samples"]
+    values: dict[str, schema.Values] = {
+        column.name: strings(group[column.name]) if column.dtype == schema.TEXT else group[column.name][:]
+        for column in (schema.ID, *columns)
+    }
+    numbers = range(len(values["id"]))
+    return schema.Samples(
+        values, {listed.name: [read_list(file, listed, number) for number in numbers] for listed in lists}
+    )
+
+
+def read_list(file: h5py.File, listed: schema.ListColumn, number: int) -> schema.Values | None:
+    """The list of the sample with this number; None without one."""
+    dataset = file.get(f"samples/{listed.name}/{schema.sample_group(number)}")
+    if dataset is None:
+        return None
+    return strings(dataset) if listed.dtype == schema.TEXT else np.asarray(dataset[:])
 
 
 class Stored:
@@ -265,7 +207,7 @@ class Stored:
 
     def __init__(self, path: Path, file: h5py.File, format_name: str = schema.FORMAT) -> None:
         """Raises: FormatError when it is of another format, a newer major version, or damaged."""
-        require_format(path, file, format_name)
+        _require_format(path, file, format_name)
         self.path, self._file = path, file
         with damage_named(path):
             self.layout = stored_layout(path, file)
@@ -306,40 +248,10 @@ class Stored:
 
 
 class Held:
-    """Results in memory."""
+    """Results in memory, to which the blocks of a model are given as to a `bioattn.store.writer.ResultWriter`."""
 
     path = Path("the results in memory")
     """For messages."""
-
-    def __init__(self, layout: schema.FileLayout, samples: schema.Samples, arrays: HeldArrays) -> None:
-        self.layout, self.samples, self._arrays = layout, samples, arrays
-
-    def listed(self, column: schema.ListColumn, number: int) -> schema.Values | None:
-        return self.samples.lists[column.name][number]
-
-    def shape(self, group: str, array: str, number: int | None = None) -> tuple[int, ...]:
-        return tuple(self._array(group, array, number).shape)
-
-    def read(self, group: str, array: str, selection: list[Any], number: int | None = None) -> NDArray[Any]:
-        return read_selection(self._array(group, array, number), selection)
-
-    def save(self, path: Path) -> None:
-        """Write the results as HDF5. Raises: BioattnError when it cannot be written."""
-        from bioattn.store.writer import result_file
-
-        with result_file(path, self.layout, len(self.samples), keep=False) as writer:
-            writer.append(schema.Block(self.samples, self._arrays))  # type: ignore[arg-type]
-
-    def _array(self, group: str, array: str, number: int | None) -> NDArray[Any]:
-        values = self._arrays[group][array]
-        return values if number is None else values[number]  # type: ignore[return-value]
-
-
-Contents = Stored | Held
-
-
-class Collector:
-    """Keeps the blocks of a model in memory: what `bioattn.store.writer.ResultWriter` does with a file."""
 
     def __init__(self, layout: schema.FileLayout) -> None:
         self.layout = layout
@@ -348,6 +260,7 @@ class Collector:
         self._arrays: dict[str, dict[str, list[NDArray[Any]]]] = {
             path: {array.name: [] for array in group.arrays} for path, group in self._groups.items()
         }
+        """Pieces along the samples; an array for each sample where the group has those."""
 
     def append(self, block: schema.Block) -> None:
         """Keep the next samples."""
@@ -380,17 +293,48 @@ class Collector:
             for name, values in of_group.items():
                 self._arrays[path][name].append(values)
 
-    def contents(self) -> Held:
-        """All that was kept."""
-        arrays: dict[str, dict[str, Any]] = {}
-        for path, group in self._groups.items():
-            kept = self._arrays[path]
-            arrays[path] = {
-                name: values if group.per_sample else np.concatenate(values) if len(values) > 1 else values[0]
-                for name, values in kept.items()
+    @property
+    def samples(self) -> schema.Samples:
+        """The sample table, with lists."""
+        if not self._samples:
+            return schema.Samples({schema.ID.name: []})
+        if len(self._samples) > 1:
+            self._samples = [schema.join_samples(self._samples)]
+        return self._samples[0]
+
+    def listed(self, column: schema.ListColumn, number: int) -> schema.Values | None:
+        return self.samples.lists[column.name][number]
+
+    def shape(self, group: str, array: str, number: int | None = None) -> tuple[int, ...]:
+        return tuple(self._array(group, array, number).shape)
+
+    def read(self, group: str, array: str, selection: list[Any], number: int | None = None) -> NDArray[Any]:
+        return read_selection(self._array(group, array, number), selection)
+
+    def save(self, path: Path) -> None:
+        """Write the results as HDF5. Raises: BioattnError when it cannot be written."""
+        from bioattn.store.writer import result_file
+
+        arrays: dict[str, dict[str, Any]] = {
+            path: {
+                name: pieces if self._groups[path].per_sample else self._array(path, name, None)
+                for name, pieces in of_group.items()
             }
-        samples = schema.join_blocks([schema.Block(each, {}) for each in self._samples]).samples
-        return Held(self.layout, samples, arrays)
+            for path, of_group in self._arrays.items()
+        }
+        with result_file(path, self.layout, len(self.samples), keep=False) as writer:
+            writer.append(schema.Block(self.samples, arrays))
+
+    def _array(self, group: str, array: str, number: int | None) -> NDArray[Any]:
+        pieces = self._arrays[group][array]
+        if number is not None:
+            return pieces[number]
+        if len(pieces) > 1:
+            pieces[:] = [np.concatenate(pieces)]
+        return pieces[0]
+
+
+Contents = Stored | Held
 
 
 class SampleArrays:
@@ -402,15 +346,13 @@ class SampleArrays:
         self._total = next(iter(arrays.values())).size
 
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Keep the next slices along the first axis, all arrays alike."""
-        self.write_rows(arrays)
-
-    def write_rows(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Keep the next rows (rows, last axis)."""
+        """Keep the next slices along the first axis, or rows (rows, last axis), all arrays alike."""
         values = next(iter(arrays.values()))
         for name, whole in self._arrays.items():
             whole.reshape(-1)[self._filled : self._filled + values.size] = arrays[name].reshape(-1)
         self._filled += values.size
+
+    write_rows = write
 
     @property
     def complete(self) -> bool:

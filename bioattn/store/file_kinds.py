@@ -4,6 +4,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -174,10 +175,10 @@ def _describe_json(path: Path) -> dict[str, Any]:
 def _describe_part(path: Path) -> dict[str, Any]:
     """A part of a table of predictions."""
     record = shard_of_table(path)
-    lines = [line for number, line in read_lines(path) if number > 1]
-    names = lines[0].split("\t") if lines else []
+    header, *rows = (line for number, line in read_lines(path) if number > 1)
+    names = header.split("\t")
     figures = {} if record is None else record.figures()
-    return {**figures, "rows": max(0, len(lines) - 1), "columns": len(names), "names": some(names)}
+    return {**figures, "rows": len(rows), "columns": len(names), "names": some(names)}
 
 
 def _describe_audit(path: Path) -> dict[str, Any]:
@@ -193,49 +194,40 @@ def _describe_table(path: Path) -> dict[str, Any]:
 
 
 def _read_table(path: Path) -> tuple[list[str], Iterator[list[str]]]:
-    """The names of columns, and the cells of every row.
+    """The names of columns, and the cells of every row; blank lines are passed over. Cells between commas may be
+    quoted.
 
     Raises: FormatError, also while the rows are read, naming the line that has other columns than the header.
     """
-    lines = read_lines(path)
-    _, header = next(lines)
-    separator = "\t" if "\t" in header else ","
-    columns = header.split("\t") if separator == "\t" else next(csv.reader([header]))
+    lines = (line for _, line in read_lines(path))
+    first = next(lines)
+    tabs = "\t" in first
+    quoting: Any = csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
+    reader = csv.reader(chain([first], lines), delimiter="\t" if tabs else ",", quoting=quoting)
+    header = next(reader)
     # The row names of R and pandas have no header.
-    if not all(name.strip() for name in columns[1:]):
+    if not all(name.strip() for name in header[1:]):
         raise FormatError(f"{path}:1: is no header of a table, a column has no name")
-    if twice := [name for name, number in Counter(columns).items() if number > 1]:
+    if twice := [name for name, number in Counter(header).items() if number > 1]:
         raise FormatError(f"{path}:1: is no header of a table, {twice[0]!r} names two columns")
-    return columns, _rows(path, lines, separator, len(columns))
+    return header, _rows(path, reader, len(header), tabs)
 
 
-def _rows(
-    path: Path, lines: Iterator[tuple[int, str]], separator: str, num_columns: int
-) -> Iterator[list[str]]:
+def _rows(path: Path, reader: Any, num_columns: int, tabs: bool) -> Iterator[list[str]]:
     none_of_ours = f"{path}: is none of the files bioattn reads or writes"
     number = 0
-    for number, (line, cells) in enumerate(_cells(path, lines, separator), start=1):
-        if len(cells) != num_columns:
-            problem = f"has {counted(len(cells), 'column')}, the header has {num_columns}"
-            if number == 1 and separator == ",":
-                # Any text may have a comma in its first line.
-                raise FormatError(f"{none_of_ours} (line {line} {problem})")
-            raise FormatError(f"{path}:{line}: {problem}")
-        yield cells
-    if not number and separator == ",":
-        raise FormatError(f"{none_of_ours} (a line with commas and no rows below)")
-
-
-def _cells(path: Path, lines: Iterator[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and cells below the header; blank lines are passed over. Cells between commas may be quoted."""
-    if separator == "\t":
-        yield from ((number, line.split("\t")) for number, line in lines if line)
-        return
-    reader = csv.reader(line for _, line in lines)
     try:
-        yield from ((reader.line_num + 1, cells) for cells in reader if cells)
+        for number, cells in enumerate(filter(None, reader), start=1):
+            if len(cells) != num_columns:
+                problem = f"has {counted(len(cells), 'column')}, the header has {num_columns}"
+                if number == 1 and not tabs:  # any text may have a comma in its first line
+                    raise FormatError(f"{none_of_ours} (line {reader.line_num} {problem})")
+                raise FormatError(f"{path}:{reader.line_num}: {problem}")
+            yield cells
     except csv.Error as problem:
-        raise FormatError(f"{path}:{reader.line_num + 1}: is no row of a table ({problem})") from problem
+        raise FormatError(f"{path}:{reader.line_num}: is no row of a table ({problem})") from problem
+    if not number and not tabs:
+        raise FormatError(f"{none_of_ours} (a line with commas and no rows below)")
 
 
 def file_kinds() -> Sequence[FileKind]:

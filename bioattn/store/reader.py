@@ -16,8 +16,7 @@ from bioattn.errors import BioattnError
 from bioattn.io.hdf5 import open_hdf5
 from bioattn.store import schema
 from bioattn.store.choices import Reduction
-from bioattn.store.contents import Contents, LabelledArray, Stored, has_key_index, main_array
-from bioattn.store.windows import genomic_interval
+from bioattn.store.contents import Contents, LabelledArray, Stored
 
 if TYPE_CHECKING:
     import xarray
@@ -67,12 +66,8 @@ class SiteInfo:
     def key_edges(self) -> NDArray[np.int64] | None:
         """K + 1 bin edges in bases from the window's first base, 5'→3'; None when keys are not positions, or only
         the largest weights of each query were kept."""
-        return self._edges(schema.KEY)
-
-    @property
-    def query_edges(self) -> NDArray[np.int64] | None:
-        """Q + 1 bin edges of the queries; None when queries are not positions."""
-        return self._edges(schema.QUERY)
+        edges = self.layout.axis(schema.KEY).edges if schema.KEY in self.dims else None
+        return None if edges is None else np.array(edges, dtype=np.int64)
 
     @property
     def receptive_field(self) -> int | None:
@@ -104,10 +99,6 @@ class SiteInfo:
     def intercept(self) -> NDArray[np.float64]:
         """By treatment, what contributions are added to; empty where there are none."""
         return np.array(self.layout.attributes.get("intercept", ()), dtype=np.float64)
-
-    def _edges(self, dim: str) -> NDArray[np.int64] | None:
-        edges = self.layout.axis(dim).edges if dim in self.dims else None
-        return None if edges is None else np.array(edges, dtype=np.int64)
 
 
 class Results:
@@ -317,7 +308,7 @@ class Attention(Results):
         so; FormatError when the data are damaged.
         """
         info = self._info(site)
-        if not has_key_index(info.layout):
+        if info.reduce is not Reduction.TOP_K:
             raise BioattnError(
                 f"{self.path}: site {site} holds all keys, in order; it was not reduced with top-k"
             )
@@ -374,30 +365,6 @@ class Attention(Results):
                 if found is not None:
                     return [str(name) for name in found]
         return [str(name) for name in self.coordinates(site, dim, sample)]
-
-    def key_bins(self, site: str, gene: str) -> pd.DataFrame:
-        """Where the keys of a site lie for one gene: window and chromosome coordinates, one row per key.
-
-        Columns window_start, window_end (bases from the window's first base, 5'→3') and, for a gene whose place
-        is known, chrom, start, end (0-based, half-open, clipped to the gene's window; start = end for a bin of
-        padding alone) and strand.
-
-        Raises: BioattnError when the keys are not positions or the gene is not in the file.
-        """
-        info = self._info(site)
-        edges = info.key_edges
-        if edges is None:
-            raise BioattnError(f"{self.path}: the keys of site {site} are not positions")
-        if gene not in self._numbers:
-            raise BioattnError(f"{self.path}: gene {gene!r} is not in the file")
-        table = pd.DataFrame({"window_start": edges[:-1], "window_end": edges[1:]})
-        place: Any = self.samples.iloc[self._numbers[gene]]
-        if place["strand"] not in ("+", "-"):
-            return table
-        first, last = genomic_interval(
-            edges[:-1], edges[1:], int(place["start"]), int(place["end"]), place["strand"], self.window_length
-        )
-        return table.assign(chrom=place["chrom"], start=first, end=last, strand=place["strand"])
 
     def array(
         self,
@@ -548,7 +515,7 @@ class Attention(Results):
 
     def _site_info(self, path: str) -> SiteInfo:
         layout = self._groups[path]
-        array = main_array(layout)
+        array = next((each for each in layout.arrays if each.name == schema.WEIGHTS), None)
         number = 0 if layout.per_sample else None
         heads = layout.attributes["heads"]
         assert isinstance(heads, tuple)

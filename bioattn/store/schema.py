@@ -47,7 +47,6 @@ MAP_AXES = (QUERY, KEY, RANK, POSITION, "base")
 
 FIXED_BYTES = 1 << 14
 """Headers and indexes of a small file."""
-BYTES_PER_CHUNK = 20
 BYTES_PER_ARRAY_GROUP = 1800
 """One sample's group at one site: headers, dimension scales and their references."""
 COST_OF_GROUP = 7000
@@ -181,24 +180,26 @@ class Block(NamedTuple):
         return Block(self.samples.part(rows), arrays)
 
 
+def _joined(pieces: Sequence[Any]) -> Any:
+    return np.concatenate(pieces) if isinstance(pieces[0], np.ndarray) else [x for p in pieces for x in p]
+
+
+def join_samples(pieces: Sequence[Samples]) -> Samples:
+    """The samples of several pieces, at least one, one after the other."""
+    columns = {name: _joined([piece.columns[name] for piece in pieces]) for name in pieces[0].columns}
+    lists = {name: _joined([piece.lists[name] for piece in pieces]) for name in pieces[0].lists}
+    return Samples(columns, lists)
+
+
 def join_blocks(blocks: Sequence[Block]) -> Block:
     """One block of the samples of several."""
     if len(blocks) == 1:
         return blocks[0]
-    first = blocks[0]
-
-    def joined(pieces: Sequence[Any]) -> Any:
-        return np.concatenate(pieces) if isinstance(pieces[0], np.ndarray) else [x for p in pieces for x in p]
-
-    samples = Samples(
-        {name: joined([block.samples.columns[name] for block in blocks]) for name in first.samples.columns},
-        {name: joined([block.samples.lists[name] for block in blocks]) for name in first.samples.lists},
-    )
     arrays = {
-        path: {name: joined([block.arrays[path][name] for block in blocks]) for name in of_group}
-        for path, of_group in first.arrays.items()
+        path: {name: _joined([block.arrays[path][name] for block in blocks]) for name in of_group}
+        for path, of_group in blocks[0].arrays.items()
     }
-    return Block(samples, arrays)
+    return Block(join_samples([block.samples for block in blocks]), arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +216,6 @@ class Array:
     def itemsize(self) -> int:
         """Bytes of a value."""
         return np.dtype(self.dtype).itemsize
-
-    @property
-    def chunked(self) -> bool:
-        """Whether it is large, and so has chunks with checksums."""
-        return any(dim in MAP_AXES for dim in self.dims)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,20 +303,10 @@ class GroupLayout:
         return sum(math.prod(self.shape(array, lengths)) * array.itemsize for array in self.arrays)
 
     def stored_bytes(self, num_samples: int, lengths: Iterable[Mapping[str, int]] = ()) -> int:
-        """Bytes in the file, whole chunks; lengths: of each sample, where each has its own arrays."""
-        if not self.per_sample:
-            return num_samples * BYTES_PER_NAME + sum(
-                _chunk_bytes(array, (num_samples, *self.shape(array)), self.chunk(array, num_samples))
-                for array in self.arrays
-            )
-        return sum(
-            BYTES_PER_ARRAY_GROUP
-            + sum(
-                _chunk_bytes(array, self.shape(array, each), self.chunk(array, None, each))
-                for array in self.arrays
-            )
-            for each in lengths
-        )
+        """Bytes in the file; lengths: of each sample, where each has its own arrays."""
+        if self.per_sample:
+            return sum(BYTES_PER_ARRAY_GROUP + self.bytes_of_sample(each) for each in lengths)
+        return num_samples * (BYTES_PER_NAME + self.bytes_of_sample())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,11 +331,6 @@ class FileLayout:
         # In the order in which HDF5 lists them, so that a layout is read as it was written.
         object.__setattr__(self, "lists", tuple(sorted(self.lists, key=lambda listed: listed.name)))
         object.__setattr__(self, "groups", tuple(sorted(self.groups, key=lambda group: group.path)))
-
-    @property
-    def one_by_one(self) -> bool:
-        """Whether samples have datasets of their own, so that the order of writing is sample by sample."""
-        return bool(self.lists) or any(group.per_sample for group in self.groups)
 
     def stored_bytes(self, num_samples: int, lengths: Sequence[Mapping[str, int]] = ()) -> int:
         """Bytes of the finished file, to a few percent; lengths: as `GroupLayout.stored_bytes` takes them."""
@@ -390,57 +371,62 @@ def site_layout(
     Raises: BioattnError when a head is asked for that the site does not have.
     """
     heads = kept_heads(site, options.heads)
-    axes = []
-    for axis in site.axes:
-        if axis.kind in (coordinates or {}):
-            axis = replace(axis, coordinates=tuple((coordinates or {})[axis.kind]))
-        if axis.size is None and axis.name in (sizes or {}):
-            axis = replace(axis, size=(sizes or {})[axis.name])
-        if axis.lengths is not None and lengths:
-            axis = replace(axis, size=max(each[axis.lengths] for each in lengths))
-        axes.append(axis)
-    by_name = {axis.name: axis for axis in axes}
-    outer = [axis for axis in axes if axis.name not in (SAMPLE, HEAD, *MAP_AXES)]
+    by_name = {axis.name: axis for axis in _known_axes(site, sizes or {}, coordinates or {}, lengths or ())}
+    outer = [axis for name, axis in by_name.items() if name not in (SAMPLE, HEAD, *MAP_AXES)]
     # What was asked for need not be what is done: a site without rows has none to take a mean over.
     reduce = Reduction.NONE if options.reduce.over_rows and not outer else options.reduce
     stored = outer[1:] if reduce.over_rows else outer
     if HEAD in by_name and not reduce.over_heads:
         stored.append(Axis(HEAD, coordinates=heads))
+    if QUERY in by_name:
+        stored.append(by_name[QUERY])
     key = by_name[KEY]
-    dims = tuple(axis.name for axis in stored) + tuple(name for name in (QUERY,) if name in by_name)
-    stored += [by_name[name] for name in (QUERY,) if name in by_name]
     attributes: dict[str, Attribute] = {"reduce": str(reduce), "heads": heads, "sink": site.null_key}
-    kind = str(options.dtype)
+    arrays = {WEIGHTS: LONG_NAMES[reduce]}
     if reduce is Reduction.TOP_K:
         size = None if key.size is None else min(options.top_k, key.size)
-        stored.append(
-            Axis(RANK, size=size, lengths=key.lengths, limit=options.top_k if key.lengths else None)
-        )
-        dims += (RANK,)
+        limit = options.top_k if key.lengths else None
+        stored.append(Axis(RANK, size=size, lengths=key.lengths, limit=limit))
         attributes["top_k"] = options.top_k
-    else:
-        dims += (KEY,)
-    arrays = [Array(WEIGHTS, kind, dims, LONG_NAMES[reduce])]
-    if reduce is Reduction.TOP_K:
-        arrays.append(Array(KEY_INDEX, "int32", dims, "place along the axis key that the weight is of"))
+        arrays[KEY_INDEX] = "place along the axis key that the weight is of"
     if site.contributes and reduce is Reduction.NONE:
-        arrays.append(
-            Array(CONTRIBUTIONS, kind, dims, "what a key adds to the prediction: weight times value")
-        )
+        arrays[CONTRIBUTIONS] = "what a key adds to the prediction: weight times value"
     elif options.value_weighted and not site.contributes:
-        arrays.append(
-            Array(VALUE_WEIGHTED, kind, dims, f"{LONG_NAMES[reduce]} times norm of the value vector")
-        )
+        arrays[VALUE_WEIGHTED] = f"{LONG_NAMES[reduce]} times norm of the value vector"
+    dims = tuple(axis.name for axis in stored) + (() if reduce is Reduction.TOP_K else (KEY,))
     if site.receptive_field is not None:
         attributes["receptive_field"] = site.receptive_field
     if options.phases > 1:
         attributes["phases"] = options.phases
     layout = GroupLayout(
-        path=f"{SITES}/{site.name}", axes=(*stored, key), arrays=tuple(arrays), attributes=attributes
+        path=f"{SITES}/{site.name}",
+        axes=(*stored, key),
+        arrays=tuple(
+            Array(name, "int32" if name == KEY_INDEX else str(options.dtype), dims, long_name)
+            for name, long_name in arrays.items()
+        ),
+        attributes=attributes,
     )
     if per_sample is None:
         per_sample = bool(lengths) and padding_wastes_half(layout, lengths or ())
     return replace(layout, per_sample=per_sample)
+
+
+def _known_axes(
+    site: AttentionSite,
+    sizes: Mapping[str, int],
+    coordinates: Mapping[str, Sequence[str]],
+    lengths: Sequence[Mapping[str, int]],
+) -> Iterator[Axis]:
+    """The axes of a site, what it leaves open filled in."""
+    for axis in site.axes:
+        if axis.kind in coordinates:
+            axis = replace(axis, coordinates=tuple(coordinates[axis.kind]))
+        if axis.size is None and axis.name in sizes:
+            axis = replace(axis, size=sizes[axis.name])
+        if axis.lengths is not None and lengths:
+            axis = replace(axis, size=max(each[axis.lengths] for each in lengths))
+        yield axis
 
 
 def padding_wastes_half(layout: GroupLayout, lengths: Sequence[Mapping[str, int]]) -> bool:
@@ -519,14 +505,6 @@ def slabs(shape: Sequence[int], itemsize: int) -> Iterator[tuple[int | slice, ..
     for number in range(shape[0]):
         for rest in slabs(shape[1:], itemsize):
             yield (number, *rest)
-
-
-def _chunk_bytes(array: Array, shape: Sequence[int], chunk: Sequence[int]) -> int:
-    """Bytes of all chunks of an array and of their entries in HDF5's index."""
-    if not array.chunked:
-        return math.prod(shape) * array.itemsize
-    number = math.prod(-(-size // part) for size, part in zip(shape, chunk, strict=True))
-    return number * (math.prod(chunk) * array.itemsize + BYTES_PER_CHUNK)
 
 
 def _even_part(length: int, room: int) -> int:

@@ -286,17 +286,17 @@ class ResultWriter:
 
     def written(self) -> Iterator[schema.Block]:
         """What an interrupted run has left, some samples at a time, without arrays of samples' own."""
-        for samples in self._table:
-            for first in range(0, len(samples), self._step):
-                rows = slice(first, min(first + self._step, len(samples)))
-                arrays = {
-                    group.path: {
-                        array.name: self._file[f"{group.path}/{array.name}"][rows] for array in group.arrays
-                    }
-                    for group in self._layout.groups
-                    if not group.per_sample
+        table = _joined_table(self._table, self._layout)
+        groups = [group for group in self._layout.groups if not group.per_sample]
+        for first in range(0, len(table), self._step):
+            rows = slice(first, min(first + self._step, len(table)))
+            arrays = {
+                group.path: {
+                    array.name: self._file[f"{group.path}/{array.name}"][rows] for array in group.arrays
                 }
-                yield schema.Block(samples.part(rows), arrays)
+                for group in groups
+            }
+            yield schema.Block(table.part(rows), arrays)
 
     def copy(self, file: h5py.File, samples: schema.Samples) -> None:
         """Write the samples of another file of the same layout; whole chunks are copied as they are stored."""
@@ -532,7 +532,7 @@ def _copy_array(source: h5py.Dataset, target: h5py.Dataset, row: int) -> None:
 
 def _joined_table(table: Sequence[schema.Samples], layout: schema.FileLayout) -> schema.Samples:
     if table:
-        return schema.join_blocks([schema.Block(samples, {}) for samples in table]).samples
+        return schema.join_samples(table)
     columns: dict[str, schema.Values] = {
         column.name: [] if column.dtype == schema.TEXT else np.zeros(0, column.dtype)
         for column in (schema.ID, *layout.columns)
@@ -543,13 +543,7 @@ def _joined_table(table: Sequence[schema.Samples], layout: schema.FileLayout) ->
 def _step(layout: schema.FileLayout, num_samples: int) -> int:
     """Samples written at a time: whole chunks of the largest array, since a chunk that is written in two goes is
     read again in between."""
-    arrays = [
-        (group, array)
-        for group in layout.groups
-        if not group.per_sample
-        for array in group.arrays
-        if array.chunked
-    ]
+    arrays = [(group, array) for group in layout.groups if not group.per_sample for array in group.arrays]
     if not arrays:
         return 1
     size, chunk = max(

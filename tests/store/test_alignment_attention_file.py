@@ -123,7 +123,6 @@ def test_questions_that_the_file_cannot_answer(path):
             (lambda: attention.key_index(ROW, sample="1ubq"), "not reduced with top-k"),
             (lambda: attention.predictions(), "holds no predictions"),
             (lambda: attention.columns("2abc"), "sample '2abc' is not in the file"),
-            (lambda: attention.key_bins(ROW, "1ubq"), "are not positions"),
         ):
             with pytest.raises(BioattnError, match=words):
                 question()

@@ -42,7 +42,7 @@ from bioattn.models.evoformer.sites import (
     alignment_sample,
     template_site,
 )
-from bioattn.store.contents import Collector
+from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
 from bioattn.structures.predictions import CONTACT_COLUMNS, SCORES, contact_rows
@@ -336,10 +336,10 @@ def arrays(runner: AlignmentRunner, inputs: Any) -> dict[str, Prediction]:
 def attention(runner: AlignmentRunner, inputs: Any, options: AttentionOptions) -> Attention:
     """The attention of the last pass over alignments."""
     given, _ = alignments_in(inputs)
-    kept = Collector(runner.layout(options))
+    kept = Held(runner.layout(options))
     for _ in _predictions(runner, given, AttentionWriter(kept, kept.layout, runner.sites)):
         pass
-    return Attention(kept.contents())
+    return Attention(kept)
 
 
 def _predictions(

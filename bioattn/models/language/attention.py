@@ -27,7 +27,7 @@ from bioattn.models.language.source import (
 )
 from bioattn.models.running import Running, RunReport
 from bioattn.sequences.vocabulary import CLS
-from bioattn.store.contents import Collector
+from bioattn.store.contents import Held
 from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, site_layout
 from bioattn.store.writer import ResultWriter
 from bioattn.text import counted
@@ -98,7 +98,7 @@ def attention_work(
         attend(batch, receiver)
         return Block(batch.samples, receiver.take())
 
-    def stream(batch: TokenSource, writer: ResultWriter | Collector) -> None:
+    def stream(batch: TokenSource, writer: ResultWriter | Held) -> None:
         """Each tile of a map is written before the next one is computed."""
         with writer.sample(batch.samples) as arrays:
             receiver = SampleReceiver(arrays, [sites[name] for name in names], layouts)

@@ -17,7 +17,7 @@ from bioattn.models.memory.family import MemoryModelConfig, MemoryRun
 from bioattn.models.memory.model import FACTS, SITE, MemoryNetwork
 from bioattn.models.model_folder import LoadedModel
 from bioattn.models.running import Running, RunReport, loaded_model, tsv
-from bioattn.store.contents import Collector
+from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import (
     SITES,
@@ -66,10 +66,10 @@ class LoadedMemory(LoadedModel[MemoryNetwork, MemoryModelConfig]):
     def attention(self, facts: Path | str, questions: Path | str | None = None) -> Attention:
         """Return the weight of each fact at each hop, in memory. Raises: as `predict`."""
         book = read_book(Path(facts), None if questions is None else Path(questions))
-        kept = Collector(layout_of(self, book))
+        kept = Held(layout_of(self, book))
         for _, block in answered(self, book):
             kept.append(block)
-        return Attention(kept.contents())
+        return Attention(kept)
 
 
 def load_memory(folder: Path, device: torch.device) -> LoadedMemory:

@@ -35,7 +35,7 @@ from bioattn.models.phyloformer.trees import (
     require_scikit_bio,
 )
 from bioattn.models.running import Running, RunReport, loaded_model, tsv
-from bioattn.store.contents import Collector
+from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import (
     TEXT,
@@ -132,10 +132,10 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
         options = attention_options(sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k)
         with python_warnings():
             layout = PhylogenyRunner(self).layout(options)
-            kept = Collector(layout)
+            kept = Held(layout)
             for one in alignments_in(inputs)[0]:
                 self.distances(one, AttentionWriter(kept, layout, self.sites))
-        return Attention(kept.contents())
+        return Attention(kept)
 
     def distances(self, given: Given, attention: AttentionWriter | None = None) -> NDArray[np.float64]:
         """Estimate distances of an alignment, (N, N), in expected substitutions per site.
