@@ -102,10 +102,7 @@ class SampleReceiver:
             raise RuntimeError(f"site {site.name} was heard twice")
         state, stream = self._open[site.name]
         for arrays in state.take(weights, value_weighted, tile):
-            if tile is not None and tile.head is not None:
-                stream.write_rows(arrays)
-            else:
-                stream.write(arrays)
+            stream.write(arrays)
         if state.complete:
             if not stream.complete:
                 raise RuntimeError(f"site {site.name} ended early: other lengths were expected")

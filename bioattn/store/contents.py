@@ -352,8 +352,6 @@ class SampleArrays:
             whole.reshape(-1)[self._filled : self._filled + values.size] = arrays[name].reshape(-1)
         self._filled += values.size
 
-    write_rows = write
-
     @property
     def complete(self) -> bool:
         """Whether all values are there."""

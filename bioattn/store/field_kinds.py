@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -60,18 +60,15 @@ from bioattn.simulate.description import (
 from bioattn.store.kinds import (
     Candidate,
     FileKind,
-    Problem,
     ReportInput,
     Sample,
-    error,
-    hdf5,
+    dataset_kind,
     json_object,
     sample_name,
     shown_as,
     starts_with,
 )
 from bioattn.structures.chain import read_chains
-from bioattn.system.progress import Progress
 from bioattn.text import some
 
 _PDB_START = re.compile(
@@ -151,15 +148,6 @@ def _is_bed(candidate: Candidate) -> bool:
     return len(columns) >= 6 and columns[1].isdecimal() and columns[2].isdecimal()
 
 
-def dataset_problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress], list[Problem]]:
-    """The sentences of a validator of datasets, which begin with the path, as problems."""
-
-    def problems(path: Path, _: Progress) -> list[Problem]:
-        return [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
-
-    return problems
-
-
 def _promoters_sample(path: Path) -> Sample:
     figures = describe_promoters(path)
     audit = PromoterFiles.beside(path).audit
@@ -203,36 +191,26 @@ def _dataset_sample(path: Path) -> Sample:
 
 
 def _statistics_sample(path: Path) -> Sample:
+    describe_statistics(path)  # refuses what is incomplete
     content = read_json(path)
-    try:
-        figures = {name: content[name] for name in ("depth", "columns", "neff", "gaps")}
-        figures["query_identity"] = content["median_query_identity"]
-        figures["warnings"] = len(content["warnings"])
-    except (KeyError, TypeError) as error:
-        raise FormatError(
-            f"{path}: is no complete statistics of an alignment ({error!r}); prepare it again"
-        ) from error
+    figures = {name: content.get(name) for name in ("depth", "columns", "neff", "gaps")}
+    figures |= {"query_identity": content["median_query_identity"], "warnings": len(content["warnings"])}
     return Sample(sample_name(path), {"general": {"neff": figures["neff"]}, "alignments": figures})
 
 
 def _simulation(name: str, title: str, json_format: str) -> FileKind:
     """A simulation, by its folder or by the JSON file in it."""
     is_index = json_object(json_format)
-    return FileKind(
-        name=name,
-        title=title,
-        matches=lambda candidate: is_index(candidate) or candidate.index(INDEX).get("format") == json_format,
-        describe=describe_simulation,
-        remains=_of_unknown_simulation,
-    )
 
+    def matches(candidate: Candidate) -> bool:
+        return is_index(candidate) or candidate.index(INDEX).get("format") == json_format
 
-def _of_unknown_simulation(folder: Path) -> str | None:
-    return (
-        "simulation.json is not the settings of a simulation of bioattn"
-        if (folder / INDEX).is_file()
-        else None
-    )
+    def remains(folder: Path) -> str | None:
+        return (
+            f"{INDEX} is not the settings of a simulation of bioattn" if (folder / INDEX).is_file() else None
+        )
+
+    return FileKind(name, title, matches, describe_simulation, remains=remains)
 
 
 def _sequences(path: Path) -> dict[str, str]:
@@ -246,78 +224,67 @@ def _sequences(path: Path) -> dict[str, str]:
 def field_kinds() -> Sequence[FileKind]:
     """The kinds that this module registers."""
     return (
-        FileKind(
-            name="dataset",
-            title="promoter dataset HDF5",
-            matches=hdf5(PROMOTER_DATASET.format),
-            describe=describe_dataset,
-            read=read_dataset,
+        dataset_kind(
+            "dataset",
+            "promoter dataset HDF5",
+            PROMOTER_DATASET,
+            describe_dataset,
+            read_dataset,
+            validate_dataset,
             report=shown_as("dataset", describe_dataset),
-            validate=dataset_problems(validate_dataset),
             multiqc=_dataset_sample,
         ),
-        FileKind(
-            name="contact-dataset",
-            title="contact dataset HDF5",
-            matches=hdf5(CONTACT_DATASET.format),
-            describe=describe_contact_dataset,
-            read=open_contact_dataset,
+        dataset_kind(
+            "contact-dataset",
+            "contact dataset HDF5",
+            CONTACT_DATASET,
+            describe_contact_dataset,
+            open_contact_dataset,
+            validate_contact_dataset,
             report=shown_as("contact_dataset", describe_contact_dataset),
-            validate=dataset_problems(validate_contact_dataset),
+        ),
+        dataset_kind(
+            "pair-dataset",
+            "dataset of pairs of sequences",
+            PAIR_DATASET,
+            describe_pair_dataset,
+            open_pair_dataset,
+            validate_pair_dataset,
+        ),
+        dataset_kind(
+            "molecule-dataset",
+            "dataset of molecules",
+            MOLECULE_DATASET,
+            describe_molecule_dataset,
+            open_molecule_dataset,
+            validate_molecule_dataset,
         ),
         FileKind(
-            name="pair-dataset",
-            title="dataset of pairs of sequences",
-            matches=hdf5(PAIR_DATASET.format),
-            describe=describe_pair_dataset,
-            read=open_pair_dataset,
-            validate=dataset_problems(validate_pair_dataset),
+            "contacts", "predicted contacts (CASP RR)", starts_with(RR_START), _describe_contacts, read_rr
         ),
         FileKind(
-            name="molecule-dataset",
-            title="dataset of molecules",
-            matches=hdf5(MOLECULE_DATASET.format),
-            describe=describe_molecule_dataset,
-            read=open_molecule_dataset,
-            validate=dataset_problems(validate_molecule_dataset),
-        ),
-        FileKind(
-            name="contacts",
-            title="predicted contacts (CASP RR)",
-            matches=starts_with(RR_START),
-            describe=_describe_contacts,
-            read=read_rr,
-        ),
-        FileKind(
-            name="structure",
-            title="protein structure",
-            matches=lambda candidate: _looks_like_structure(candidate.head),
-            describe=_describe_structure,
-            read=read_chains,
+            "structure",
+            "protein structure",
+            lambda candidate: _looks_like_structure(candidate.head),
+            _describe_structure,
+            read_chains,
             report=shown_as("structure", _describe_structure),
         ),
         FileKind(
-            name="alignment",
-            title="alignment",
-            matches=lambda candidate: looks_like_alignment(candidate.head),
-            describe=describe_alignment,
-            read=read_alignment,
+            "alignment",
+            "alignment",
+            lambda candidate: looks_like_alignment(candidate.head),
+            describe_alignment,
+            read_alignment,
             report=shown_as("alignment", describe_alignment),
         ),
+        FileKind("proteins", "FASTA of proteins", _are_proteins, _describe_proteins, _proteins, order=-1),
         FileKind(
-            name="proteins",
-            title="FASTA of proteins",
-            matches=_are_proteins,
-            describe=_describe_proteins,
-            read=_proteins,
-            order=-1,
-        ),
-        FileKind(
-            name="msa-statistics",
-            title="statistics of a prepared alignment",
-            matches=json_object(STATISTICS_FORMAT),
-            describe=describe_statistics,
-            read=read_json,
+            "msa-statistics",
+            "statistics of a prepared alignment",
+            json_object(STATISTICS_FORMAT),
+            describe_statistics,
+            read_json,
             multiqc=_statistics_sample,
         ),
         _simulation("simulated-families", "simulated protein families", FAMILIES_FORMAT),
@@ -327,23 +294,23 @@ def field_kinds() -> Sequence[FileKind]:
         _simulation("simulated-promoters", "simulated promoters", PROMOTERS_FORMAT),
         _simulation("simulated-trees", "simulated alignments with their trees", TREES_FORMAT),
         FileKind(
-            name="promoters",
-            title="promoter FASTA",
-            matches=lambda candidate: candidate.head.lstrip().startswith(b">"),
-            describe=describe_promoters,
-            read=_sequences,
+            "promoters",
+            "promoter FASTA",
+            lambda candidate: candidate.head.lstrip().startswith(b">"),
+            describe_promoters,
+            _sequences,
             report=shown_as("promoters", describe_promoters),
             multiqc=_promoters_sample,
             order=1,
         ),
         FileKind(
-            name="motif-database",
-            title="motifs (MEME or JASPAR)",
-            matches=_is_motif_file,
-            describe=_describe_motifs,
-            read=read_meme,
+            "motif-database",
+            "motifs (MEME or JASPAR)",
+            _is_motif_file,
+            _describe_motifs,
+            read_meme,
             report=lambda path: ReportInput("motifs"),
             order=-1,
         ),
-        FileKind(name="bed", title="BED", matches=_is_bed, describe=describe_bed, read=read_bed, order=2),
+        FileKind("bed", "BED", _is_bed, describe_bed, read_bed, order=2),
     )

@@ -16,15 +16,7 @@ from bioattn.io.hdf5 import open_hdf5, text_attribute
 from bioattn.store.attribution import Attribution
 from bioattn.store.contents import Stored
 from bioattn.store.field_kinds import audit_sample, field_kinds
-from bioattn.store.kinds import (
-    Candidate,
-    FileKind,
-    ReportInput,
-    ResultTable,
-    hdf5,
-    read_table,
-    starts_with,
-)
+from bioattn.store.kinds import Candidate, FileKind, ReportInput, ResultTable, hdf5, read_table, starts_with
 from bioattn.store.reader import Attention, Results
 from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
@@ -234,67 +226,60 @@ def file_kinds() -> Sequence[FileKind]:
     return (
         *field_kinds(),
         FileKind(
-            name="attention",
-            title="attention HDF5",
-            matches=hdf5(FORMAT),
-            describe=describe_attention,
+            "attention",
+            "attention HDF5",
+            hdf5(FORMAT),
+            describe_attention,
             validate=validate_results,
             report=_report_attention,
         ),
         FileKind(
-            name="attribution",
-            title="attribution HDF5",
-            matches=hdf5(ATTRIBUTION_FORMAT),
-            describe=describe_attribution,
+            "attribution",
+            "attribution HDF5",
+            hdf5(ATTRIBUTION_FORMAT),
+            describe_attribution,
             validate=validate_results,
             report=lambda path: ReportInput("attribution"),
         ),
         FileKind(
-            name="predictions-part",
-            title="part of a table of predictions",
-            matches=starts_with(PART_START.encode()),
-            describe=_describe_part,
+            "predictions-part",
+            "part of a table of predictions",
+            starts_with(PART_START.encode()),
+            _describe_part,
         ),
         FileKind(
-            name="shard",
-            title="record of a part of a sharded run",
-            matches=lambda candidate: (
+            "shard",
+            "record of a part of a sharded run",
+            lambda candidate: (
                 isinstance(candidate.json, dict) and {SHARD, SHARD_INPUTS} <= set(candidate.json)
             ),
-            describe=lambda path: parse_record(read_json(path), str(path)).figures(),
-            read=read_json,
+            lambda path: parse_record(read_json(path), str(path)).figures(),
+            read_json,
         ),
+        FileKind("run-record", "run record of a command", _is_run_record, read_json, read_json, order=-1),
         FileKind(
-            name="run-record",
-            title="run record of a command",
-            matches=_is_run_record,
-            describe=read_json,
-            read=read_json,
-            order=-1,
-        ),
-        FileKind(
-            name="json",
-            title="JSON file",
-            matches=lambda candidate: candidate.json is not None,
-            describe=_describe_json,
-            read=read_json,
+            "json",
+            "JSON file",
+            lambda candidate: candidate.json is not None,
+            _describe_json,
+            read_json,
             order=1,
         ),
         FileKind(
-            name="audit",
-            title="audit of promoter preparation",
-            matches=lambda candidate: {"gene_id", "status"} <= set(candidate.columns),
-            describe=_describe_audit,
-            read=read_table,
+            "audit",
+            "audit of promoter preparation",
+            lambda candidate: {"gene_id", "status"} <= set(candidate.columns),
+            _describe_audit,
+            read_table,
             multiqc=audit_sample,
             order=2,
         ),
         FileKind(
-            name="table",
-            title="table",
-            matches=lambda candidate: bool(candidate.columns),
-            describe=_describe_table,
-            read=read_table,
+            "table",
+            "table",
+            lambda candidate: bool(candidate.columns),
+            _describe_table,
+            read_table,
             report=_report_table,
             order=3,
         ),

@@ -10,7 +10,7 @@ import csv
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import bioattn
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
 from bioattn.io.hdf5 import HDF5_MAGIC, open_hdf5, text_attribute
 from bioattn.system.progress import Progress
@@ -168,7 +169,7 @@ class ReportInput:
     """What is shown of it, for the slot `results`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FileKind:
     """One kind of file or folder. Functions that are None: the kind does not have that ability."""
 
@@ -182,6 +183,7 @@ class FileKind:
     """Main figures, in the order worth reading. Raises: FormatError when the file is damaged."""
     read: Callable[[Path], Any] | None = None
     """What is in a file, as `bioattn.open` gives it. None: not for reading, or a folder whose files are."""
+    _: KW_ONLY
     is_model: bool = False
     """Whether it is what a family loads a model from."""
     order: int = 0
@@ -211,6 +213,23 @@ def hdf5(name: str) -> Callable[[Candidate], bool]:
 def json_object(name: str) -> Callable[[Candidate], bool]:
     """Match JSON files by their entry `format`."""
     return lambda candidate: isinstance(candidate.json, dict) and candidate.json.get("format") == name
+
+
+def dataset_kind(
+    name: str,
+    title: str,
+    container: DatasetKind,
+    describe: Callable[[Path], dict[str, Any]],
+    read: Callable[[Path], Any],
+    validate: Callable[[Path], list[str]],
+    **abilities: Any,
+) -> FileKind:
+    """Datasets. validate: gives sentences, which begin with the path. abilities: further fields of the kind."""
+
+    def problems(path: Path, _: Progress) -> list[Problem]:
+        return [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
+
+    return FileKind(name, title, hdf5(container.format), describe, read, validate=problems, **abilities)
 
 
 def folder_with(*names: str) -> Callable[[Candidate], bool]:

@@ -72,7 +72,6 @@ class SampleArrays:
     ) -> None:
         """lengths: of the sample, by column; coordinates: of its ragged axes, by their kind."""
         self._background = background
-        self._next = 0
         scales = {
             axis.name: _write_axis(group, axis, lengths, coordinates.get(axis.kind)) for axis in layout.axes
         }
@@ -84,38 +83,26 @@ class SampleArrays:
             )
             _label(dataset, array, scales, ())
             self.datasets[array.name] = dataset
-        self._length = shape[0]
         self._rows = {name: _Rows(dataset) for name, dataset in self.datasets.items()}
 
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write the next slices along the first axis, all arrays alike."""
-        self._background.run(self._write, arrays)
+        """Write the next slices along the first axis, or rows (rows, last axis), all arrays alike, in C order."""
+        self._background.run(self.write_now, arrays)
 
-    def write_rows(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write the next rows (rows, last axis) in C order, whole chunks at a time."""
-        self._background.run(self._write_rows, arrays)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all slices or rows were written. Raises: RuntimeError when there were others."""
-        self._background.wait()
-        return self._next == self._length or all(rows.complete for rows in self._rows.values())
-
-    def _write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        stop = self._next + len(next(iter(arrays.values())))
-        for name, dataset in self.datasets.items():
-            if arrays[name].shape[1:] != dataset.shape[1:] or stop > self._length:
-                raise RuntimeError(f"{dataset.name} got {arrays[name].shape}, {dataset.shape} was expected")
-            dataset[self._next : stop] = arrays[name]
-        self._next = stop
-
-    def _write_rows(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def write_now(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         for name, rows in self._rows.items():
             rows.write(arrays[name])
 
+    @property
+    def complete(self) -> bool:
+        """Whether all was written. Raises: what writing has raised."""
+        self._background.wait()
+        return all(rows.complete for rows in self._rows.values())
+
 
 class _Rows:
-    """The rows of an array over (head, query, last axis), or without heads, written when they fill a chunk."""
+    """The rows of an array, its last axis, in C order. Those over (head, query) are written when they fill a
+    chunk, as a chunk that is written in two goes is read again in between."""
 
     def __init__(self, dataset: h5py.Dataset) -> None:
         self._dataset = dataset
@@ -126,15 +113,28 @@ class _Rows:
 
     @property
     def complete(self) -> bool:
-        """Whether all were written."""
         return self._written == math.prod(self._shape[:-1])
 
-    def write(self, rows: NDArray[Any]) -> None:
-        """Add (rows, last axis)."""
+    def write(self, values: NDArray[Any]) -> None:
+        """Add slices along the first axis, or (rows, last axis)."""
+        if values.ndim == 2 and len(self._shape) > 1:
+            self._add(values)
+        elif len(self._shape) == 1:
+            self._dataset[:] = values.reshape(-1)
+            self._written = 1
+        else:
+            per_slice = math.prod(self._shape[1:-1])
+            first = self._written // per_slice
+            if values.shape[1:] != self._shape[1:] or first + len(values) > self._shape[0]:
+                raise RuntimeError(f"{self._dataset.name} got {values.shape}, {self._shape} was expected")
+            self._dataset[first : first + len(values)] = values
+            self._written += len(values) * per_slice
+
+    def _add(self, rows: NDArray[Any]) -> None:
         while len(rows):
             wanted = self._in_chunk() - self._waiting
             if wanted <= 0:
-                raise RuntimeError(f"{self._dataset.name} got more rows than {self._dataset.shape} holds")
+                raise RuntimeError(f"{self._dataset.name} got more rows than {self._shape} holds")
             piece, rows = rows[:wanted], rows[wanted:]
             if len(piece) == wanted:
                 self._put(np.concatenate([*self._pending, piece]) if self._pending else piece)
@@ -246,7 +246,7 @@ class ResultWriter:
             for place in range(len(samples)):
                 lengths = samples.lengths(place)
                 arrays = self._create_sample(layout, first + place, samples.part(slice(place, place + 1)))
-                arrays._write(
+                arrays.write_now(
                     {
                         array.name: of_group[array.name][place][layout.within(array, lengths)]
                         for array in layout.arrays

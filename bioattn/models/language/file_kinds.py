@@ -19,8 +19,7 @@ from bioattn.sequences.sequence_dataset import (
     open_sequence_dataset,
     validate_sequence_dataset,
 )
-from bioattn.store.field_kinds import dataset_problems
-from bioattn.store.kinds import Candidate, FileKind, hdf5
+from bioattn.store.kinds import Candidate, FileKind, dataset_kind, hdf5
 
 EMBEDDINGS = DatasetKind(
     name="embeddings file",
@@ -66,19 +65,19 @@ def file_kinds() -> Sequence[FileKind]:
             model_kind(FAMILY, name="published-language-model", title="published language model"),
             matches=_is_published,
         ),
-        FileKind(
-            name="sequence-dataset",
-            title="dataset of sequences",
-            matches=hdf5(SEQUENCE_DATASET.format),
-            describe=describe_sequence_dataset,
-            read=open_sequence_dataset,
-            validate=dataset_problems(validate_sequence_dataset),
+        dataset_kind(
+            "sequence-dataset",
+            "dataset of sequences",
+            SEQUENCE_DATASET,
+            describe_sequence_dataset,
+            open_sequence_dataset,
+            validate_sequence_dataset,
         ),
         FileKind(
-            name="embeddings",
-            title="embeddings of sequences",
-            matches=hdf5(EMBEDDINGS.format),
-            describe=_describe_embeddings,
-            read=read_embeddings,
+            "embeddings",
+            "embeddings of sequences",
+            hdf5(EMBEDDINGS.format),
+            _describe_embeddings,
+            read_embeddings,
         ),
     )
