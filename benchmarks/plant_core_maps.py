@@ -185,7 +185,7 @@ def model_maps(folder: Path, seed: int, epochs: int, name: str) -> tuple[np.ndar
     some.write_text("".join(record_of[gene] for gene, kept in chosen if kept))
     run("export", "attention", model, some, "-o", attention, "--phases", 8, "--force", "-q")
     with bioattn.open(attention) as file:
-        return file.at_bases(contributions=True).values, file.predictions().values
+        return file.at_bases().values, file.predictions().values
 
 
 def measure(folder: Path, seeds: list[int], epochs: int, name: str) -> list[dict[str, object]]:

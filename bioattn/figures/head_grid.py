@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
 from bioattn.figures import style
-from bioattn.figures.treatment_maps import TreatmentMaps, read_titled_maps, window_zero
+from bioattn.figures.treatment_maps import window_zero
 from bioattn.interpret.alignment_maps import choose_maps, head_map, only_sample
+from bioattn.interpret.promoter_maps import PromoterMaps, Quantity, attention_maps, chosen_quantity
 from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import quoted
@@ -60,6 +61,7 @@ class HeadGrid:
     """Number of the first query and key; tokens are counted from 0, which is `<cls>`."""
     corrected: bool = False
     """Whether maps are symmetrised and corrected, so that they have both signs."""
+    quantity: Quantity = Quantity.ATTENTION
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -75,23 +77,24 @@ def read_head_grid(
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
     corrected: bool = False,
+    weights: bool = False,
     zero: int | str | None = None,
     progress: Progress = SILENT,
 ) -> HeadGrid:
     """Read the map of every head: of genes (none = all) by treatment, of an alignment or sequence by site.
 
-    samples: genes, whose mean is taken, or the one alignment or sequence; none = the only one.
+    samples: genes, whose mean is taken, or the one alignment or sequence; none = the only one. weights: of genes
+    attention also where it has contributions.
 
     Raises: BioattnError for options of the other kind of file, and as `alignment_head_grid`.
     """
     if attention.over_promoters:
         if corrected:
             raise BioattnError(f"{attention.path}: holds promoters; corrected maps are those of alignments")
-        maps, title = read_titled_maps(
-            attention, samples, treatments=treatments, sites=sites, heads=heads, progress=progress
-        )
-        return promoter_head_grid(maps, title=title, zero=window_zero(attention, zero))
-    if treatments or zero is not None or len(samples) > 1:
+        maps = attention_maps(attention, sites, heads, chosen_quantity(weights=weights))
+        averaged = maps.averaged(samples, treatments, progress=progress)
+        return promoter_head_grid(averaged, zero=window_zero(attention, zero))
+    if treatments or weights or zero is not None or len(samples) > 1:
         raise BioattnError(
             f"{attention.path}: holds {attention.inputs}; choose with one --sample, --sites and --heads"
         )
@@ -99,21 +102,29 @@ def read_head_grid(
     return alignment_head_grid(attention, sample, sites=sites, heads=heads, corrected=corrected)
 
 
-def promoter_head_grid(maps: TreatmentMaps, *, title: str, zero: int | None = None) -> HeadGrid:
-    """A panel per head: treatments × bins, in multiples of uniform attention per base."""
-    scale_K = maps.window_length / np.diff(maps.key_edges)
-    panels = []
-    for head, weights_TK in zip(maps.heads, maps.weights_HTK, strict=True):
-        site, _, number = head.rpartition(" ")
-        panels.append(HeadPanel(site, number, weights_TK * scale_K, effective_keys(weights_TK)))
+def promoter_head_grid(maps: PromoterMaps, *, zero: int | None = None) -> HeadGrid:
+    """A panel per head of maps of one promoter: treatments × bins, attention per base in multiples of uniform
+    attention, or contributions per base."""
+    scale_K = (1 if maps.signed else maps.window_length) / maps.widths
+    many = len(maps.sites) > 1
+    names = [
+        (site.name.removeprefix("promoter.") if many else "", head)
+        for site in maps.sites
+        for head in site.heads
+    ]
+    panels = [
+        HeadPanel(site, head, values_TK * scale_K, effective_keys(np.abs(values_TK)))
+        for (site, head), values_TK in zip(names, maps.by_head(slice(0, 1))[0], strict=True)
+    ]
     return HeadGrid(
         panels=panels,
-        title=title,
+        title=maps.genes[0],
         query_label="treatment",
         key_label=style.position_label(zero),
         query_names=maps.treatments,
         key_edges=maps.key_edges,
         zero=zero,
+        quantity=maps.quantity,
     )
 
 
@@ -307,7 +318,12 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         )
     figure = style.new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)
     cells = style.panels(figure, number, down, across, sharex=True, sharey=True)
-    norm = Normalize(*style.data_limits(grid.values))
+    low, high = style.data_limits(grid.values)
+    norm, colours = Normalize(low, high), style.SEQUENTIAL
+    label, what = "attention per base, × uniform", "attention spreads"
+    if grid.quantity.signed:
+        norm, colours = TwoSlopeNorm(0, -max(-low, high), max(-low, high)), style.DIVERGING
+        label, what = f"contribution per base, {style.SIGNED_UNITS}", "contributions spread"
     edges = grid.key_edges - (grid.zero or 0)
     mesh = None
     for axis, head in zip(cells.flat, grid.panels, strict=False):
@@ -315,7 +331,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
             edges,
             np.arange(rows + 1),
             head.values,
-            cmap=style.SEQUENTIAL,
+            cmap=colours,
             norm=norm,
             linewidth=0,
             rasterized=True,
@@ -332,9 +348,9 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         axis.tick_params(axis="y", length=0)
     for axis in cells[-1]:
         axis.set_xlabel(grid.key_label)
-    style.set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's attention spreads")
+    style.set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's {what}")
     assert mesh is not None
-    style.colour_bar(figure, mesh, cells, "attention per base, × uniform", grid.values, **_BAR)
+    style.colour_bar(figure, mesh, cells, label, grid.values, **_BAR)
     return figure
 
 

@@ -103,7 +103,7 @@ _FLAGS = {
     "treatments": "treatment",
     "upsampling": "as",
     "corrected": "as",
-    "contributions": "as",
+    "weights": "as",
 } | dict.fromkeys(("cluster", "by_attention", "reverse_complement", "background"), "as")
 """How options are called on the command line where it is not their name."""
 _SAMPLES = ("gene", "genes", "sample", "samples")

@@ -1,4 +1,4 @@
-"""Attention by treatment along one promoter, with its genes, motif sites and, beside it, contributions of bases.
+"""Contributions or attention by treatment along one promoter, with its genes, motif sites and attribution.
 
 Shape suffixes: T treatments, L bases of the window.
 """
@@ -17,6 +17,7 @@ from bioattn.figures import style
 from bioattn.figures.motif_logos import draw_letters
 from bioattn.figures.promoter_picture import MotifSite, PromoterPicture
 from bioattn.figures.treatment_maps import described
+from bioattn.interpret.promoter_maps import Quantity
 
 LOGGER = logging.getLogger("bioattn")
 LETTER_ROOM = 1.3
@@ -25,7 +26,7 @@ _LABEL_LINES = 3
 _MOTIF_LANES = 4
 _TICK_ROOM, _PREDICTION_ROOM = 8.0, 13.0
 """Millimetres left and right of the tracks, about."""
-_TRACK, _CONTRIBUTION, _GENES, _LANE, _LETTERS = 9.5, 8.0, 4.5, 3.4, 3.0
+_TRACK, _BESIDE, _GENES, _LANE, _LETTERS = 9.5, 8.0, 4.5, 3.4, 3.0
 """Heights in millimetres."""
 
 
@@ -42,7 +43,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> Figure:
     lanes = _lanes(picture, room)
     num_lanes = 1 + max(lanes.values(), default=-1)
     letters_fit = room / (shown.end - shown.start) >= LETTER_ROOM
-    bases_as_letters = letters_fit and picture.contributions_of_bases
+    as_letters = letters_fit and picture.codes is not None
     heights: dict[str, float] = {}
     has_genes = any(gene.start < shown.end and gene.end > shown.start for gene in picture.genes or [])
     if has_genes or (zero is not None and shown.start <= zero <= shown.end):
@@ -50,10 +51,10 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> Figure:
     if num_lanes:
         heights["sites"] = _LANE * num_lanes
     for number in range(len(treatments)):
-        heights[f"attention {number}"] = _TRACK
-        if picture.contributions_TL is not None:
-            heights[f"contributions {number}"] = _CONTRIBUTION * (1.4 if bases_as_letters else 1)
-    if letters_fit and picture.codes is not None and not picture.contributions_of_bases:
+        for quantity in picture.tracks:
+            height = _TRACK if quantity is picture.shown_first else _BESIDE
+            heights[f"{quantity} {number}"] = height * (1.4 if as_letters and quantity.signed else 1)
+    if as_letters and not any(quantity.signed for quantity in picture.tracks):
         heights["letters"] = _LETTERS
     height = sum(heights.values()) + 1.2 * len(heights) + 14
     if height > style.PAGE_HEIGHT:
@@ -74,10 +75,14 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> Figure:
     if "sites" in axes:
         _draw_sites(axes["sites"], picture, lanes, num_lanes)
     for number, label in enumerate(labels):
-        _draw_track(axes[f"attention {number}"], picture, number, label)
-        if picture.contributions_TL is not None:
-            _draw_contributions(axes[f"contributions {number}"], picture, number, bases_as_letters)
-    _write_units(axes, picture, room, with_legend=not bases_as_letters)
+        for quantity, values_TL in picture.tracks.items():
+            axis = axes[f"{quantity} {number}"]
+            if quantity.signed:
+                _draw_signed(axis, picture, values_TL, number, as_letters=as_letters)
+            else:
+                _draw_weights(axis, picture, values_TL, number)
+        _write_names(axes[f"{picture.shown_first} {number}"], picture, number, label)
+    _write_units(axes, picture, room, with_legend=not as_letters)
     if "letters" in axes:
         _draw_bases(axes["letters"], picture, np.ones(shown.end - shown.start))
         axes["letters"].set_ylim(0, 1.1)
@@ -93,24 +98,12 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> Figure:
     return figure
 
 
-def _draw_track(axis: Axes, picture: PromoterPicture, number: int, label: str) -> None:
-    """Draw the attention of one treatment over its shaded motif sites, with its prediction on the right."""
-    shown, treatment = picture.shown, picture.treatments[number]
-    colour = picture.colours[treatment]
-    part_TL = picture.attention_TL[:, shown.start : shown.end]
+def _draw_weights(axis: Axes, picture: PromoterPicture, values_TL: NDArray[np.float64], number: int) -> None:
+    """Draw the attention of one treatment, or its difference from a reference."""
+    shown, colour = picture.shown, picture.colours[picture.treatments[number]]
+    part_TL = values_TL[:, shown.start : shown.end]
     largest = float(np.abs(part_TL).max()) or 1.0
     edges = np.arange(shown.start, shown.end + 1) + picture.offset
-    for site in picture.sites or []:
-        if site.start < shown.end and site.end > shown.start:
-            acts = site.treatment == treatment
-            axis.axvspan(
-                site.start + picture.offset,
-                site.end + picture.offset,
-                color=colour if acts else style.GREY,
-                alpha=0.22 if acts else 0.12,
-                linewidth=0,
-                zorder=0,
-            )
     axis.stairs(part_TL[number], edges, fill=True, color=colour, alpha=0.3, linewidth=0)
     axis.stairs(part_TL[number], edges, baseline=None, color=colour, linewidth=0.9)
     if picture.reference is None:
@@ -122,20 +115,17 @@ def _draw_track(axis: Axes, picture: PromoterPicture, number: int, label: str) -
         axis.set_ylim(-1.08 * largest, 1.08 * largest)
         tick = _round_tick(largest)
         axis.set_yticks([-tick, 0, tick])
-    axis.set_ylabel(label, rotation=0, ha="right", va="center", color=colour)
-    if picture.predictions is not None:
-        value = picture.predictions[number]
-        text = f"{value:.2f}" if picture.task == "binary" else style.signed(value)
-        style.write_beside(axis, f"predicted\n{text}", (1, 0.5), (4, 0), va="center")
 
 
-def _draw_contributions(axis: Axes, picture: PromoterPicture, number: int, as_letters: bool) -> None:
-    assert picture.contributions_TL is not None
+def _draw_signed(
+    axis: Axes, picture: PromoterPicture, values_TL: NDArray[np.float64], number: int, *, as_letters: bool
+) -> None:
+    """Draw what raises one response above a line at 0, and what lowers it below; as letters of that height."""
     shown = picture.shown
-    part_TL = picture.contributions_TL[:, shown.start : shown.end]
+    part_TL = values_TL[:, shown.start : shown.end]
     largest = float(np.abs(part_TL).max()) or 1.0
     axis.axhline(0, color=style.BLACK, linewidth=0.4)
-    if as_letters and picture.codes is not None:
+    if as_letters:
         _draw_bases(axis, picture, part_TL[number])
     else:
         edges = np.arange(shown.start, shown.end + 1) + picture.offset
@@ -148,29 +138,52 @@ def _draw_contributions(axis: Axes, picture: PromoterPicture, number: int, as_le
     axis.set_ylabel(" ", rotation=0)
 
 
-def _write_units(axes: dict[str, Axes], picture: PromoterPicture, room: float, with_legend: bool) -> None:
-    """Write the quantity above the first track of attention and of contributions.
+def _write_names(axis: Axes, picture: PromoterPicture, number: int, label: str) -> None:
+    """Write the treatment's name and prediction beside its main track, and shade its motif sites."""
+    shown, treatment = picture.shown, picture.treatments[number]
+    colour = picture.colours[treatment]
+    for site in picture.sites or []:
+        if site.start < shown.end and site.end > shown.start:
+            acts = site.treatment == treatment
+            axis.axvspan(
+                site.start + picture.offset,
+                site.end + picture.offset,
+                color=colour if acts else style.GREY,
+                alpha=0.22 if acts else 0.12,
+                linewidth=0,
+                zorder=0,
+            )
+    axis.set_ylabel(label, rotation=0, ha="right", va="center", color=colour)
+    if picture.predictions is not None:
+        value = picture.predictions[number]
+        text = f"{value:.2f}" if picture.task == "binary" else style.signed(value)
+        style.write_beside(axis, f"predicted\n{text}", (1, 0.5), (4, 0), va="center")
 
-    with_legend: also which colour of the contributions raises the response, and which lowers it.
+
+def _write_units(axes: dict[str, Axes], picture: PromoterPicture, room: float, with_legend: bool) -> None:
+    """Write above the first track of a quantity what it is.
+
+    with_legend: also which colour of signed tracks raises the response, and which lowers it.
     """
     less = "" if picture.reference is None else f" less {described(picture.reference)}"
-    short = f"attention{less}" if less else "attention"
-    texts = [("attention 0", f"{short}, × uniform" + ("" if less else " (dashed: 1)"), short, room)]
-    if picture.contributions_TL is not None:
-        taken = 0.0
-        for words, colour in (("■ lowers", style.LOWERS), ("■ raises", style.RAISES)) if with_legend else ():
-            apart = (-taken * 72 / 25.4, 1)
-            style.write_beside(
-                axes["contributions 0"], words, (1, 1), apart, color=colour, ha="right", va="bottom"
-            )
-            taken += style.text_width(words) + 2
-        response = "log-odds" if picture.task == "binary" else "units of the response"
-        what = f"contribution{less}"
-        method = f"{what} of each base ({picture.contribution_method}), {response}"
-        texts.append(("contributions 0", method, f"{what}, {response}", room - taken))
-    for name, text, short, width in texts:
+    response = "log-odds" if picture.task == "binary" else "units of the response"
+    for quantity in picture.tracks:
+        axis, width, short = axes[f"{quantity} 0"], room, f"{quantity}{less}"
+        if not quantity.signed:
+            text = f"{short}, × uniform" + ("" if less else " (dashed: 1)")
+        else:
+            taken = 0.0
+            for words, colour in (
+                (("■ lowers", style.LOWERS), ("■ raises", style.RAISES)) if with_legend else ()
+            ):
+                apart = (-taken * 72 / 25.4, 1)
+                style.write_beside(axis, words, (1, 1), apart, color=colour, ha="right", va="bottom")
+                taken += style.text_width(words) + 2
+            of_bases = quantity is Quantity.ATTRIBUTION
+            how = f" of each base ({picture.method})" if of_bases else ", which add up to the prediction"
+            text, width = f"{short}{how}, {response}", room - taken
         fitting = text if style.text_width(text) < width else short
-        style.write_beside(axes[name], fitting, (0, 1), (2, 1), color=style.GREY, va="bottom")
+        style.write_beside(axis, fitting, (0, 1), (2, 1), color=style.GREY, va="bottom")
 
 
 def _round_tick(value: float) -> float:

@@ -18,19 +18,26 @@ from numpy.typing import NDArray
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.style import FLAT, colour_of
-from bioattn.figures.treatment_maps import ALL_TREATMENTS, read_treatment_maps, window_zero
+from bioattn.figures.treatment_maps import window_zero
 from bioattn.formats.genes import STRANDS
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS
 from bioattn.formats.tables import open_table
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
-from bioattn.interpret.position_maps import upsample
-from bioattn.interpret.promoter_maps import codes_of_genes
-from bioattn.interpret.promoter_windows import AnnotatedGenes, WindowGene, open_contributions, window_of
+from bioattn.interpret.promoter_maps import (
+    ALL_TREATMENTS,
+    Quantity,
+    attention_maps,
+    attribution_beside,
+    chosen_quantity,
+    codes_of_genes,
+)
+from bioattn.interpret.promoter_windows import AnnotatedGenes, WindowGene, window_of
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.windows import WindowSettings, find_anchor
+from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import Attention
 from bioattn.text import quoted
 
@@ -71,8 +78,10 @@ class PromoterPicture:
     title: str
     colours: dict[str, str]
     """Of the treatments that are drawn; a treatment has its colour whichever others are drawn."""
-    attention_TL: NDArray[np.float64]
-    """Attention per base in multiples of uniform attention; with `reference`, the difference from it."""
+    tracks: dict[Quantity, NDArray[np.float64]]
+    """(T, L) by what they are of: contributions or attention, then attribution where it is given. Attention is in
+    multiples of uniform attention, the others in units of the response (binary models: log-odds; positive = raises
+    it); with `reference`, differences from it."""
     shown: Region
     reference: str | None = None
     predictions: list[float] | None = None
@@ -82,18 +91,20 @@ class PromoterPicture:
     genes: list[WindowGene] | None = None
     sites: list[MotifSite] | None = None
     """Motif sites, the most certain first."""
-    contributions_TL: NDArray[np.float64] | None = None
-    """Contributions of bases in units of the response (binary models: log-odds); positive = raises it. With
-    `reference`, differences."""
-    contribution_method: str = ""
-    contributions_of_bases: bool = False
-    """Whether every base has a contribution of its own, not a share of its bin's."""
+    method: str = ""
+    """Of attribution."""
     codes: NDArray[np.uint8] | None = None
     """(L,) bases, 4 = unknown."""
 
     def record(self) -> dict[str, Any]:
         """The figures of the run record."""
-        return {"treatments": self.treatments, "motif_sites": len(self.sites or [])}
+        shown = {"treatments": self.treatments, "motif_sites": len(self.sites or [])}
+        return shown | {"quantity": str(self.shown_first)}
+
+    @property
+    def shown_first(self) -> Quantity:
+        """What the main tracks are of."""
+        return next(iter(self.tracks))
 
     @property
     def treatments(self) -> list[str]:
@@ -114,6 +125,7 @@ def read_promoter_picture(
     against: str | None = None,
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
+    weights: bool = False,
     upsampling: Upsampling = Upsampling.GAUSSIAN,
     region: str | None = None,
     zero: int | str | None = None,
@@ -125,41 +137,33 @@ def read_promoter_picture(
 ) -> PromoterPicture:
     """Read the data of the figure.
 
-    treatments: None = all, or the six of lowest and highest prediction. region: the first and the last position as
+    treatments: None = all, or the six of lowest and highest prediction. weights: attention also where it has
+    contributions, which are shown otherwise. region: the first and the last position as
     the axis counts, the last one not included. zero: as `window_zero`; with `annotation` an `Anchor`.
     motifs: a database of motifs to look for in the bases of `promoters` or `attribution`, or a table of sites.
 
     Raises: BioattnError for what a file does not hold; SettingsError for options that contradict each other.
     """
-    path, length = attention.path, attention.window_length if attention.over_promoters else 0
     if attention.over_promoters:
-        require_names("--gene", [gene], attention.samples.index, path, "gene")
+        require_names("--gene", [gene], attention.samples.index, attention.path, "gene")
         treatments = treatments or _extreme_treatments(attention, gene)
-    maps = read_treatment_maps(
-        attention, genes=[gene], treatments=treatments, against=against, sites=sites, heads=heads
-    )
-    if upsampling == Upsampling.RECEPTIVE_FIELD and maps.receptive_field is None:
-        raise BioattnError(
-            f"{upsampling}: the sites of {path} have different receptive fields, or do not say; choose with "
-            "--sites, or another method"
-        )
-    attention_TL = length * upsample(
-        maps.over_heads, maps.key_edges, length, upsampling, maps.receptive_field
-    )
-    colours = {name: colour_of(number) for name, number in zip(maps.treatments, maps.numbers, strict=True)}
-    codes, composition, contributions_TL = None, np.full(4, 0.25), None
-    with open_contributions(
-        attention, attribution, sites=sites, heads=heads, upsampling=upsampling
-    ) as contributions:
-        if contributions is None:
-            drawn = _not_flat(attention_TL, maps.treatments, f"{path}: attention to {gene}", against)
-            colours = {name: colours[name] for name, kept in zip(maps.treatments, drawn, strict=True) if kept}
-            attention_TL = attention_TL[drawn]
-        else:
-            contributions_TL = contributions.of(gene, maps.treatments, against)
-            if contributions.codes_GL is not None:
-                codes = contributions.codes_GL[contributions.genes[gene]]
-                composition = base_composition(contributions.codes_GL)
+    whole = attention_maps(attention, sites, heads, chosen_quantity(weights=weights)).distinct
+    maps, length = whole.averaged([gene], treatments, against), attention.window_length
+    tracks = {maps.quantity: maps.per_base(maps.block(slice(0, 1))[0], upsampling)}
+    colours = {name: colour_of(whole.treatments.index(name)) for name in maps.treatments}
+    codes, composition, method = None, np.full(4, 0.25), ""
+    if attribution is None:
+        values_TL = tracks[maps.quantity]
+        drawn = _not_flat(values_TL, maps.treatments, f"{attention.path}: {maps.quantity} of {gene}", against)
+        colours = {name: colours[name] for name, kept in zip(maps.treatments, drawn, strict=True) if kept}
+        tracks = {maps.quantity: values_TL[drawn]}
+    else:
+        with open_attribution(attribution) as file:
+            beside = attribution_beside(file, attention)
+            tracks[beside.quantity] = beside.of(gene, maps.treatments, against)
+            assert beside.codes is not None
+            codes, method = beside.codes[beside.genes.index(gene)], beside.method
+            composition = base_composition(beside.codes)
     genes = None
     if annotation is None:
         zero = window_zero(attention, zero)
@@ -181,7 +185,7 @@ def read_promoter_picture(
     return PromoterPicture(
         title=title,
         colours=colours,
-        attention_TL=attention_TL,
+        tracks=tracks,
         shown=Region(0, length) if region is None else parse_region(region, zero, length),
         reference=against,
         predictions=predictions,
@@ -189,9 +193,7 @@ def read_promoter_picture(
         zero=zero,
         genes=genes,
         sites=None if motifs is None else _motif_sites(motifs, gene, length, codes, composition),
-        contributions_TL=contributions_TL,
-        contribution_method="" if contributions is None else contributions.method,
-        contributions_of_bases=contributions is not None and contributions.of_single_bases,
+        method=method,
         codes=codes,
     )
 
@@ -214,16 +216,16 @@ def _extreme_treatments(attention: Attention, gene: str) -> list[str] | None:
 
 
 def _not_flat(
-    attention_TL: NDArray[np.float64], treatments: Sequence[str], subject: str, against: str | None
+    values_TL: NDArray[np.float64], treatments: Sequence[str], subject: str, against: str | None
 ) -> NDArray[np.bool_]:
     """(T,) which rows are more than a flat line; warns of the others. Raises: BioattnError when none is."""
-    flat: NDArray[np.bool_] = np.ptp(attention_TL, axis=1) < FLAT
+    flat: NDArray[np.bool_] = np.ptp(values_TL, axis=1) <= FLAT * min(1.0, np.abs(values_TL).max())
     if flat.all():
         what = "is the same at every position" if against is None else "differs nowhere"
         raise BioattnError(f"{subject} {what}, under {quoted(treatments)}; there is nothing to draw")
     if flat.any():
         names = [name for name, left_out in zip(treatments, flat, strict=True) if left_out]
-        LOGGER.warning(f"left out, as attention is the same at every position: {quoted(names)}")
+        LOGGER.warning(f"left out, as it is the same at every position: {quoted(names)}")
     return ~flat
 
 

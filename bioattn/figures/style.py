@@ -58,6 +58,7 @@ SEQUENTIAL = "viridis"
 DIVERGING = "PuOr_r"
 RAISES, LOWERS = "#B35806", "#542788"
 """What raises a response and what lowers it: the colours near the ends of `DIVERGING`."""
+SIGNED_UNITS = "units of the response (purple lowers it, orange raises it)"
 
 _SETTINGS: dict[str, Any] = {
     "axes.axisbelow": True,

@@ -1,6 +1,7 @@
 """From attention to what each field looks at: one module for each question, `motifs` a folder of them.
 
-- `position_maps`, `promoter_maps`, `alignment_maps`: one map from the sites and heads of a file
+- `promoter_maps`: one signal over promoters, treatments and positions, from files or memory; `position_maps`: from
+  bins to bases; `alignment_maps`: one map from the heads of a file over alignments
 - `tracks`: maps along chromosomes
 - `motifs`: motifs found in maps; known ones, asked for in maps
 - `contacts`: contacts of residues that attention speaks of; `structure_painting`: attention on a structure

@@ -29,7 +29,7 @@ from bioattn.interpret.file_kinds import (
     TREATMENTS,
     file_stems,
 )
-from bioattn.interpret.position_maps import position_maps
+from bioattn.interpret.promoter_maps import Quantity, attention_maps
 from bioattn.io.files import atomic_output, sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.io.hdf5 import hdf5_output, is_hdf5
@@ -148,8 +148,9 @@ def promoters_anndata(
     progress: Progress = SILENT,
 ) -> "AnnData":
     """Genes × treatments with a map (G, K) of each treatment in `obsm`; choices as `export_anndata`."""
-    maps = position_maps(attention, sites, heads, value_weighted=value_weighted)
-    known = attention.treatments or maps.treatments or []
+    quantity = Quantity.VALUE_WEIGHTED if value_weighted else Quantity.ATTENTION
+    maps = attention_maps(attention, sites, heads, quantity)
+    known = maps.treatments
     require_names("--treatment", treatments, known, attention.path)
     names = list(treatments) or list(known)
     samples = attention.samples
@@ -161,7 +162,7 @@ def promoters_anndata(
         values = attention.predictions().loc[located.index, names].to_numpy(np.float32)
     # A model whose attention does not tell treatments apart has one map for all.
     keys: dict[str, str | None] = {KEY: None}
-    if maps.treatments is not None:
+    if maps.tells_apart:
         # A slash would make a group of a name.
         keys = {f"{KEY}:{name}".replace("/", "|"): name for name in names}
         if len(keys) < len(names):
@@ -170,7 +171,7 @@ def promoters_anndata(
             )
     settings: dict[str, Any] = {
         "content": "attention over promoters",
-        "sites": [info.name for info in maps.sites],
+        "sites": [site.name for site in maps.sites],
         "value_weighted": value_weighted,
         "window_length": attention.window_length,
         "bin_start": maps.key_edges[:-1],
@@ -192,7 +193,7 @@ def promoters_anndata(
     )
     for column in located.columns:
         data.obs[column] = located[column].to_numpy()
-    if maps.treatments is not None:
+    if maps.tells_apart:
         data.var["attention"] = list(keys)
     return data
 

@@ -1,9 +1,9 @@
-"""Scores of attention maps against a truth table: does attention lie on the planted motifs?
+"""Scores of promoter maps against a truth table: do they lie on the planted motifs?
 
 The protocol follows Koo & Ploenzke (2021, 10.1038/s42256-020-00291-x): bases of causal sites are positive, all
 others negative, and each promoter is ranked by itself. A *pair* is a promoter and a treatment; it is positive when
-the promoter holds a causal site of the treatment. Attention is the mean over heads, queries and (if several) hops;
-`bioattn.interpret.position_maps` spreads it from bins to bases.
+the promoter holds a causal site of the treatment. Weights are means over heads, queries and (if several) hops; of
+contributions the sizes of the sums over heads count, scaled to sum 1 (`bioattn.interpret.promoter_maps`).
 
 Of positive pairs (columns of `LocalisationReport.positives`, each the mean over pairs):
 
@@ -149,6 +149,8 @@ class LocalisationReport:
     genes: int
     window_length: int
     bins: int
+    quantity: str
+    """What the maps are of."""
     upsampling: Upsampling
     positives: pd.DataFrame
     """Index: treatments, then `all`; `pairs` counts pairs, the rest are means over them."""
@@ -161,6 +163,7 @@ class LocalisationReport:
             "genes": self.genes,
             "window_length": self.window_length,
             "bins": self.bins,
+            "quantity": self.quantity,
             "upsampling": self.upsampling,
             "positives": plain(self.positives),
             "negatives": plain(self.negatives),
@@ -178,6 +181,7 @@ class LocalisationScorer:
         treatments: Sequence[str],
         key_edges: Sequence[int] | NDArray[np.int64],
         window_length: int,
+        quantity: str = "attention",
         upsampling: Upsampling = Upsampling.GAUSSIAN,
         receptive_field: int | None = None,
     ) -> None:
@@ -188,6 +192,7 @@ class LocalisationScorer:
         self._map = PlantedMap(truth, gene_ids, treatments, window_length)
         self.covered = self._map.covered
         """Largest end of a planted site; compare with the window to see whether they belong together."""
+        self._quantity = quantity
         self._edges = tuple(int(edge) for edge in key_edges)
         self._upsampling: Upsampling = upsampling
         self._receptive_field = receptive_field
@@ -213,6 +218,7 @@ class LocalisationScorer:
             genes=self._done,
             window_length=self._map.length,
             bins=len(self._edges) - 1,
+            quantity=self._quantity,
             upsampling=self._upsampling,
             positives=self._positives.table(self._map.treatments),
             negatives=self._negatives.table(self._map.treatments),

@@ -1,4 +1,4 @@
-"""Scoring an attention file, and its predictions, against planted truth."""
+"""Scoring the maps of an attention file, and its predictions, against planted truth."""
 
 import logging
 import math
@@ -12,7 +12,7 @@ from bioattn.choices import Task
 from bioattn.errors import BioattnError
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
-from bioattn.interpret.position_maps import position_maps
+from bioattn.interpret.promoter_maps import attention_maps, chosen_quantity
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.response_metrics import per_treatment
 from bioattn.simulate.truth import PlantedSite, noise_free_responses, read_truth
@@ -37,6 +37,7 @@ def score_attention_and_predictions(
     split: str | None = "test",
     sites: Sequence[str] = ("*",),
     value_weighted: bool = False,
+    weights: bool = False,
     upsampling: Upsampling = Upsampling.GAUSSIAN,
     progress: Progress = SILENT,
 ) -> tuple[LocalisationReport, pd.DataFrame | None]:
@@ -67,6 +68,7 @@ def score_attention_and_predictions(
         sites_planted,
         sites=sites,
         value_weighted=value_weighted,
+        weights=weights,
         upsampling=upsampling,
         genes=genes,
         progress=progress,
@@ -80,6 +82,7 @@ def score_attention_file(
     *,
     sites: Sequence[str] = ("*",),
     value_weighted: bool = False,
+    weights: bool = False,
     upsampling: Upsampling = Upsampling.GAUSSIAN,
     genes: Collection[str] | None = None,
     progress: Progress = SILENT,
@@ -87,13 +90,15 @@ def score_attention_file(
     """Score the attention file `path` against a truth table; the numbers are defined in `localisation`.
 
     sites: shell patterns of attention sites whose keys are positions; several are averaged and must share their
-    bins; one without a treatment axis counts for every treatment. value_weighted: score weights times the norm of
-    the value vector, each row scaled to sum 1. genes: score only these promoters (a test split, say).
+    bins; one without a treatment axis counts for every treatment. Contributions are scored where the file has them
+    (sums over heads and sites; their sizes, each row scaled to sum 1) unless `weights`. value_weighted: score
+    weights times the norm of the value vector, each row scaled to sum 1. genes: score only these promoters.
 
     Raises: BioattnError when no attention site, promoter or treatment fits; FormatError for a damaged file.
     """
     with open_attention(path) as attention:
-        maps = position_maps(attention, sites, value_weighted=value_weighted)
+        quantity = chosen_quantity(weights=weights, value_weighted=value_weighted)
+        maps = attention_maps(attention, sites, quantity=quantity)
         gene_ids = [str(name) for name in attention.samples.index]
         wanted = np.array([genes is None or gene_id in genes for gene_id in gene_ids], dtype=np.bool_)
         if not wanted.any():
@@ -101,23 +106,24 @@ def score_attention_file(
         scorer = LocalisationScorer(
             truth,
             gene_ids=[gene_id for gene_id, keep in zip(gene_ids, wanted, strict=True) if keep],
-            treatments=attention.treatments,
+            treatments=maps.treatments,
+            quantity=maps.quantity,
             key_edges=maps.key_edges,
             window_length=attention.window_length,
             upsampling=upsampling,
-            receptive_field=maps.sites[0].receptive_field,
+            receptive_field=maps.receptive_field,
         )
         if scorer.covered < COVERED_SHARE * attention.window_length:
             LOGGER.warning(
                 f"{path}: planted sites end at base {scorer.covered:,} of windows of {attention.window_length:,}; "
                 "were the promoters prepared with another --upstream than they were simulated for?"
             )
-        largest = max(int(np.prod(info.shape[1:])) for info in maps.sites) * 4
-        step = max(1, BLOCK_BYTES // largest)
+        heads = max(len(site.heads) for site in maps.sites)
+        step = max(1, BLOCK_BYTES // (4 * heads * len(maps.treatments) * len(maps.widths)))
         progress.begin("score", len(gene_ids))
         for first in range(0, len(gene_ids), step):
             part = slice(first, min(first + step, len(gene_ids)))
-            scorer.add(maps.block(part)[wanted[part]])
+            scorer.add(maps.shares(maps.block(part)[wanted[part]]))
             progress.advance(part.stop - part.start)
         progress.end()
     return scorer.report()
@@ -181,14 +187,14 @@ def rule_shares(truth: Sequence[PlantedSite], predictions: pd.DataFrame) -> pd.S
 MEASURES = (
     ("top_bin", "promoters whose highest peak is on the motif, share"),
     ("top_5_bins", "promoters with the motif in one of the 5 highest bins, share"),
-    ("mass_causal", "attention on the motif, share"),
-    ("auroc", "AUROC of attention per base, motif against all others"),
+    ("mass_causal", "{quantity} on the motif, share"),
+    ("auroc", "AUROC of {quantity} per base, motif against all others"),
     ("decoy_auroc", "the same against bases of decoys"),
     ("planted_auroc", "the same against bases of other planted motifs"),
     ("wrong_auroc", "the same with other treatments' maps (control)"),
-    ("auprc", "AUPRC of attention per base"),
-    ("ceiling_auprc", "the same of perfect attention to these bins"),
-    ("entropy", "entropy of attention (1 = spread evenly)"),
+    ("auprc", "AUPRC of {quantity} per base"),
+    ("ceiling_auprc", "the same of perfect {quantity} in these bins"),
+    ("entropy", "entropy of {quantity} (1 = spread evenly)"),
 )
 """Figures of the promoters that hold the motif of a treatment, means over promoters."""
 PLACES = (
@@ -203,19 +209,19 @@ PLACES = (
 def localisation_text(
     report: LocalisationReport, predictions: pd.DataFrame | None = None, *, aligned: bool = True
 ) -> str:
-    """A table of figures by treatment and over all, then on what attention lies.
+    """A table of figures by treatment and over all, then on what the maps lie.
 
     predictions: how well responses are predicted; its first column is a row of the table. aligned: columns in line
     as on a terminal, else separated by tabs.
     """
-    scores = report.to_json()
+    scores, quantity = report.to_json(), report.quantity
     positives, negatives = scores["positives"], scores["negatives"]
     rows = [["", *positives]]
     rows.append(
         ["promoters with the motif of the treatment", *(f"{row['pairs']:,}" for row in positives.values())]
     )
     rows += [
-        [title, *(_number(row[name]) for row in positives.values())]
+        [title.format(quantity=quantity), *(_number(row[name]) for row in positives.values())]
         for name, title in MEASURES
         if name in positives[ALL]
     ]
@@ -226,13 +232,13 @@ def localisation_text(
         if predictions["rule_share"].notna().any():
             title = "share of the planted rule predicted"
             rows.append([title, *(_number(predictions["rule_share"].get(name)) for name in positives)])
-    places = [["share of attention on", *(title for _, title in PLACES)]]
+    places = [[f"share of {quantity} on", *(title for _, title in PLACES)]]
     for label, row in (
         ("promoters with the motif", positives[ALL]),
         ("promoters without it", negatives[ALL]),
     ):
         places.append([label, *(_number(row.get(name)) for name, _ in PLACES)])
-    title = f"{report.genes:,} promoters of {report.window_length:,} bases, attention in {report.bins} bins"
+    title = f"{report.genes:,} promoters of {report.window_length:,} bases, {quantity} in {report.bins} bins"
     return f"{title}\n\n{table_text(rows, aligned)}\n\n{table_text(places, aligned)}\n"
 
 

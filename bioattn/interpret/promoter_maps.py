@@ -1,16 +1,19 @@
-"""One map over the bases of every promoter and treatment, whether of attention or of attribution.
+"""Promoter maps: one signal over promoters × treatments × positions, whatever it is of.
 
-Attention is spread from bins over bases (Gaussian) and scaled so that 1 is what each base has where a model looks
-everywhere alike; attribution is the contribution of each base, in response units, with its sign, as are the
-contributions of attended bins. Maps are read some promoters of one treatment at a time.
+A signal is attention (weights over bins, of which a row sums to 1 or less), the same weighted by the norm of the
+values, contributions (what attention to a bin adds to the prediction) or attribution (what a base adds). The last
+two have a sign, are in response units (log-odds of a binary model) and add up: over heads and sites they are
+summed, where weights are averaged. Where attention has contributions they are what is shown, unless weights are
+asked for. Maps are read some promoters at a time.
 
-Shapes: G promoters, B promoters of a block, L bases of the window.
+Shapes: B promoters, H heads of all sites, T treatments, K positions (bins or bases), L bases of the window.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -18,152 +21,450 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bioattn.choices import MEAN, matching_sites, not_there, require_names, require_reference
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.position_maps import position_maps, upsample
+from bioattn.interpret.position_maps import upsample
 from bioattn.io.files import sha256_of
 from bioattn.io.hdf5 import open_hdf5, text_attribute
+from bioattn.promoters.genes import choose_genes
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attribution import Attribution, open_attribution
-from bioattn.store.reader import Attention, open_attention
+from bioattn.store.reader import Attention, SiteInfo, open_attention
 from bioattn.store.schema import ATTRIBUTION_FORMAT
+from bioattn.system.progress import SILENT, Progress
+from bioattn.text import counted, quoted
 
 LOGGER = logging.getLogger("bioattn")
+Floats = NDArray[np.float64]
+
+ALL_TREATMENTS = "all treatments"
+"""The name of the one map of a model whose attention does not depend on the treatment."""
 ROWS_AT_ONCE = 1024
-ATTENTION, ATTRIBUTION = "attention", "attribution"
-SIGNS = {"raising": 1, "lowering": -1}
-"""Contributions of attended bins are searched twice: where they raise the response, and where they lower it."""
+READ_BYTES = 1 << 25
+"""Values read at a time."""
+SCATTERED = 8
+"""Promoters less far apart in the file are read together, with those between them."""
 ATTRIBUTED_BASES = 15
 """Width of the stretch that is cut out around a peak of attribution, which points at single bases."""
 
 
-def open_maps(path: Path) -> AbstractContextManager[Attention | Attribution]:
+class Quantity(StrEnum):
+    """What a signal is of."""
+
+    ATTENTION = "attention"
+    VALUE_WEIGHTED = "value-weighted attention"
+    CONTRIBUTIONS = "contributions"
+    ATTRIBUTION = "attribution"
+
+    @property
+    def signed(self) -> bool:
+        """Whether it has a direction and adds up to the response."""
+        return self in (Quantity.CONTRIBUTIONS, Quantity.ATTRIBUTION)
+
+
+def chosen_quantity(*, weights: bool = False, value_weighted: bool = False) -> Quantity | None:
+    """The quantity that options ask for; None = contributions where there are any, else attention."""
+    if value_weighted:
+        return Quantity.VALUE_WEIGHTED
+    return Quantity.ATTENTION if weights else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteMaps:
+    """The signal of one site."""
+
+    name: str
+    heads: list[str]
+    """Labels along H."""
+    read: Callable[[slice, list[str]], Floats]
+    """Values (B, H, T, K) of consecutive promoters under some treatments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterMaps:
+    """A signal over promoters, treatments and positions, with its name, sign and coordinates."""
+
+    quantity: Quantity
+    path: Path
+    """Of the file, for messages."""
+    sites: list[SiteMaps]
+    samples: pd.DataFrame
+    """Location of each promoter by gene id."""
+    treatments: list[str]
+    tells_apart: bool = True
+    """False: the map is the same for every treatment."""
+    window_length: int
+    key_edges: NDArray[np.int64]
+    """(K + 1,) in bases from the window's first base."""
+    receptive_field: int | None = None
+    """Bases that a bin's key sees; None where sites differ or do not tell."""
+    codes: NDArray[np.uint8] | None = None
+    """(promoters, L) bases, 4 = unknown; None where they are not known."""
+    method: str = ""
+    """How contributions were computed."""
+    reference: str | None = None
+    """The map that was subtracted: a treatment, or `mean`."""
+
+    @property
+    def signed(self) -> bool:
+        return self.quantity.signed
+
+    @property
+    def genes(self) -> list[str]:
+        return [str(gene) for gene in self.samples.index]
+
+    @property
+    def widths(self) -> NDArray[np.int64]:
+        """(K,) bases of each position."""
+        return np.diff(self.key_edges)
+
+    @property
+    def of_single_bases(self) -> bool:
+        """Whether every base has a value, not a share of its bin's."""
+        return bool((self.widths == 1).all())
+
+    @property
+    def reach(self) -> int:
+        """Bases around a peak that may be what it points at."""
+        if self.quantity is Quantity.ATTRIBUTION:
+            return ATTRIBUTED_BASES
+        return max(self.receptive_field or 0, int(self.widths.max()))
+
+    @property
+    def distinct(self) -> "PromoterMaps":
+        """With one map for all treatments, where it is the same for every one."""
+        return self if self.tells_apart else replace(self, treatments=[ALL_TREATMENTS])
+
+    def chosen(self, genes: Sequence[str]) -> "PromoterMaps":
+        """The maps of some promoters, in the order of the file."""
+        numbers = np.sort(self.samples.index.get_indexer(pd.Index(genes)))
+
+        def picked(site: SiteMaps) -> SiteMaps:
+            def read(rows: slice, treatments: list[str]) -> Floats:
+                part = numbers[rows]
+                values = site.read(slice(int(part[0]), int(part[-1]) + 1), treatments)
+                return np.asarray(values[part - part[0]])
+
+            return replace(site, read=read)
+
+        return replace(
+            self,
+            sites=[picked(site) for site in self.sites],
+            samples=self.samples.iloc[numbers],
+            codes=None if self.codes is None else self.codes[numbers],
+        )
+
+    def blocks(self) -> Iterator[slice]:
+        """Give the promoters in slices of `ROWS_AT_ONCE`."""
+        for first in range(0, len(self.samples), ROWS_AT_ONCE):
+            yield slice(first, min(first + ROWS_AT_ONCE, len(self.samples)))
+
+    def by_head(self, rows: slice, treatments: Sequence[str] | None = None) -> Floats:
+        """Values (B, H, T, K), heads of all sites one after the other."""
+        names = list(self.treatments if treatments is None else treatments)
+        return np.concatenate([site.read(rows, names) for site in self.sites], axis=1)
+
+    def block(self, rows: slice, treatments: Sequence[str] | None = None) -> Floats:
+        """Maps (B, T, K) of consecutive promoters: signed ones summed over heads and sites, others averaged."""
+        names = list(self.treatments if treatments is None else treatments)
+        maps = []
+        for site in self.sites:
+            values = site.read(rows, names)
+            values = values.sum(axis=1) if self.signed else values.mean(axis=1)
+            if self.quantity is Quantity.VALUE_WEIGHTED:
+                values = values / np.maximum(values.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
+            maps.append(values)
+        return np.asarray(np.sum(maps, axis=0) if self.signed else np.mean(maps, axis=0))
+
+    def read(self, samples: NDArray[np.int64], treatment: str | None) -> Floats:
+        """Maps (B, K) of promoters given by ascending sample numbers. treatment: None averages over all."""
+        names = [treatment] if treatment is not None else self.distinct.treatments
+        maps = [
+            self.block(rows, names).mean(axis=1)[numbers - rows.start]
+            for rows, numbers in self._runs(samples, len(names))
+        ]
+        return np.concatenate(maps)
+
+    def _runs(
+        self, samples: NDArray[np.int64], num_treatments: int
+    ) -> Iterator[tuple[slice, NDArray[np.int64]]]:
+        """Ascending sample numbers as slices of neighbours that memory holds, and those asked for in them."""
+        size = 8 * sum(len(site.heads) for site in self.sites) * num_treatments * len(self.widths)
+        at_once = max(1, READ_BYTES // size)
+        for run in np.split(samples, np.flatnonzero(np.diff(samples) > SCATTERED) + 1):
+            for part in np.split(run, np.flatnonzero(np.diff((run - run[0]) // at_once)) + 1):
+                yield slice(int(part[0]), int(part[-1]) + 1), part
+
+    def of(self, gene: str, treatments: Sequence[str], against: str | None = None) -> Floats:
+        """The maps (T, K) of one promoter. against: a treatment, or `mean`, whose map is subtracted.
+
+        Raises: BioattnError for a promoter or treatment that is not there.
+        """
+        require_names("--gene", [gene], self.genes, self.path, "gene")
+        require_names("--treatment", treatments, self.treatments, self.path)
+        row = self.genes.index(gene)
+        values_TK: Floats = self.block(slice(row, row + 1), treatments)[0]
+        if against is not None:
+            others = self.treatments if against == MEAN and MEAN not in self.treatments else [against]
+            values_TK = values_TK - self.block(slice(row, row + 1), others)[0].mean(axis=0)
+        return values_TK
+
+    def averaged(
+        self,
+        genes: Sequence[str] = (),
+        treatments: Sequence[str] | None = None,
+        against: str | None = None,
+        progress: Progress = SILENT,
+    ) -> "PromoterMaps":
+        """The mean over promoters, as maps of one promoter in memory whose name is their title.
+
+        genes: ids, or files of ids; none = all. treatments: None = all. against: a treatment whose map is
+        subtracted from the others' and which is left out; or `mean` (where no treatment is called so).
+
+        Raises: BioattnError for a gene or treatment that is not there.
+        """
+        whole = self.distinct
+        known = whole.treatments
+        ids = choose_genes(genes, self.samples.index, self.path) if genes else None
+        require_names("--treatment", treatments or (), known, self.path)
+        require_reference("--against", against, known, self.path)
+        shown = [name for name in treatments or known if name != against]
+        if not shown:
+            raise BioattnError(f"--against {against!r}: is the only treatment; name others")
+        names = list(shown)
+        if against is not None:
+            names = list(known) if against == MEAN and MEAN not in known else [*shown, against]
+        numbers = (
+            np.arange(len(self.samples)) if ids is None else self.samples.index.get_indexer(pd.Index(ids))
+        )
+        total_HTK: Any = 0.0
+        progress.begin("reading maps", len(numbers))
+        for rows, part in self._runs(np.sort(numbers), len(names)):
+            total_HTK = total_HTK + whole.by_head(rows, names)[part - rows.start].sum(axis=0)
+            progress.advance(len(part))
+        progress.end()
+        mean_HTK = np.asarray(total_HTK / len(numbers))
+        if against is not None and names[-1] == against:
+            mean_HTK = mean_HTK[:, :-1] - mean_HTK[:, -1:]
+        elif against is not None:
+            mean_HTK = mean_HTK - mean_HTK.mean(axis=1, keepdims=True)
+            mean_HTK = mean_HTK[:, [names.index(name) for name in shown]]
+        title = f"mean over {counted(len(numbers), 'gene')}"
+        if len(numbers) == 1:
+            title = str(self.samples.index[numbers[0]])
+        sites, first = [], 0
+        for site in self.sites:
+            last = first + len(site.heads)
+            sites.append(in_memory(site.name, site.heads, mean_HTK[None, first:last], shown))
+            first = last
+        return replace(
+            whole, sites=sites, samples=pd.DataFrame(index=[title]), treatments=shown, reference=against
+        )
+
+    def shares(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Weights as they are; of signed maps (…, K) the sizes, each row scaled to sum 1."""
+        if not self.signed:
+            return values
+        total = np.abs(values).sum(axis=-1, keepdims=True)
+        return np.asarray(np.abs(values) / np.maximum(total, np.finfo(np.float32).tiny))
+
+    def bases(self, values: NDArray[np.floating], method: Upsampling = Upsampling.GAUSSIAN) -> Floats:
+        """Values (…, K) spread over the bases of the window, (…, L), as `upsample`.
+
+        Raises: BioattnError for receptive fields of sites that differ or do not say.
+        """
+        if method is Upsampling.RECEPTIVE_FIELD and self.receptive_field is None:
+            raise BioattnError(
+                f"{method}: the sites of {self.path} have different receptive fields, or do not say; choose with "
+                "--sites, or another method"
+            )
+        if self.quantity is Quantity.ATTRIBUTION:
+            return np.asarray(values, dtype=np.float64)
+        return upsample(values, self.key_edges, self.window_length, method, self.receptive_field)
+
+    def per_base(self, values: NDArray[np.floating], method: Upsampling = Upsampling.GAUSSIAN) -> Floats:
+        """`bases` in the units in which maps are shown: weights in multiples of uniform attention."""
+        return self.bases(values, method) * (1 if self.signed else self.window_length)
+
+
+def in_memory(
+    name: str, heads: list[str], values_BHTK: NDArray[np.floating], treatments: list[str]
+) -> SiteMaps:
+    """The signal of a site that is in memory."""
+    return SiteMaps(
+        name=name,
+        heads=heads,
+        read=lambda rows, names: values_BHTK[rows][:, :, [treatments.index(each) for each in names]].astype(
+            np.float64
+        ),
+    )
+
+
+def maps_in_memory(
+    values_BTK: NDArray[np.floating],
+    treatments: Sequence[str],
+    key_edges: NDArray[np.int64],
+    *,
+    quantity: Quantity = Quantity.ATTENTION,
+    genes: Sequence[str] | None = None,
+) -> PromoterMaps:
+    """Maps of one site and head that are in memory; the window ends with the last bin."""
+    names, number = list(treatments), len(values_BTK)
+    return PromoterMaps(
+        quantity=quantity,
+        path=Path("maps in memory"),
+        sites=[in_memory(str(quantity), ["0"], values_BTK[:, None], names)],
+        samples=pd.DataFrame(index=list(genes or map(str, range(number)))),
+        treatments=names,
+        window_length=int(key_edges[-1]),
+        key_edges=key_edges,
+    )
+
+
+def open_results(path: Path) -> AbstractContextManager[Attention | Attribution]:
     """Open a file of attention or of attribution. Raises: FormatError when it is neither."""
     with open_hdf5(path) as file:
         kind = text_attribute(file, "format")
     return open_attribution(path) if kind == ATTRIBUTION_FORMAT else open_attention(path)
 
 
-@dataclass(kw_only=True)
-class PromoterMaps:
-    """Maps of the chosen promoters of one file."""
-
-    kind: str
-    """`attention`, `attribution`, `raising` or `lowering`."""
-    path: Path
-    treatments: list[str]
-    samples: pd.DataFrame
-    """Location of each promoter by gene id, as in the file."""
-    numbers: NDArray[np.int64]
-    """(G,) rows of the promoters in the file, ascending."""
-    codes: NDArray[np.uint8]
-    """(G, L)."""
-    reach: int
-    """Bases around a peak that may be what it points at."""
-    stored: Callable[[NDArray[np.int64], str], NDArray[np.float64]]
-    """Values of promoters (rows in the file) for a treatment, over bins or bases, (B, …)."""
-    spread: Callable[[NDArray[Any]], NDArray[np.float64]]
-    """From these to bases, (B, L)."""
-    held: NDArray[np.float32] | None = None
-    """Stored values of the reference, (G, …), after `hold_reference`."""
-
-    @property
-    def signed(self) -> bool:
-        """Whether values are contributions to the response."""
-        return self.kind != ATTENTION
-
-    @property
-    def length(self) -> int:
-        return int(self.codes.shape[1])
-
-    def blocks(self) -> Iterator[slice]:
-        """Give the promoters in slices of `ROWS_AT_ONCE`."""
-        for first in range(0, len(self.numbers), ROWS_AT_ONCE):
-            yield slice(first, min(first + ROWS_AT_ONCE, len(self.numbers)))
-
-    def hold_reference(self, name: str | None) -> None:
-        """Keep the maps of a treatment, or with None (or `mean`, unless one is called so) the mean over all."""
-        names = self.treatments if name is None or name not in self.treatments else [name]
-        blocks = []
-        for rows in self.blocks():
-            total = sum(self.stored(self.numbers[rows], treatment) for treatment in names)
-            blocks.append((np.asarray(total) / len(names)).astype(np.float32))
-        self.held = np.concatenate(blocks)
-
-    def read(self, rows: slice, treatment: str) -> NDArray[np.float64]:
-        """The map of some promoters, (B, L)."""
-        return self.spread(self.stored(self.numbers[rows], treatment))
-
-    def reference(self, rows: slice) -> NDArray[np.float64]:
-        """The map of the reference that is held, (B, L)."""
-        assert self.held is not None, "hold_reference first"
-        return self.spread(self.held[rows])
-
-    def heights(self, rows: slice, treatment: str) -> NDArray[np.float64]:
-        """The map in which peaks are sought, less the reference where one is held: not negative, (B, L)."""
-        values = self.stored(self.numbers[rows], treatment)
-        values = self.spread(values if self.held is None else values - self.held[rows])
-        return np.abs(values) if self.kind == ATTRIBUTION else np.maximum(SIGNS.get(self.kind, 1) * values, 0)
-
-
 def attention_maps(
     attention: Attention,
-    promoters: Path,
-    *,
-    genes: Sequence[str] | None,
-    sites: Sequence[str] = ("*",),
-    heads: tuple[int, ...] | None = None,
-    kind: str = ATTENTION,
+    patterns: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    quantity: Quantity | None = None,
 ) -> PromoterMaps:
-    """Maps of attention, averaged over sites and heads, or (a `kind` of `SIGNS`) contributions, added over heads.
+    """Maps of the sites matching shell patterns (None = all) whose keys are positions; all have the same bins.
 
-    genes: None = all; their bases are those of the FASTA `promoters`.
+    Where some tell treatments apart, only those; else where some have one query for all positions, only those; of
+    contributions those that have them. heads: the model's numbers, None = all kept. quantity: None = contributions
+    where a site has them, else attention.
 
-    Raises: BioattnError as `position_maps`, or when the FASTA lacks a gene or a base.
+    Raises: BioattnError when a pattern matches no site, there is no such site, bins differ, or a site does not
+    hold one of the heads or the quantity.
     """
-    reader = position_maps(attention, sites, heads, contributions=kind in SIGNS)
-    edges, length = reader.key_edges, attention.window_length
-
-    def spread(bins: NDArray[Any]) -> NDArray[np.float64]:
-        bases = upsample(bins, edges, length, Upsampling.GAUSSIAN)
-        return bases if kind in SIGNS else length * bases
-
-    numbers = _numbers(attention.samples, genes)
-    samples = attention.samples.iloc[numbers]
+    if attention.over_alignments:
+        raise BioattnError(f"{attention.path}: holds attention over alignments; one over promoters is needed")
+    names = matching_sites(patterns or ["*"], attention.sites, attention.path)
+    infos = [attention.sites[name] for name in names]
+    with_positions = [info for info in infos if info.key_edges is not None and "key" in info.dims]
+    if not with_positions:
+        raise BioattnError(
+            f"{attention.path}: at no site of {quoted(names)} are positions looked at; choose others with --sites"
+        )
+    contributing = [info for info in with_positions if info.has_contributions]
+    if quantity is None:
+        quantity = Quantity.CONTRIBUTIONS if contributing else Quantity.ATTENTION
+    chosen = contributing if quantity is Quantity.CONTRIBUTIONS else []
+    chosen = chosen or [info for info in with_positions if "treatment" in info.dims]
+    chosen = chosen or [info for info in with_positions if "query" not in info.dims] or with_positions
+    first, edges = chosen[0], chosen[0].key_edges
+    assert edges is not None
+    for info in chosen:
+        if not np.array_equal(edges, info.key_edges):  # type: ignore[arg-type]
+            raise BioattnError(
+                f"{attention.path}: sites {first.name} and {info.name} have different bins; "
+                "choose one of them with --sites"
+            )
+        if heads is not None and "head" not in info.dims:
+            raise BioattnError(
+                f"{attention.path}: site {info.name} holds {info.reduce.value} only; leave --heads out, or export "
+                "attention without --reduce"
+            )
+        for head in heads or ():
+            if head not in info.heads:
+                raise not_there("--heads", head, f"site {info.name} of {attention.path}", "head", info.heads)
+    fields = {info.receptive_field for info in chosen}
     return PromoterMaps(
-        kind=kind,
+        quantity=quantity,
         path=attention.path,
-        treatments=attention.treatments,
-        samples=samples,
-        numbers=numbers,
-        codes=codes_of_genes(promoters, attention, samples),
-        reach=max(*(info.receptive_field or 0 for info in reader.sites), int(np.diff(edges).max())),
-        stored=reader.read,
-        spread=spread,
+        sites=[_site_maps(attention, info, heads, quantity) for info in chosen],
+        samples=attention.samples,
+        treatments=first.treatments or attention.treatments or [ALL_TREATMENTS],
+        tells_apart=first.treatments is not None,
+        window_length=attention.window_length,
+        key_edges=edges,
+        receptive_field=fields.pop() if len(fields) == 1 else None,
+        method="attention × value" if quantity is Quantity.CONTRIBUTIONS else "",
     )
 
 
-def attribution_maps(attribution: Attribution, *, genes: Sequence[str] | None) -> PromoterMaps:
-    """Maps of the contributions of bases. genes: None = all."""
+def _site_maps(
+    attention: Attention, info: SiteInfo, heads: Sequence[int] | None, quantity: Quantity
+) -> SiteMaps:
+    tells_apart, has_heads = info.treatments is not None, "head" in info.dims
+    labels = (
+        [str(head) for head in heads or info.heads] if has_heads else [info.reduce.replace("-", " over ")]
+    )
 
-    def stored(samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
-        block = slice(int(samples[0]), int(samples[-1]) + 1)
-        values: NDArray[np.float32] = np.asarray(attribution.contributions(gene=block, treatment=treatment))
-        return np.asarray(values[samples - samples[0]], dtype=np.float64)
+    def read(rows: slice, treatments: list[str]) -> Floats:
+        queried = treatments if tells_apart and treatments != info.treatments else None
+        if quantity is Quantity.CONTRIBUTIONS:
+            values = attention.contributions(info.name, gene=rows, treatment=queried)
+        else:
+            values = attention.weights(
+                info.name,
+                gene=rows,
+                treatment=queried,
+                value_weighted=quantity is Quantity.VALUE_WEIGHTED,
+            )
+        values = values.astype(np.float64)
+        dims = list(info.dims)
+        if heads is not None:
+            values = values.take([info.heads.index(head) for head in heads], axis=dims.index("head"))
+        if "query" in dims:
+            axis = dims.index("query")
+            values = values.sum(axis=axis) if quantity.signed else values.mean(axis=axis)
+            dims.remove("query")
+        order = [dim for dim in ("sample", "head", "treatment", "key") if dim in dims]
+        values = values.transpose([dims.index(dim) for dim in order])
+        values = values if has_heads else values[:, None]
+        if tells_apart:
+            return np.asarray(values)
+        values = values[:, :, None]
+        shape = (*values.shape[:2], len(treatments), values.shape[3])
+        return np.broadcast_to(values, shape)
 
-    numbers = _numbers(attribution.samples, genes)
+    return SiteMaps(name=info.name, heads=labels, read=read)
+
+
+def attribution_maps(attribution: Attribution) -> PromoterMaps:
+    """Maps of the contributions of bases."""
+
+    def read(rows: slice, treatments: list[str]) -> Floats:
+        chosen = None if treatments == list(attribution.treatments) else treatments
+        values = attribution.contributions(gene=rows, treatment=chosen)
+        return np.asarray(values, dtype=np.float64)[:, None]
+
     return PromoterMaps(
-        kind=ATTRIBUTION,
+        quantity=Quantity.ATTRIBUTION,
         path=attribution.path,
+        sites=[SiteMaps(name=attribution.method, heads=[attribution.method], read=read)],
+        samples=attribution.samples,
+        codes=np.asarray(attribution.sequences()),
         treatments=list(attribution.treatments),
-        samples=attribution.samples.iloc[numbers],
-        numbers=numbers,
-        codes=np.asarray(attribution.sequences())[numbers],
-        reach=ATTRIBUTED_BASES,
-        stored=stored,
-        spread=lambda values: np.asarray(values, dtype=np.float64),
+        window_length=attribution.window_length,
+        key_edges=np.arange(attribution.window_length + 1),
+        receptive_field=1,
+        method=attribution.method.replace("-", " ").replace("ism", "in-silico mutagenesis"),
     )
+
+
+def attribution_beside(attribution: Attribution, attention: Attention) -> PromoterMaps:
+    """Maps of an attribution to be shown with attention. Raises: BioattnError for another model or window."""
+    if attribution.model_sha256 != attention.model_sha256:
+        raise BioattnError(
+            f"{attribution.path}: was made with another model than {attention.path}; explain the model of the "
+            "attention"
+        )
+    if attribution.window_length != attention.window_length:
+        raise BioattnError(
+            f"{attribution.path}: has windows of {attribution.window_length:,} bases, {attention.path} of "
+            f"{attention.window_length:,}"
+        )
+    return attribution_maps(attribution)
 
 
 def codes_of_genes(promoters: Path, attention: Attention, samples: pd.DataFrame) -> NDArray[np.uint8]:
@@ -204,9 +505,3 @@ def codes_of_genes(promoters: Path, attention: Attention, samples: pd.DataFrame)
             "genes and places agree"
         )
     return codes
-
-
-def _numbers(samples: pd.DataFrame, genes: Sequence[str] | None) -> NDArray[np.int64]:
-    if genes is None:
-        return np.arange(len(samples))
-    return np.sort(samples.index.get_indexer(pd.Index(genes)))

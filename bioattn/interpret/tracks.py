@@ -1,4 +1,4 @@
-"""Attention of promoters as tracks along chromosomes: bedGraph, bigWig, and the exact values of every promoter.
+"""Promoter maps as tracks along chromosomes: bedGraph, bigWig, and the exact values of every promoter.
 
 One track per treatment and strand, since windows of neighbouring genes overlap and neither format takes overlaps.
 Memory holds the promoters of one chromosome, strand and treatment at a time.
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from bioattn.formats.bigwig import (
 )
 from bioattn.interpret.choices import Overlapping, Upsampling
 from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, TrackFormat, file_stems
-from bioattn.interpret.position_maps import PositionMaps, position_maps, upsample
+from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen_quantity
 from bioattn.interpret.track_layout import Stretch, lay_out, place_windows, read_chromosome_lengths
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
@@ -58,8 +58,8 @@ class TrackSettings:
     """The model's heads that are averaged; None = all that the file holds."""
     value_weighted: bool = False
     """Weights times the norm of the value vector, each row scaled to sum 1."""
-    contributions: bool = False
-    """What attention adds to the response, with its sign, instead of weights."""
+    weights: bool = False
+    """Weights also where attention has contributions, which are written otherwise."""
     upsampling: Upsampling = Upsampling.NEAREST
     overlapping: Overlapping = Overlapping.NEAREST_GENE
     downstream: int | None = None
@@ -121,19 +121,14 @@ def export_tracks(
     inputs = [attention, *([chromosome_sizes] if chromosome_sizes else [])]
     own_names = TRACK_FOLDER.check_output(output, inputs, force=force)
     with open_attention(attention) as file:
-        maps = position_maps(
-            file,
-            settings.sites,
-            settings.heads,
-            value_weighted=settings.value_weighted,
-            contributions=settings.contributions,
-        )
+        wanted = chosen_quantity(weights=settings.weights, value_weighted=settings.value_weighted)
+        maps = attention_maps(file, settings.sites, settings.heads, wanted)
         if settings.upsampling == Upsampling.RECEPTIVE_FIELD and maps.receptive_field is None:
             raise BioattnError(
                 f"{attention}: says no single receptive field of its keys; choose another --upsample, or one "
                 "site with --sites"
             )
-        tracks = choose_tracks(file, maps.treatments, treatments, settings.reference)
+        tracks = choose_tracks(maps, treatments, settings.reference)
         given = file.downstream if settings.downstream is None else settings.downstream
         downstream = USUAL_DOWNSTREAM if given is None else given
         samples = file.samples
@@ -182,7 +177,7 @@ def export_tracks(
         with atomic_folder(output, own_names) as folder:
             written = []
             for track in watched(progress, "tracks", tracks):
-                values = TrackValues(maps=maps, track=track, settings=settings, means=means)
+                values = TrackValues(maps, track, settings, means)
                 files: list[dict[str, str | None]] = []
                 for strand in STRANDS if along else ():
                     of_strand = [stretch for stretch in stretches if stretch.strand == strand]
@@ -230,20 +225,19 @@ class Track:
         return name if self.reference is None else f"{name} minus {self.reference}"
 
 
-def choose_tracks(
-    attention: Attention, known: list[str] | None, requested: Sequence[str], reference: str | None
-) -> list[Track]:
+def choose_tracks(maps: PromoterMaps, requested: Sequence[str], reference: str | None) -> list[Track]:
     """List the tracks in the order requested, treatments before differences."""
-    if known is None:
+    known = maps.treatments
+    if not maps.tells_apart:
         if requested or reference is not None:
             option = "--treatment" if requested else "--against"
             raise BioattnError(
-                f"{attention.path}: its attention does not tell treatments apart, so there is one track for all; "
+                f"{maps.path}: its attention does not tell treatments apart, so there is one track for all; "
                 f"leave {option} out"
             )
         return [Track(treatment=None, reference=None, stem="all")]
-    require_names("--treatment", requested, known, attention.path)
-    require_reference("--against", reference, known, attention.path)
+    require_names("--treatment", requested, known, maps.path)
+    require_reference("--against", reference, known, maps.path)
     names = list(requested or known)
     pairs: list[tuple[str, str | None]] = [(name, None) for name in names]
     if reference is not None:
@@ -310,17 +304,18 @@ def _record(
     attention: Attention,
     settings: TrackSettings,
     downstream: int,
-    maps: PositionMaps,
+    maps: PromoterMaps,
     samples: pd.DataFrame,
     placed: pd.DataFrame,
     stretches: Sequence[Stretch],
 ) -> dict[str, Any]:
-    heads = {info.name: list(settings.heads or info.heads) for info in maps.sites}
+    heads = {site.name: list(settings.heads or attention.sites[site.name].heads) for site in maps.sites}
     return {
         **TRACK_FOLDER.header,
         "model_sha256": attention.model_sha256,
         "input_sha256": attention.input_sha256,
         "attention_sha256": sha256_of(attention.path),
+        "quantity": str(maps.quantity),
         "settings": asdict(settings)
         | {"sites": list(heads), "heads": heads, "downstream": downstream}
         | {"formats": [str(each) for each in settings.formats]},
@@ -332,22 +327,21 @@ def _record(
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackValues:
-    """Values of one track: attention or contributions for a treatment, or the difference from a reference."""
+class TrackValues(NamedTuple):
+    """What decides the values of a track."""
 
-    maps: PositionMaps
+    maps: PromoterMaps
     track: Track
     settings: TrackSettings
     means: NDArray[np.float32] | None
     """(samples, K) mean over all treatments where that is the reference."""
 
     @property
-    def quantity(self) -> str:
-        """Name of the values."""
+    def column(self) -> str:
+        """Name of the values in tables."""
         if self.track.reference is not None:
             return "difference"
-        return "contribution" if self.maps.contributions else "attention"
+        return "contribution" if self.maps.signed else "attention"
 
     def of_bins(self, samples: NDArray[np.int64]) -> NDArray[np.float64]:
         """Values (B, K) of every bin of promoters by ascending sample numbers."""
@@ -368,10 +362,7 @@ class TrackValues:
 
     def _along(self, maps_BK: NDArray[np.float64], stretch: Stretch) -> NDArray[np.float64]:
         maps, overlapping = self.maps, self.settings.overlapping
-        window_length = maps.attention.window_length
-        values_BL = upsample(
-            maps_BK, maps.key_edges, window_length, self.settings.upsampling, maps.receptive_field
-        )
+        values_BL = maps.bases(maps_BK, self.settings.upsampling)
         if stretch.strand == "-":
             values_BL = values_BL[:, ::-1]
         along = np.full(stretch.bases, -np.inf if overlapping is Overlapping.MAX else 0.0)
@@ -403,7 +394,7 @@ def write_strand(
     track = values.track
     written: list[dict[str, str | None]] = []
     base = f"{track.stem}.{STRANDS[strand]}"
-    quantity = "contribution to the response" if values.maps.contributions else "share of attention"
+    quantity = "contribution to the response" if values.maps.signed else "share of attention"
     if track.reference is not None:
         quantity = f"difference in {quantity.removeprefix('share of ')}"
     with ExitStack() as outputs:
@@ -411,7 +402,7 @@ def write_strand(
         if TrackFormat.BEDGRAPH in formats:
             name = f"{base}.bedgraph{'.gz' if values.settings.gzip else ''}"
             text = cast(TextIO, outputs.enter_context(text_output(folder / name, level=PACKING)))
-            signed = values.quantity != "attention"
+            signed = values.column != "attention"
             note = f"{quantity} per base, promoters of the {strand} strand, {track.title}"
             title = f"{track.title} ({strand})"
             text.write(track_line(title, note, STRAND_COLOURS[strand], LOSS_COLOUR if signed else None))
@@ -443,7 +434,7 @@ def write_table(folder: Path, placed: pd.DataFrame, values: TrackValues) -> dict
     """
     name = f"{values.track.stem}.genes.tsv{'.gz' if values.settings.gzip else ''}"
     with text_output(folder / name, level=PACKING) as file:
-        file.write(f"chrom\tstart\tend\tgene_id\t{values.quantity}\tstrand\twindow_start\twindow_end\n")
+        file.write(f"chrom\tstart\tend\tgene_id\t{values.column}\tstrand\twindow_start\twindow_end\n")
         for begin in range(0, len(placed), TABLE_PROMOTERS):
             file.writelines(_rows(placed.iloc[begin : begin + TABLE_PROMOTERS], values))
     return {"file": name, "format": TrackFormat.TSV, "strand": None}
@@ -451,7 +442,7 @@ def write_table(folder: Path, placed: pd.DataFrame, values: TrackValues) -> dict
 
 def _rows(placed: pd.DataFrame, values: TrackValues) -> Iterator[str]:
     lows, highs = values.maps.key_edges[:-1], values.maps.key_edges[1:]
-    window_length = values.maps.attention.window_length
+    window_length = values.maps.window_length
     origins, starts, ends = (placed[name].to_numpy()[:, None] for name in ("origin", "start", "end"))
     reverse = (placed["strand"] == "-").to_numpy()[:, None]
     starts_BK = np.clip(origins + np.where(reverse, window_length - highs, lows), starts, ends)

@@ -22,7 +22,7 @@ from bioattn.report import findings
 from bioattn.report.alignments import AlignmentPage, collect_alignments
 from bioattn.report.findings import Finding
 from bioattn.report.inputs import ReportInputs, Source
-from bioattn.report.promoter_maps import shown_sites
+from bioattn.report.promoter_maps import shown_maps
 from bioattn.report.promoters import PromoterBrowser, collect_browser
 from bioattn.store.kinds import ResultTable
 from bioattn.store.reader import open_attention
@@ -95,7 +95,7 @@ def collect_report(
                 if predictions is not None and inputs.predictions_table is not None:
                     _require_same(predictions, own, inputs.predictions_table, inputs.attention)
                 predictions = own
-            shown, hidden = shown_sites(attention)
+            shown, hidden = shown_maps(attention)
             weighted = [info.name for info in attention.sites.values() if info.has_value_weighted]
             if shown:
                 browser = collect_browser(

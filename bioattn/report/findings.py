@@ -211,8 +211,8 @@ def map_findings(
     if value_weighted:
         yield Finding(
             "Values not drawn",
-            f"The file also holds value-weighted attention of {', '.join(value_weighted)}; this page draws the "
-            "weights themselves. `bioattn export tracks --value-weighted` writes the other.",
+            f"The file also holds value-weighted attention of {', '.join(value_weighted)}; this page does not "
+            "draw it. `bioattn export tracks --value-weighted` writes the other.",
             "open",
         )
     if browser is None:
@@ -221,9 +221,17 @@ def map_findings(
     bins = len(site.key_edges) - 1
     width = float(np.median(np.diff(site.key_edges)))
     spread = float(np.median(site.effective_bins_TH))
+    signed = site.quantity.signed
+    if signed:
+        yield Finding(
+            "What is shown",
+            "Contributions: what attention to each bin adds to the prediction, with its sign; together they are "
+            "the prediction. The attention weights stand beside, under “Site”.",
+        )
+    what = "The contributions to a response spread" if signed else "A head spreads its attention"
     yield Finding(
-        "Spread of attention",
-        f"A head spreads its attention over {spread:.1f} of {bins} bins of {width:g} bases (exp of the entropy; "
+        f"Spread of {site.quantity}",
+        f"{what} over {spread:.1f} of {bins} bins of {width:g} bases (exp of the entropy; "
         f"{bins} would be the same everywhere)."
         + (" That is hardly more pointed than no attention at all." if spread > 0.8 * bins else ""),
         "bad" if spread > 0.8 * bins else "plain",
@@ -233,8 +241,8 @@ def map_findings(
         alike = float(np.median(site.specific_similarity_TT[upper]))
         share = site.between_share
         figures = (
-            f" Without the profile that all promoters share, maps of two treatments correlate with a median r of "
-            f"{minus(alike, 2)}; {percentage(share)} of their variance differs between treatments."
+            f" Without the profile that all promoters share, {site.quantity} of two treatments correlate with a "
+            f"median r of {minus(alike, 2)}; {percentage(share)} of their variance differs between treatments."
         )
         tone: Tone = "plain"
         if alike >= ALIKE:

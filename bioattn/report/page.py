@@ -271,6 +271,8 @@ def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
         "sites": [
             {
                 "name": site.name,
+                "quantity": str(site.quantity),
+                "signed": site.quantity.signed,
                 "treatments": site.treatments,
                 "heads": site.heads,
                 "edges": site.key_edges.tolist(),
@@ -278,7 +280,7 @@ def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
             }
             for site in browser.sites
         ],
-        "contributions": browser.contributions,
+        "attribution": browser.attribution,
         "mean": {"id": MEAN_PROMOTER, "maps": maps},
         "genes": [asdict(gene) for gene in browser.genes],
         # Names of fields once, not five thousand times.
@@ -290,11 +292,12 @@ def _similarity(browser: PromoterBrowser) -> dict[str, Any] | None:
     site = browser.sites[0]
     if len(site.treatments) < 2:
         return None
+    name = "Contributions" if site.quantity.signed else "Attention weights"
     about = "Correlation of two treatments' maps over all promoters and bins"
     without = f"{about}, without the profile that all promoters share (each treatment's mean map)."
     matrices = [
-        ("Attention without the shared profile", without, site.specific_similarity_TT),
-        ("Attention as it is", f"{about}.", site.similarity_TT),
+        (f"{name} without the shared profile", without, site.specific_similarity_TT),
+        (f"{name} as they are", f"{about}.", site.similarity_TT),
     ]
     for kind, similarity_TT in (
         ("predicted", browser.prediction_similarity_TT),

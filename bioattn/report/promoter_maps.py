@@ -1,15 +1,14 @@
-"""The attention over all promoters of a file, and the packed maps of those that a page shows in full: one pass.
+"""The maps over all promoters of a file, and the packed maps of those that a page shows in full: one pass.
 
 Shape suffixes: G promoters (of a block), T treatments, H heads, K bins, L positions.
 
-A script reads the attention of one promoter as numbers from 0 to 63 per row, deflated, base64. A row (one
-treatment and head) is stored relative to its largest weight, in steps of a sixty-third of it: finer than a
-track of 60 pixels can show, and a third smaller than 255 steps. Contributions are signed, in steps of 1/63 of
-the largest of their row.
+A script reads the maps of one promoter as numbers from −63 to 63 per row, deflated, base64. A row (one treatment
+and head) is stored relative to its largest size, in steps of a sixty-third of it: finer than a track of 60 pixels
+can show, and a third smaller than 255 steps.
 
-Layout before deflate: the largest weights (treatment, head) of every site and the largest contributions
-(treatment), float32 little-endian; then the steps (treatment, head, bin) of every site, one byte each; then
-those of the contributions (treatment, position), signed.
+Layout before deflate: the largest sizes (treatment, head) of every site and of attribution (treatment), float32
+little-endian; then the steps (treatment, head, bin) of every site, one signed byte each; then those of attribution
+(treatment, position). Contributions, where there are any, are the first site, summed over heads and sites.
 """
 
 import base64
@@ -23,21 +22,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.promoter_windows import Contributions
-from bioattn.store.reader import Attention, SiteInfo
+from bioattn.interpret.promoter_maps import PromoterMaps, Quantity, attention_maps
+from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
 BLOCK_BYTES = 24_000_000
 """Weights held at once."""
-ONE_ROW = "(all treatments)"
-"""Stands for the treatments at a site that does not tell them apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSummary:
-    """What a site does over all promoters."""
+    """What a site does over all promoters, or contributions of all sites."""
 
     name: str
+    quantity: Quantity
     treatments: list[str]
     heads: list[str]
     """Titles along the head axis."""
@@ -45,7 +43,7 @@ class SiteSummary:
     receptive_field: int | None
     profile_THK: NDArray[np.float64]
     effective_bins_TH: NDArray[np.float64]
-    """Mean over promoters of exp(entropy): over how many bins a head spreads."""
+    """Mean over promoters of exp(entropy): over how many bins a head (of contributions their sizes) spreads."""
     similarity_TT: NDArray[np.float64]
     """Pearson r of two treatments' maps (means over heads) over all promoters and bins."""
     specific_similarity_TT: NDArray[np.float64]
@@ -54,54 +52,63 @@ class SiteSummary:
     """Part of the maps' variance (less their mean over promoters) that differs between treatments."""
 
 
-def shown_sites(attention: Attention) -> tuple[list[SiteInfo], list[str]]:
-    """The sites whose keys are positions and that have no query axis, and the names of the others."""
+def shown_maps(attention: Attention) -> tuple[list[PromoterMaps], list[str]]:
+    """The maps of a page, and the names of sites that it does not draw.
+
+    Contributions first, where there are any; then the weights of each site whose keys are positions and that has
+    no query axis.
+    """
     shown, others = [], []
     for info in attention.sites.values():
-        fits = info.key_edges is not None and set(info.dims) <= {"sample", "treatment", "head", "key"}
-        if fits:
-            shown.append(info)
+        if info.key_edges is not None and set(info.dims) <= {"sample", "treatment", "head", "key"}:
+            shown.append(attention_maps(attention, [info.name], quantity=Quantity.ATTENTION).distinct)
         else:
             others.append(info.name)
+    if any(info.has_contributions for info in attention.sites.values()):
+        shown.insert(0, attention_maps(attention))
     return shown, others
 
 
-def blocks_of(
-    attention: Attention, info: SiteInfo, treatments: Sequence[str] | None, progress: Progress
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Read a site once: the number of the first promoter of a block, and its weights (G, T, H, K).
+def heads_of(maps: PromoterMaps) -> list[str]:
+    """Titles along H."""
+    if maps.signed:
+        return ["sum of heads"]
+    words = {"mean over heads": "mean of heads", "max over heads": "largest head"}
+    return [words.get(head, f"head {head}") for head in maps.sites[0].heads]
 
-    treatments: those wanted; None = all. Raises: FormatError when the data are damaged.
+
+def blocks_of(
+    maps: PromoterMaps, treatments: Sequence[str], progress: Progress
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Read maps once: the number of the first promoter of a block, and its values (G, T, H, K).
+
+    Raises: FormatError when the data are damaged.
     """
-    names = treatments_of(info, treatments)
-    num_heads = len(info.heads) if "head" in info.dims else 1
-    assert info.key_edges is not None
-    total, num_keys = len(attention.samples), len(info.key_edges) - 1
+    total = len(maps.samples)
     # A power of two, as the samples of a chunk are: so no chunk is read twice.
-    room = max(1, BLOCK_BYTES // max(1, len(names) * num_heads * num_keys * 4))
+    room = max(1, BLOCK_BYTES // max(1, len(treatments) * len(heads_of(maps)) * len(maps.widths) * 4))
     step = 1 << min(12, room.bit_length() - 1)
-    chosen = None if treatments is None or info.treatments is None else list(treatments)
-    progress.begin(f"attention of {info.name}", total)
+    progress.begin(f"{maps.quantity} of {maps.sites[0].name}", total)
     try:
         for first in range(0, total, step):
             part = slice(first, min(first + step, total))
-            weights = attention.weights(info.name, gene=part, treatment=chosen)
-            shape = (part.stop - part.start, len(names), num_heads, num_keys)
-            yield first, np.ascontiguousarray(weights, np.float32).reshape(shape)
+            if maps.signed:
+                values = maps.block(part, treatments)[:, :, None]
+            else:
+                values = maps.by_head(part, treatments).swapaxes(1, 2)
+            yield first, np.ascontiguousarray(values, np.float32)
             progress.advance(part.stop - part.start)
     finally:
         progress.end()
 
 
-def treatments_of(info: SiteInfo, treatments: Sequence[str] | None) -> list[str]:
-    """The names along the treatment axis of blocks."""
-    if info.treatments is None:
-        return [ONE_ROW]
-    return list(info.treatments if treatments is None else treatments)
+def treatments_of(maps: PromoterMaps, treatments: Sequence[str] | None) -> list[str]:
+    """The names along the treatment axis of blocks. treatments: those wanted; None = all."""
+    return maps.treatments if treatments is None or not maps.tells_apart else list(treatments)
 
 
 class SiteSums:
-    """Sums over the blocks of a site."""
+    """Sums over the blocks of maps."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -110,31 +117,29 @@ class SiteSums:
         self.products_TT: Any = 0.0
         self.shared_square = 0.0
 
-    def add(self, weights_GTHK: NDArray[np.float32]) -> None:
+    def add(self, maps: PromoterMaps, values_GTHK: NDArray[np.float32]) -> None:
         """Add the next block."""
-        self.number += len(weights_GTHK)
-        self.profile_THK += weights_GTHK.sum(axis=0, dtype=np.float64)
-        logs_GTHK = np.log(np.maximum(weights_GTHK, np.float32(1e-30)))
-        entropy_GTH = -np.einsum("gthk,gthk->gth", weights_GTHK, logs_GTHK)
+        self.number += len(values_GTHK)
+        self.profile_THK += values_GTHK.sum(axis=0, dtype=np.float64)
+        shares_GTHK = maps.shares(values_GTHK)
+        logs_GTHK = np.log(np.maximum(shares_GTHK, np.float32(1e-30)))
+        entropy_GTH = -np.einsum("gthk,gthk->gth", shares_GTHK, logs_GTHK)
         self.effective_TH += np.exp(entropy_GTH).sum(axis=0, dtype=np.float64)
-        maps_GTK = weights_GTHK.mean(axis=2)
+        maps_GTK = values_GTHK.mean(axis=2)
         by_treatment = maps_GTK.transpose(1, 0, 2).reshape(maps_GTK.shape[1], -1)
         self.products_TT += (by_treatment @ by_treatment.T).astype(np.float64)
         self.shared_square += float(np.square(maps_GTK.mean(axis=1)).sum(dtype=np.float64))
 
-    def summary(self, info: SiteInfo, treatments: Sequence[str] | None) -> SiteSummary:
-        """The summary of the site whose blocks were added, for these treatments."""
+    def summary(self, maps: PromoterMaps, treatments: Sequence[str] | None) -> SiteSummary:
+        """The summary of the maps whose blocks were added, for these treatments."""
         similarity_TT, specific_TT, between_share = self._similarity()
-        words = {"mean-heads": "mean of heads", "max-heads": "largest head"}
-        assert info.key_edges is not None
         return SiteSummary(
-            name=info.name,
-            treatments=treatments_of(info, treatments),
-            heads=[f"head {head}" for head in info.heads]
-            if "head" in info.dims
-            else [words.get(str(info.reduce), "head 0")],
-            key_edges=info.key_edges,
-            receptive_field=info.receptive_field,
+            name=str(maps.quantity) if maps.signed else maps.sites[0].name,
+            quantity=maps.quantity,
+            treatments=treatments_of(maps, treatments),
+            heads=heads_of(maps),
+            key_edges=maps.key_edges,
+            receptive_field=maps.receptive_field,
             profile_THK=self.profile_THK / self.number,
             effective_bins_TH=self.effective_TH / self.number,
             similarity_TT=similarity_TT,
@@ -227,8 +232,7 @@ class ReadMaps:
 
 
 def read_maps(
-    attention: Attention,
-    infos: Sequence[SiteInfo],
+    every: Sequence[PromoterMaps],
     treatments: Sequence[str] | None,
     ranked: Sequence[int],
     best_G: NDArray[np.int64],
@@ -237,41 +241,36 @@ def read_maps(
     room: int,
     progress: Progress,
 ) -> ReadMaps:
-    """Summarise every site and keep the maps of the first of `ranked`, as many as could fit into a page.
+    """Summarise all maps and keep those of the first of `ranked`, as many as could fit into a page.
 
     treatments: those wanted, None = all. ranked: rows of the file, best first. best_G: for each promoter the
     number of the treatment whose peak is asked for. at_least: so many are kept whatever their size. room: bytes of
     the page they may take.
     """
-    raw = sum(
-        len(treatments_of(info, treatments))
-        * (len(info.heads) if "head" in info.dims else 1)
-        * (len(info.key_edges if info.key_edges is not None else []) - 1)
-        for info in infos
-    )
+    raw = sum(len(treatments_of(maps, treatments)) * len(heads_of(maps)) * len(maps.widths) for maps in every)
     most = 1 + math.ceil(min(room / (_SMALLEST_RATIO * raw), KEPT_BYTES / raw))
     kept: dict[int, list[Steps]] = {row: [] for row in ranked[: max(most, at_least)]}
     peak_bin_G = np.zeros(len(best_G), np.int64)
     sites = []
-    for info in infos:
+    for maps in every:
         sums = SiteSums()
-        for first, weights_GTHK in blocks_of(attention, info, treatments, progress):
-            sums.add(weights_GTHK)
-            rows = np.arange(len(weights_GTHK))
-            if info is infos[0]:
+        for first, values_GTHK in blocks_of(maps, treatments_of(maps, treatments), progress):
+            sums.add(maps, values_GTHK)
+            rows = np.arange(len(values_GTHK))
+            if maps is every[0]:
                 part = slice(first, first + len(rows))
-                treatment = best_G[part] if weights_GTHK.shape[1] > 1 else 0
-                peak_bin_G[part] = weights_GTHK[rows, treatment].mean(axis=1).argmax(axis=1)
+                treatment = best_G[part] if values_GTHK.shape[1] > 1 else 0
+                peak_bin_G[part] = np.abs(values_GTHK[rows, treatment].mean(axis=1)).argmax(axis=1)
             for row in rows.tolist():
                 if first + row in kept:
-                    kept[first + row].append(quantised(weights_GTHK[row]))
-        sites.append(sums.summary(info, treatments))
+                    kept[first + row].append(quantised(values_GTHK[row]))
+        sites.append(sums.summary(maps, treatments))
     return ReadMaps(sites, kept, peak_bin_G)
 
 
 def pack_within_budget(
     kept: dict[int, list[Steps]],
-    contributions: Contributions | None,
+    attribution: PromoterMaps | None,
     treatments: Sequence[str],
     ids: list[str],
     asked_for: int,
@@ -279,18 +278,16 @@ def pack_within_budget(
     room: int,
     context_bytes: Callable[[int], int],
 ) -> list[tuple[int, str, bool]]:
-    """Row, packed maps and whether contributions are among them, of the first of `kept` that fit; `kept` is
-    used up.
+    """Row, packed maps and whether attribution is among them, of the first of `kept` that fit; `kept` is used up.
 
-    treatments: those of the contributions. context_bytes: what the promoter in a row takes beside its maps, about.
+    treatments: those of the attribution. context_bytes: what the promoter in a row takes beside its maps, about.
     """
     shown: list[tuple[int, str, bool]] = []
-    used = 0
+    used, attributed = 0, set() if attribution is None else set(attribution.genes)
     for rank, row in enumerate(list(kept)):
         parts = kept.pop(row)
-        contributes = contributions is not None and ids[row] in contributions.genes
-        if contributions is not None and contributes:
-            parts.append(quantised(contributions.of(ids[row], treatments)))
+        if attribution is not None and ids[row] in attributed:
+            parts.append(quantised(attribution.of(ids[row], treatments)))
         text = as_text(pack(parts))
         used += len(text) + context_bytes(row)
         if used > room and rank:
@@ -300,5 +297,5 @@ def pack_within_budget(
                     "treatments with --treatment"
                 )
             break
-        shown.append((row, text, contributes))
+        shown.append((row, text, ids[row] in attributed))
     return shown

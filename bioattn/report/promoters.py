@@ -6,6 +6,7 @@ Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
 import itertools
 import math
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,8 @@ from bioattn.choices import require_names
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode
 from bioattn.interpret.motifs.motif_folder import AttendedSite, MotifResults, read_attended
-from bioattn.interpret.promoter_maps import codes_of_genes
-from bioattn.interpret.promoter_windows import AnnotatedGenes, Window, open_contributions
+from bioattn.interpret.promoter_maps import attribution_beside, codes_of_genes
+from bioattn.interpret.promoter_windows import AnnotatedGenes, Window
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.genes import find_genes
@@ -30,8 +31,9 @@ from bioattn.report.promoter_maps import (
     SiteSummary,
     pack_within_budget,
     read_maps,
-    shown_sites,
+    shown_maps,
 )
+from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
@@ -44,9 +46,10 @@ class LeadTrack:
     """One treatment of the promoter shown first."""
 
     treatment: str
-    weights_K: NDArray[np.float64]
-    contributions_L: NDArray[np.float64] | None
-    """Of each base to the response; None where they are not known."""
+    values_K: NDArray[np.float64]
+    """Contributions of bins to the response, or attention."""
+    attribution_L: NDArray[np.float64] | None
+    """Of each base; None where it is not known."""
     predicted: float | None
     measured: float | None
 
@@ -62,6 +65,8 @@ class LeadPromoter:
     sequence: str
     """Empty where not known."""
     key_edges: NDArray[np.int64]
+    signed: bool
+    """Whether the tracks are contributions."""
     tracks: list[LeadTrack]
     best: int
     """The track of the most specific response."""
@@ -73,8 +78,8 @@ class LeadPromoter:
 
     @property
     def peak(self) -> tuple[int, int]:
-        """First base of the bin looked at most for the best treatment, and the base behind it."""
-        place = int(self.tracks[self.best].weights_K.argmax())
+        """First base of the bin of the largest size for the best treatment, and the base behind it."""
+        place = int(np.abs(self.tracks[self.best].values_K).argmax())
         return int(self.key_edges[place]), int(self.key_edges[place + 1])
 
     @property
@@ -89,9 +94,9 @@ class LeadPromoter:
         return self.sequence[self.first_letter : self.first_letter + LETTERS_SHOWN]
 
     @property
-    def contributes(self) -> bool:
-        """Whether contributions are known of a track."""
-        return any(track.contributions_L is not None for track in self.tracks)
+    def attributed(self) -> bool:
+        """Whether attribution is known of a track."""
+        return any(track.attribution_L is not None for track in self.tracks)
 
     @property
     def scale(self) -> float:
@@ -100,25 +105,38 @@ class LeadPromoter:
         return max((abs(value) for value in answers if value is not None), default=0.0) or 1.0
 
     def outline(self, track: LeadTrack) -> str:
-        """The weights as an SVG path, 44 high for the largest of all tracks."""
-        largest = max(float(each.weights_K.max()) for each in self.tracks) or 1.0
+        """Weights as an SVG path, 44 high for the largest of all tracks."""
+        largest = max(float(each.values_K.max()) for each in self.tracks) or 1.0
         steps = [f"M{self.key_edges[0]} 44"]
-        for left, right, weight in zip(self.key_edges[:-1], self.key_edges[1:], track.weights_K, strict=True):
+        for left, right, weight in zip(self.key_edges[:-1], self.key_edges[1:], track.values_K, strict=True):
             steps.append(f"L{left} {42 - float(weight) / largest * 40:.1f}H{right}")
         return "".join(steps) + "V44"
 
-    def contribution_bars(self, track: LeadTrack) -> dict[str, str]:
-        """Bars up and down from 14 as SVG paths, 13 long for the largest of all; equal neighbours are one."""
-        values = track.contributions_L
-        assert values is not None
-        known = [each.contributions_L for each in self.tracks if each.contributions_L is not None]
-        most = max(float(np.abs(each).max()) for each in known) or 1.0
-        starts = np.flatnonzero(np.diff(values, prepend=np.nan))
-        bars = {"up": "", "down": ""}
-        for start, end, value in zip(starts, [*starts[1:], len(values)], values[starts], strict=True):
-            tall = float(value) / most * 13
-            bars["up" if value > 0 else "down"] += f"M{start} 14v{-tall:.1f}H{end}v{tall:.1f}Z"
-        return bars
+    def bars(self, track: LeadTrack) -> dict[str, str]:
+        """Contributions as bars up and down from 22, 20 long for the largest of all tracks."""
+        return _bars(track.values_K, [each.values_K for each in self.tracks], self.key_edges, 22, 20)
+
+    def attribution_bars(self, track: LeadTrack) -> dict[str, str]:
+        """Attribution as bars up and down from 14, 13 long for the largest of all tracks."""
+        known = [each.attribution_L for each in self.tracks if each.attribution_L is not None]
+        assert track.attribution_L is not None
+        return _bars(track.attribution_L, known, np.arange(self.length + 1), 14, 13)
+
+
+def _bars(
+    values: NDArray[np.float64],
+    every: Sequence[NDArray[np.float64]],
+    edges: NDArray[np.int64],
+    zero: int,
+    reach: int,
+) -> dict[str, str]:
+    """SVG paths of what raises and what lowers the response; `reach` long for the largest of `every`."""
+    most = max(float(np.abs(each).max()) for each in every) or 1.0
+    bars = {"up": "", "down": ""}
+    for start, end, value in zip(edges[:-1], edges[1:], values, strict=True):
+        tall = float(value) / most * reach
+        bars["up" if value > 0 else "down"] += f"M{start} {zero}v{-tall:.1f}H{end}v{tall:.1f}Z"
+    return bars
 
 
 MAX_HITS = 80
@@ -292,8 +310,8 @@ class BrowserGene:
     hits: list[MotifHit]
     attended: list[tuple[int, str, int, int]]
     """Number of the treatment, motif, start and end in window positions."""
-    contributes: bool
-    """Whether `maps` ends with contributions."""
+    attributed: bool
+    """Whether `maps` ends with attribution."""
     maps: str
 
 
@@ -306,7 +324,7 @@ class GeneLine(NamedTuple):
     """Number of the treatment to which its predicted response is most specific."""
     predicted: float | None
     peak: int
-    """Middle of the bin looked at most for it at the first site, in window positions."""
+    """Middle of the bin of the largest size for it at the first site, in window positions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,8 +341,8 @@ class PromoterBrowser:
     lead: LeadPromoter
     chosen_by: str
     absent: list[str]
-    contributions: dict[str, Any] | None
-    """How they were computed, of which treatments, and whether every base has one of its own; None without any."""
+    attribution: dict[str, Any] | None
+    """How it was computed, and of which treatments; None without any."""
     prediction_similarity_TT: NDArray[np.float64] | None
     measured_similarity_TT: NDArray[np.float64] | None
 
@@ -346,15 +364,16 @@ def collect_browser(
     empty = all.
 
     Raises: BioattnError for a gene or treatment that is not in the file, or sequences of another file; ValueError
-    when none of its sites has positions for keys (`shown_sites`).
+    when none of its sites has positions for keys (`shown_maps`).
     """
     ids = [str(gene) for gene in attention.samples.index]
     place = {gene: row for row, gene in enumerate(ids)}
     wanted, absent = find_genes(genes, place)
-    infos, _ = shown_sites(attention)
-    if not infos:
+    every, _ = shown_maps(attention)
+    if not every:
         raise ValueError("the file has no site over positions")
-    known = attention.treatments or next((info.treatments for info in infos if info.treatments), []) or []
+    told_apart: list[list[str]] = [maps.treatments for maps in every if maps.tells_apart]
+    known = attention.treatments or next(iter(told_apart), [])
     require_names("--treatment", treatments, known, attention.path)
     names = [name for name in known if name in treatments] if treatments else list(known)
     context = known_of(attention, inputs, dataset, predictions, ids, names)
@@ -365,17 +384,19 @@ def collect_browser(
     length = attention.window_length
     room = BESIDE_BYTES if inputs.prediction or inputs.alignment_attention else ALONE_BYTES
     best_G = np.abs(specific_part(responses)).argmax(axis=1)
-    with open_contributions(attention, inputs.attribution) as contributions:
-        known_contributions = [] if contributions is None else contributions.treatments
-        contributed = [name for name in known_contributions if not names or name in names]
+    with ExitStack() as stack:
+        attribution = None
+        if inputs.attribution is not None:
+            file = stack.enter_context(open_attribution(inputs.attribution))
+            attribution = attribution_beside(file, attention)
+        known_attribution = [] if attribution is None else attribution.treatments
+        attributed = [name for name in known_attribution if not names or name in names]
+        explained_genes = set() if attribution is None else set(attribution.genes)
         order = ranked_genes(responses, unseen)
-        explained = []
-        if inputs.attribution is not None and contributions is not None:
-            explained = [row for row in order if ids[row] in contributions.genes]
+        explained = [row for row in order if ids[row] in explained_genes]
         ranked = list(dict.fromkeys([*(place[gene] for gene in wanted), *explained, *order]))
         read = read_maps(
-            attention,
-            infos,
+            every,
             names if treatments else None,
             ranked,
             best_G,
@@ -386,14 +407,14 @@ def collect_browser(
         context.read([ids[row] for row in read.kept], attention, inputs, dataset, motifs)
         first = next(iter(read.kept))
         first_maps = read.kept[first][0]
-        lead_contributions: dict[str, NDArray[np.float64]] = {}
-        if contributions is not None and ids[first] in contributions.genes:
-            values_TL = contributions.of(ids[first], contributed)
-            lead_contributions = dict(zip(contributed, values_TL, strict=True))
+        lead_attribution: dict[str, NDArray[np.float64]] = {}
+        if attribution is not None and ids[first] in explained_genes:
+            values_TL = attribution.of(ids[first], attributed)
+            lead_attribution = dict(zip(attributed, values_TL, strict=True))
         shown = pack_within_budget(
             read.kept,
-            contributions if contributed else None,
-            contributed,
+            attribution if attributed else None,
+            attributed,
             ids,
             len(wanted),
             room=room,
@@ -429,24 +450,18 @@ def collect_browser(
             sites[0],
             shown_treatments,
             np.abs(specific_part(responses)[first]),
-            lead_contributions,
+            lead_attribution,
         ),
         absent=absent,
         chosen_by=_chosen_by(len(shown), len(ids), bool(unseen.any()), bool(explained), len(wanted)),
-        contributions=None
-        if contributions is None
-        else {
-            "method": contributions.method,
-            "treatments": contributed,
-            "ofSingleBases": contributions.of_single_bases,
-        },
+        attribution=None if attribution is None else {"method": attribution.method, "treatments": attributed},
         prediction_similarity_TT=_similarity(context.predicted_GT),
         measured_similarity_TT=None if context.measured_GT is None else _similarity(context.measured_GT),
     )
 
 
 def _browser_gene(
-    row: int, treatments: list[str], maps: str, contributes: bool, context: PromoterContext, length: int
+    row: int, treatments: list[str], maps: str, attributed: bool, context: PromoterContext, length: int
 ) -> BrowserGene:
     gene = context.ids[row]
     window = context.windows[row]
@@ -469,19 +484,19 @@ def _browser_gene(
             for site in context.attended.get(gene, [])
             if site.treatment in treatments
         ],
-        contributes=contributes,
+        attributed=attributed,
         maps=maps,
     )
 
 
 def _lead(
     row: int,
-    weights_TK: NDArray[np.float64],
+    values_TK: NDArray[np.float64],
     context: PromoterContext,
     site: SiteSummary,
     treatments: list[str],
     specific_T: NDArray[np.float64],
-    contributions: dict[str, NDArray[np.float64]],
+    attribution: dict[str, NDArray[np.float64]],
 ) -> LeadPromoter:
     """A few treatments of a promoter, those of the most specific responses, in the order of the file."""
     gene, window = context.ids[row], context.windows[row]
@@ -498,11 +513,12 @@ def _lead(
         split=context.split_G[row],
         sequence=context.letters(gene),
         key_edges=site.key_edges,
+        signed=site.quantity.signed,
         tracks=[
             LeadTrack(
                 treatment=site.treatments[number],
-                weights_K=weights_TK[number],
-                contributions_L=contributions.get(site.treatments[number]),
+                values_K=values_TK[number],
+                attribution_L=attribution.get(site.treatments[number]),
                 predicted=_number(context.predicted_GT[row, number]) if told_apart else None,
                 measured=_number(measured_T[number]) if told_apart and measured_T is not None else None,
             )

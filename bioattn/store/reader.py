@@ -434,16 +434,16 @@ class Attention(Results):
         sites: Sequence[str] | None = None,
         heads: Sequence[int] | None = None,
         value_weighted: bool = False,
-        contributions: bool = False,
+        weights: bool = False,
     ) -> LabelledArray:
         """Where a promoter model looked, base by base: axes sample, treatment, position.
 
-        A bin's weight is shared by its bases and smoothed by a Gaussian of half the bin's width (motifs straddle
-        the edges of bins); a profile keeps its sum. This is the profile that `simulate score`, `export motifs` and
-        the figures use. Averaged over heads and sites: sites: shell patterns (None: those that tell treatments
-        apart); heads: the model's numbers of them (None: all). Positions count from position 0 of the gene,
-        upstream is negative; where that is not known, from the window's first base, 0. contributions: what each
-        base adds to the prediction instead, with its sign, summed over heads (--readout shared).
+        What each base adds to the prediction, with its sign, summed over heads and sites, where the file has
+        contributions; else, or with `weights`, attention averaged over them. A bin's value is shared by its bases
+        and smoothed by a Gaussian of half the bin's width (motifs straddle the edges of bins); a profile keeps its
+        sum. This is the profile that `simulate score`, `export motifs` and the figures use. sites: shell patterns
+        (None: those that tell treatments apart); heads: the model's numbers of them (None: all). Positions count
+        from position 0 of the gene, upstream is negative; where that is not known, from the window's first base.
 
         Raises: BioattnError for attention that is not over promoters, and for what is not there.
         """
@@ -456,7 +456,7 @@ class Attention(Results):
             sites,
             heads,
             value_weighted=value_weighted,
-            contributions=contributions,
+            weights=weights,
         )
 
     def _read(

@@ -53,8 +53,8 @@ AVERAGED_SITES = _choice(
 )
 HEADS = _choice("Heads, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
 AVERAGED_HEADS = _choice("Heads to average, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
-CONTRIBUTIONS: Any = option(
-    "What attention adds to the response, with its sign, instead of weights (--readout shared).",
+WEIGHTS: Any = option(
+    "Attention weights [default: contributions, which add up to the response, where there are any].",
     default=False,
 )
 SAMPLE = _choice("Which alignment [default: the only one].", metavar="ID")

@@ -116,7 +116,7 @@ COMMANDS = [
     "attention.h5",
     "contributions.h5 --gene g0",
     "attention.h5 --kind heatmap --gene g1 --against cold --as unclustered",
-    "contributions.h5 --as contributions",
+    "contributions.h5 --as weights",
     "attention.h5 --kind heads --gene g0",
     "alignment.h5 --as corrected",
     "contacts.tsv truth.tsv",

@@ -15,7 +15,7 @@ from bioattn.figures.head_grid import (
     effective_keys,
     promoter_head_grid,
 )
-from bioattn.figures.treatment_maps import read_treatment_maps
+from bioattn.interpret.promoter_maps import attention_maps
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
 
@@ -58,7 +58,7 @@ def test_effective_keys():
 
 def test_heads_of_promoters(promoters):
     with open_attention(promoters.path) as attention:
-        grid = promoter_head_grid(read_treatment_maps(attention, genes=["g2"]), title="g2", zero=60)
+        grid = promoter_head_grid(attention_maps(attention).averaged(["g2"]), zero=60)
     assert [(panel.site, panel.head) for panel in grid.panels] == [
         (f"cross.{hop}", head) for hop in (0, 1) for head in "01"
     ]

@@ -93,9 +93,9 @@ def test_attention_is_in_multiples_of_uniform(promoters):
             bin_ = 0 if base < 4 else 1 + (base - 4) // 8
             width = 4 if base < 4 else min(8, 60 - (4 + 8 * (bin_ - 1)))
             expected = weights[treatment, bin_] / width * 60
-            assert picture.attention_TL[treatment, base] == pytest.approx(expected, rel=1e-6)
+            assert picture.tracks[picture.shown_first][treatment, base] == pytest.approx(expected, rel=1e-6)
     # A gene whose attention is uniform would be at 1.
-    np.testing.assert_allclose(picture.attention_TL.mean(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(picture.tracks[picture.shown_first].mean(axis=1), 1, rtol=1e-6)
     assert picture.predictions == pytest.approx(promoters.predictions[1].tolist())
     assert picture.title == "g1   chrI:1,001–1,060 (−)"
     assert picture.zero == 40
@@ -136,7 +136,9 @@ def test_tracks_and_bands(promoters, tmp_path):
         filled, line = [
             patch for patch in axes[f"attention {number}"].patches if isinstance(patch, StepPatch)
         ]
-        np.testing.assert_allclose(filled.get_data().values, picture.attention_TL[number, 3:30])
+        np.testing.assert_allclose(
+            filled.get_data().values, picture.tracks[picture.shown_first][number, 3:30]
+        )
         np.testing.assert_allclose(line.get_data().edges, np.arange(3, 31))
     bands = [patch for patch in axes["attention 0"].patches if not isinstance(patch, StepPatch)]
     assert [(band.get_x(), band.get_width()) for band in bands] == [(5, 6), (20, 6)]
@@ -166,12 +168,12 @@ def test_flat_attention_is_left_out_and_said(promoters, tmp_path, caplog):
     picture = read(path, "g0", upsampling="nearest")
     assert picture.treatments == ["heat", "H2O2"]
     assert list(picture.colours.values()) == [colour_of(0), colour_of(2)]
-    assert len(picture.attention_TL) == 2
+    assert len(picture.tracks[picture.shown_first]) == 2
     assert picture.predictions == pytest.approx(promoters.predictions[0, [0, 2]].tolist())
-    assert "left out, as attention is the same at every position: 'cold $5 a_b$'" in caplog.text
-    with pytest.raises(BioattnError, match="attention to g1 is the same at every position, under 'heat'"):
+    assert "left out, as it is the same at every position: 'cold $5 a_b$'" in caplog.text
+    with pytest.raises(BioattnError, match="attention of g1 is the same at every position, under 'heat'"):
         read(path, "g1", upsampling="nearest")
-    with pytest.raises(BioattnError, match="attention to g1 differs nowhere"):
+    with pytest.raises(BioattnError, match="attention of g1 differs nowhere"):
         read(path, "g1", against="heat")
 
 
@@ -213,8 +215,8 @@ def test_smoothing_keeps_the_whole(promoters, method):
     """A row has the mean 1 however bins become bases, and is as smooth as its method says."""
     picture = read(promoters.path, "g1", sites=["promoter.cross.0"], upsampling=method)
     flat = read(promoters.path, "g1", sites=["promoter.cross.0"], upsampling="nearest")
-    np.testing.assert_allclose(picture.attention_TL.mean(axis=1), 1, rtol=1e-6)
-    steps = [np.abs(np.diff(found.attention_TL)).max() for found in (picture, flat)]
+    np.testing.assert_allclose(picture.tracks[picture.shown_first].mean(axis=1), 1, rtol=1e-6)
+    steps = [np.abs(np.diff(found.tracks[found.shown_first])).max() for found in (picture, flat)]
     assert steps[0] < steps[1]
 
 

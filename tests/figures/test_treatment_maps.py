@@ -8,13 +8,10 @@ from matplotlib.collections import QuadMesh
 
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
-from bioattn.figures import promoter_picture, treatment_maps
-from bioattn.figures.treatment_maps import (
-    TreatmentMaps,
-    cluster_treatments,
-    draw_treatment_heatmap,
-    read_treatment_maps,
-)
+from bioattn.figures import promoter_picture
+from bioattn.figures.treatment_maps import cluster_treatments, draw_treatment_heatmap
+from bioattn.interpret import promoter_maps
+from bioattn.interpret.promoter_maps import attention_maps, maps_in_memory
 from bioattn.store import open_attention
 from tests.figures.conftest import TREATMENTS
 from tests.result_files import promoter_layout, write_promoters
@@ -24,36 +21,34 @@ SITES = ["promoter.cross.0", "promoter.cross.1"]
 
 @pytest.mark.parametrize("genes", [["g1"], ["g3", "g0", "g2"], None])
 def test_means_over_genes_by_plain_loops(promoters, genes, monkeypatch):
-    monkeypatch.setattr(treatment_maps, "_BLOCK_BYTES", 1)  # a gene at a time
+    monkeypatch.setattr(promoter_maps, "READ_BYTES", 1)  # a gene at a time
     with open_attention(promoters.path) as attention:
-        maps = read_treatment_maps(attention, genes=genes, treatments=["H2O2", "heat"], heads=[1])
+        maps = attention_maps(attention, heads=[1]).averaged(genes or (), ["H2O2", "heat"])
     numbers = range(5) if genes is None else [int(gene[1]) for gene in genes]
     assert maps.treatments == ["H2O2", "heat"]
-    assert maps.heads == ["cross.0 1", "cross.1 1"]
+    assert [(site.name, site.heads) for site in maps.sites] == [(name, ["1"]) for name in SITES]
+    values_HTK = maps.by_head(slice(0, 1))[0]
     for hop, site in enumerate(SITES):
         for row, treatment in enumerate((2, 0)):
             for bin_ in range(len(maps.key_edges) - 1):
                 values = [float(promoters.weights[site][gene, treatment, 1, bin_]) for gene in numbers]
-                assert maps.weights_HTK[hop, row, bin_] == pytest.approx(sum(values) / len(values), rel=1e-6)
-    np.testing.assert_allclose(maps.over_heads, maps.weights_HTK.mean(axis=0))
+                assert values_HTK[hop, row, bin_] == pytest.approx(sum(values) / len(values), rel=1e-6)
+    np.testing.assert_allclose(maps.block(slice(0, 1))[0], values_HTK.mean(axis=0))
 
 
 def test_differences(promoters):
     weights = promoters.weights[SITES[0]][3].astype(np.float64)  # treatment, head, bin
     with open_attention(promoters.path) as attention:
-        against = read_treatment_maps(
-            attention, genes=["g3"], treatments=["heat"], against="H2O2", sites=[SITES[0]]
-        )
-        mean = read_treatment_maps(
-            attention, genes=["g3"], treatments=["heat"], against="mean", sites=[SITES[0]]
-        )
-        every = read_treatment_maps(attention, genes=["g3"], against="H2O2", sites=[SITES[0]])
+        maps = attention_maps(attention, [SITES[0]])
+        against = maps.averaged(["g3"], ["heat"], "H2O2")
+        mean = maps.averaged(["g3"], ["heat"], "mean")
+        every = maps.averaged(["g3"], None, "H2O2")
     assert against.treatments == mean.treatments == ["heat"]
     assert every.treatments == ["heat", "cold $5 a_b$"]
-    np.testing.assert_allclose(against.weights_HTK[:, 0], weights[0] - weights[2], atol=1e-7)
+    np.testing.assert_allclose(against.by_head(slice(0, 1))[0, :, 0], weights[0] - weights[2], atol=1e-7)
     # The mean is that of all treatments, not of those shown.
     np.testing.assert_allclose(
-        mean.weights_HTK[:, 0], weights[0] - (weights[0] + weights[1] + weights[2]) / 3, atol=1e-7
+        mean.by_head(slice(0, 1))[0, :, 0], weights[0] - (weights[0] + weights[1] + weights[2]) / 3, atol=1e-7
     )
 
 
@@ -80,25 +75,17 @@ def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(prom
     layout = promoter_layout([site], ["heat"], 60)
     write_promoters(tmp_path / "a.h5", layout, promoters.samples, {site.name: weights})
     with open_attention(tmp_path / "a.h5") as attention:
-        maps = read_treatment_maps(attention, genes=["g1", "g4"])
-    assert (maps.treatments, maps.heads) == (["all treatments"], ["0", "1"])
+        maps = attention_maps(attention).averaged(["g1", "g4"])
+    assert maps.treatments == ["all treatments"]
     for head in range(2):
         for bin_ in range(3):
             values = [float(weights[gene, head, query, bin_]) for gene in (1, 4) for query in (0, 1)]
-            assert maps.weights_HTK[head, 0, bin_] == pytest.approx(sum(values) / 4, rel=1e-6)
+            assert maps.by_head(slice(0, 1))[0, head, 0, bin_] == pytest.approx(sum(values) / 4, rel=1e-6)
 
 
 def maps_of(rows):
-    return TreatmentMaps(
-        treatments=[f"t{number}" for number in range(len(rows))],
-        numbers=list(range(len(rows))),
-        heads=["0"],
-        weights_HTK=rows[None],
-        key_edges=np.arange(rows.shape[1] + 1) * 8,
-        window_length=rows.shape[1] * 8,
-        receptive_field=None,
-        genes=["g"],
-    )
+    names = [f"t{number}" for number in range(len(rows))]
+    return maps_in_memory(rows[None], names, np.arange(rows.shape[1] + 1) * 8, genes=["g"])
 
 
 def test_alike_treatments_stand_together():
@@ -127,8 +114,8 @@ def test_the_files_order_is_kept_on_request():
 
 def test_what_is_drawn(promoters):
     with open_attention(promoters.path) as attention:
-        maps = read_treatment_maps(attention, genes=["g1"])
-    heatmap = cluster_treatments(maps, title="g1", zero=50)
+        maps = attention_maps(attention).averaged(["g1"])
+    heatmap = cluster_treatments(maps, zero=50)
     figure = draw_treatment_heatmap(heatmap, 120)
     (axis,) = [axis for axis in figure.axes if axis.get_label() == "heatmap"]
     (mesh,) = [found for found in axis.collections if isinstance(found, QuadMesh)]

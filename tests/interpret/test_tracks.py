@@ -159,8 +159,8 @@ def test_reading_by_small_blocks_changes_nothing(write_attention, tmp_path, monk
     path, _ = write_attention()
     settings = TrackSettings(downstream=DOWNSTREAM, overlapping=Overlapping.MEAN, upsampling="gaussian")
     export_tracks(path, tmp_path / "whole", settings)
-    monkeypatch.setattr("bioattn.interpret.position_maps.READ_BYTES", 1)
-    monkeypatch.setattr("bioattn.interpret.position_maps.SCATTERED", 1)
+    monkeypatch.setattr("bioattn.interpret.promoter_maps.READ_BYTES", 1)
+    monkeypatch.setattr("bioattn.interpret.promoter_maps.SCATTERED", 1)
     export_tracks(path, tmp_path / "cut", settings)
     for one in sorted((tmp_path / "whole").glob("*.bedgraph")):
         assert one.read_bytes() == (tmp_path / "cut" / one.name).read_bytes()
@@ -219,8 +219,8 @@ def test_a_planted_peak_is_where_it_was_planted(tmp_path, write_attention):
 
 def test_contributions_are_summed_over_heads_and_signed(write_attention, tmp_path):
     values = np.random.default_rng(1).normal(size=(len(GENES), 3, 2, len(EDGES) - 1)).astype(np.float32)
-    path, _ = write_attention(contributions=values)
-    options = ["--contributions", "--treatment", "control", "--against", "mean", "--downstream", "10"]
+    path, weights = write_attention(contributions=values)
+    options = ["--treatment", "control", "--against", "mean", "--downstream", "10"]
     assert bioattn("export", "tracks", path, "-o", tmp_path / "t", *options) == 0
     table = pd.read_csv(tmp_path / "t/control.genes.tsv", sep="\t")
     alone = values[0].astype(np.float64).sum(axis=1)
@@ -235,6 +235,11 @@ def test_contributions_are_summed_over_heads_and_signed(write_attention, tmp_pat
     header = (tmp_path / "t/control.plus.bedgraph").read_text().splitlines()[0]
     assert 'description="contribution to the response per base, ' in header
     assert "altColor=" in header
+    assert bioattn("export", "tracks", path, "-o", tmp_path / "w", "--weights", "--downstream", "10") == 0
+    table = pd.read_csv(tmp_path / "w/control.genes.tsv", sep="\t")
+    np.testing.assert_allclose(
+        table.loc[table["gene_id"] == "alone", "attention"], weights[0, 2].mean(axis=0), rtol=1e-6
+    )
 
 
 def test_the_record_lists_the_files(write_attention, tmp_path, capsys):
@@ -284,8 +289,6 @@ def test_position_0_is_where_the_file_says(write_attention, tmp_path):
         (["--genes", "nowhere"], 1, "no promoter asked for has a place on a chromosome"),
         (["--format", "wig"], 2, "--format 'wig': is none of bigwig, bedgraph, tsv"),
         (["--value-weighted", "--overlapping", "max"], 1, "export with --value-weighted"),
-        (["--contributions", "--downstream", "10"], 1, "has no contributions; train with --readout shared"),
-        (["--contributions", "--value-weighted"], 2, "are two quantities; choose one"),
         (["--downstream", "61"], 1, "--downstream 61: the windows have 60 bases"),
     ],
 )

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bioattn.interpret.promoter_maps import ALL_TREATMENTS
 from bioattn.report import promoter_maps
 from bioattn.report.page import cluster_order
-from bioattn.report.promoter_maps import ONE_ROW, SiteSums, blocks_of, shown_sites
+from bioattn.report.promoter_maps import SiteSums, blocks_of, shown_maps, treatments_of
 from bioattn.report.promoters import ranked_genes, specific_part
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
@@ -51,12 +52,12 @@ def summary_of(path):
     """The summary of the only site, and its blocks."""
     sums, blocks = SiteSums(), []
     with open_attention(path) as attention:
-        (info,), hidden = shown_sites(attention)
+        (maps,), hidden = shown_maps(attention)
         assert hidden == []
-        for first, part in blocks_of(attention, info, None, Progress()):
-            sums.add(part)
+        for first, part in blocks_of(maps, treatments_of(maps, None), Progress()):
+            sums.add(maps, part)
             blocks.append((first, part.copy()))
-        return sums.summary(info, None), blocks
+        return sums.summary(maps, None), blocks
 
 
 @pytest.mark.parametrize("block_bytes", [1, 5_000, 48_000_000])
@@ -100,7 +101,7 @@ def test_maps_that_do_not_differ_have_no_part_between_treatments(tmp_path, weigh
 def test_a_site_without_treatments_has_one_row(tmp_path, weights):
     path = write(tmp_path / "attention.h5", weights[:, 0], ("sample", "head", "key"))
     summary, _ = summary_of(path)
-    assert summary.treatments == [ONE_ROW]
+    assert summary.treatments == [ALL_TREATMENTS]
     np.testing.assert_allclose(summary.profile_THK, weights[:, :1].mean(axis=0), rtol=1e-5)
 
 

@@ -78,7 +78,7 @@ def outline_of(page):
     return outline
 
 
-def test_maps_and_contributions_in_the_page_are_those_of_the_files(run, page):
+def test_maps_and_attribution_in_the_page_are_those_of_the_files(run, page):
     promoters = data_of(page)["promoters"]
     genes = {gene["id"]: gene for gene in promoters["genes"]}
     assert sorted(genes) == sorted(GENES)
@@ -87,7 +87,7 @@ def test_maps_and_contributions_in_the_page_are_those_of_the_files(run, page):
     for number, name in enumerate(GENES):
         raw = zlib.decompress(base64.b64decode(genes[name]["maps"]))
         rows = len(TREATMENTS) * 2
-        explained = genes[name]["contributes"]
+        explained = genes[name]["attributed"]
         assert explained == (number < 5)
         numbers = rows + (len(TREATMENTS) if explained else 0)
         largest = struct.unpack(f"<{numbers}f", raw[: 4 * numbers])
@@ -116,20 +116,22 @@ def test_contributions_of_attention_are_in_the_page(tmp_path):
     write_promoters(tmp_path / "attention.h5", layout, samples, arrays)
     assert bioattn("report", tmp_path / "attention.h5", "-o", tmp_path / "page.html", "-q") == 0
     promoters = data_of(tmp_path / "page.html")["promoters"]
-    told = {"method": "attention × value", "treatments": ["heat", "cold"], "ofSingleBases": False}
-    assert promoters["contributions"] == told
+    assert [(each["name"], each["signed"]) for each in promoters["sites"]] == [
+        ("contributions", True),
+        (site.name, False),
+    ]
     genes = {gene["id"]: gene for gene in promoters["genes"]}
     for number, name in enumerate(("g0", "g1")):
         raw = zlib.decompress(base64.b64decode(genes[name]["maps"]))
-        largest = np.frombuffer(raw, "<f4", 6)[4:]
-        steps = np.frombuffer(raw, np.int8, offset=4 * 6)[4 * 5 :].reshape(2, 40)
-        expected = np.repeat(contributions[number].sum(axis=1) / 8, 8, axis=1)
+        largest = np.frombuffer(raw, "<f4", 6)[:2]
+        steps = np.frombuffer(raw, np.int8, offset=4 * 6)[: 2 * 5].reshape(2, 5)
+        expected = contributions[number].sum(axis=1)
         assert (
             np.abs(steps * largest[:, None] / 63 - expected).max() <= np.abs(expected).max() / 63 / 2 + 1e-6
         )
     text = (tmp_path / "page.html").read_text()
-    assert "What bases contribute to the response to heat" in text
-    assert "what lowers (purple, down) the predicted response" in text
+    assert "Contributions to the response to heat" in text
+    assert "raises (orange, up) and lowers (purple, down); they add up to the prediction" in text
 
 
 def test_what_stands_around_a_promoter(run, page):

@@ -259,7 +259,7 @@ def test_less_the_mean_of_all_promoters(promoter_page):
 
 
 def test_attribution_is_drawn_where_there_is_one(promoter_page):
-    count = "return document.querySelectorAll('#tracks g.contributions').length"
+    count = "return document.querySelectorAll('#tracks g.attribution').length"
     for gene, wanted in ((GENES[2], 3), (GENES[9], 0)):
         show(promoter_page, gene)
         assert promoter_page.run(count) == wanted

@@ -27,17 +27,9 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, MotifDatabase, read_meme, write_meme
 from bioattn.formats.tables import write_table
 from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
-from bioattn.interpret.motifs.discovery import (
-    MIN_BITS,
-    trim_vague_ends,
-)
+from bioattn.interpret.motifs.discovery import MIN_BITS, trim_vague_ends
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.interpret.motifs.search import (
-    MotifSettings,
-    Search,
-    find_motifs,
-    motif_row,
-)
+from bioattn.interpret.motifs.search import SIGNS, MotifSettings, Search, Searched, find_motifs, motif_row
 from bioattn.interpret.motifs.use import (
     BACKGROUND,
     EDGE_COLUMNS,
@@ -47,19 +39,20 @@ from bioattn.interpret.motifs.use import (
     edges,
 )
 from bioattn.interpret.promoter_maps import (
-    ATTENTION,
-    ATTRIBUTION,
-    SIGNS,
     PromoterMaps,
+    Quantity,
     attention_maps,
     attribution_maps,
-    open_maps,
+    chosen_quantity,
+    codes_of_genes,
+    open_results,
 )
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import WEIGHTS
 from bioattn.promoters.genes import choose_genes
 from bioattn.store.attribution import Attribution
+from bioattn.store.reader import Attention
 from bioattn.store.windows import genomic_interval
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted
@@ -135,14 +128,14 @@ def export_motifs(
         require_tomtom()
         targets = read_meme(database)
     with ExitStack() as stack:
-        sources = [maps for path in files for maps in _open(stack, path, settings, promoters, genes)]
-        kinds = [maps.kind for maps in sources]
+        sources = [searched for path in files for searched in _open(stack, path, settings, promoters, genes)]
+        kinds = [searched.kind for searched in sources]
         if len(set(kinds)) < len(kinds):
             raise BioattnError(f"two {kinds[0]} files: give one of each kind, or run the command for each")
-        if kinds in ([], [ATTRIBUTION]) and (settings.heads is not None or settings.sites != ("*",)):
+        if kinds in ([], [Quantity.ATTRIBUTION]) and (settings.heads is not None or settings.sites != ("*",)):
             option = "--sites" if settings.heads is None else "--heads"
             raise BioattnError(f"{option} chooses in attention, which is not given; leave it out")
-        for maps in sources:
+        for maps in (searched.maps for searched in sources):
             require_names("--treatment", treatments, maps.treatments, maps.path)
             require_reference("--against", settings.against, maps.treatments, maps.path)
             if list(treatments or maps.treatments) == [settings.against]:
@@ -153,16 +146,16 @@ def export_motifs(
             rows: list[dict[str, object]] = []
             use: list[dict[str, object]] = []
             of_edges = [pd.DataFrame(columns=list(EDGE_HEADER))]
-            for maps in sources:
-                chosen = list(treatments or maps.treatments)
-                found = find_motifs(maps, chosen, settings, progress)
+            for searched in sources:
+                chosen = list(treatments or searched.maps.treatments)
+                found = find_motifs(searched, chosen, settings, progress)
                 families.append([motif.motif for motif in found.motifs])
                 rows += [motif.row for motif in found.motifs]
-                use += _use(maps, chosen, found, settings, progress)
+                use += _use(searched, chosen, found, settings, progress)
                 for treatment in chosen:
                     motifs = [motif.motif for motif in found.motifs if motif.seqlets[treatment]]
-                    table = edges(maps, treatment, found.seqlets[treatment], motifs)
-                    of_edges.append(_on_chromosomes(table, maps))
+                    table = edges(searched, treatment, found.seqlets[treatment], motifs)
+                    of_edges.append(_on_chromosomes(table, searched.maps))
             families.append(filters)
             rows += [motif_row(motif, FILTER) for motif in filters]
             every = [motif for family in families for motif in family]
@@ -180,11 +173,15 @@ def export_motifs(
             summary = MotifSummary(
                 motifs=Counter(str(row["source"]) for row in rows),
                 matched=None if matches is None else int((matches["q_value"] < MATCHED).sum()),
-                treatments=max((len(treatments or maps.treatments) for maps in sources), default=0),
-                promoters=max((len(maps.codes) for maps in sources), default=0),
+                treatments=max(
+                    (len(treatments or searched.maps.treatments) for searched in sources), default=0
+                ),
+                promoters=max((len(searched.codes) for searched in sources), default=0),
                 edges=len(edge_table),
             )
-            inputs = {maps.kind: maps.path for maps in sources} | {n: p for n, p in others.items() if p}
+            inputs = {searched.kind: searched.maps.path for searched in sources} | {
+                n: p for n, p in others.items() if p
+            }
             record = {
                 **MOTIF_FOLDER.header,
                 "motifs": len(every),
@@ -207,21 +204,27 @@ def export_motifs(
 
 def _open(
     stack: ExitStack, path: Path, settings: MotifSettings, promoters: Path | None, genes: Sequence[str]
-) -> list[PromoterMaps]:
-    """The maps of a file of either kind; of attention with contributions those that raise and those that lower."""
-    file = stack.enter_context(open_maps(path))
-    chosen = choose_genes(genes, list(file.samples.index), path) if genes else None
+) -> list[Searched]:
+    """The maps of a file of either kind; of contributions of attention those that raise and those that lower."""
+    file = stack.enter_context(open_results(path))
     if isinstance(file, Attribution):
-        return [attribution_maps(file, genes=chosen)]
-    if promoters is None:
+        maps = attribution_maps(file)
+    elif promoters is None:
         raise BioattnError(
             f"{path}: attention holds no sequences; give the FASTA it was exported from with --promoters"
         )
-    contribute = any(info.has_contributions for info in file.sites.values())
-    return [
-        attention_maps(file, promoters, genes=chosen, sites=settings.sites, heads=settings.heads, kind=kind)
-        for kind in (SIGNS if contribute else [ATTENTION])
-    ]
+    else:
+        wanted = chosen_quantity(weights=settings.weights)
+        maps = attention_maps(file, settings.sites, settings.heads, wanted)
+    if genes:
+        maps = maps.chosen(choose_genes(genes, maps.genes, path))
+    codes = maps.codes
+    if codes is None:
+        assert promoters is not None
+        assert isinstance(file, Attention)
+        codes = codes_of_genes(promoters, file, maps.samples)
+    kinds = SIGNS if maps.quantity is Quantity.CONTRIBUTIONS else [str(maps.quantity)]
+    return [Searched(kind=kind, maps=maps, codes=codes) for kind in kinds]
 
 
 def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
@@ -324,18 +327,16 @@ def _motif_table(rows: Sequence[dict[str, object]], matches: pd.DataFrame | None
 
 
 def _use(
-    maps: PromoterMaps, treatments: Sequence[str], found: Search, settings: MotifSettings, progress: Progress
+    searched: Searched, treatments: Sequence[str], found: Search, settings: MotifSettings, progress: Progress
 ) -> list[dict[str, object]]:
-    reference = settings.against or MEAN
-    if settings.against is None:
-        maps.hold_reference(None)
-    if reference == MEAN and len(maps.treatments) == 1:
-        reference = maps.treatments[0]
+    reference, known = settings.against or MEAN, searched.maps.treatments
+    if reference == MEAN and len(known) == 1:
+        reference = known[0]
     seqlets = {motif.motif.name: motif.seqlets for motif in found.motifs}
     motifs = [motif.motif for motif in found.motifs]
     return [
         row | {"seqlets": seqlets[str(row["motif"])][str(row["treatment"])]}
-        for row in compare_use(maps, motifs, treatments, reference, progress)
+        for row in compare_use(searched, motifs, treatments, reference, progress)
     ]
 
 
@@ -355,7 +356,7 @@ def _on_chromosomes(table: pd.DataFrame, maps: PromoterMaps) -> pd.DataFrame:
     begin: Any = located["start"].to_numpy()
     end: Any = located["end"].to_numpy()
     window = table["start"].to_numpy(), table["end"].to_numpy()
-    plus, minus = (genomic_interval(*window, begin, end, strand, maps.length) for strand in ("+", "-"))
+    plus, minus = (genomic_interval(*window, begin, end, strand, maps.window_length) for strand in ("+", "-"))
     is_plus, is_placed = located["strand"] == "+", located["strand"].isin(["+", "-"])
     low, high = (
         pd.Series(np.where(is_plus, *of_strands), index=table.index).where(is_placed).astype("Int64")

@@ -8,7 +8,7 @@ background is that of `site_differences`, shuffled motifs are those of `expected
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,16 +31,19 @@ from bioattn.interpret.motifs.expected_motifs import (
     read_expected,
 )
 from bioattn.interpret.motifs.site_differences import (
-    AttentionSignal,
-    AttributionSignal,
-    PositionSignal,
     SiteDifferences,
     require_same,
     site_differences,
 )
 from bioattn.interpret.motifs.use import benjamini_hochberg
-from bioattn.interpret.position_maps import position_maps
-from bioattn.interpret.promoter_maps import codes_of_genes, open_maps
+from bioattn.interpret.promoter_maps import (
+    PromoterMaps,
+    Quantity,
+    attention_maps,
+    attribution_maps,
+    codes_of_genes,
+    open_results,
+)
 from bioattn.promoters.genes import choose_genes
 from bioattn.store.attribution import Attribution
 from bioattn.store.reader import Attention
@@ -60,7 +63,7 @@ COLUMNS = (
 )
 
 
-class Quantity(NamedTuple):
+class ScoredCondition(NamedTuple):
     """What is scored: the signal of a condition, alone or less that of another."""
 
     condition: str
@@ -68,7 +71,7 @@ class Quantity(NamedTuple):
 
 
 def mixing(
-    quantities: Sequence[Quantity], groups: dict[str, list[str]], treatments: Sequence[str]
+    quantities: Sequence[ScoredCondition], groups: dict[str, list[str]], treatments: Sequence[str]
 ) -> NDArray[np.float64]:
     """Weights (Q, T) of the treatments in each quantity. groups: the treatments of each condition, averaged."""
     place = {name: number for number, name in enumerate(treatments)}
@@ -82,7 +85,7 @@ def mixing(
 
 
 def score_pairs(
-    signal: PositionSignal,
+    maps: Sequence[PromoterMaps],
     codes: NDArray[np.uint8],
     pairs: Sequence[ExpectedPair],
     located: Sequence[ExpectedSites],
@@ -94,26 +97,27 @@ def score_pairs(
 ) -> pd.DataFrame:
     """One row per pair and comparison, columns `COLUMNS`; the module's docstring says what they mean.
 
-    codes: (promoters, L) of the signal's promoters. located: the sites of each pair. groups: treatments of each
-    condition; pairs whose condition is not among them are left out. contrasts: (condition, other condition).
+    maps: of files over the same promoters. codes: (promoters, L) of these. located: the sites of each pair.
+    groups: treatments of each condition; pairs whose condition is not among them are left out. contrasts:
+    (condition, other condition).
     `passed` is None where a pair could not be judged.
     """
-    rows: list[tuple[ExpectedPair, ExpectedSites, Quantity]] = []
+    rows: list[tuple[ExpectedPair, ExpectedSites, ScoredCondition]] = []
     for pair, sites in zip(pairs, located, strict=True):
         if pair.condition not in groups:
             continue
         others = [other for condition, other in contrasts if condition == pair.condition]
         rows += [
-            (pair, sites, Quantity(pair.condition, against))
+            (pair, sites, ScoredCondition(pair.condition, against))
             for against in (BACKGROUND, ALL_TREATMENTS, *others)
         ]
     quantities = list(dict.fromkeys(quantity for _, _, quantity in rows))
     entries = list({id(sites): sites for _, sites, _ in rows}.values())
-    scored = site_differences(signal, codes, entries, mixing(quantities, groups, signal.treatments), progress)
+    scored = site_differences(maps, codes, entries, mixing(quantities, groups, maps[0].treatments), progress)
     scores = dict(zip(map(id, entries), scored, strict=True))
     cells = [
         {
-            "signal": signal.name,
+            "signal": str(maps[0].quantity),
             **_effect(pair, sites, quantity, scores[id(sites)], quantities.index(quantity), seed),
         }
         for pair, sites, quantity in rows
@@ -129,7 +133,7 @@ def score_pairs(
             float(row["q_value"]),
             scores[id(sites)],
             quantities.index(quantity),
-            signed=signal.signed,
+            signed=maps[0].signed,
         )
         for (pair, sites, quantity), (_, row) in zip(rows, table.iterrows(), strict=True)
     ]
@@ -140,7 +144,7 @@ def score_pairs(
 def _effect(
     pair: ExpectedPair,
     located: ExpectedSites,
-    quantity: Quantity,
+    quantity: ScoredCondition,
     scores: SiteDifferences,
     column: int,
     seed: int,
@@ -309,7 +313,7 @@ def score_known_motifs(
     pairs = read_expected(expected)
     database = None if motifs is None else read_meme(motifs)
     with ExitStack() as opened:
-        files = [opened.enter_context(open_maps(path)) for path in results]
+        files = [opened.enter_context(open_results(path)) for path in results]
         attention = [file for file in files if isinstance(file, Attention)]
         attribution = [file for file in files if isinstance(file, Attribution)]
         if not files:
@@ -324,10 +328,10 @@ def score_known_motifs(
                 "attention files hold no sequences; give the FASTA they were made from with --promoters"
             )
         if settings.genes:
-            wanted = set(choose_genes(settings.genes, signals[0].genes, results[0]))
+            wanted = set(choose_genes(settings.genes, signals[0][0].genes, results[0]))
             codes = codes.copy()
-            codes[[name not in wanted for name in signals[0].genes]] = UNKNOWN
-        groups = _groups(signals[0].treatments, treatment_groups)
+            codes[[name not in wanted for name in signals[0][0].genes]] = UNKNOWN
+        groups = _groups(signals[0][0].treatments, treatment_groups)
         missing = list(dict.fromkeys(pair.condition for pair in pairs if pair.condition not in groups))
         _report_missing(missing, pairs, groups, expected)
         contrasts = [_contrast(text, groups) for text in settings.contrasts]
@@ -363,24 +367,30 @@ def write_known_motifs(path: Path, table: pd.DataFrame) -> None:
 
 def _signals(
     attention: list[Attention], attribution: list[Attribution], settings: KnownMotifSettings
-) -> list[PositionSignal]:
+) -> list[list[PromoterMaps]]:
     """Make the signals: attention; value-weighted and contributions where every file has them; attribution."""
     require_same("promoters", [(file.path, list(file.samples.index)) for file in (*attention, *attribution)])
-    signals: list[PositionSignal] = []
-    if attention:
-        maps = [position_maps(file, settings.sites, settings.heads) for file in attention]
-        signals.append(AttentionSignal(maps))
-        if all(info.has_value_weighted for of_file in maps for info in of_file.sites):
-            signals.append(AttentionSignal([replace(of_file, value_weighted=True) for of_file in maps]))
-        if all(any(info.has_contributions for info in of_file.sites) for of_file in maps):
-            sums = [
-                position_maps(file, settings.sites, settings.heads, contributions=True) for file in attention
-            ]
-            signals.append(AttentionSignal(sums))
+    weights = [attention_maps(file, settings.sites, settings.heads, Quantity.ATTENTION) for file in attention]
+    for maps in weights:
+        if not maps.tells_apart:
+            raise BioattnError(f"{maps.path}: its attention does not tell treatments apart")
+    signals = [weights] if weights else []
+    for quantity, held in (
+        (Quantity.VALUE_WEIGHTED, lambda sites: all(info.has_value_weighted for info in sites)),
+        (Quantity.CONTRIBUTIONS, lambda sites: any(info.has_contributions for info in sites)),
+    ):
+        of_files = [
+            [file.sites[site.name] for site in maps.sites]
+            for file, maps in zip(attention, weights, strict=True)
+        ]
+        if of_files and all(map(held, of_files)):
+            signals.append(
+                [attention_maps(file, settings.sites, settings.heads, quantity) for file in attention]
+            )
     if attribution:
-        signals.append(AttributionSignal(attribution))
-        treatments = [(file.path, list(file.treatments)) for file in (*attention, *attribution)]
-        require_same("treatments", treatments)
+        signals.append([attribution_maps(file) for file in attribution])
+    every = [maps for signal in signals for maps in signal]
+    require_same("treatments", [(maps.path, maps.treatments) for maps in every])
     return signals
 
 

@@ -21,13 +21,15 @@ from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.interpret.motifs.discovery import PAD, FoundMotif, discover_motifs, merge_motifs
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.interpret.promoter_maps import PromoterMaps
+from bioattn.interpret.promoter_maps import PromoterMaps, Quantity
 from bioattn.promoters.homology import distinct_kmers, is_low_complexity
 from bioattn.system.progress import SILENT, Progress, watched
 
 _Number = TypeVar("_Number", bound=np.generic)
 
 PEAKS_PER_PROMOTER = 3
+SIGNS = {"raising": 1, "lowering": -1}
+"""Contributions of attended bins are searched twice: where they raise the response, and where they lower it."""
 CONTROLS = 3
 """Control windows for each seqlet."""
 SMOOTHED_BASES = 9
@@ -137,6 +139,8 @@ class MotifSettings:
     """The model's heads that are averaged; None = all that the file holds."""
     against: str | None = None
     """A treatment, or `mean`: seqlets are where maps gain against it; None = where they are high."""
+    weights: bool = False
+    """Search weights also where attention has contributions, which are searched otherwise."""
     max_seqlets: int = 1000
     """Of a treatment."""
     max_motifs: int = 5
@@ -164,28 +168,55 @@ class Search(NamedTuple):
     """By treatment: columns gene, centre and score."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """Maps in which motifs are searched where they are high, or where they raise or lower the response."""
+
+    kind: str
+    """`attention`, `attribution`, `raising` or `lowering`."""
+    maps: PromoterMaps
+    codes: NDArray[np.uint8]
+    """(promoters, L)."""
+
+    def reference(self, name: str | None) -> NDArray[np.float32]:
+        """The maps (promoters, K) of a treatment, or with None (or `mean`, unless one is called so) the mean."""
+        known = name if name in self.maps.treatments else None
+        return self.maps.read(np.arange(len(self.codes)), known).astype(np.float32)
+
+    def heights(
+        self, rows: slice, treatment: str, reference: NDArray[np.float32] | None
+    ) -> NDArray[np.float64]:
+        """The map in which peaks are sought, less a reference (promoters, K): not negative, (B, L)."""
+        values = self.maps.block(rows, [treatment])[:, 0]
+        values = self.maps.per_base(values if reference is None else values - reference[rows])
+        if self.kind == Quantity.ATTRIBUTION:
+            return np.abs(values)
+        return np.maximum(SIGNS.get(self.kind, 1) * values, 0)
+
+
 def find_motifs(
-    maps: PromoterMaps, treatments: Sequence[str], settings: MotifSettings, progress: Progress = SILENT
+    searched: Searched, treatments: Sequence[str], settings: MotifSettings, progress: Progress = SILENT
 ) -> Search:
     """Search the maps of each treatment, and merge motifs of treatments that are alike."""
-    if settings.against is not None:
-        maps.hold_reference(settings.against)
+    reference = None if settings.against is None else searched.reference(settings.against)
     seqlets: dict[str, pd.DataFrame] = {}
     found: list[tuple[str, FoundMotif]] = []
-    for treatment in watched(progress, f"motifs in {maps.kind}", treatments):
-        seqlets[treatment], motifs = search_treatment(maps, treatment, settings)
+    for treatment in watched(progress, f"motifs in {searched.kind}", treatments):
+        seqlets[treatment], motifs = search_treatment(searched, treatment, settings, reference)
         found += [(treatment, motif) for motif in motifs]
     merged = []
     probabilities = [motif.probabilities for _, motif in found]
     for number, cluster in enumerate(merge_motifs(probabilities, [motif.seqlets for _, motif in found]), 1):
-        motif = Motif(name=f"{maps.kind}_{number}", probabilities=cluster.probabilities, sites=cluster.sites)
+        motif = Motif(
+            name=f"{searched.kind}_{number}", probabilities=cluster.probabilities, sites=cluster.sites
+        )
         members = [found[member] for member in cluster.members]
         counts: Counter[str] = Counter()
         for treatment, member in members:
             counts[treatment] += member.seqlets
         treatment, surest = min(members, key=lambda member: member[1].log_p)
         row = {
-            **motif_row(motif, maps.kind),
+            **motif_row(motif, searched.kind),
             "treatments": len(counts),
             "surest_treatment": treatment,
             "share": surest.share,
@@ -197,14 +228,19 @@ def find_motifs(
 
 
 def search_treatment(
-    maps: PromoterMaps, treatment: str, settings: MotifSettings
+    searched: Searched,
+    treatment: str,
+    settings: MotifSettings,
+    reference: NDArray[np.float32] | None = None,
 ) -> tuple[pd.DataFrame, list[FoundMotif]]:
     """Cut out the seqlets of a treatment (columns gene, centre and score) and look for motifs in them."""
-    usual_L = usual_map((maps.heights(rows, treatment) for rows in maps.blocks()), maps.length)
+    maps, codes = searched.maps, searched.codes
+    blocks = list(maps.blocks())
+    usual_L = usual_map((searched.heights(rows, treatment, reference) for rows in blocks), maps.window_length)
     parts = []
-    for rows in maps.blocks():
+    for rows in blocks:
         peaks = find_peaks(
-            maps.heights(rows, treatment),
+            searched.heights(rows, treatment, reference),
             usual_L,
             apart=maps.reach,
             per_promoter=PEAKS_PER_PROMOTER,
@@ -214,21 +250,21 @@ def search_treatment(
         parts.append(best_seqlets(peaks, settings.max_seqlets))
     width = maps.reach + 2 * PAD
     seqlets = best_seqlets(pd.concat(parts), settings.max_seqlets)
-    seqlets = seqlets[without_copies(cut_codes(maps.codes, seqlets, width))].reset_index(drop=True)
+    seqlets = seqlets[without_copies(cut_codes(codes, seqlets, width))].reset_index(drop=True)
     if seqlets.empty:
         return seqlets, []
-    controls = control_windows(seqlets, len(maps.codes), CONTROLS, np.random.default_rng(settings.seed))
+    controls = control_windows(seqlets, len(codes), CONTROLS, np.random.default_rng(settings.seed))
     prior = np.zeros((len(seqlets), width), dtype=np.float32)
-    for rows in maps.blocks():
+    for rows in blocks:
         inside = seqlets["gene"].between(rows.start, rows.stop - 1)
         if inside.any():
-            heights = maps.heights(rows, treatment)
+            heights = searched.heights(rows, treatment, reference)
             prior[inside] = cut_map(heights, seqlets[inside], width, first=rows.start)
     return seqlets, discover_motifs(
-        cut_codes(maps.codes, seqlets, width),
+        cut_codes(codes, seqlets, width),
         prior,
-        cut_codes(maps.codes, controls, width),
-        base_composition(maps.codes),
+        cut_codes(codes, controls, width),
+        base_composition(codes),
         max_motifs=settings.max_motifs,
     )
 

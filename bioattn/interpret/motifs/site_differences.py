@@ -23,16 +23,15 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.motifs.expected_motifs import Coverage, ExpectedSites, union
-from bioattn.interpret.position_maps import PositionMaps, upsample
-from bioattn.store.attribution import Attribution
+from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.system.progress import Progress
 
 BLOCK_BYTES = 1 << 26
@@ -41,101 +40,31 @@ LEAST_LOG_DENSITY = -10.0
 """Attention below a thousandth of the uniform counts as that: the logarithm of nothing says nothing."""
 
 
-class PositionSignal(Protocol):
-    """A signal over the bases of all promoters of some files."""
+def signal_blocks(
+    maps: Sequence[PromoterMaps], mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
+) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """(Which promoters, their (B, Q, L) signal), in order: the mean over files of one quantity.
 
-    name: str
-    signed: bool
-    """Whether it has a direction; a site's value is then the sum over its bases, else their mean."""
-    genes: list[str]
-    """The promoters, in order."""
-    treatments: list[str]
-    """Names along T."""
-    window_length: int
-
-    def blocks(
-        self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
-    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """(which promoters, their (B, Q, L) signal), in order. codes: (promoters, L) of all, 4 for N."""
-
-
-class AttentionSignal:
-    """Attention of one or more files over the same promoters, or what it contributes."""
-
-    def __init__(self, maps: Sequence[PositionMaps]) -> None:
-        """maps: of a file each, all of one quantity.
-
-        Raises: BioattnError when the files do not belong together or do not tell treatments apart.
-        """
-        self.signed = maps[0].contributions
-        self.name = "value-weighted attention" if maps[0].value_weighted else "attention"
-        if self.signed:
-            self.name = "contributions"
-        self._maps = maps
-        treatments = []
-        for file_maps in maps:
-            if file_maps.treatments is None:
-                raise BioattnError(
-                    f"{file_maps.attention.path}: its attention does not tell treatments apart"
-                )
-            treatments.append((file_maps.attention.path, file_maps.treatments))
-        files = [file_maps.attention for file_maps in maps]
-        self.genes = require_same("promoters", [(file.path, list(file.samples.index)) for file in files])
-        self.treatments = require_same("treatments", treatments)
-        self.window_length = files[0].window_length
-
-    def blocks(
-        self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
-    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """As of `PositionSignal`."""
-        read = max(8 * int(np.prod(info.shape[1:])) for maps in self._maps for info in maps.sites)
-        for part in _slices(len(self.genes), max(read, 8 * len(mixing_QT) * self.window_length)):
-            known_B = np.maximum((codes[part] < 4).sum(axis=1), 1)
-            total_BQL = np.zeros((part.stop - part.start, len(mixing_QT), self.window_length))
-            for maps in self._maps:
-                edges = maps.key_edges
-                values_BTK = maps.block(part) / np.diff(edges)
-                if not self.signed:
-                    density_BTK = values_BTK * known_B[:, None, None]
-                    values_BTK = np.log2(np.maximum(density_BTK, 2.0**LEAST_LOG_DENSITY))
-                mixed_BQK = np.einsum("qt,btk->bqk", mixing_QT, values_BTK, optimize=True)
-                total_BQL += upsample(mixed_BQK * np.diff(edges), edges, self.window_length)
-            yield part, total_BQL / len(self._maps)
-
-
-class AttributionSignal:
-    """Attribution of one or more files over the same promoters."""
-
-    name = "attribution"
-    signed = True
-
-    def __init__(self, files: Sequence[Attribution]) -> None:
-        """Raises: BioattnError when the files do not belong together."""
-        self._files = files
-        self.genes = require_same("promoters", [(file.path, list(file.samples.index)) for file in files])
-        self.treatments = require_same("treatments", [(file.path, list(file.treatments)) for file in files])
-        self.window_length = files[0].window_length
-
-    def blocks(
-        self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
-    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """As of `PositionSignal`."""
-        used_T = np.flatnonzero(np.any(mixing_QT != 0, axis=0))
-        names = [self.treatments[number] for number in used_T]
-        chosen = None if len(names) == len(self.treatments) else names
-        wide = max(16 * len(names), 8 * len(mixing_QT))
-        for part in _slices(len(self.genes), wide * self.window_length):
-            total_BQL = np.zeros((part.stop - part.start, len(mixing_QT), self.window_length))
-            for file in self._files:
-                parts_BTL = file.contributions(gene=part, treatment=chosen)
-                total_BQL += np.einsum("qt,btl->bql", mixing_QT[:, used_T], parts_BTL, optimize=True)
-            yield part, total_BQL / len(self._files)
-
-
-def _slices(number: int, bytes_each: int) -> Iterator[slice]:
-    step = max(1, BLOCK_BYTES // max(1, bytes_each))
-    for start in range(0, number, step):
-        yield slice(start, min(start + step, number))
+    codes: (promoters, L) of all, 4 for N.
+    """
+    first = maps[0]
+    used_T = np.flatnonzero(np.any(mixing_QT != 0, axis=0))
+    names = [first.treatments[number] for number in used_T]
+    heads = max(len(site.heads) for each in maps for site in each.sites)
+    bytes_each = 8 * max(heads * len(names) * len(first.widths), len(mixing_QT) * first.window_length)
+    step = max(1, BLOCK_BYTES // bytes_each)
+    for start in range(0, len(codes), step):
+        part = slice(start, min(start + step, len(codes)))
+        known_B = np.maximum((codes[part] < UNKNOWN).sum(axis=1), 1)
+        total_BQL = np.zeros((part.stop - part.start, len(mixing_QT), first.window_length))
+        for of_file in maps:
+            values_BTK = of_file.block(part, names) / of_file.widths
+            if not of_file.signed:
+                density_BTK = values_BTK * known_B[:, None, None]
+                values_BTK = np.log2(np.maximum(density_BTK, 2.0**LEAST_LOG_DENSITY))
+            mixed_BQK = np.einsum("qt,btk->bqk", mixing_QT[:, used_T], values_BTK, optimize=True)
+            total_BQL += of_file.bases(mixed_BQK * of_file.widths, Upsampling.NEAREST)
+        yield part, total_BQL / len(maps)
 
 
 def require_same(what: str, lists: Sequence[tuple[Path, list[str]]]) -> list[str]:
@@ -225,7 +154,7 @@ class SiteDifferences:
 
 
 def site_differences(
-    signal: PositionSignal,
+    maps: Sequence[PromoterMaps],
     codes: NDArray[np.uint8],
     located: Sequence[ExpectedSites],
     mixing_QT: NDArray[np.float64],
@@ -233,20 +162,20 @@ def site_differences(
 ) -> list[SiteDifferences]:
     """Differences of all quantities for each motif.
 
-    codes: (promoters, L) of the signal's promoters. Windows that share a base with a site of any of the motifs are
-    no background. The signal is read twice: for the background, then at sites.
+    maps: of files over the same promoters. codes: (promoters, L) of these. Windows that share a base with a site
+    of any of the motifs are no background. They are read twice: for the background, then at sites.
     """
     number = len(mixing_QT)
     covered = Coverage(union([each.sites for each in located]), *codes.shape)
     every = [sites for each in located for sites in (each.sites, *each.shuffled)]
     widths = sorted({int(width) for sites in every for width in np.unique(sites.widths)})
-    backgrounds = [MatchedBackground(width, signal.window_length, number) for width in widths]
-    progress.begin(f"{signal.name}: background", len(codes))
-    for part, signal_BQL in signal.blocks(mixing_QT, codes):
+    backgrounds = [MatchedBackground(width, maps[0].window_length, number) for width in widths]
+    progress.begin(f"{maps[0].quantity}: background", len(codes))
+    for part, signal_BQL in signal_blocks(maps, mixing_QT, codes):
         for background in backgrounds:
             strata_BN = background.strata(codes[part])
             strata_BN[covered.windows(part, background.width)] = -1
-            background.add(_windows(signal, signal_BQL, background.width), strata_BN)
+            background.add(_windows(signal_BQL, background.width, signed=maps[0].signed), strata_BN)
         progress.advance(part.stop - part.start)
     progress.end()
     means = [background.means() for background in backgrounds]
@@ -255,12 +184,12 @@ def site_differences(
     kept: dict[int, list[NDArray[np.float64]]] = {int(first): [] for first in firsts[:-1]}
     counts = np.zeros(len(every), dtype=np.int64)
     totals, squares = np.zeros((len(every), number)), np.zeros((len(every), number))
-    progress.begin(f"{signal.name}: sites", len(codes))
-    for part, signal_BQL in signal.blocks(mixing_QT, codes):
+    progress.begin(f"{maps[0].quantity}: sites", len(codes))
+    for part, signal_BQL in signal_blocks(maps, mixing_QT, codes):
         ranges = [np.searchsorted(sites.rows, [part.start, part.stop]) for sites in every]
         values = [np.empty((last - first, number)) for first, last in ranges]
         for background, means_SQ in zip(backgrounds, means, strict=True):
-            windows_BQN = _windows(signal, signal_BQL, background.width)
+            windows_BQN = _windows(signal_BQL, background.width, signed=maps[0].signed)
             strata_BN = background.strata(codes[part])
             for sites, (first, last), into in zip(every, ranges, values, strict=True):
                 own = np.flatnonzero(sites.widths[first:last] == background.width)
@@ -283,9 +212,9 @@ def site_differences(
     ]
 
 
-def _windows(signal: PositionSignal, signal_BQL: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+def _windows(signal_BQL: NDArray[np.float64], width: int, *, signed: bool) -> NDArray[np.float64]:
     sums_BQN = window_sums(signal_BQL, width)
-    return sums_BQN if signal.signed else sums_BQN / width
+    return sums_BQN if signed else sums_BQN / width
 
 
 def _by_promoter(rows: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:

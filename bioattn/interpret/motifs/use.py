@@ -16,7 +16,7 @@ from scipy.stats import false_discovery_control, wilcoxon
 from bioattn.formats.meme import Motif
 from bioattn.interpret.motifs.discovery import PAD
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
-from bioattn.interpret.motifs.search import cut_codes
+from bioattn.interpret.motifs.search import Searched, cut_codes
 from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.system.progress import Progress, watched
 
@@ -64,7 +64,7 @@ def hits_of_motifs(
 
 
 def compare_use(
-    maps: PromoterMaps,
+    searched: Searched,
     motifs: Sequence[Motif],
     treatments: Sequence[str],
     reference: str,
@@ -72,22 +72,24 @@ def compare_use(
 ) -> Iterator[dict[str, object]]:
     """Give rows of `USE_COLUMNS` but seqlets: every motif against the background and against `reference`.
 
-    reference: name of the treatment (or `mean`) whose values the maps hold.
+    reference: a treatment, or `mean`.
     """
-    hits = hits_of_motifs(maps.codes, motifs, base_composition(maps.codes), HIT_P_VALUE)
+    maps, codes = searched.maps, searched.codes
+    hits = hits_of_motifs(codes, motifs, base_composition(codes), HIT_P_VALUE)
+    reference_GK = searched.reference(reference)
     rows = hits["row"].to_numpy()
     parts = [slice(*np.searchsorted(rows, [block.start, block.stop])) for block in maps.blocks()]
     held = np.zeros(len(hits))
     for block, part in zip(maps.blocks(), parts, strict=True):
-        held[part] = _at_hits(maps, maps.reference(block), hits.iloc[part], block.start)
-    for treatment in watched(progress, f"use of motifs in {maps.kind}", treatments):
+        held[part] = _at_hits(maps, maps.per_base(reference_GK[block]), hits.iloc[part], block.start)
+    for treatment in watched(progress, f"use of motifs in {searched.kind}", treatments):
         values = np.zeros(len(hits))
-        total_L = np.zeros(maps.length)
+        total_L = np.zeros(maps.window_length)
         for block, part in zip(maps.blocks(), parts, strict=True):
-            values_BL = maps.read(block, treatment)
+            values_BL = maps.per_base(maps.block(block, [treatment])[:, 0])
             values[part] = _at_hits(maps, values_BL, hits.iloc[part], block.start)
             total_L += values_BL.sum(axis=0)
-        usual = _at_hits(maps, total_L[None] / len(maps.codes), hits, None)
+        usual = _at_hits(maps, total_L[None] / len(codes), hits, None)
         of_hits = hits[["number", "row"]].assign(values=values, background=usual, held=held)
         of_promoters = of_hits.groupby(["number", "row"]).mean()
         for name, column in ((BACKGROUND, "background"), (reference, "held")):
@@ -108,14 +110,15 @@ def compare_use(
                 }
 
 
-def edges(maps: PromoterMaps, treatment: str, seqlets: pd.DataFrame, motifs: Sequence[Motif]) -> pd.DataFrame:
+def edges(searched: Searched, treatment: str, seqlets: pd.DataFrame, motifs: Sequence[Motif]) -> pd.DataFrame:
     """Hits of `motifs` that lie in seqlets of a treatment (`EDGE_COLUMNS`), ordered by promoter and start.
 
     A hit lies in a seqlet when its middle does. score: the rise of the map above the usual at the seqlet's middle.
     """
+    maps, codes = searched.maps, searched.codes
     half = -(-maps.reach // 2) + PAD
-    windows = cut_codes(maps.codes, seqlets, 2 * half)
-    hits = hits_of_motifs(windows, motifs, base_composition(maps.codes), SEQLET_HIT_P_VALUE)
+    windows = cut_codes(codes, seqlets, 2 * half)
+    hits = hits_of_motifs(windows, motifs, base_composition(codes), SEQLET_HIT_P_VALUE)
     middle = (hits["start"] + hits["end"]) / 2 - half - 0.5
     hits = hits[middle.abs() <= maps.reach / 2]
     of_hits = seqlets.iloc[hits["row"]].set_index(hits.index)

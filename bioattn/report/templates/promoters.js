@@ -8,11 +8,11 @@ function promoterBrowser(host) {
   const everywhere = [0, promoters.length];
   const genes = [...promoters.genes, promoters.mean];
   const state = { gene: genes[0], maps: null, site: 0, head: -1, treatments: [], view: [...everywhere], sameScale: true,
-    contributions: Boolean(promoters.contributions), chosenByHand: false, cursor: null, compared: "none", meanMaps: null };
+    attribution: Boolean(promoters.attribution), chosenByHand: false, cursor: null, compared: "none", meanMaps: null };
   let layout = null;
 
   const tracks = html("div", { class: "tracks", tabindex: 0, role: "group", id: "tracks",
-    "aria-label": "Attention along the promoter. Arrow keys move the cursor, with Shift the view; plus and minus zoom; 0 shows all." });
+    "aria-label": "Maps along the promoter. Arrow keys move the cursor, with Shift the view; plus and minus zoom; 0 shows all." });
   const readout = html("output", { id: "readout", "aria-live": "polite" });
   const geneLine = html("p", { class: "gene-line", id: "gene-line" });
   const overview = promoters.treatments.length > 8 ? new Overview(names, toggleTreatment) : null;
@@ -36,7 +36,7 @@ function promoterBrowser(host) {
     let maps;
     try {
       if (!state.meanMaps) state.meanMaps = new Maps(await inflate(promoters.mean.maps), promoters, false);
-      maps = new Maps(await inflate(gene.maps), promoters, Boolean(gene.contributes));
+      maps = new Maps(await inflate(gene.maps), promoters, Boolean(gene.attributed));
     } catch (problem) {
       report(problem, tracks);
       return;
@@ -110,13 +110,13 @@ function promoterBrowser(host) {
   const sites = html("select", { id: "site", on: { change: () => { state.site = Number(sites.value); fillHeads(); draw(); } } },
     promoters.sites.map((site, number) => html("option", { value: number }, site.name)));
   const compared = html("select", { id: "compared", on: { change: () => { state.compared = compared.value; draw(); } } },
-    html("option", { value: "none" }, "weights"),
-    html("option", { value: "promoters" }, "weights less the mean of all promoters"),
-    promoters.sites.some((site) => site.treatments.length > 1) ? html("option", { value: "treatments" }, "weights less the mean of all treatments") : null);
+    html("option", { value: "none" }, "as they are"),
+    html("option", { value: "promoters" }, "less the mean of all promoters"),
+    promoters.sites.some((site) => site.treatments.length > 1) ? html("option", { value: "treatments" }, "less the mean of all treatments") : null);
   const scale = html("input", { type: "checkbox", id: "same-scale", checked: true,
     on: { change: () => { state.sameScale = scale.checked; draw(); } } });
-  const contributions = html("input", { type: "checkbox", id: "contributions", checked: true,
-    on: { change: () => { state.contributions = contributions.checked; draw(); } } });
+  const attribution = html("input", { type: "checkbox", id: "attribution", checked: true,
+    on: { change: () => { state.attribution = attribution.checked; draw(); } } });
 
   // ---- zoom ----
   function look(from, to) {
@@ -134,7 +134,8 @@ function promoterBrowser(host) {
   }
   function toPeak() {
     const bins = layout && layout.tracks.length ? layout.tracks[0].row : [];
-    const best = bins.indexOf(Math.max(...bins));
+    const sizes = bins.map(Math.abs);
+    const best = sizes.indexOf(Math.max(...sizes));
     const middle = (layout.edges[best] + layout.edges[best + 1]) / 2;
     const span = Math.min(60, promoters.length);
     state.cursor = middle;
@@ -203,9 +204,9 @@ function promoterBrowser(host) {
     if (bin >= 0) {
       const [start, end] = [Math.max(state.view[0], layout.edges[bin]), Math.min(state.view[1], layout.edges[bin + 1])];
       layout.marks.append(svg("rect", { x: x(start), y: 0, width: Math.max(1, x(end) - x(start)), height: layout.bottom, class: "bin" }));
-      const shown = layout.tracks.slice(0, 8).map(({ treatment, row, contributions }) =>
-        `${names[treatment]} ${state.compared === "none" ? weight(row[bin]) : signed(row[bin], 3)}${contributions ? ` (contributes ${signed(contributions[place], 3)})` : ""}`);
-      words += `. ${state.compared === "none" ? "Weight" : "Difference"} of the bin ${signed(layout.edges[bin] - promoters.length, 0)} to ${signed(layout.edges[bin + 1] - promoters.length, 0)}: ${shown.join("; ")}`;
+      const shown = layout.tracks.slice(0, 8).map(({ treatment, row, attribution: added }) =>
+        `${names[treatment]} ${isWeight() ? weight(row[bin]) : signed(row[bin], 3)}${added ? ` (the base adds ${signed(added[place], 3)})` : ""}`);
+      words += `. ${what()} of the bin ${signed(layout.edges[bin] - promoters.length, 0)} to ${signed(layout.edges[bin + 1] - promoters.length, 0)}: ${shown.join("; ")}`;
     }
     const hits = (state.gene.hits || []).filter(([, start, end]) => start <= place && place < end);
     if (hits.length) words += `. Motif hits: ${hits.map(([name, , , strand]) => `${name} (${strand})`).join(", ")}`;
@@ -217,6 +218,13 @@ function promoterBrowser(host) {
     const [chrom, start, end, strand] = gene.window;
     const base = strand === "+" ? end - promoters.length + place : start + promoters.length - 1 - place;
     return base < start || base >= end ? " (padding)" : ` (${chrom}:${(base + 1).toLocaleString("en")})`;
+  }
+
+  const isWeight = () => state.compared === "none" && !promoters.sites[state.site].signed;
+
+  function what() {
+    const name = promoters.sites[state.site].signed ? "Contribution" : "Weight";
+    return state.compared === "none" ? name : `${name} less the mean of all ${state.compared}`;
   }
 
   // ---- drawing ----
@@ -232,7 +240,7 @@ function promoterBrowser(host) {
       tracks.prepend(html("p", { class: "hint" }, "No treatment is chosen."));
     }
     if (state.cursor !== null && state.cursor >= state.view[0] && state.cursor < state.view[1]) point(state.cursor);
-    else readout.textContent = "Point at a place to read the weights there.";
+    else readout.textContent = "Point at a place to read the values there.";
     if (overview) overview.draw(state.maps, state, layout);
   }
 
@@ -251,33 +259,33 @@ function promoterBrowser(host) {
 
   /** The tracks that are drawn: a line for each treatment and bin. */
   function trackRows() {
-    const what = state.compared === "none" ? "weight" : `weight less the mean of all ${state.compared}`;
+    const column = what().toLowerCase();
     const head = state.head < 0 ? "mean of heads" : promoters.sites[state.site].heads[state.head];
-    const rows = [["gene", "treatment", "head", "start", "end", what, "predicted", "measured", "contribution"]];
+    const rows = [["gene", "treatment", "head", "start", "end", column, "predicted", "measured", "attribution"]];
     const of = (values, number) => (values && values.length ? values[number] : "");
-    for (const { treatment, row, contributions } of layout ? layout.tracks : []) {
-      const added = (bin) => contributions.slice(layout.edges[bin], layout.edges[bin + 1]).reduce((sum, value) => sum + value, 0);
+    for (const { treatment, row, attribution: values } of layout ? layout.tracks : []) {
+      const added = (bin) => values.slice(layout.edges[bin], layout.edges[bin + 1]).reduce((sum, value) => sum + value, 0);
       row.forEach((value, bin) => rows.push([state.gene.id, names[treatment], head, layout.edges[bin] - promoters.length,
         layout.edges[bin + 1] - promoters.length, Number(value.toPrecision(4)), of(state.gene.predicted, treatment), of(state.gene.measured, treatment),
-        contributions ? Number(added(bin).toPrecision(4)) : ""]));
+        values ? Number(added(bin).toPrecision(4)) : ""]));
     }
     return rows;
   }
   const saving = html("div", { class: "group" },
-    saveButton("SVG", () => [`${fileName(state.gene.id, "attention")}.svg`, "image/svg+xml", svgFile(layout.drawing)]),
-    saveButton("TSV", () => [`${fileName(state.gene.id, "attention")}.tsv`, "text/tab-separated-values", tsv(trackRows())]));
+    saveButton("SVG", () => [`${fileName(state.gene.id, promoters.sites[state.site].quantity)}.svg`, "image/svg+xml", svgFile(layout.drawing)]),
+    saveButton("TSV", () => [`${fileName(state.gene.id, promoters.sites[state.site].quantity)}.tsv`, "text/tab-separated-values", tsv(trackRows())]));
 
   host.append(
     html("div", { class: "controls" },
       search.node, steps, picker.node,
-      html("label", {}, "Attention of", heads),
+      html("label", {}, "Heads", heads),
       html("label", {}, "Shown", compared),
-      promoters.sites.length > 1 ? html("label", {}, "Site", sites) : null,
+      promoters.sites.length > 1 ? html("label", {}, "Maps", sites) : null,
       html("div", { class: "label" }, "Zoom", zooming),
       html("label", { class: "check" }, scale, "same scale for all"),
-      promoters.contributions ? html("label", { class: "check" }, contributions, html("span", {},
-        `contributions (${promoters.contributions.method}): `, html("span", { class: "raises" }, "■ raises"), " ",
-        html("span", { class: "lowers" }, "■ lowers"))) : null),
+      promoters.attribution ? html("label", { class: "check" }, attribution, html("span", {}, `attribution (${promoters.attribution.method})`)) : null,
+      promoters.attribution || promoters.sites[0].signed ? html("div", { class: "label" },
+        html("span", { class: "raises" }, "■ raises the response"), " ", html("span", { class: "lowers" }, "■ lowers it")) : null),
     html("div", { class: "panel" }, geneLine, tracks, saving, readout,
       html("p", { class: "hint" }, "Drag to move, double-click or Ctrl + wheel to zoom; letters appear when there is room. Keys: ← → cursor, Shift + ← → move, + − zoom, 0 all."),
       overview ? overview.node : null));
@@ -452,7 +460,7 @@ class Overview {
     const rows = shownRows(maps, state, this.order);
     const bins = rows[0].length;
     const most = Math.max(1e-9, ...rows.map(largestOf));
-    const isSigned = state.compared !== "none";
+    const isSigned = state.compared !== "none" || DATA.promoters.sites[state.site].signed;
     const colours = isSigned ? diverging() : sequential();
     const bytes = new Uint8Array(rows.length * bins);
     rows.forEach((row, number) => row.forEach((value, bin) => {

@@ -1,17 +1,17 @@
-// Attention along one promoter, drawn as SVG: genes, motif hits, a track for each treatment, letters when there is room.
+// Maps along one promoter, drawn as SVG: genes, motif hits, a track for each treatment, letters when there is room.
 
 const LETTER_WIDTH = 7.5; // pixels a base must have for its letter to be drawn
 const MAX_TRACKS = 24;
 
-/** One promoter's maps: weights(site, treatment, head, bin), contributions(treatment, position). */
+/** One promoter's maps: values(site, treatment, head, bin), attribution(treatment, position). */
 class Maps {
-  constructor(bytes, promoters, contributes) {
+  constructor(bytes, promoters, attributed) {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const groups = promoters.sites.map((site) => ({
       rows: site.treatments.length * site.heads.length,
       size: site.edges.length - 1,
     }));
-    if (contributes) groups.push({ rows: promoters.contributions.treatments.length, size: promoters.length });
+    if (attributed) groups.push({ rows: promoters.attribution.treatments.length, size: promoters.length });
     let place = 0;
     for (const group of groups) {
       group.largest = Float32Array.from({ length: group.rows }, (_, row) => view.getFloat32(place + 4 * row, true));
@@ -23,7 +23,7 @@ class Maps {
     }
     this.promoters = promoters;
     this.groups = groups;
-    this.contributing = contributes ? groups[groups.length - 1] : null;
+    this.attributed = attributed ? groups[groups.length - 1] : null;
   }
 
   row(group, row) {
@@ -31,8 +31,8 @@ class Maps {
     return Float32Array.from(group.steps.subarray(row * group.size, (row + 1) * group.size), (step) => step * scale);
   }
 
-  /** Weights of one head, or their mean over heads with head = -1; a site without treatments answers for all alike. */
-  weights(siteNumber, treatment, head) {
+  /** Values of one head, or their mean over heads with head = -1; a site without treatments answers for all alike. */
+  values(siteNumber, treatment, head) {
     const site = this.promoters.sites[siteNumber];
     const group = this.groups[siteNumber];
     const first = (site.treatments.length > 1 ? treatment : 0) * site.heads.length;
@@ -45,10 +45,10 @@ class Maps {
     return mean;
   }
 
-  /** Contributions by position, or null. */
-  contributions(name) {
-    const row = this.contributing ? this.promoters.contributions.treatments.indexOf(name) : -1;
-    return row < 0 ? null : this.row(this.contributing, row);
+  /** Attribution by position, or null. */
+  attribution(name) {
+    const row = this.attributed ? this.promoters.attribution.treatments.indexOf(name) : -1;
+    return row < 0 ? null : this.row(this.attributed, row);
   }
 }
 
@@ -63,7 +63,7 @@ function drawTracks(host, gene, maps, state) {
   const scale = (width - left - right) / (to - from);
   const x = (position) => left + (position - from) * scale;
   const lettersFit = Boolean(gene.sequence) && scale >= LETTER_WIDTH;
-  const edges = promoters.sites[state.site].edges;
+  const { edges, quantity, signed: adds } = promoters.sites[state.site];
   const layers = [];
   let y = 4;
 
@@ -78,12 +78,14 @@ function drawTracks(host, gene, maps, state) {
   }
   const shown = state.treatments.slice(0, MAX_TRACKS);
   const rows = shownRows(maps, state, shown);
-  const isSigned = state.compared !== "none";
-  const contributions = shown.map((treatment) =>
-    state.contributions ? maps.contributions(promoters.treatments[treatment]) : null,
+  const isSigned = adds || state.compared !== "none";
+  const attribution = shown.map((treatment) =>
+    state.attribution ? maps.attribution(promoters.treatments[treatment]) : null,
   );
   const common = Math.max(1e-9, ...rows.map(largestOf));
-  const largestContribution = Math.max(1e-12, ...contributions.map((row) => (row ? largestIn(row, from, to) : 0)));
+  const largestAttribution = Math.max(1e-12, ...attribution.map((row) => (row ? largestIn(row, from, to) : 0)));
+  const bases = adds ? rows.map((row) => perBase(row, edges)) : [];
+  const commonBase = Math.max(1e-12, ...bases.map(largestOf));
   const height = shown.length > 10 ? 38 : 56;
   const tracks = [];
   shown.forEach((treatment, number) => {
@@ -102,11 +104,14 @@ function drawTracks(host, gene, maps, state) {
     const zero = isSigned ? (top + base) / 2 : base;
     const reach = isSigned ? (height - 4) / 2 : height - 4;
     const outline = stepPath(rows[number], edges, from, to, x, (value) => zero - (value / most) * reach);
+    const drawn = adds
+      ? [drawSigned(bases[number], gene, x, scale, from, to, top, height, state.sameScale ? commonBase : Math.max(1e-12, largestOf(bases[number])), name, "contributions")]
+      : [svg("path", { d: `${outline.path}V${zero}H${outline.start}Z`, class: `area f${style}` }),
+        svg("path", { d: outline.path, class: `edge s${style}` })];
     layers.push(
       svg("g", { class: "track", "data-treatment": name },
         svg("path", { d: `M${left} ${zero}H${width - right}`, class: "track-line" }),
-        svg("path", { d: `${outline.path}V${zero}H${outline.start}Z`, class: `area f${style}` }),
-        svg("path", { d: outline.path, class: `edge s${style}` }),
+        ...drawn,
         svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "tick most" }, `${isSigned ? "± " : "max "}${weight(largest)}`),
       ),
     );
@@ -118,10 +123,10 @@ function drawTracks(host, gene, maps, state) {
           svg("title", {}, `${motif}: attended under ${name}`)),
       );
     }
-    tracks.push({ treatment, top, base, row: rows[number], contributions: contributions[number] });
+    tracks.push({ treatment, top, base, row: rows[number], attribution: attribution[number] });
     y = base + 3;
-    if (contributions[number]) {
-      layers.push(drawContributions(contributions[number], gene, x, scale, from, to, y, 42, largestContribution, name));
+    if (attribution[number]) {
+      layers.push(drawSigned(attribution[number], gene, x, scale, from, to, y, 42, largestAttribution, name, "attribution"));
       y += 45;
     }
     y += 7;
@@ -134,22 +139,22 @@ function drawTracks(host, gene, maps, state) {
   y += 36;
   const marks = svg("g", { class: "marks" });
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${y}`, width, height: y, role: "img",
-    "aria-label": `Attention along ${gene.id} for ${shown.length} treatments` }, layers, marks);
+    "aria-label": `${quantity} along ${gene.id} for ${shown.length} treatments` }, layers, marks);
   host.replaceChildren(drawing);
   host.classList.toggle("zoomed", to - from < promoters.length);
   return { left, right: width - right, scale, bottom: y - 34, tracks, marks, drawing, edges };
 }
 
-/** Weights of the treatments, or what they are above and below what they are compared with. */
+/** Values of the treatments, or what they are above and below what they are compared with. */
 function shownRows(maps, state, treatments) {
-  const rows = treatments.map((treatment) => maps.weights(state.site, treatment, state.head));
+  const rows = treatments.map((treatment) => maps.values(state.site, treatment, state.head));
   if (state.compared === "promoters" && state.meanMaps) {
-    return rows.map((row, number) => less(row, state.meanMaps.weights(state.site, treatments[number], state.head)));
+    return rows.map((row, number) => less(row, state.meanMaps.values(state.site, treatments[number], state.head)));
   }
   if (state.compared === "treatments") {
     const all = DATA.promoters.sites[state.site].treatments;
     const mean = new Float32Array(rows.length ? rows[0].length : 0);
-    all.forEach((_, treatment) => maps.weights(state.site, treatment, state.head).forEach((value, bin) => { mean[bin] += value / all.length; }));
+    all.forEach((_, treatment) => maps.values(state.site, treatment, state.head).forEach((value, bin) => { mean[bin] += value / all.length; }));
     return rows.map((row) => less(row, mean));
   }
   return rows;
@@ -241,13 +246,20 @@ function drawHits(hits, x, from, to, y, left, narrow) {
   return { nodes, height: Math.max(1, lanes.length) * 14 + 8 };
 }
 
-/** Signed contributions: bars, or letters as high as the base contributes. */
-function drawContributions(row, gene, x, scale, from, to, y, height, most, name) {
+/** What each base has of its bin. */
+function perBase(row, edges) {
+  const values = new Float32Array(edges[edges.length - 1]);
+  row.forEach((value, bin) => values.fill(value / (edges[bin + 1] - edges[bin]), edges[bin], edges[bin + 1]));
+  return values;
+}
+
+/** What raises a response above a line, what lowers it below: bars, or letters as high as the base adds. */
+function drawSigned(row, gene, x, scale, from, to, y, height, most, name, kind) {
   const zero = y + height / 2;
   const reach = height / 2 - 1;
-  const group = svg("g", { class: "contributions", "data-treatment": name },
+  const group = svg("g", { class: kind, "data-treatment": name },
     svg("path", { d: `M${x(from)} ${zero}H${x(to)}`, class: "track-line" }));
-  const letters = scale >= LETTER_WIDTH && gene.sequence && DATA.promoters.contributions.ofSingleBases;
+  const letters = scale >= LETTER_WIDTH && gene.sequence;
   let up = "";
   let down = "";
   for (let place = Math.max(0, Math.floor(from)); place < Math.min(row.length, Math.ceil(to)); place += 1) {

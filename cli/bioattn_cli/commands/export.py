@@ -72,6 +72,7 @@ def motifs(
     ),
     sites: tuple[str, ...] = options.AVERAGED_SITES,
     heads: str | None = options.AVERAGED_HEADS,
+    weights: bool = options.WEIGHTS,
     max_seqlets: int = option(
         "Number of promoter stretches searched for each treatment.", default=1000, min=1
     ),
@@ -81,9 +82,9 @@ def motifs(
 ) -> Record:
     """Find the motifs that a model attends to, and test them for each treatment.
 
-    The stretches of promoters with the highest attention (or attribution) are searched for words that other
-    promoters have less often at the same positions; similar words of several treatments become one motif. The
-    folder OUTPUT gets motifs.meme, motifs.tsv with matches to --database, treatments.tsv with a test of each motif
+    The stretches of promoters with the highest contributions (or attention, or attribution) are searched for words
+    that other promoters have less often at the same positions; similar words of several treatments become one
+    motif. The folder OUTPUT gets motifs.meme, motifs.tsv with matches to --database, treatments.tsv with a test of each motif
     in each treatment against its reference, edges.tsv from motif to gene, and logos.
 
     bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
@@ -96,6 +97,7 @@ def motifs(
         sites=sites or ("*",),
         heads=parse_heads(heads),
         against=against,
+        weights=weights,
         max_seqlets=max_seqlets,
         max_motifs=max_motifs,
         seed=seed,
@@ -151,7 +153,7 @@ def tracks(
     sites: tuple[str, ...] = options.AVERAGED_SITES,
     heads: str | None = options.AVERAGED_HEADS,
     value_weighted: bool = option("Weights times the norm of the value, scaled to sum 1.", default=False),
-    contributions: bool = options.CONTRIBUTIONS,
+    weights: bool = options.WEIGHTS,
     upsample: Upsampling = options.upsample(Upsampling.NEAREST),
     overlapping: Overlapping = option(
         "Value of a base in windows of several genes of one strand.", default=Overlapping.NEAREST_GENE
@@ -171,11 +173,11 @@ def tracks(
     ),
     force: bool = options.FORCE,
 ) -> Record:
-    """Write attention along chromosomes, for IGV, JBrowse and UCSC.
+    """Write contributions or attention along chromosomes, for IGV, JBrowse and UCSC.
 
-    One bedGraph and one bigWig for every treatment and strand: the share of a promoter's attention on each
-    base, means over heads; or, with --contributions, what each base adds to the response. The folder also holds
-    a table per treatment with every bin of every gene, and tracks.json, which lists the files. Where windows of
+    One bedGraph and one bigWig for every treatment and strand: what each base adds to the response, sums over
+    heads; or, without contributions or with --weights, the share of a promoter's attention on it. The folder also
+    holds a table per treatment with every bin of every gene, and tracks.json, which lists the files. Where windows of
     one strand overlap, --overlapping chooses the value; the table has all windows.
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
@@ -187,7 +189,7 @@ def tracks(
         sites=sites or ("*",),
         heads=parse_heads(heads),
         value_weighted=value_weighted,
-        contributions=contributions,
+        weights=weights,
         upsampling=upsample,
         overlapping=overlapping,
         downstream=downstream,

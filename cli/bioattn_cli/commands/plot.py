@@ -15,7 +15,7 @@ from bioattn_cli.reporting import Reporter
 class Look(StrEnum):
     """How a picture is drawn, where not as usual."""
 
-    CONTRIBUTIONS = "contributions"
+    WEIGHTS = "weights"
     UNCLUSTERED = "unclustered"
     CORRECTED = "corrected"
     ATTENTION = "attention"
@@ -26,7 +26,7 @@ class Look(StrEnum):
 
 
 _LOOKS: dict[Look, dict[str, Any]] = {
-    Look.CONTRIBUTIONS: {"contributions": True},
+    Look.WEIGHTS: {"weights": True},
     Look.UNCLUSTERED: {"cluster": False},
     Look.CORRECTED: {"corrected": True},
     Look.ATTENTION: {"by_attention": True},
@@ -103,8 +103,9 @@ def plot(
         metavar="FROM:TO",
     ),
     look: tuple[Look, ...] = option(
-        "heatmap: contributions, unclustered; heads: corrected; molecule: attention; attention of a gene: nearest "
-        "(bins as they are), receptive-field; logos: reverse-complement, background; can be repeated.",
+        "promoters: weights (where there are contributions); heatmap: unclustered; heads: corrected; molecule: "
+        "attention; a gene: nearest (bins as they are), receptive-field; logos: reverse-complement, background; can "
+        "be repeated.",
         "--as",
         default=(),
         metavar="LOOK",
@@ -119,7 +120,8 @@ def plot(
 ) -> Record:
     """Draw a result: its kind chooses the picture, --kind another one.
 
-    Attention over promoters: attention by treatment along one gene (--gene), or the heatmap over genes, or heads.
+    Attention over promoters: contributions (or attention) by treatment along one gene (--gene), or the heatmap
+    over genes, or heads.
     Over alignments and sequences: heads, or arcs; over pairs: alignment; over molecules: molecule. A prediction
     from an alignment: contacts, distogram, pae or plddt. Model folders: training.
 

@@ -195,6 +195,7 @@ def score(
     ),
     split: ScoredGenes | None = option("Which genes of the dataset are scored [default: test]."),
     sites: tuple[str, ...] = options.AVERAGED_SITES,
+    weights: bool = options.WEIGHTS,
     value_weighted: bool = option("Score weights times the norm of the value vector.", default=False),
     upsampling: Upsampling = option(
         "From bins to bases: flat in a bin, smoothed by half a bin, or over all bases that a bin sees.",
@@ -203,7 +204,7 @@ def score(
         default=Upsampling.GAUSSIAN,
     ),
 ) -> Record:
-    """Score attention against planted motifs, for the right treatment and for others.
+    """Score contributions or attention against planted motifs, for the right treatment and for others.
 
     Prints tables, separated by tabs unless standard output is a terminal. Without --dataset every promoter of the
     attention file is scored, training ones included.
@@ -222,6 +223,7 @@ def score(
         split=None if split is ScoredGenes.ALL else (split or ScoredGenes.TEST).value,
         sites=sites or ("*",),
         value_weighted=value_weighted,
+        weights=weights,
         upsampling=upsampling,
         progress=reporter.progress(),
     )

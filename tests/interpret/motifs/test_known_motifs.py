@@ -1,19 +1,17 @@
 """Effects against loops, and pairs whose answer is planted."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from bioattn.formats.nucleotides import encode
 from bioattn.interpret.choices import MatchBy
+from bioattn.interpret.motifs import site_differences as site_differences_module
 from bioattn.interpret.motifs.expected_motifs import ExpectedPair, ExpectedSites, locate
 from bioattn.interpret.motifs.known_motifs import (
     ALL_TREATMENTS,
     BACKGROUND,
-    Quantity,
+    ScoredCondition,
     mixing,
     score_pairs,
 )
@@ -23,6 +21,7 @@ from bioattn.interpret.motifs.site_differences import (
     site_differences,
     window_sums,
 )
+from bioattn.interpret.promoter_maps import Quantity, maps_in_memory
 from bioattn.system.progress import Progress
 
 LENGTH, NUMBER = 120, 400
@@ -30,20 +29,16 @@ TREATMENTS = ["heat", "heat 2", "cold"]
 WORDS = {"up": "TGACTCA", "down": "GATGAGC", "silent": "CGTACTG"}
 
 
-class KnownSignal:
-    """A signal from an array, handed out in blocks that do not divide evenly."""
+def known_signal(values_BTL, *, signed):
+    """Maps of a signal: contributions of bases, or attention whose logarithm it is."""
+    quantity = Quantity.CONTRIBUTIONS if signed else Quantity.ATTENTION
+    values = values_BTL if signed else 2.0**values_BTL / LENGTH
+    return [maps_in_memory(values, TREATMENTS, np.arange(LENGTH + 1), quantity=quantity)]
 
-    name, window_length, treatments = "known", LENGTH, TREATMENTS
-    paths: Sequence[Path] = ()
 
-    def __init__(self, values_BTL, *, signed):
-        self.values, self.signed = values_BTL, signed
-        self.genes = [str(number) for number in range(len(values_BTL))]
-
-    def blocks(self, mixing_QT, _codes):
-        for start in range(0, len(self.values), 77):
-            part = slice(start, min(start + 77, len(self.values)))
-            yield part, np.einsum("qt,btl->bql", mixing_QT, self.values[part])
+@pytest.fixture(autouse=True)
+def _blocks_that_do_not_divide_evenly(monkeypatch):
+    monkeypatch.setattr(site_differences_module, "BLOCK_BYTES", 77 * 8 * 6 * LENGTH)
 
 
 def pair(word, condition, direction, factor="factor"):
@@ -97,7 +92,7 @@ def located(planted):
 
 def test_signed_signals_find_what_was_planted(planted, located):
     codes, values = planted
-    signal = KnownSignal(values, signed=True)
+    signal = known_signal(values, signed=True)
     table = score_pairs(signal, codes, PAIRS, located, GROUPS, [("heat", "cold")])
     plain = table[table["against"] == BACKGROUND]
     assert plain["passed"].tolist() == [True, True, True, True, False, False, False]
@@ -119,7 +114,7 @@ def test_signed_signals_find_what_was_planted(planted, located):
 
 def test_unsigned_signals_need_more_than_the_background(planted, located):
     codes, values = planted
-    table = score_pairs(KnownSignal(values, signed=False), codes, PAIRS, located, GROUPS)
+    table = score_pairs(known_signal(values, signed=False), codes, PAIRS, located, GROUPS)
     plain = table[table["against"] == BACKGROUND]
     # `down` gets less than the background; whatever direction was expected, that is not lying on it.
     assert plain["passed"].tolist() == [True, False, True, True, False, True, False]
@@ -130,7 +125,7 @@ def test_effects_are_those_of_a_loop(planted):
     codes, values = planted
     pairs = [pair("up", "cold", "none")]
     sites = locate(pairs, codes, None, match_by=MatchBy.CONSENSUS, num_shuffled=1, p_value=1e-4, seed=0)
-    row = score_pairs(KnownSignal(values, signed=True), codes, pairs, sites, GROUPS).iloc[0]
+    row = score_pairs(known_signal(values, signed=True), codes, pairs, sites, GROUPS).iloc[0]
     word, width = encode(WORDS["up"]), len(WORDS["up"])
     found: dict[int, list[int]] = {}
     for promoter in range(NUMBER):
@@ -168,16 +163,16 @@ def test_shuffled_motifs_count_as_motifs_of_their_own(planted):
     codes, values = planted
     pairs = [pair("GATGA", "heat", "up")]
     (own,) = locate(pairs, codes, None, match_by=MatchBy.CONSENSUS, num_shuffled=25, p_value=1e-4, seed=0)
-    signal = KnownSignal(values, signed=True)
+    signal = known_signal(values, signed=True)
     row = score_pairs(signal, codes, pairs, [own], GROUPS).iloc[0]
     (scores,) = site_differences(
-        signal, codes, [own], mixing([Quantity("heat")], GROUPS, TREATMENTS), Progress()
+        signal, codes, [own], mixing([ScoredCondition("heat")], GROUPS, TREATMENTS), Progress()
     )
     effects, significant = [], []
     for number, sites in enumerate(own.shuffled):
         alone = ExpectedSites(matched_by="", sites=own.sites, shuffled=[sites])
         (again,) = site_differences(
-            signal, codes, [alone], mixing([Quantity("heat")], GROUPS, TREATMENTS), Progress()
+            signal, codes, [alone], mixing([ScoredCondition("heat")], GROUPS, TREATMENTS), Progress()
         )
         effects.append(again.mean[0, 0])
         assert scores.count[number] == sites.promoters
@@ -196,14 +191,18 @@ def test_pairs_without_enough_sites_or_shuffles_stay_open(planted):
     codes, values = planted
     pairs = [pair("TGACTCATGACTCA", "heat", "up"), pair("up", "heat", "up"), pair("up", "sorbitol", "up")]
     sites = locate(pairs, codes, None, match_by=MatchBy.CONSENSUS, num_shuffled=10, p_value=1e-4, seed=0)
-    table = score_pairs(KnownSignal(values, signed=True), codes, pairs, sites, GROUPS)
+    table = score_pairs(known_signal(values, signed=True), codes, pairs, sites, GROUPS)
     assert table["passed"].isna().all()
     assert table["effect"].isna().tolist() == [True, True, False, False]
     assert set(table["condition_group"]) == {"heat"}  # nobody asked for sorbitol
 
 
 def test_quantities_are_means_over_groups_and_differences():
-    quantities = [Quantity("heat"), Quantity("cold", ALL_TREATMENTS), Quantity("heat", "cold")]
+    quantities = [
+        ScoredCondition("heat"),
+        ScoredCondition("cold", ALL_TREATMENTS),
+        ScoredCondition("heat", "cold"),
+    ]
     np.testing.assert_allclose(
         mixing(quantities, GROUPS, TREATMENTS), [[0.5, 0.5, 0], [-0.25, -0.25, 0.5], [0.5, 0.5, -1]]
     )
