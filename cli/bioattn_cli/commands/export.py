@@ -84,8 +84,8 @@ def motifs(
 
     The stretches of promoters with the highest contributions (or attention, or attribution) are searched for words
     that other promoters have less often at the same positions; similar words of several treatments become one
-    motif. The folder OUTPUT gets motifs.meme, motifs.tsv with matches to --database, treatments.tsv with a test of each motif
-    in each treatment against its reference, edges.tsv from motif to gene, and logos.
+    motif. The folder OUTPUT gets motifs.meme, motifs.tsv with matches to --database, treatments.tsv with a test of
+    each motif in each treatment against its reference, edges.tsv from motif to gene, and logos.
 
     bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
     """
@@ -177,8 +177,8 @@ def tracks(
 
     One bedGraph and one bigWig for every treatment and strand: what each base adds to the response, sums over
     heads; or, without contributions or with --weights, the share of a promoter's attention on it. The folder also
-    holds a table per treatment with every bin of every gene, and tracks.json, which lists the files. Where windows of
-    one strand overlap, --overlapping chooses the value; the table has all windows.
+    holds a table per treatment with every bin of every gene, and tracks.json, which lists the files. Where windows
+    of one strand overlap, --overlapping chooses the value; the table has all windows.
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """

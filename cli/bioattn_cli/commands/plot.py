@@ -104,8 +104,8 @@ def plot(
     ),
     look: tuple[Look, ...] = option(
         "promoters: weights (where there are contributions); heatmap: unclustered; heads: corrected; molecule: "
-        "attention; a gene: nearest (bins as they are), receptive-field; logos: reverse-complement, background; can "
-        "be repeated.",
+        "attention; a gene: nearest (bins as they are), receptive-field; logos: reverse-complement, background; "
+        "can be repeated.",
         "--as",
         default=(),
         metavar="LOOK",
