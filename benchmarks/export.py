@@ -36,7 +36,7 @@ def make_inputs(folder: Path, promoters: int, treatments: int, conditioning: str
 def work(task: str, folder: Path) -> dict[str, float]:
     import torch
 
-    from bioattn.inference.promoter_windows import scan_promoters
+    from bioattn.inference.promoter_windows import hold_promoters
     from bioattn.models.promoter.folder import load_promoter_model
     from bioattn.models.promoter.running import MAX_BATCH, run_promoters
 
@@ -46,7 +46,7 @@ def work(task: str, folder: Path) -> dict[str, float]:
     Path("/proc/self/clear_refs").write_text("5")
     resident, began, cpu = memory("VmRSS"), time.perf_counter(), time.process_time()
     if task == "forward":
-        source = scan_promoters(promoters, loaded.length)
+        source = hold_promoters(promoters, loaded.length)
         treatments = loaded.encode_treatments(loaded.treatments)
         with torch.inference_mode():
             for batch in source.batches(MAX_BATCH):

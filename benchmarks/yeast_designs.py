@@ -15,6 +15,7 @@ genes with PAC and RRPE. Shares have Wilson's intervals.
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from yeast_data import build_dataset
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
-from bioattn.inference.runner import DesignRunner, with_ability
+from bioattn.inference.runner import with_ability
 from bioattn.interpret.design_oracles import KmerOracle, kmer_distance, nearest
 from bioattn.interpret.motifs.expected_motifs import parse_consensus
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
@@ -79,11 +80,11 @@ def pasted(rng: np.random.Generator, codes: np.ndarray) -> np.ndarray:
     return codes
 
 
-def trained(dataset: Path, model: Path, settings: Path, seed: int) -> DesignRunner:
+def trained(dataset: Path, model: Path, settings: Path, seed: int) -> Any:
     """The diffusion model, trained where it is not there."""
     if not model.exists():
         run(f"train diffusion {dataset} -o {model} -c {settings} --seed {seed} -t 1 --resume")
-    return with_ability(load_runner(model, torch.device("cpu")), DesignRunner, "write designs")
+    return with_ability(load_runner(model, torch.device("cpu")), "designs", "write designs")
 
 
 def share(holders: np.ndarray) -> str:

@@ -29,7 +29,7 @@ from yeast_data import build_dataset
 
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.inference.promoter_windows import scan_promoters
+from bioattn.inference.promoter_windows import hold_promoters
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.motifs.expected_motifs import locate, read_expected
 from bioattn.interpret.motifs.known_motifs import (
@@ -179,7 +179,7 @@ def ridge_table(
     dataset: PromoterDataset, promoters: Path, expected: Path, motifs: Path, settings: Settings
 ) -> pd.DataFrame:
     """The k-mer ridge and the component ridge, scored as the models are."""
-    batches = list(scan_promoters(promoters, dataset.length).batches(1000))
+    batches = list(hold_promoters(promoters, dataset.length).batches(1000))
     names = [name for batch in batches for name in batch.samples.ids]
     codes = np.concatenate([batch.codes for batch in batches])
     wanted = set(Path(settings.genes[0]).read_text().split()) if settings.genes else set(names)

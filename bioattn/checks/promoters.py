@@ -24,7 +24,8 @@ from bioattn.checks.weights import MapSums
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.passes import finite_results, require_finite
-from bioattn.inference.runner import Codes, Floats, Predictor, ResponseRunner, WindowBatch, WindowSource
+from bioattn.inference.promoter_windows import Promoters
+from bioattn.inference.runner import Codes, Floats, Predictor, ResponseRunner
 from bioattn.io.files import sha256_of
 from bioattn.promoters.response_metrics import Estimate, Statistic
 from bioattn.promoters.treatments import TreatmentTable
@@ -135,7 +136,7 @@ class PromoterProbe(Probe):
     """Held-out genes with their responses; None without a dataset."""
     untrained: ResponseRunner
     """The same model with the weights it might have begun with."""
-    contributions: Callable[[TreatmentTable, WindowBatch], Floats | None]
+    contributions: Callable[[TreatmentTable, Promoters], Floats | None]
     """What each bin contributes to each prediction (B, T, P), in response units; None when maps say nothing of
     it."""
     evaluation: Mapping[str, Any]
@@ -413,7 +414,7 @@ class Sample(NamedTuple):
     """Whether all of them are genes the model was not trained on."""
 
 
-def draw_sample(source: WindowSource, count: int, seed: int, held_out: Collection[str] = ()) -> Sample:
+def draw_sample(source: Promoters, count: int, seed: int, held_out: Collection[str] = ()) -> Sample:
     """`count` samples drawn uniformly from a source (all of them, if it holds no more).
 
     held_out: ids that the model was not trained on; where enough of them are in the source, only they are drawn.

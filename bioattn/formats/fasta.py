@@ -26,11 +26,8 @@ class FastaRecord(NamedTuple):
     """1-based line of the header; 0 when the record was not read from a file."""
 
 
-def read_fasta(path: Path, *, names_checked: bool = False) -> Iterator[FastaRecord]:
+def read_fasta(path: Path) -> Iterator[FastaRecord]:
     """Yield the records of a FASTA file (plain, gzip, bgzip or xz).
-
-    names_checked: True for a file that was read through before and found good: names are then not remembered, so
-    that memory does not grow with the records.
 
     Raises: FormatError naming the line for text before the first header, a nameless or repeated record, an empty
     file, damaged compression or bytes that are not UTF-8.
@@ -51,8 +48,7 @@ def read_fasta(path: Path, *, names_checked: bool = False) -> Iterator[FastaReco
                     "names must be unique"
                 )
             header_line = number
-            if not names_checked:
-                lines_of_name[name] = number
+            lines_of_name[name] = number
             parts = []
         elif name is not None:
             parts.append(line if line.isalnum() else "".join(line.split()))

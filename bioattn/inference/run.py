@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from bioattn.attention.capture import capture
 from bioattn.errors import Interrupted
 from bioattn.inference.attention_receiver import BatchReceiver
 from bioattn.inference.passes import finite_results, require_finite
-from bioattn.inference.runner import Batch, Runner, Source
+from bioattn.inference.runner import Runner
 from bioattn.io.files import partial_path, require_free_space
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.running import Running, RunReport
@@ -52,6 +52,29 @@ _LONG_MINUTES = 30
 _TRIAL_SECONDS = 20
 
 
+@dataclass(frozen=True)
+class Source:
+    """Samples in memory. A batch of them is a part."""
+
+    items: Any
+    """What can be taken by slices: a list, a range, an array."""
+    samples: Samples
+    """Their names and what else is known of them."""
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.items)
+
+    def part(self, rows: slice) -> Self:
+        """Some consecutive samples alone."""
+        return replace(self, items=self.items[rows], samples=self.samples.part(rows))
+
+    def batches(self, size: int) -> Iterator[Self]:
+        """All samples in order, `size` at a time; the last batch may be smaller."""
+        for first in range(0, self.num_samples, size):
+            yield self.part(slice(first, first + size))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """Samples, and how a batch of them becomes a block of results."""
@@ -72,7 +95,7 @@ class Work:
     lengths: Sequence[Mapping[str, int]] = ()
     """Lengths of every sample's ragged axes, by column of the sample table; empty without such axes."""
 
-    def block(self, batch: Batch, layout: FileLayout | None) -> Block:
+    def block(self, batch: Source, layout: FileLayout | None) -> Block:
         """The results of a batch; layout: of the file that they go to.
 
         Raises: BioattnError naming the first sample with NaN or infinite values in one of the arrays.
@@ -299,26 +322,6 @@ def _tell_time(minutes: float) -> None:
 BATCH_BYTES = 1 << 26
 """What the maps of a batch take at most, but for one sample of more."""
 MAX_BATCH = 64
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class HeldSource(Generic[Item]):
-    """Samples in memory: a `bioattn.inference.runner.Source`, and its batches."""
-
-    items: Sequence[Item]
-    samples: Samples
-
-    @property
-    def num_samples(self) -> int:
-        return len(self.items)
-
-    def part(self, rows: slice) -> "HeldSource[Item]":
-        return HeldSource(self.items[rows], self.samples.part(rows))
-
-    def batches(self, size: int) -> Iterator["HeldSource[Item]"]:
-        for first in range(0, len(self.items), size):
-            yield self.part(slice(first, first + size))
 
 
 def fitting_samples(bytes_of_largest: int) -> int:
@@ -328,8 +331,8 @@ def fitting_samples(bytes_of_largest: int) -> int:
 
 def attention_work(
     loaded: Runner,
-    source: HeldSource[Item],
-    forward: Callable[[Sequence[Item]], Mapping[str, Mapping[str, NDArray[Any]]]],
+    source: Source,
+    forward: Callable[[Any], Mapping[str, Mapping[str, NDArray[Any]]]],
     options: AttentionOptions,
     *,
     sites: Sequence[str],
@@ -354,7 +357,7 @@ def attention_work(
         batch_size = fitting_samples(sum(group.bytes_of_sample(longest) for group in groups))
     receiver = BatchReceiver(options)
 
-    def compute(batch: HeldSource[Item]) -> Block:
+    def compute(batch: Source) -> Block:
         with torch.inference_mode(), capture(sites, receiver, value_weighted=options.value_weighted):
             arrays = forward(batch.items)
         return Block(batch.samples, {**receiver.take(), **arrays})

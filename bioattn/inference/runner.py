@@ -1,15 +1,24 @@
 """What the library asks of a model that runs, whatever family it is of.
 
-A family's `load` gives a `Runner`. What only some families can do is an *ability*: one of the protocols below it,
-which a runner has when it has its methods. Interpretation, checks and commands get a runner by `with_ability`, and
-know no family.
+A family's `load` gives a `Runner`. What only some families can do is a method that a runner has or has not.
+Interpretation, checks and commands ask for it by `with_ability`, and know no family:
+
+| method | what it does |
+| --- | --- |
+| `predictor` | `ResponseRunner`: predicts responses of sequences, one per task |
+| `first_layer_matches(codes_BL)` | yields the name of each filter, and counts (positions, 4) of what it matches |
+| `encoder()` | the network as a `BinEncoder`, which encodes promoters for models of another family |
+| `treatment_vectors(treatments)` | a vector of each treatment, (T, C) |
+| `designs(on, off, number, ...)` | new promoters for treatments, codes (number, L) |
+| `head_scorer(dataset, split, progress)` | a `HeadScorer` of a split of a dataset of the family |
+| `write_pruned(output, folder, dataset, keep, note, ...)` | writes the model with the heads `keep` alone |
 
 Shape suffixes: B samples, T tasks (treatments), L letters of a sequence, A letters of the alphabet, M mutants.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -18,10 +27,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
-from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.store.schema import Samples
-from bioattn.system.progress import Progress
 
 Codes: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float64]
@@ -37,12 +43,10 @@ class Runner(Protocol):
         """The name of its family: `promoter`, `evoformer`, …"""
 
     @property
-    def model(self) -> nn.Module:
-        """The network."""
+    def model(self) -> nn.Module: ...
 
     @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
+    def device(self) -> torch.device: ...
 
     @property
     def path(self) -> Path | None:
@@ -57,90 +61,20 @@ class Runner(Protocol):
         """Attention sites by name, in the order of the model."""
 
 
-Ability = TypeVar("Ability")
-
-
-def with_ability(runner: Runner, ability: type[Ability], deed: str, option: str = "") -> Ability:
-    """`runner`, when it has all that the protocol `ability` asks for.
+def with_ability(runner: Runner, method: str, deed: str, option: str = "") -> Any:
+    """`runner`, when it has a method.
 
     deed: what the user wants, as a phrase that follows "cannot"; option: the option that asks for it.
 
     Raises: BioattnError naming the family and what its models cannot do.
     """
-    if isinstance(runner, ability):
+    if hasattr(runner, method):
         return runner
     sentence = f"models of the family {runner.family} cannot {deed}"
     raise BioattnError(f"{option}: {sentence}" if option else sentence)
 
 
 # --- sequences in, one response per task out ---------------------------------------------------------------------
-
-
-class Batch(Protocol):
-    """Consecutive samples."""
-
-    @property
-    def samples(self) -> Samples:
-        """Their names and what else is known of them."""
-
-
-class Source(Protocol):
-    """Samples that were read and found fit for a model."""
-
-    @property
-    def num_samples(self) -> int:
-        """Samples that `batches` gives."""
-
-    def part(self, rows: slice) -> "Source":
-        """Some consecutive samples alone."""
-
-    def batches(self, size: int) -> Iterator[Batch]:
-        """All samples in the order of the file, `size` at a time; the last batch may be smaller."""
-
-
-class WindowBatch(Batch, Protocol):
-    """Consecutive samples of the same length."""
-
-    @property
-    def codes(self) -> Codes:
-        """(B, L) as the model sees them; the last code of the alphabet is "unknown"."""
-
-
-class WindowSource(Source, Protocol):
-    """Samples of the same length, of a file that was read through once."""
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-
-    @property
-    def sha256(self) -> str:
-        """Its digest."""
-
-    @property
-    def num_padded(self) -> int:
-        """Samples that are shorter than the model's window."""
-
-    @property
-    def downstream(self) -> int | None:
-        """Letters of every window from position 0 on; None when the file does not say it of all alike."""
-
-    @property
-    def genes(self) -> Collection[str] | None:
-        """Ids of the samples asked for; None = all of the file."""
-
-    def batches(self, size: int) -> Iterator[WindowBatch]:
-        """All samples in the order of the file, `size` at a time; the last batch may be smaller."""
-
-
-class FastMutants(Protocol):
-    """Computes responses of single mutants with less work than a forward pass for each."""
-
-    def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Responses of mutants with `base_M` at the ascending `position_M` (from 0) of one sequence.
-
-        Yields which mutants (some numbers of M) and their responses, (those, T).
-        """
 
 
 class Predictor(Protocol):
@@ -175,11 +109,12 @@ class Predictor(Protocol):
         known.
         """
 
-    def fast_mutants(self, batch_size: int) -> FastMutants | None:
-        """None when the model has no shorter way than a forward pass for each. batch_size: mutants at a time."""
+    def fast_mutants(self, batch_size: int) -> Any:
+        """What computes responses of single mutants with less work than a forward pass for each, some at a time;
+        None without such a way. Its `answers(codes_L, position_M, base_M)` takes the letters at ascending
+        positions (from 0) of one sequence, and yields numbers of mutants and their responses (those, T)."""
 
 
-@runtime_checkable
 class ResponseRunner(Runner, Protocol):
     """A runner that predicts responses of sequences, one per task."""
 
@@ -195,8 +130,8 @@ class ResponseRunner(Runner, Protocol):
     def treatments(self) -> TreatmentTable:
         """The tasks of the training, with their features."""
 
-    def read(self, path: Path, genes: Sequence[str] = ()) -> WindowSource:
-        """Read an input file through. genes: ids, or files of ids; none = all.
+    def read(self, inputs: Any, genes: Sequence[str] = ()) -> Any:
+        """The `Promoters` of a file or in memory. genes: ids, or files of ids; none = all.
 
         Raises: FormatError for what the model cannot take; BioattnError when nothing is there.
         """
@@ -205,17 +140,6 @@ class ResponseRunner(Runner, Protocol):
         """The model asked for `treatments`; None = those of the training.
 
         Raises: BioattnError for treatments that it cannot know.
-        """
-
-
-@runtime_checkable
-class FirstLayerRunner(ResponseRunner, Protocol):
-    """A runner whose first layer matches short words."""
-
-    def first_layer_matches(self, codes_BL: Codes) -> Iterator[tuple[str, NDArray[np.float64]]]:
-        """The name of each filter, and counts (places, 4) of the letters in what it matches in the sequences.
-
-        Raises: BioattnError when the first layer has no filters.
         """
 
 
@@ -237,50 +161,6 @@ class BinEncoder(nn.Module):
         raise NotImplementedError
 
 
-@runtime_checkable
-class EncodingRunner(Runner, Protocol):
-    """A runner whose network can encode promoters for models of another family."""
-
-    def encoder(self) -> BinEncoder:
-        """The network as an encoder. Raises: BioattnError when it does not read DNA."""
-
-
-@runtime_checkable
-class TreatmentRunner(Runner, Protocol):
-    """A runner that knows treatments as vectors."""
-
-    def treatment_vectors(self, treatments: TreatmentTable) -> Tensor:
-        """A vector of each treatment (T, C). Raises: BioattnError for one that it cannot know."""
-
-
-# --- designs -----------------------------------------------------------------------------------------------------
-
-
-@runtime_checkable
-class DesignRunner(Runner, Protocol):
-    """A runner that writes promoters for treatments."""
-
-    @property
-    def treatment_names(self) -> Sequence[str]:
-        """The treatments that it knows."""
-
-    @property
-    def dataset_sha256(self) -> str:
-        """Digest of the dataset of its training; empty when that is not recorded."""
-
-    def levels(self, dataset: PromoterDataset) -> NDArray[np.int64]:
-        """Whether promoters respond to its treatments, (G, T): 1 on, -1 off, 0 neither or unknown."""
-
-    def designs(
-        self, on: Sequence[str], off: Sequence[str], number: int, *, guidance: float, steps: int, seed: int
-    ) -> Codes:
-        """New promoters, (number, L)."""
-
-    def map_agreement(self, codes_BL: Codes) -> float | None:
-        """Mean correlation along promoters of attention to a treatment with how much it changes each base; None
-        without attention."""
-
-
 # --- heads -------------------------------------------------------------------------------------------------------
 
 
@@ -292,7 +172,7 @@ class HeadFigures(NamedTuple):
 
 
 class HeadScorer(Protocol):
-    """Judges a model's heads on some data."""
+    """Judges a model's heads on some data. `figures` and `copies` only some have."""
 
     @property
     def sites(self) -> Mapping[str, AttentionSite]:
@@ -318,52 +198,9 @@ class HeadScorer(Protocol):
     def record(self) -> dict[str, Any]:
         """JSON values of what was judged: numbers of items, the loss."""
 
-
-@runtime_checkable
-class SilencingScorer(HeadScorer, Protocol):
-    """One that can run the model without some heads."""
-
     def figures(self, silenced: Collection[Head] = ()) -> HeadFigures:
         """Loss and accuracy with some heads silenced."""
 
-
-@runtime_checkable
-class CopyScorer(HeadScorer, Protocol):
-    """One of models that may find what they predict in an earlier copy."""
-
     def copies(self) -> Iterator[tuple[Callable[[], object], NDArray[np.int64], NDArray[np.int64]]]:
-        """Forward passes over random sequences given twice: the pass, queries, and the key of each query that
-        tells what is to be predicted there."""
-
-
-@runtime_checkable
-class HeadRunner(Runner, Protocol):
-    """A runner whose heads can be judged."""
-
-    def head_scorer(self, dataset: Path, split: str, progress: Progress) -> HeadScorer:
-        """Judge heads on a split (`train`, `validation`, `test`) of a dataset of the family.
-
-        Raises: BioattnError for a dataset or split that does not fit.
-        """
-
-
-@runtime_checkable
-class PrunableRunner(HeadRunner, Protocol):
-    """A runner that can lose heads."""
-
-    def write_pruned(
-        self,
-        output: Path,
-        folder: Path,
-        dataset: Path,
-        keep: Mapping[str, Sequence[int]],
-        note: Mapping[str, Any],
-        *,
-        force: bool,
-        progress: Progress,
-    ) -> tuple[float, float] | None:
-        """Write the model folder `output` with the heads `keep` of each site alone, from the model in `folder`.
-
-        note: goes into the training record. Returns the accuracies of whole and smaller model on test data; None
-        without any.
-        """
+        """Of models that may find what they predict in an earlier copy: forward passes over random sequences given
+        twice: the pass, queries, and the key of each query that tells what is to be predicted there."""

@@ -26,8 +26,9 @@ from torch import Tensor, nn
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import UNKNOWN, dinucleotide_shuffled
+from bioattn.inference.promoter_windows import Promoters
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
-from bioattn.inference.runner import FastMutants, Predictor, ResponseRunner, WindowBatch, WindowSource
+from bioattn.inference.runner import Predictor, ResponseRunner
 from bioattn.interpret.choices import AttributionBaseline
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import (
@@ -85,7 +86,7 @@ class Mutagenesis:
         self._predictor = predictor
         self._device = predictor.runner.device
         self._batch_size = batch_size or predictor.mutant_batch_size
-        self._fast: FastMutants | None = predictor.fast_mutants(self._batch_size) if reuse_trunk else None
+        self._fast = predictor.fast_mutants(self._batch_size) if reuse_trunk else None
 
     def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
         """Codes (B, length) as the model sees them → predictions and values, one promoter after the other."""
@@ -339,7 +340,7 @@ def run_attribution(
 
 
 def attribution_work(
-    runner: ResponseRunner, source: WindowSource, treatments: TreatmentTable, settings: MethodSettings
+    runner: ResponseRunner, source: Promoters, treatments: TreatmentTable, settings: MethodSettings
 ) -> tuple[Work, FileLayout]:
     """How promoters are attributed, batch by batch, and the layout of the results.
 
@@ -364,7 +365,7 @@ def attribution_work(
     return work, layout
 
 
-def _attribute(attributor: Attributor, runner: ResponseRunner, batch: WindowBatch) -> Block:
+def _attribute(attributor: Attributor, runner: ResponseRunner, batch: Promoters) -> Block:
     try:
         found = attributor(batch.codes)
     except torch.OutOfMemoryError as error:
@@ -378,7 +379,7 @@ def _attribute(attributor: Attributor, runner: ResponseRunner, batch: WindowBatc
     return Block(batch.samples, {ATTRIBUTION: arrays, PREDICTIONS: {"values": predictions}})
 
 
-def _settings(predictor: Predictor, source: WindowSource, settings: MethodSettings) -> dict[str, Any]:
+def _settings(predictor: Predictor, source: Promoters, settings: MethodSettings) -> dict[str, Any]:
     """All that decides the result."""
     genes = None if source.genes is None else "\0".join(sorted(source.genes))
     return {

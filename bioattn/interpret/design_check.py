@@ -22,7 +22,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
-from bioattn.inference.runner import DesignRunner, ResponseRunner
+from bioattn.inference.runner import ResponseRunner
 from bioattn.interpret.design_oracles import KmerOracle, baseline_designs, kmer_distance, nearest
 from bioattn.interpret.design_record import DesignsCheck, DesignSet
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
@@ -148,7 +148,7 @@ class Judge:
 
     def __init__(
         self,
-        runner: DesignRunner,
+        runner: Any,
         dataset: Path,
         request: DesignRequest,
         seed: int,
@@ -272,7 +272,7 @@ class Judge:
 
 
 def check_designs(
-    runner: DesignRunner,
+    runner: Any,
     designs: CheckedDesigns,
     dataset: Path,
     *,

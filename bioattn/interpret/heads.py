@@ -28,13 +28,9 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.tables import write_table
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.runner import (
-    CopyScorer,
     Head,
     HeadFigures,
-    HeadRunner,
     HeadScorer,
-    PrunableRunner,
-    SilencingScorer,
     with_ability,
 )
 from bioattn.interpret.file_kinds import HEAD_FOLDER, HEADS, PRUNING
@@ -135,7 +131,7 @@ def head_patterns(scorer: HeadScorer) -> dict[Head, dict[str, float]]:
         for run in scorer.passes():
             with capture(names, meter):
                 run()
-        if isinstance(scorer, CopyScorer):
+        if hasattr(scorer, "copies"):
             with_distance = [name for name in names if _same_kind(scorer.sites[name])]
             for run, queries, keys in scorer.copies():
                 copies.queries, copies.keys = torch.from_numpy(queries), torch.from_numpy(keys)
@@ -201,7 +197,7 @@ def heads_of(scorer: HeadScorer) -> list[Head]:
     return [(name, head) for name, site in scorer.sites.items() for head in site.heads]
 
 
-def greedy_pruning(scorer: SilencingScorer, progress: Progress = SILENT) -> list[PruningStep]:
+def greedy_pruning(scorer: HeadScorer, progress: Progress = SILENT) -> list[PruningStep]:
     """Silence the least important head, look again at those left, and so on until each site has one."""
     left = {name: list(site.heads) for name, site in scorer.sites.items()}
     steps = [PruningStep(len(heads_of(scorer)), None, float("nan"), scorer.figures())]
@@ -223,9 +219,7 @@ def greedy_pruning(scorer: SilencingScorer, progress: Progress = SILENT) -> list
     return steps
 
 
-def heads_after_pruning(
-    scorer: SilencingScorer, steps: list[PruningStep], number: int
-) -> Mapping[str, list[int]]:
+def heads_after_pruning(scorer: HeadScorer, steps: list[PruningStep], number: int) -> Mapping[str, list[int]]:
     """By site, the heads that are there when `number` are left.
 
     Raises: BioattnError when that is not one of the steps.
@@ -288,11 +282,11 @@ def explain_heads(
     if pruned_model is not None:
         check_apart(pruned_model, [model_folder, dataset, output], "--pruned-model")
     runner = load_runner(model_folder, device)
-    judged = with_ability(runner, HeadRunner, "have their heads judged")
+    judged = with_ability(runner, "head_scorer", "have their heads judged")
     if prune_to is not None:
-        with_ability(runner, PrunableRunner, "be written with fewer heads", "--prune-to")
-    scorer = judged.head_scorer(dataset, split, progress)
-    if isinstance(scorer, SilencingScorer):
+        judged = with_ability(runner, "write_pruned", "be written with fewer heads", "--prune-to")
+    scorer: HeadScorer = judged.head_scorer(dataset, split, progress)
+    if hasattr(scorer, "figures"):
         _warn_of_other_data(model_folder, dataset, split, error=prune_to is not None)
     importance = scorer.importance()
     over_all = {head: scorer.overall(values) for head, values in importance.items()}
@@ -317,7 +311,7 @@ def explain_heads(
     )
     steps: list[PruningStep] = []
     whole = pruned = test = None
-    if isinstance(scorer, SilencingScorer):
+    if hasattr(scorer, "figures"):
         whole = scorer.figures()
         with finite_results(f"{dataset}, {split} data", model_folder):
             require_finite(np.array(whole.loss), "loss")
@@ -328,11 +322,11 @@ def explain_heads(
         )
         steps = greedy_pruning(scorer, progress)
         record["whole"] = _figures(whole)
-        if prune_to is not None and pruned_model is not None and isinstance(runner, PrunableRunner):
+        if prune_to is not None and pruned_model is not None:
             keep = heads_after_pruning(scorer, steps, prune_to)
             pruned = next(step.figures for step in steps if step.num_heads == prune_to)
             record["pruned"] = {"heads": dict(keep), split: _figures(pruned)}
-            test = runner.write_pruned(
+            test = judged.write_pruned(
                 pruned_model, model_folder, dataset, keep, record["pruned"], force=force, progress=progress
             )
             if test is not None:

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
@@ -44,8 +44,16 @@ def model_files() -> frozenset[str]:
     return MODEL_FILES.union(*(each.files for each in families().values()))
 
 
-def write_model_config(folder: Path, model_type: str, **fields: Any) -> None:
-    """Write `config.json` into the existing `folder`: what every kind of model says, then `fields`."""
+def write_model(
+    folder: Path, model_type: str, model: torch.nn.Module, *, digest: bool = False, **fields: Any
+) -> None:
+    """Write the weights and `config.json` into the existing `folder`: what all models say, then `fields`.
+
+    digest: whether `config.json` also holds the digest of the weights.
+    """
+    save_arrays(folder, model.state_dict(), f"{MODEL_FORMAT} {MODEL_FORMAT_VERSION}")
+    if digest:
+        fields["sha256"] = {WEIGHTS: sha256_of(folder / WEIGHTS)}
     write_json(
         folder / CONFIG,
         {
@@ -66,7 +74,8 @@ def read_model_config(folder: Path, model_type: str, files: Sequence[str] = ()) 
     """
     if not folder.exists():
         raise BioattnError(f"{folder}: no such file or folder")
-    _require(folder, (CONFIG,))
+    if not (folder / CONFIG).is_file():
+        raise FormatError(f"{folder}: not a model folder, {CONFIG} is missing")
     content = read_json(folder / CONFIG)
     check_model_config(folder / CONFIG, content)
     if content.get("model_type") != model_type:
@@ -74,24 +83,16 @@ def read_model_config(folder: Path, model_type: str, files: Sequence[str] = ()) 
             f"{folder / CONFIG}: a model of type {content.get('model_type')!r}, "
             f"{'an' if model_type[0] in 'aeiou' else 'a'} {model_type} model is needed"
         )
-    _require(folder, (*files, WEIGHTS))
-    _require_inside(folder, {*files, *MODEL_FILES})
-    _check_digests(folder, content)
-    return dict(content)
-
-
-def _require(folder: Path, files: Sequence[str]) -> None:
-    for name in files:
+    for name in (*files, WEIGHTS):
         if not (folder / name).is_file():
             raise FormatError(f"{folder}: not a model folder, {name} is missing")
-
-
-def _require_inside(folder: Path, names: Iterable[str]) -> None:
-    """A folder from somebody else must not have other files of this machine read: links lead to files in it."""
-    for name in names:
-        path = folder / name
+    # A folder from somebody else must not have other files of this machine read.
+    for path in (folder / name for name in {*files, *MODEL_FILES}):
         if path.is_symlink() and path.resolve().parent != folder.resolve():
             raise FormatError(f"{path}: is a link out of the model folder; put the file itself there")
+    _check_digests(folder, CONFIG, content)
+    _check_digests(folder, TRAINING_RECORD, read_training_record(folder))
+    return dict(content)
 
 
 def check_model_config(path: Path, content: Any) -> None:
@@ -103,12 +104,6 @@ def check_model_config(path: Path, content: Any) -> None:
             f"{path}: model format version {content.get('format_version')}, this bioattn reads version "
             f"{MODEL_FORMAT_VERSION}; use the bioattn that wrote it ({content.get('generated_by', 'unknown')})"
         )
-
-
-def write_model(folder: Path, model_type: str, model: torch.nn.Module, config: Any) -> None:
-    """Write weights and `config.json` of a model that is made from one dataclass into the existing `folder`."""
-    write_weights(folder, model)
-    write_model_config(folder, model_type, architecture=asdict(config))
 
 
 class Sites(dict[str, AttentionSite]):
@@ -150,9 +145,7 @@ class LoadedModel(Generic[Model, Config]):
             config: Any = build(kind, content["architecture"], str(folder / CONFIG))
         except KeyError as error:
             raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
-        check_sizes(lambda: make(config), asdict(config), folder / WEIGHTS)
-        model = make(config)
-        load_weights(model, folder / WEIGHTS)
+        model = load_network(lambda: make(config), asdict(config), folder / WEIGHTS)
         return cls(
             model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
         )
@@ -169,7 +162,7 @@ class LoadedModel(Generic[Model, Config]):
 
     def write(self, folder: Path) -> None:
         """Write weights and `config.json` into the existing `folder`."""
-        write_model(folder, self.family, self.model, self.config)
+        write_model(folder, self.family, self.model, architecture=asdict(cast(Any, self.config)))
 
     def save(self, path: Path | str, *, force: bool = False) -> None:
         """Write the model as a folder, which `bioattn.load_model` and the commands read.
@@ -197,11 +190,6 @@ def _table_text(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def write_weights(folder: Path, model: torch.nn.Module) -> None:
-    """Write all weights and buffers into the existing `folder`, straight from the model's memory."""
-    save_arrays(folder, model.state_dict(), f"{MODEL_FORMAT} {MODEL_FORMAT_VERSION}")
-
-
 def save_arrays(folder: Path, arrays: Mapping[str, torch.Tensor], form: str) -> None:
     """Write arrays as the weights of the existing `folder`. form: what the file is to say of their format."""
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in arrays.items()}
@@ -219,82 +207,85 @@ def save_arrays(folder: Path, arrays: Mapping[str, torch.Tensor], form: str) -> 
         temporary.chmod(mode)
 
 
-def check_sizes(make: Callable[[], torch.nn.Module], architecture: Mapping[str, Any], path: Path) -> None:
-    """Hold the sizes of `config.json` against the arrays of a weights file, before memory is taken for a model.
+def load_network(
+    make: Callable[[], Model],
+    architecture: Mapping[str, Any],
+    path: Path,
+    allocate: Callable[[], Model] | None = None,
+) -> Model:
+    """A model with the weights of a safetensors file, whose sizes are held against it before memory is taken.
 
-    make: builds the model, here on torch's meta device, where arrays have shapes alone. architecture: JSON values.
+    Weights are copied one by one, so that they are never all in memory twice. architecture: JSON values, which
+    `make` makes the model of. allocate: makes it without values, where that is quicker.
 
-    Raises: FormatError naming a size that cannot be, or as `load_weights`.
+    Raises: FormatError for a damaged file, naming a size that cannot be, and missing, extra or misshapen arrays;
+    BioattnError when it cannot be opened.
     """
     try:
         with open_safetensors(path) as file:
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except DAMAGE as error:
         raise damaged(path, error) from error
+    _check_integers(architecture, "", sum(map(math.prod, stored.values())), path)
+    _check_arrays(path, _shapes(make, path, len(stored)), stored)
+    model = (allocate or make)()
+    arrays = model.state_dict()
+    try:
+        with open_safetensors(path) as file, torch.no_grad():
+            for name in stored:
+                tensor = file.get_tensor(name)
+                if not torch.isfinite(tensor).all():
+                    raise FormatError(f"{path}: the array {name} holds NaN or infinite values")
+                arrays[name].copy_(tensor)
+    except DAMAGE as error:
+        raise damaged(path, error) from error
+    return model
+
+
+def _check_integers(value: Any, name: str, values: int, path: Path) -> None:
+    """Raises: FormatError for a number in JSON values that is too large for the `values` in the weights.
+
+    name: of the key that the value stands under.
+    """
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _check_integers(inner, key, values, path)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_integers(inner, name, values, path)
+    elif isinstance(value, int) and value > max(LARGEST_SIZE, values):
+        raise FormatError(
+            f"{path.with_name(CONFIG)}: {name} is {value:,}, but {path.name} holds {values:,} values in all; "
+            "the folder is damaged or was edited"
+        )
+
+
+def _shapes(
+    make: Callable[[], torch.nn.Module], path: Path, number_stored: int
+) -> dict[str, tuple[int, ...]]:
+    """The arrays of a model, built on torch's meta device, where they have shapes alone.
+
+    Raises: FormatError for sizes that no model has, or of more arrays than the file holds.
+    """
     config, number = path.with_name(CONFIG), 0
-    check_integers(architecture, sum(map(math.prod, stored.values())), path)
 
     def count(*_: Any) -> None:
         nonlocal number
         number += 1
-        if number > 2 * len(stored) + 100:  # a layer may register a parameter and replace it
+        if number > 2 * number_stored + 100:  # a layer may register a parameter and replace it
             raise FormatError(
-                f"{config}: asks for more than the {len(stored):,} arrays that {path.name} holds; the folder is "
+                f"{config}: asks for more than the {number_stored:,} arrays that {path.name} holds; the folder is "
                 "damaged or was edited"
             )
 
     hook = register_module_parameter_registration_hook(count)
     try:
         with torch.device("meta"):
-            expected = make().state_dict()
+            return {name: tuple(tensor.shape) for name, tensor in make().state_dict().items()}
     except (RuntimeError, OverflowError, ValueError) as error:
         raise FormatError(f"{config}: no model has these sizes ({error})") from error
     finally:
         hook.remove()
-    _check_arrays(path, {name: tuple(tensor.shape) for name, tensor in expected.items()}, stored)
-
-
-def check_integers(architecture: Mapping[str, Any], values: int, path: Path) -> None:
-    """Raises: FormatError for a number of an architecture that is too large for the `values` in the weights."""
-    for name, size in _integers(architecture):
-        if size > max(LARGEST_SIZE, values):
-            raise FormatError(
-                f"{path.with_name(CONFIG)}: {name} is {size:,}, but {path.name} holds {values:,} values in all; "
-                "the folder is damaged or was edited"
-            )
-
-
-def _integers(value: Any, name: str = "") -> Iterator[tuple[str, int]]:
-    """All integers in JSON values, each with the key that it stands under."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _integers(inner, key)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _integers(inner, name)
-    elif isinstance(value, int):
-        yield name, value
-
-
-def load_weights(model: torch.nn.Module, path: Path) -> None:
-    """Copy safetensors weights into `model` one by one, so that they are never all in memory twice.
-
-    Raises: FormatError for a damaged file, and naming missing, extra or misshapen arrays; BioattnError when it
-    cannot be opened.
-    """
-    expected = model.state_dict()
-    try:
-        with open_safetensors(path) as file:
-            stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-            _check_arrays(path, {name: tuple(tensor.shape) for name, tensor in expected.items()}, stored)
-            for name in stored:
-                tensor = file.get_tensor(name)
-                if not torch.isfinite(tensor).all():
-                    raise FormatError(f"{path}: the array {name} holds NaN or infinite values")
-                with torch.no_grad():
-                    expected[name].copy_(tensor)
-    except DAMAGE as error:
-        raise damaged(path, error) from error
 
 
 def _check_arrays(
@@ -314,13 +305,8 @@ def _check_arrays(
             )
 
 
-def _check_digests(folder: Path, config: Mapping[str, Any]) -> None:
+def _check_digests(folder: Path, record: str, content: Any) -> None:
     """A flipped bit in a float is a plausible float: only the digests tell."""
-    _compare_digests(folder, CONFIG, config)
-    _compare_digests(folder, TRAINING_RECORD, read_training_record(folder))
-
-
-def _compare_digests(folder: Path, record: str, content: Any) -> None:
     digests = content.get("sha256", {}) if isinstance(content, dict) else None
     if not isinstance(digests, dict):
         raise FormatError(f"{folder / record}: is damaged or was edited")

@@ -47,17 +47,15 @@ class Promoter(NamedTuple):
     """Transcription unit; empty when not given."""
 
 
-def read_promoters(path: Path, *, names_checked: bool = False) -> Iterator[Promoter]:
+def read_promoters(path: Path) -> Iterator[Promoter]:
     """Yield the promoters of a FASTA file one at a time (plain, gzip, bgzip or xz).
-
-    names_checked: True for a file that was read through before: names are then not remembered (`read_fasta`).
 
     FASTA of any origin is accepted: without a location, chrom is "", start and end are -1 and strand is ".".
 
     Raises: FormatError for a repeated or empty record, letters that are not DNA (naming record and position), a
     location whose length is not the sequence's, and more bases downstream than there are.
     """
-    for record in read_fasta(path, names_checked=names_checked):
+    for record in read_fasta(path):
         if not record.sequence:
             raise FormatError(f"{path}:{record.line}: record {record.name!r} has no sequence")
         codes = encode(record.sequence, f"{path}:{record.line}: record {record.name!r}")

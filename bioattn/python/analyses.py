@@ -1,7 +1,8 @@
 """What the methods of models hand over to: attribution, which stands above the families."""
 
 from bioattn.choices import chosen
-from bioattn.inference.runner import ResponseRunner, WindowSource
+from bioattn.inference.promoter_windows import Promoters
+from bioattn.inference.runner import ResponseRunner
 from bioattn.interpret.attribution import MethodSettings, attribution_work
 from bioattn.interpret.choices import AttributionBaseline
 from bioattn.promoters.treatments import TreatmentTable
@@ -13,7 +14,7 @@ __all__ = ["attribute"]
 
 def attribute(
     model: ResponseRunner,
-    source: WindowSource,
+    source: Promoters,
     treatments: TreatmentTable,
     *,
     method: str,

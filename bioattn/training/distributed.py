@@ -1,7 +1,7 @@
 """One training run by several processes, which torchrun starts: what they say to each other.
 
 Every process holds the same weights, draws the same batches and computes the gradients of its share; the sums go
-through here, and whatever the first process decides for all. A process alone goes the same way and says nothing.
+through here, and whatever the first process decides for all. A process alone asks nobody.
 """
 
 import logging
@@ -59,8 +59,6 @@ class Processes:
 
     def from_first(self, value: Value) -> Value:
         """What the first process has given; its own value there. Raises: LostProcess."""
-        if self.count == 1:
-            return value
         held = [value]
         with _collective():
             distributed.broadcast_object_list(held, src=0)
@@ -68,9 +66,8 @@ class Processes:
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over processes of a tensor on the CPU. Raises: LostProcess."""
-        if self.count > 1:
-            with _collective():
-                distributed.all_reduce(values)
+        with _collective():
+            distributed.all_reduce(values)
         return values
 
     def sum_gradients(self, model: nn.Module, loss: Tensor, stop: StopRequest) -> Tensor:
@@ -81,8 +78,6 @@ class Processes:
 
         Raises: LostProcess; gradients are then of no use, weights as they were.
         """
-        if self.count == 1:
-            return loss
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         statistics = _running_statistics(model)
         notes = [weight.grad is not None for weight in weights] + [stop.signal is each for each in SIGNALS]
@@ -110,18 +105,15 @@ class Processes:
 
     def stopping(self, stop: StopRequest) -> bool:
         """Whether a signal has come, to any process, that all know of; `stop` then has it."""
-        if self.count > 1:
-            if self._signal is None:
-                return False
-            stop.signal = self._signal
-        return stop.signal is not None
+        if self._signal is None:
+            return False
+        stop.signal = self._signal
+        return True
 
     def share_state(
         self, position: Position, model: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer
     ) -> Position:
         """Give all processes the first one's weights, optimiser state and position. Raises: LostProcess."""
-        if self.count == 1:
-            return position
         state: Any = None
         if self.is_first:
             state = _on_cpu((model.state_dict(), average.state_dict(), optimizer.state_dict(), position))
@@ -139,8 +131,6 @@ class Processes:
 
         Raises: LostProcess.
         """
-        if self.count == 1:
-            return position
         digests: list[Any] = [None] * self.count
         with _collective():
             distributed.all_gather_object(digests, (weights_digest(model), weights_digest(average)))

@@ -3,6 +3,7 @@
 Until the end everything lies in `<output>.partial`.
 """
 
+import json
 import logging
 import platform
 import shutil
@@ -44,9 +45,9 @@ from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import ALONE, Processes
 from bioattn.training.settings import TrainingCommand
-from bioattn.training.state import STATE_FILE, Job, job_differences, plain_job
+from bioattn.training.state import STATE_FILE, Job, job_differences
 from bioattn.training.task import Results, Task
-from bioattn.training.trainer import Outcome, Trainer, TrainingEvents
+from bioattn.training.trainer import Trainer, TrainingEvents
 
 LOGGER = logging.getLogger("bioattn")
 JOB = "job"
@@ -80,7 +81,9 @@ def train(
     """
     output = settings.output
     finished = processes.is_first and settings.resume and not settings.force and is_finished(output)
-    if processes.from_first(finished):
+    if processes.count > 1:
+        finished = processes.from_first(finished)
+    if finished:
         if processes.is_first:
             _require_finished_by(output, family, family.task(settings, device))
         return None
@@ -97,7 +100,8 @@ def train(
         if processes.count > 1:
             processes.require_same_job(job)
         task.prepare(progress)
-        processes.warn_of_idle(*task.work_per_step)
+        if processes.count > 1:
+            processes.warn_of_idle(*task.work_per_step)
         LOGGER.info(f"training {task.summary}")
         trainer = Trainer(
             task=task,
@@ -109,23 +113,24 @@ def train(
             events=events,
         )
         with closing(events) if events is not None else nullcontext():
-            outcome = trainer.run(resume=settings.resume)
-        return None if partial is None else _finish(task, outcome, partial, output, progress)
+            trainer.run(resume=settings.resume)
+        return None if partial is None else _finish(trainer, partial, output, progress)
 
 
-def _finish(task: Task, outcome: Outcome, partial: Path, output: Path, progress: Progress) -> Results:
+def _finish(trainer: Trainer, partial: Path, output: Path, progress: Progress) -> Results:
     """Write what is left of the model folder and give it its name."""
-    task.model.load_state_dict(outcome.best_weights)
+    task, position = trainer.task, trainer.position
+    task.model.load_state_dict(trainer.best_weights)
     task.model.eval()
     results = task.evaluate(progress)
-    _write_history(partial / HISTORY, outcome.history)
+    _write_history(partial / HISTORY, position.history)
     files = task.write(partial)
     comparison = results.comparison()
     record = {
         **task.record(),
         JOB: task.digest,
-        f"{task.counts}s_trained": outcome.trained,
-        f"best_{task.counts}": outcome.best,
+        f"{task.counts}s_trained": trainer.counts[position.round],
+        f"best_{task.counts}": trainer.counts[position.best_round + 1],
         "versions": {
             "bioattn": __version__,
             "torch": torch.__version__,
@@ -156,7 +161,8 @@ def _write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
 
 
 def _job(version: str, digest: Mapping[str, Any]) -> Job:
-    return plain_job({"bioattn_version": version, **digest})
+    """As it comes back from JSON, so that it equals what was stored."""
+    return dict(json.loads(json.dumps({"bioattn_version": version, **digest})))
 
 
 def _require_finished_by(output: Path, family: TrainableFamily, task: Task) -> None:

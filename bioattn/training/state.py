@@ -25,11 +25,6 @@ _LONGEST_VALUE = 40
 """Digests are longer: that they differ is all there is to say."""
 
 
-def plain_job(content: Mapping[str, Any]) -> Job:
-    """`content` as it comes back from JSON, so that it equals what was stored."""
-    return dict(json.loads(json.dumps(content)))
-
-
 def job_differences(
     earlier: Mapping[str, Any], now: Mapping[str, Any], words: tuple[str, str] = ("then", "now")
 ) -> list[str]:
@@ -130,7 +125,7 @@ def load_state(
         raise BioattnError(f"{path}: the saved state is damaged (SHA-256 differs); start again with --force")
     try:
         position = Position(**json.loads(metadata["position"]))
-        different = job_differences(json.loads(metadata["job"]), plain_job(job))
+        different = job_differences(json.loads(metadata["job"]), job)
     except (TypeError, KeyError) as error:
         raise BioattnError(
             f"{path}: was saved by another version of bioattn; start again with --force"

@@ -49,11 +49,6 @@ def make_optimizer(
     )
 
 
-def copied_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The weights as they are now, on the CPU."""
-    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
-
-
 class WeightAverage:
     """An exponential average whose memory grows with the steps, so that the first weights are soon forgotten."""
 
@@ -132,22 +127,6 @@ def rounds_of(stages: Sequence[Stage]) -> list[Round]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Optimisation:
-    """How weights are updated, in all stages alike."""
-
-    weight_decay: float
-    """Of AdamW, on matrices and filters."""
-    betas: tuple[float, float] = (0.9, 0.999)
-    """Coefficients of AdamW's running averages of the gradient and its square."""
-    gradient_clip: float
-    """Largest norm of the gradient."""
-    average_decay: float
-    """Decay of the running average of the weights, which is validated and kept; 0 for no average."""
-    patience: int
-    """Rounds without improvement before training stops."""
-
-
 class PartLoss(NamedTuple):
     """What a part of a step adds to its loss: already divided by what the whole step counts."""
 
@@ -191,7 +170,11 @@ class Task(ABC):
     model: nn.Module
     """The model, on its device. At the end it gets the weights that are kept."""
     stages: Sequence[Stage]
-    optimisation: Optimisation
+    training: Any
+    """Settings, of which training reads `weight_decay`, `gradient_clip`, `average_decay` and `patience`, as
+    `UpdateConfig` has them."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Coefficients of AdamW's running averages of the gradient and its square."""
     metric: str
     """What `Judgement.score` is, for messages."""
     shown: Mapping[str, str] = MappingProxyType({})
@@ -205,18 +188,9 @@ class Task(ABC):
     summary: str
     """What is trained on what, for a message."""
 
-    def update_as(
-        self,
-        training: Any,
-        *,
-        steps: int | None = None,
-        steps_per_round: int | None = None,
-        betas: tuple[float, float] = (0.9, 0.999),
-    ) -> None:
-        """Update weights in one stage, as the settings of a `UpdateConfig` say, of which steps may be others.
-
-        betas: as `Optimisation` has them.
-        """
+    def update_in_one_stage(self, steps: int | None = None, steps_per_round: int | None = None) -> None:
+        """Update weights as the settings of a `UpdateConfig` say, of which steps may be others."""
+        training = self.training
         self.stages = [
             Stage(
                 steps=steps or training.steps,
@@ -225,13 +199,6 @@ class Task(ABC):
                 warmup_fraction=training.warmup_fraction,
             )
         ]
-        self.optimisation = Optimisation(
-            weight_decay=training.weight_decay,
-            betas=betas,
-            gradient_clip=training.gradient_clip,
-            average_decay=training.average_decay,
-            patience=training.patience,
-        )
         self.work_per_step = ("batch_size", training.batch_size)
 
     @abstractmethod
@@ -298,8 +265,6 @@ class ConfiguredTask(Task):
     """What `training` is."""
     config: Any
     """A dataclass: the architecture."""
-    training: Any
-    """A dataclass: the settings of training."""
     inputs: Mapping[str, Path]
     """Files that are learned from, by their names in the record."""
 
@@ -312,7 +277,7 @@ class ConfiguredTask(Task):
         """Make the model of `config` with weights by the seed, to be updated as `training` says."""
         torch.manual_seed(self.training.seed)
         self.model = kind(self.config).to(self.device)
-        self.update_as(self.training)
+        self.update_in_one_stage()
 
     @property
     def weights(self) -> str:
@@ -330,7 +295,7 @@ class ConfiguredTask(Task):
 
     def write(self, folder: Path) -> Sequence[str]:
         """Write weights and `config.json`."""
-        write_model(folder, self.family, self.model, self.config)
+        write_model(folder, self.family, self.model, architecture=asdict(self.config))
         return (WEIGHTS, CONFIG)
 
     @abstractmethod

@@ -7,12 +7,13 @@ The curves can be watched as TensorBoard events. Events are a log: they hold the
 written, so two equal runs have different ones. What is to be the same again is in the model folder.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,6 @@ from bioattn.training.task import (
     Step,
     Task,
     WeightAverage,
-    copied_weights,
     make_optimizer,
     rounds_of,
 )
@@ -117,19 +117,6 @@ def update_weights(
     return sum(float(loss) for loss in reported)
 
 
-class Outcome(NamedTuple):
-    """What training led to."""
-
-    history: list[dict[str, float]]
-    """A row per round."""
-    best_weights: dict[str, Tensor]
-    """The weights to keep, on the CPU; the first process has them."""
-    trained: int
-    """Epochs or steps taken."""
-    best: int
-    """The epoch or step after which the model had the best weights; 0: before the first."""
-
-
 @dataclass(kw_only=True)
 class Trainer:
     """One training run of one task."""
@@ -149,9 +136,13 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self.rounds = rounds_of(self.task.stages)
+        self.ends = [0, *itertools.accumulate(each.steps for each in self.rounds)]
+        """Steps before each round, and of all of them."""
+        self.counts = [*range(len(self.ends))] if self.task.counts == "epoch" else self.ends
+        """Epochs or steps of the first rounds, by the number of these."""
 
-    def run(self, *, resume: bool) -> Outcome:
-        """Train to the end.
+    def run(self, *, resume: bool) -> None:
+        """Train to the end; `best_weights` of the first process are then those to keep, on the CPU.
 
         Raises: Interrupted when a signal came to any process, after the step is finished and the state saved;
         LostProcess when another process ended, after the state is saved; BioattnError when the loss is no longer a
@@ -168,13 +159,14 @@ class Trainer:
             self.position, self.best_weights = load_state(
                 saved, self.job, task.model, self.average.model, self.optimizer
             )
-        self.position = self.processes.share_state(
-            self.position, task.model, self.average.model, self.optimizer
-        )
-        done = self._steps(self.position.round) + self.position.step
+        if self.processes.count > 1:
+            self.position = self.processes.share_state(
+                self.position, task.model, self.average.model, self.optimizer
+            )
+        done = self.ends[self.position.round] + self.position.step
         if self.events is not None:
             self.events.begin(done)
-        self.progress.begin("training", self._steps(len(rounds)))
+        self.progress.begin("training", self.ends[-1])
         self.progress.advance(done)
         if done and self.processes.is_first:
             self.progress.note(f"going on after {self._place(self.position.step)}")
@@ -184,18 +176,12 @@ class Trainer:
             self._save()
         while (
             self.position.round < len(rounds)
-            and self.position.round - 1 - self.position.best_round < task.optimisation.patience
+            and self.position.round - 1 - self.position.best_round < task.training.patience
         ):
             self._run_round(rounds[self.position.round])
         self.progress.end()
         if self.processes.is_first:
             self._tell_end(time.monotonic() - began)
-        return Outcome(
-            self.position.history,
-            self.best_weights,
-            self._count(self.position.round),
-            self._count(self.position.best_round + 1),
-        )
 
     def _run_round(self, current: Round) -> None:
         self.round_began = time.monotonic()
@@ -213,9 +199,11 @@ class Trainer:
 
     def _end_if_stopped(self) -> None:
         """Raises: Interrupted when a signal has come, after the state is saved."""
-        if self.processes.stopping(self.stop):
+        alone = self.processes.count == 1
+        if self.stop.signal is not None if alone else self.processes.stopping(self.stop):
             self._save()
-            self.processes.from_first(None)  # nobody ends before the first process is here
+            if not alone:
+                self.processes.from_first(None)  # nobody ends before the first process is here
             self.stop.check(
                 f"training stopped after {self._place(self.position.step)} and saved; go on with --resume"
             )
@@ -232,7 +220,7 @@ class Trainer:
             self.optimizer,
             task.parts(step, self.processes.shard),
             learning_rate=step.stage.rate(step.number),
-            gradient_clip=task.optimisation.gradient_clip,
+            gradient_clip=task.training.gradient_clip,
             processes=self.processes,
             stop=self.stop,
         )
@@ -249,11 +237,9 @@ class Trainer:
 
     def _begin_stage(self) -> None:
         """A new optimiser and a new average, which starts from the model's weights."""
-        optimisation = self.task.optimisation
-        self.optimizer = make_optimizer(
-            self.task.model, weight_decay=optimisation.weight_decay, betas=optimisation.betas
-        )
-        self.average = WeightAverage(self.task.model, optimisation.average_decay)
+        model, training = self.task.model, self.task.training
+        self.optimizer = make_optimizer(model, weight_decay=training.weight_decay, betas=self.task.betas)
+        self.average = WeightAverage(model, training.average_decay)
 
     def _finish_round(self, current: Round | None) -> None:
         """Validate, add a row to the history and keep the best weights; the first process decides which.
@@ -264,17 +250,19 @@ class Trainer:
         model.eval()
         with torch.no_grad():
             values = self.task.validate(model, self.processes.shard)
-        if values is not None:
-            values = self.processes.sum(values)
-        if self.processes.is_first:
+        processes = self.processes
+        if values is not None and processes.count > 1:
+            values = processes.sum(values)
+        if processes.is_first:
             self._note_round(current, None if values is None else self.task.judge(values))
-        self.position = self.processes.hold_together(self.position, self.task.model, model, self.optimizer)
+        if processes.count > 1:
+            self.position = processes.hold_together(self.position, self.task.model, model, self.optimizer)
 
     def _note_round(self, current: Round | None, judgement: Judgement | None) -> None:
         position = self.position
         if current is not None:
             position.round += 1
-        row: dict[str, float] = {self.task.counts: float(self._count(position.round))}
+        row: dict[str, float] = {self.task.counts: float(self.counts[position.round])}
         if current is not None:
             row["learning_rate"] = current.stage.rate(current.first + current.steps - 1)
             row["training_loss"] = position.round_loss / current.steps
@@ -287,10 +275,11 @@ class Trainer:
         if self._is_improved(score) or not can_be_best or not self.best_weights:
             position.best_round = position.round - 1
             position.best_score = score if can_be_best else None
-            self.best_weights = copied_weights(self.average.model)
+            weights = self.average.model.state_dict()
+            self.best_weights = {name: each.detach().cpu().clone() for name, each in weights.items()}
         self._tell_round(row, judgement)
         if self.events is not None:
-            self.events.add(self._steps(position.round), row)
+            self.events.add(self.ends[position.round], row)
         position.step = 0
         position.round_loss = 0.0
 
@@ -307,7 +296,7 @@ class Trainer:
             best = "; best so far" if is_best else f"; best: {self._count_word(position.best_round + 1)}"
         done = f"training loss {row['training_loss']:.4g}" if "training_loss" in row else "the start"
         self.progress.note(
-            f"{self._count_word(position.round)}/{self._count(len(self.rounds)):,}: {done}{validation}{best} "
+            f"{self._count_word(position.round)}/{self.counts[-1]:,}: {done}{validation}{best} "
             f"({duration(time.monotonic() - self.round_began)})"
         )
 
@@ -316,7 +305,7 @@ class Trainer:
         position, task = self.position, self.task
         early = ""
         if position.round < len(self.rounds):
-            rounds = counted(task.optimisation.patience, "epoch" if task.counts == "epoch" else "round")
+            rounds = counted(task.training.patience, "epoch" if task.counts == "epoch" else "round")
             early = f", {rounds} without a better {task.metric}"
         kept = f"the weights of {self._count_word(position.best_round + 1)} are kept"
         if position.best_score is not None:
@@ -344,21 +333,14 @@ class Trainer:
             return score is None or math.isfinite(score)
         return score < best if self.task.smaller_is_better else score > best
 
-    def _steps(self, rounds: int) -> int:
-        return sum(each.steps for each in self.rounds[:rounds])
-
-    def _count(self, rounds: int) -> int:
-        """The first `rounds` rounds in epochs or steps."""
-        return rounds if self.task.counts == "epoch" else self._steps(rounds)
-
     def _count_word(self, rounds: int) -> str:
         """The end of the first `rounds` rounds: `epoch 3` or `step 1,200`."""
-        return f"{self.task.counts} {self._count(rounds):,}"
+        return f"{self.task.counts} {self.counts[rounds]:,}"
 
     def _place(self, step: int) -> str:
         """Where step `step` of the current round is, counted from 1; step 0 is the end of the round before."""
         if self.task.counts == "step":
-            return f"step {self._steps(self.position.round) + step}"
+            return f"step {self.ends[self.position.round] + step}"
         return f"step {step} of epoch {self.position.round + 1}" if step else f"epoch {self.position.round}"
 
     def _save(self) -> None:

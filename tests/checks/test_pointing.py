@@ -12,7 +12,7 @@ from bioattn.checks.deletion import Effects, Pairs, Replacement, measure_effects
 from bioattn.checks.engine import draw_names
 from bioattn.checks.pointing import check_pointing, mutation_effects, predictions_of
 from bioattn.checks.promoters import AttentionMaps, draw_sample, known_bins, predict, read_maps
-from bioattn.inference.promoter_windows import scan_promoters
+from bioattn.inference.promoter_windows import hold_promoters
 from tests.checks.conftest import probe_of
 from tests.result_files import Heard
 
@@ -184,7 +184,7 @@ def test_samples_prefer_held_out_promoters_and_keep_file_order(tmp_path):
     path = tmp_path / "promoters.fa"
     rng = np.random.default_rng(0)
     path.write_text("".join(f">g{n}\n{''.join(rng.choice(list('ACGT'), 30))}\n" for n in range(60)))
-    source = scan_promoters(path, 40)
+    source = hold_promoters(path, 40)
     everything = draw_sample(source, 100, seed=0)
     assert everything.ids == [f"g{n}" for n in range(60)]
     assert not everything.held_out

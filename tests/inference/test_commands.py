@@ -13,13 +13,7 @@ import torch
 
 from bioattn.errors import BioattnError
 from bioattn.figures.promoter_picture import read_promoter_picture
-from bioattn.inference.runner import (
-    FirstLayerRunner,
-    HeadRunner,
-    PrunableRunner,
-    ResponseRunner,
-    with_ability,
-)
+from bioattn.inference.runner import with_ability
 from bioattn.models.family import load_runner
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.store import open_attention
@@ -284,11 +278,11 @@ def test_a_file_that_is_not_its_records_is_warned_about(make_model, make_promote
 
 
 CPU = torch.device("cpu")
-PROMOTER = {FirstLayerRunner, HeadRunner, PrunableRunner, ResponseRunner}
+PROMOTER = {"first_layer_matches", "head_scorer", "write_pruned", "predictor"}
 
 
 def test_abilities_of_the_families(make_model, trunk):
-    for folder, able in ((make_model(), PROMOTER), (trunk, {HeadRunner})):
+    for folder, able in ((make_model(), PROMOTER), (trunk, {"head_scorer"})):
         runner = load_runner(folder, CPU)
         for ability in PROMOTER:
             if ability in able:

@@ -1,7 +1,6 @@
 """The streaming runner: the numbers of a plain forward pass, attention by the definition, batches of the FASTA."""
 
 import io
-import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.inference.promoter_windows import make_batch, scan_promoters
+from bioattn.inference.promoter_windows import hold_promoters, make_batch
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
@@ -244,7 +243,7 @@ def test_the_printed_size_is_the_size(
 @pytest.mark.parametrize("size", [1, 7, 23, 64])
 def test_windows_are_aligned_at_their_right_end(make_promoters, size):
     path = make_promoters()
-    source = scan_promoters(path, 130)
+    source = hold_promoters(path, 130)
     assert (source.num_samples, source.num_padded) == (23, 23)
     batches = list(source.batches(size))
     assert [len(batch.codes) for batch in batches[:-1]] == [size] * (len(batches) - 1)
@@ -258,22 +257,8 @@ def test_windows_are_aligned_at_their_right_end(make_promoters, size):
 
 def test_longer_promoters_and_empty_files_are_refused(make_promoters, tmp_path):
     with pytest.raises(BioattnError, match="promoter 'G000' has 120 bases, the model sees 119"):
-        scan_promoters(make_promoters(), 119)
+        hold_promoters(make_promoters(), 119)
     empty = tmp_path / "empty.fa"
     empty.write_text("")
     with pytest.raises(BioattnError, match=r"empty\.fa"):
-        scan_promoters(empty, 100)
-
-
-def test_memory_does_not_grow_with_promoters(tmp_path):
-    path = tmp_path / "many.fa"
-    path.write_text("".join(f">gene{number:06d}\nACGTACGT\n" for number in range(20_000)))
-    batches = scan_promoters(path, 8).batches(500)
-    tracemalloc.start()
-    try:
-        held = [tracemalloc.get_traced_memory()[0] for _ in batches]
-    finally:
-        tracemalloc.stop()
-    # 14,000 promoters lie between the two; a name that is remembered takes 90 bytes. (With the last batch
-    # all is forgotten.)
-    assert held[-2] - held[10] < 200_000
+        hold_promoters(empty, 100)

@@ -58,7 +58,7 @@ from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted
 
 if TYPE_CHECKING:
-    from bioattn.inference.runner import FirstLayerRunner
+    pass
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -230,7 +230,7 @@ def _open(
 def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
     import torch
 
-    from bioattn.inference.runner import FirstLayerRunner, with_ability
+    from bioattn.inference.runner import with_ability
     from bioattn.models.family import load_runner
 
     if promoters is None:
@@ -238,12 +238,12 @@ def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
             "--model: its filters are shown by what they match; give sequences with --promoters"
         )
     loaded = load_runner(folder, torch.device("cpu"))
-    runner = with_ability(loaded, FirstLayerRunner, "show their first layer as motifs", "--model")
+    runner = with_ability(loaded, "first_layer_matches", "show their first layer as motifs", "--model")
     source = runner.read(promoters)
     return filter_motifs(runner, np.concatenate([batch.codes for batch in source.batches(1024)]))
 
 
-def filter_motifs(runner: "FirstLayerRunner", codes_BL: NDArray[np.uint8]) -> list[Motif]:
+def filter_motifs(runner: Any, codes_BL: NDArray[np.uint8]) -> list[Motif]:
     """Motifs that the first layer of a model matches, named as its filters, without those too vague or rare.
 
     codes_BL: sequences as the model sees them. Raises: BioattnError when its first layer has no filters.

@@ -14,7 +14,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import FastaRecord, format_record, read_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
-from bioattn.inference.run import HeldSource, ResultFile, Work, run_work
+from bioattn.inference.run import ResultFile, Source, Work, run_work
 from bioattn.io.files import read_lines, sha256_of, text_output
 from bioattn.models.diffusion.family import PromoterGeneration
 from bioattn.models.diffusion.model import STEP
@@ -119,7 +119,7 @@ def _work(
     shown = wanted.steps_taken if settings.trajectory is not None else 1
     receiver = BatchReceiver(options)
 
-    def compute(batch: HeldSource[int]) -> Block:
+    def compute(batch: Source) -> Block:
         rng = np.random.default_rng([settings.seed, batch.items[0]])
         with capture(sites, receiver):
             walk = list(designs(model, wanted, len(batch.items), rng))
@@ -128,7 +128,7 @@ def _work(
 
     samples = Samples({"id": [f"design_{number + 1}" for number in range(settings.number)]})
     work = Work(
-        source=HeldSource(range(settings.number), samples),
+        source=Source(range(settings.number), samples),
         noun="design",
         batch_size=AT_ONCE,
         compute=compute,

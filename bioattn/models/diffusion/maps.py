@@ -19,9 +19,8 @@ from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Axis, Tile
 from bioattn.choices import Noise
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
-from bioattn.inference.promoter_windows import PromoterBatch, scan_promoters
+from bioattn.inference.promoter_windows import Promoters, hold_promoters
 from bioattn.inference.run import Work, write_attention_file
-from bioattn.inference.runner import WindowSource
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.diffusion.model import OFF, STEP, UNKNOWN
 from bioattn.models.diffusion.run import LoadedDenoiser, load_denoiser
@@ -85,7 +84,7 @@ class PromoterMaps:
         if config.noise is Noise.GAUSSIAN:  # at time 1 nothing of the promoter would be left
             self.time_P = torch.tensor([(step + 1) / (len(PASSES) + 1) for step, _ in pass_of_step])
 
-    def compute(self, batch: PromoterBatch) -> Block:
+    def compute(self, batch: Promoters) -> Block:
         codes_BL = torch.from_numpy(batch.codes)
         if self.loaded.config.noise is Noise.MASKED:
             bases = torch.where(self.hidden_PL, HIDDEN, codes_BL[:, None])
@@ -129,7 +128,7 @@ def effects_and_weights(
     for first in range(0, len(codes_BL), BATCH):
         codes = codes_BL[first : first + BATCH]
         samples = Samples({"id": [str(number) for number in range(len(codes))]})
-        arrays = dict(maps.compute(PromoterBatch(samples, codes)).arrays)
+        arrays = dict(maps.compute(Promoters(codes, samples)).arrays)
         effects.append(arrays.pop(EFFECT)["values"].mean(2))
         at_bases = []
         for path, of_site in arrays.items():
@@ -142,7 +141,7 @@ def effects_and_weights(
 
 def maps_work(
     loaded: LoadedDenoiser,
-    source: WindowSource,
+    source: Promoters,
     asked: Sequence[str],
     options: AttentionOptions,
     batch_size: int | None,
@@ -184,11 +183,11 @@ def maps_work(
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write weights and effects of the promoters of a FASTA.
 
-    Raises: as `scan_promoters`, `maps_work` and `run_work`.
+    Raises: as `hold_promoters`, `maps_work` and `run_work`.
     """
     settings.refuse(("targets", "window", "treatment_table", "phases"), "diffusion models")
     loaded = loaded_model(settings, running, load_denoiser)
-    source = scan_promoters(settings.sequences, loaded.config.length)
+    source = hold_promoters(settings.sequences, loaded.config.length)
     work, layout = maps_work(loaded, source, settings.treatments, settings.options(), settings.batch_size)
     (effects,) = (group for group in layout.groups if group.path == EFFECT)
     treatments = list(effects.axes[0].coordinates or ())

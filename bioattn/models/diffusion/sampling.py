@@ -24,7 +24,7 @@ from bioattn.attention.capture import no_capture
 from bioattn.attention.site import Tile
 from bioattn.choices import Noise, not_there
 from bioattn.errors import BioattnError
-from bioattn.inference.runner import ResponseRunner, with_ability
+from bioattn.inference.runner import with_ability
 from bioattn.models.diffusion.model import STEP, UNKNOWN, Denoiser
 from bioattn.models.family import load_runner
 from bioattn.models.noise import BASES, HIDDEN, evidence, signal
@@ -168,7 +168,7 @@ def classifier_guide(
     another length or lacks a treatment.
     """
     deed = "guide designs: they predict no responses"
-    classifier = with_ability(load_runner(folder, device), ResponseRunner, deed, "--classifier")
+    classifier = with_ability(load_runner(folder, device), "predictor", deed, "--classifier")
     record = read_training_record(folder)
     trained = record.get("training", {}).get("noise")
     if trained != noise:
@@ -189,7 +189,7 @@ def classifier_guide(
 
     def worth(codes_BL: Tensor, letters_BL4: Tensor | None = None) -> Tensor:
         """ln p of what is asked for, (B,)."""
-        responses_BT = predictor.forward(codes_BL, letters_BL4) * sign_T
+        responses_BT: Tensor = predictor.forward(codes_BL, letters_BL4) * sign_T
         if classifier.task == "binary":
             responses_BT = torch.nn.functional.logsigmoid(responses_BT) * sign_T.abs()
         return responses_BT.sum(1)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from bioattn.choices import Noise
 from bioattn.choices import Task as ResponseKind
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.inference.runner import TreatmentRunner, with_ability
+from bioattn.inference.runner import with_ability
 from bioattn.io.settings import build
 from bioattn.models.diffusion.family import (
     DiffusionModelConfig,
@@ -66,7 +66,7 @@ class DiffusionTask(ConfiguredTask):
         self.vectors_TG, inputs = None, {"dataset": settings.dataset}
         if settings.tokens_from is not None:
             runner = load_runner(settings.tokens_from, device)
-            encoder = with_ability(runner, TreatmentRunner, "give treatments vectors", "--tokens-from")
+            encoder = with_ability(runner, "treatment_vectors", "give treatments vectors", "--tokens-from")
             self.vectors_TG = encoder.treatment_vectors(self.dataset.treatments.select(chosen["treatments"]))
             chosen["frozen_channels"] = self.vectors_TG.shape[1]
             inputs["tokens_from"] = settings.tokens_from / WEIGHTS

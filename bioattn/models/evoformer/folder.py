@@ -26,11 +26,9 @@ from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
     LoadedModel,
     Sites,
-    check_sizes,
-    load_weights,
+    load_network,
     read_model_config,
-    write_model_config,
-    write_weights,
+    write_model,
 )
 from bioattn.store.reader import Attention
 from bioattn.system.device import Precision
@@ -246,14 +244,8 @@ def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSett
 
     inputs: what `run` gives the model.
     """
-    write_weights(folder, model)
-    write_model_config(
-        folder,
-        MODEL_TYPE,
-        architecture=asdict(model.config),
-        inputs=asdict(inputs),
-        sha256={WEIGHTS: sha256_of(folder / WEIGHTS)},
-    )
+    architecture = asdict(model.config)
+    write_model(folder, MODEL_TYPE, model, architecture=architecture, inputs=asdict(inputs), digest=True)
 
 
 def read_evoformer_config(folder: Path) -> tuple[EvoformerConfig, InputSettings]:
@@ -288,9 +280,9 @@ def load_evoformer_model(
             raise BioattnError(f"{path}: a model folder knows its number of structure module layers")
         config, inputs = read_evoformer_config(path)
         weights = path / WEIGHTS
-        check_sizes(lambda: EvoformerModel(config), asdict(config), weights)
-        model = allocate_model(config)
-        load_weights(model, weights)
+        model = load_network(
+            lambda: EvoformerModel(config), asdict(config), weights, lambda: allocate_model(config)
+        )
         name = f"{(path if path.name not in ('', '..') else path.resolve()).name}/{WEIGHTS}"
     else:
         weights, name = path, path.name

@@ -38,18 +38,17 @@ from bioattn.structures.contacts import ContactScores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted, quoted
-from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
-
-BETAS = (0.9, 0.98)
-"""Coefficients of AdamW's running averages of the gradient and its square."""
+from bioattn.training.task import Judgement, PartLoss, Results, Stage, Step, Task
 
 
 class EvoformerTask(Task):
     """One training run of an MSA/pair model."""
 
     metric = "P@L"
+    betas = (0.9, 0.98)
     shown: Mapping[str, str] = {"P@L/5": "P@L/5", "P@L": "P@L"}
     model: EvoformerModel
+    training: EvoformerTrainingConfig
 
     def __init__(self, settings: EvoformerTrainingSettings, device: torch.device) -> None:
         self.settings = settings
@@ -92,13 +91,6 @@ class EvoformerTask(Task):
         simulated = SimulatedFamilies(training.seed, training.simulated_families)
         self.samples = TrainingSamples(train, simulated, training, covariance=covariance)
         self.stages = _stages(training)
-        self.optimisation = Optimisation(
-            weight_decay=training.weight_decay,
-            betas=BETAS,
-            gradient_clip=training.gradient_clip,
-            average_decay=training.average_decay,
-            patience=training.patience,
-        )
         self.work_per_step = ("families_per_step", training.families_per_step)
         self.summary = (
             f"{sum(p.numel() for p in self.model.parameters()):,} weights on {counted(len(train), 'family')}"

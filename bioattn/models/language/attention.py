@@ -61,16 +61,16 @@ def attention_work(
     most = tokens_at_once(loaded.config, window)
     source = read_tokens(inputs, loaded.vocabulary, most)
     if source.longest > most:
-        number = sum(len(tokens) > most for tokens in source.tokens)
+        number = sum(len(tokens) > most for tokens in source.items)
         LOGGER.info(
-            f"{counted(number, 'sequence')} of {len(source.ids):,} with more than {most:,} tokens: each window "
+            f"{counted(number, 'sequence')} of {source.num_samples:,} with more than {most:,} tokens: each window "
             "of so many, half of which the next one also reads, is a sample of its own (--window)"
         )
         source = source.in_windows(most, loaded.vocabulary)
     elif loaded.vocabulary.begins or any("encoder" in name for name in names):
         # T5's decoder reads other tokens at these places.
         source = source.with_residues(loaded.vocabulary)
-    lengths = source.lengths
+    lengths = [{TOKENS: len(each), SOURCE_TOKENS: len(each)} for each in source.items]
     # Before they are reduced the maps of a layer are whole, unless they are streamed.
     largest = sum(4 * sites[name].num_heads for name in names) * source.longest**2
     streamed = batch_size in (None, 1) and largest > BATCH_BYTES
@@ -127,9 +127,9 @@ def attention_work(
             Column(SOURCE_TOKENS, "int32", "tokens that an encoder read for the decoder"),
             Column(FIRST_WORD, "int64", "word of the sequence that is the first one read, from 0"),
             *(
-                []
-                if source.residues is None
-                else [Column(RESIDUES, TEXT, "residues of the tokens, - for special ones", lengths=TOKENS)]
+                [Column(RESIDUES, TEXT, "residues of the tokens, - for special ones", lengths=TOKENS)]
+                if RESIDUES in source.samples.columns
+                else []
             ),
         ),
         groups=layouts,

@@ -162,17 +162,17 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
         file.writelines(_table(loaded, source, settings, most, running))
     if loaded.config.form.output is Output.NONE:
         running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
-    what = "variants" if settings.variants is not None else counted(len(source.ids), "sequence")
+    what = "variants" if settings.variants is not None else counted(source.num_samples, "sequence")
     table = "scores" if loaded.model.readout is None else "predictions"
     sentences = [f"wrote {path}: {table} of {what}" for path in written]
     if settings.embeddings is not None:
         values = pooled(loaded, source, settings.pool, most)
-        write_embeddings(settings.embeddings, list(source.ids), values, loaded.sha256, settings.pool)
+        write_embeddings(settings.embeddings, source.samples.ids, values, loaded.sha256, settings.pool)
         written.append(settings.embeddings)
         sentences.append(
             f"wrote {settings.embeddings}: {len(values):,} embeddings of {values.shape[1]} channels"
         )
-    return RunReport(sentences=sentences, outputs=written, figures={"sequences": len(source.ids)})
+    return RunReport(sentences=sentences, outputs=written, figures={"sequences": source.num_samples})
 
 
 def generate(settings: LanguageGeneration, running: Running) -> RunReport:
@@ -223,7 +223,7 @@ def _table(
     """The lines of the table: scores of variants where there are some, else of sequences."""
     from bioattn.models.language.tables import sequence_table, variant_table
 
-    number, what = len(source.ids), "sequences"
+    number, what = source.num_samples, "sequences"
     if settings.variants is None:
         header, rows = sequence_table(loaded, source, most)
     else:

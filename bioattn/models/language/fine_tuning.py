@@ -41,7 +41,7 @@ from bioattn.models.language.targets import (
     records_of,
     wanted_of,
 )
-from bioattn.models.language.task import BETAS, LanguageTask
+from bioattn.models.language.task import LanguageTask
 from bioattn.models.language.windows import padded
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.vocabulary import PAD, SPECIAL, Vocabulary
@@ -213,7 +213,7 @@ class FineTuningTask(LanguageTask):
                 varying=tuple(varying.tolist()),
             )
         )
-        self.update_as(training, betas=BETAS)
+        self.update_in_one_stage()
         names = {main_figure(each.target) for each in self.wanted}
         self.metric = names.pop() if len(names) == 1 else "mean figure"
         learning = sum(p.numel() for p in self.model.parameters() if p.requires_grad)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -22,11 +22,9 @@ from bioattn.models.language.published_reading import published_type, read_publi
 from bioattn.models.model_folder import (
     LoadedModel,
     Sites,
-    check_sizes,
-    load_weights,
+    load_network,
     read_model_config,
-    write_model_config,
-    write_weights,
+    write_model,
 )
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
@@ -104,7 +102,7 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
         with python_warnings():
             source, most = read_source(self, inputs, window)
             values = pooled(self, source, chosen(Pool, "pool", pool), most)
-        return pd.DataFrame(values, index=pd.Index(source.ids, name="id"))
+        return pd.DataFrame(values, index=pd.Index(source.samples.ids, name="id"))
 
     def attention(
         self,
@@ -248,16 +246,15 @@ def _table(header: Sequence[str], rows: "Iterable[Sequence[Cell]]") -> "pd.DataF
 
 def write_language_model(folder: Path, model: LanguageModel) -> None:
     """Write weights, `config.json` and a published vocabulary into the existing `folder`."""
-    write_weights(folder, model)
     if model.vocabulary.published is not None:
         write_json(folder / VOCABULARY, asdict(model.vocabulary.published))
-    added = {}
+    added: dict[str, Any] = {}
     if model.readout is not None:
         fine_tuned = model.readout.fine_tuned
         if fine_tuned.lora:
             fine_tuned = replace(fine_tuned, base_sha256=base_digest(model))
         added["fine_tuned"] = asdict(fine_tuned)
-    write_model_config(folder, MODEL_TYPE, architecture=model.config.to_json(), **added)
+    write_model(folder, MODEL_TYPE, model, architecture=model.config.to_json(), **added)
 
 
 def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageModel:
@@ -286,9 +283,9 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
         vocabulary = Vocabulary(config.alphabet, config.kmer, published)
     if "fine_tuned" in content:
         fine_tuned = build(FineTuned, content["fine_tuned"], str(folder / CONFIG))
-    check_sizes(lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS)
-    model = LanguageModel(config, vocabulary, fine_tuned)
-    load_weights(model, folder / WEIGHTS)
+    model = load_network(
+        lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS
+    )
     if fine_tuned is not None and fine_tuned.lora and base_digest(model) != fine_tuned.base_sha256:
         raise FormatError(
             f"{folder / WEIGHTS}: the low-rank adapters were trained on other weights than those beside them "

@@ -142,7 +142,7 @@ def drawn_sequences(
     if examples is not None:
         if not vocabulary.begins:
             raise SettingsError(f"--prompt-file: {loaded.path} has no token that begins a sequence")
-        read = read_tokens(examples, vocabulary, loaded.config.context).tokens
+        read = read_tokens(examples, vocabulary, loaded.config.context).items
     shown = sum(map(len, read))
     room = loaded.config.context - vocabulary.begins - shown
     if room < 1:

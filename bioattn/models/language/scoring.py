@@ -121,7 +121,7 @@ def pooled(loaded: LoadedLanguageModel, source: TokenSource, pool: Pool, most: i
             own_BC = hidden_BLC[:, 0] if pool is Pool.CLS else mean_of_words(hidden_BLC, tokens_BL)
             rows += own_BC.float().cpu().unbind()
         else:
-            rows += [_pooled_windows(loaded, tokens, pool, most) for tokens in batch.tokens]
+            rows += [_pooled_windows(loaded, tokens, pool, most) for tokens in batch.items]
     return torch.stack(rows).numpy()
 
 
@@ -212,7 +212,7 @@ def variant_scores(
     most: tokens that are read at once, None = the model's context; of a longer sequence an encoder reads the
     window with the substitutions in its middle, and a decoder `windows`.
     """
-    tokens_of = dict(zip(source.ids, source.tokens, strict=True))
+    tokens_of = dict(zip(source.samples.ids, source.items, strict=True))
     is_encoder = loaded.config.shape is Shape.ENCODER
     known: dict[str, float] = {}
     for variant in variants:

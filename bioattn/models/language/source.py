@@ -1,4 +1,4 @@
-"""Sequences of a FASTA file or in memory as the tokens that a model reads: a `bioattn.inference.runner.Source`."""
+"""Sequences of a FASTA file or in memory as the tokens that a model reads: a `bioattn.inference.run.Source`."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import FormatError, SettingsError
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, are_nucleotides, count_nucleotides
 from bioattn.inference.inputs import HELD, path_in, sequences_in
+from bioattn.inference.run import Source
 from bioattn.io.files import sha256_of
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
@@ -71,77 +72,51 @@ def windows(
         kept = next_kept
 
 
-@dataclass(frozen=True, slots=True)
-class TokenSource:
-    """Sequences, each `<cls>`, its words, `<eos>`, or windows of them."""
+@dataclass(frozen=True)
+class TokenSource(Source):
+    """Sequences, each `<cls>`, its words, `<eos>`, or windows of them.
+
+    items: a list of their tokens.
+    """
 
     path: Path
     sha256: str
-    ids: Sequence[str]
-    tokens: Sequence[NDArray[np.integer]]
-    first_words: Sequence[int]
-    """Where each begins in its sequence."""
-    residues: Sequence[str] | None = None
-    """What `with_residues` adds."""
-
-    @property
-    def num_samples(self) -> int:
-        return len(self.ids)
-
-    @property
-    def samples(self) -> Samples:
-        lengths = np.array([len(each) for each in self.tokens], dtype=np.int32)
-        first = np.array(self.first_words, dtype=np.int64)
-        known = {} if self.residues is None else {RESIDUES: list(self.residues)}
-        return Samples(
-            {"id": list(self.ids), TOKENS: lengths, SOURCE_TOKENS: lengths, FIRST_WORD: first, **known}
-        )
-
-    @property
-    def lengths(self) -> list[dict[str, int]]:
-        return [{TOKENS: len(each), SOURCE_TOKENS: len(each)} for each in self.tokens]
 
     @property
     def longest(self) -> int:
         """Tokens of the longest sequence."""
-        return max(map(len, self.tokens))
+        return max(map(len, self.items))
 
     def padded(self) -> Tensor:
         """All of them, filled up on the right, (B, L)."""
-        return padded(self.tokens, PAD)
-
-    def part(self, rows: slice) -> "TokenSource":
-        return replace(
-            self,
-            ids=self.ids[rows],
-            tokens=self.tokens[rows],
-            first_words=self.first_words[rows],
-            residues=None if self.residues is None else self.residues[rows],
-        )
+        return padded(self.items, PAD)
 
     def with_residues(self, vocabulary: Vocabulary) -> "TokenSource":
         """The same with the residues of the tokens, unless these are no proteins or a token is no single one."""
         if vocabulary.alphabet is not Alphabet.PROTEIN:
             return self
         letters = [vocabulary.text(np.array([token])) or "-" for token in range(len(vocabulary.tokens))]
-        found = ["".join(letters[token] for token in tokens.tolist()) for tokens in self.tokens]
-        single = all(len(each) == len(tokens) for each, tokens in zip(found, self.tokens, strict=True))
-        return replace(self, residues=found) if single else self
+        found = ["".join(letters[token] for token in tokens.tolist()) for tokens in self.items]
+        single = all(len(each) == len(tokens) for each, tokens in zip(found, self.items, strict=True))
+        return replace(self, samples=Samples({**self.samples.columns, RESIDUES: found})) if single else self
 
     def in_windows(self, most: int, vocabulary: Vocabulary) -> "TokenSource":
         """The same in windows of at most `most` tokens, named after their words: `chr1:0-254`, half-open."""
         ids, tokens, first_words = [], [], []
-        for name, whole in zip(self.ids, self.tokens, strict=True):
+        for name, whole in zip(self.samples.ids, self.items, strict=True):
             for window in windows(whole, most, vocabulary, causal=False):
                 last = window.first + int(np.count_nonzero(~np.isin(window.tokens, (CLS, EOS))))
                 ids.append(name if len(whole) <= most else f"{name}:{window.first}-{last}")
                 tokens.append(window.tokens)
                 first_words.append(window.first)
-        return replace(self, ids=ids, tokens=tokens, first_words=first_words)
+        return replace(self, items=tokens, samples=_samples(ids, tokens, first_words))
 
-    def batches(self, size: int) -> Iterator["TokenSource"]:
-        for first in range(0, self.num_samples, size):
-            yield self.part(slice(first, first + size))
+
+def _samples(ids: list[str], tokens: Sequence[NDArray[np.integer]], first_words: Sequence[int]) -> Samples:
+    """first_words: where each begins in its sequence."""
+    lengths = np.array([len(each) for each in tokens], dtype=np.int32)
+    first = np.array(first_words, dtype=np.int64)
+    return Samples({"id": ids, TOKENS: lengths, SOURCE_TOKENS: lengths, FIRST_WORD: first})
 
 
 def letters_in(inputs: Any, alphabet: Alphabet) -> tuple[Path | None, Iterator[tuple[str, str]]]:
@@ -204,7 +179,7 @@ def read_tokens(inputs: Any, vocabulary: Vocabulary, context: int, *, whole: boo
     if vocabulary.alphabet is Alphabet.PROTEIN and are_nucleotides(nucleotides, letters):
         warn_of_nucleotides(shown, "a model of DNA")
     sha256 = digest.hexdigest() if path is None else sha256_of(path)
-    return TokenSource(shown, sha256, ids, tokens, [0] * len(ids))
+    return TokenSource(tokens, _samples(ids, tokens, [0] * len(ids)), shown, sha256)
 
 
 def framed_tokens(

@@ -51,7 +51,7 @@ def predictions(loaded: LoadedLanguageModel, source: TokenSource) -> Iterator[li
     for part in source.batches(sequences_at_once(source.longest)):
         with torch.inference_mode():
             outputs = loaded.model.predictions(part.padded().to(loaded.device))
-        for row, (name, tokens) in enumerate(zip(part.ids, part.tokens, strict=True)):
+        for row, (name, tokens) in enumerate(zip(part.samples.ids, part.items, strict=True)):
             cells: list[Cell] = [name]
             for target, given in zip(targets, outputs, strict=True):
                 of_tokens = target.kind is TargetKind.TAGS
@@ -81,13 +81,13 @@ def read_source(loaded: LoadedLanguageModel, inputs: Any, window: int | None) ->
     readout = loaded.model.readout
     source = read_tokens(inputs, loaded.vocabulary, most, whole=readout is not None)
     if readout is not None and readout.fine_tuned.num_tokens:
-        require_length(source.tokens, source.ids, readout.fine_tuned.num_tokens, source.path)
-    longer = sum(len(tokens) > most for tokens in source.tokens)
+        require_length(source.items, source.samples.ids, readout.fine_tuned.num_tokens, source.path)
+    longer = sum(len(tokens) > most for tokens in source.items)
     if longer:
         lies = "lies farthest from an edge"
         taken = lies if loaded.config.shape is Shape.ENCODER else "has the most tokens before it"
         LOGGER.info(
-            f"{counted(longer, 'sequence')} of {len(source.ids):,} with more than {most:,} tokens: read in "
+            f"{counted(longer, 'sequence')} of {source.num_samples:,} with more than {most:,} tokens: read in "
             f"windows that overlap by half (--window); what is said of a token is of the window where it {taken}"
         )
     return source, most
@@ -108,7 +108,7 @@ def sequence_table(
     """Names of the columns, and a row for each sequence: predictions of a fine-tuned model, else likelihoods."""
     if loaded.model.readout is not None:
         return prediction_header(loaded.model.readout), predictions(loaded, source)
-    named = zip(source.ids, source.tokens, strict=True)
+    named = zip(source.samples.ids, source.items, strict=True)
     if loaded.config.form.output is Output.NONE:
         return ["id", "words"], ([name, int(np.count_nonzero(is_word(tokens)))] for name, tokens in named)
     return list(LIKELIHOODS), ([name, *_likelihood(loaded, tokens, most)] for name, tokens in named)

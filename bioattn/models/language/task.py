@@ -38,8 +38,6 @@ from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of,
 from bioattn.training.settings import UpdateConfig
 from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step
 
-BETAS = (0.9, 0.98)
-"""Coefficients of AdamW's running averages of the gradient and its square."""
 VALIDATION_BATCH = 16
 """Windows of one forward pass in validation."""
 EVALUATION_WINDOWS = 512
@@ -59,6 +57,7 @@ class LanguageTask(ConfiguredTask):
     metric = "bits per token"
     shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per token"}
     smaller_is_better = True
+    betas = (0.9, 0.98)
     family = "language"
     training_kind: type[UpdateConfig] = LanguageTrainingConfig
     model: LanguageModel
@@ -119,7 +118,7 @@ class LanguageTask(ConfiguredTask):
         torch.manual_seed(training.seed)
         self.model = self._first_model()
         self.profile = self._profile() if self.config.alphabet is Alphabet.ALIGNMENT else None
-        self.update_as(training, betas=BETAS)
+        self.update_in_one_stage()
         self.summary = (
             f"{self.config.shape} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
             f"{self.dataset.letters_in(TRAIN):,} letters"

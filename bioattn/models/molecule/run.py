@@ -20,7 +20,7 @@ from bioattn.choices import Task
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.inputs import HELD, python_warnings, sequences_in
 from bioattn.inference.passes import finite_results, require_finite
-from bioattn.inference.run import HeldSource, Work, attention_work, write_attention_file
+from bioattn.inference.run import Source, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
 from bioattn.models.model_folder import LoadedModel
@@ -259,7 +259,7 @@ def _maps(
     )
     return attention_work(
         loaded,
-        HeldSource(range(len(molecules.ids)), samples),
+        Source(range(len(molecules.ids)), samples),
         forward,
         options,
         sites=choose_sites(loaded.sites, options.sites),

@@ -20,14 +20,8 @@ from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.inputs import Inputs, names_in, python_warnings
 from bioattn.inference.passes import require_finite
-from bioattn.inference.promoter_windows import (
-    HeldPromoters,
-    PromoterSource,
-    hold_promoters,
-    padding,
-    scan_promoters,
-)
-from bioattn.inference.runner import BinEncoder, WindowBatch
+from bioattn.inference.promoter_windows import Promoters, hold_promoters, padding
+from bioattn.inference.runner import BinEncoder
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
 from bioattn.models.attention_settings import attention_options
@@ -35,11 +29,9 @@ from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
     LoadedModel,
     Sites,
-    check_sizes,
-    load_weights,
+    load_network,
     read_model_config,
-    write_model_config,
-    write_weights,
+    write_model,
 )
 from bioattn.models.promoter.config import (
     PromoterModelConfig,
@@ -144,7 +136,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
             values = [block.arrays[PREDICTIONS]["values"] for block in blocks]
         return pd.DataFrame(
             values[0] if len(values) == 1 else np.concatenate(values),
-            index=pd.Index(source.batch.samples.ids, name="gene_id"),
+            index=pd.Index(source.samples.ids, name="gene_id"),
             columns=list(run.predictor.names),
         )
 
@@ -268,22 +260,19 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
             downstream=self.downstream,
         )
 
-    def read(self, inputs: Inputs, genes: Sequence[str] = ()) -> PromoterSource | HeldPromoters:
-        """A promoter FASTA, read through once, or promoters in memory. genes: as `choose_genes` takes them, none =
-        all.
+    def read(self, inputs: Inputs, genes: Sequence[str] = ()) -> Promoters:
+        """Promoters of a FASTA file, or in memory. genes: as `choose_genes` takes them, none = all.
 
-        Raises: FormatError, and BioattnError when there are none, as `scan_promoters`.
+        Raises: FormatError, and BioattnError when there are none, as `hold_promoters`.
         """
-        if isinstance(inputs, Path):
-            return scan_promoters(inputs, self.length, genes)
         return hold_promoters(inputs, self.length, self.downstream, genes)
 
     def predictor(self, treatments: TreatmentTable | None = None) -> PromoterPredictor:
         """The model asked for `treatments`; None = those of the training."""
         return PromoterPredictor(self, self.encode_treatments(treatments or self.treatments))
 
-    def _held(self, inputs: Inputs) -> HeldPromoters:
-        source = hold_promoters(inputs, self.length, self.downstream)
+    def _held(self, inputs: Inputs) -> Promoters:
+        source = self.read(inputs)
         if padded := padding(source):
             LOGGER.warning(padded)
         return source
@@ -418,7 +407,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         with torch.inference_mode():
             require_finite(self.predictor().forward(codes_BL.to(self.device)), "predictions")
 
-    def contributions(self, treatments: TreatmentTable, batch: WindowBatch) -> NDArray[np.float64] | None:
+    def contributions(self, treatments: TreatmentTable, batch: Promoters) -> NDArray[np.float64] | None:
         """What each bin contributes (B, T, P), sum over heads, in response units; None without one readout."""
         if self.config.readout != Readout.SHARED:
             return None
@@ -464,9 +453,10 @@ def write_promoter_model(
 
     downstream: bases of a window from position 0 of its gene on; None when that is not known.
     """
-    write_model_config(
+    write_model(
         folder,
         MODEL_TYPE,
+        model,
         task=task,
         reference=reference,
         downstream=downstream,
@@ -484,7 +474,6 @@ def write_promoter_model(
             },
         },
     )
-    write_weights(folder, model)
 
 
 def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterModel:
@@ -503,9 +492,7 @@ def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterMod
         raise FormatError(f"{error}; the folder is damaged or was edited") from error
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder}: config.json or treatments.json is incomplete ({error!r})") from error
-    check_sizes(lambda: PromoterModel(config, vocabulary), asdict(config), folder / WEIGHTS)
-    model = PromoterModel(config, vocabulary)
-    load_weights(model, folder / WEIGHTS)
+    model = load_network(lambda: PromoterModel(config, vocabulary), asdict(config), folder / WEIGHTS)
     return LoadedPromoterModel(
         model=model.to(device).eval(),
         vocabulary=vocabulary,

@@ -26,9 +26,8 @@ from bioattn.attention.site import Contribution
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.passes import fitting_batch
-from bioattn.inference.promoter_windows import N_CODE, padding
+from bioattn.inference.promoter_windows import N_CODE, Promoters, padding
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
-from bioattn.inference.runner import WindowBatch, WindowSource
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable
@@ -129,7 +128,7 @@ class PromoterRunner:
             most = max(1, min(most, MAX_PHASE_BYTES // finest))
         return most
 
-    def work(self, source: WindowSource) -> Work:
+    def work(self, source: Promoters) -> Work:
         """The predictions, and what is collected, of all promoters of a source."""
         return Work(
             source=source,
@@ -139,7 +138,7 @@ class PromoterRunner:
             model=self.model.path,
         )
 
-    def file_layout(self, source: WindowSource) -> FileLayout:
+    def file_layout(self, source: Promoters) -> FileLayout:
         """The layout of what is collected of a source."""
         model = self.model
         downstream = model.downstream if source.downstream is None else source.downstream
@@ -151,7 +150,7 @@ class PromoterRunner:
             groups=(*self.layouts, predictions_layout(self.predictor.names)),
         )
 
-    def compute(self, batch: WindowBatch) -> Block:
+    def compute(self, batch: Promoters) -> Block:
         """Responses or probabilities (B, T), and what is collected."""
         predictions = self._predict(batch.codes)
         arrays: Arrays = self._taken()

@@ -15,7 +15,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.fasta import format_record
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.inputs import Inputs, python_warnings
-from bioattn.inference.run import HeldSource, Work, attention_work, write_attention_file
+from bioattn.inference.run import Source, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
 from bioattn.models.model_folder import LoadedModel
@@ -248,7 +248,7 @@ def _maps(
     samples = _samples(pairs, model)
     work, layout = attention_work(
         loaded,
-        HeldSource(list(pairs.values()), samples),
+        Source(list(pairs.values()), samples),
         forward,
         options,
         sites=sites,

@@ -53,7 +53,7 @@ def attribution(
     bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
     """
     from bioattn.errors import SettingsError
-    from bioattn.inference.runner import ResponseRunner, with_ability
+    from bioattn.inference.runner import with_ability
     from bioattn.interpret.attribution import MethodSettings, run_attribution
     from bioattn.models.family import load_runner
     from bioattn.promoters.treatments import read_treatment_table, select_treatments
@@ -68,7 +68,7 @@ def attribution(
     set_threads(threads)
     chosen = choose_device(device)
     loaded = with_ability(
-        load_runner(model, chosen), ResponseRunner, "be explained base by base: they predict no responses"
+        load_runner(model, chosen), "predictor", "be explained base by base: they predict no responses"
     )
     reporter.say(f"running on {describe_device(chosen)}")
     table = None if treatment_table is None else read_treatment_table(treatment_table)
@@ -449,7 +449,7 @@ def designs(
     with words pasted in, hill-climbing and a genetic algorithm. docs/models/diffusion.md explains each measure.
     """
     from bioattn.errors import SettingsError
-    from bioattn.inference.runner import DesignRunner, ResponseRunner, with_ability
+    from bioattn.inference.runner import with_ability
     from bioattn.interpret.design_check import ModelOracle, check_designs, read_designs
     from bioattn.models.family import load_runner
     from bioattn.promoters.dataset import read_dataset
@@ -461,11 +461,11 @@ def designs(
         )
     set_threads(threads)
     chosen = choose_device(device)
-    runner = with_ability(load_runner(model, chosen), DesignRunner, "write designs")
+    runner = with_ability(load_runner(model, chosen), "designs", "write designs")
     judge = None
     if oracle is not None and oracle_dataset is not None:
         deed = "judge designs: they predict no responses"
-        second = with_ability(load_runner(oracle, chosen), ResponseRunner, deed, "--oracle")
+        second = with_ability(load_runner(oracle, chosen), "predictor", deed, "--oracle")
         judge = ModelOracle(second, oracle_dataset)
     read = read_designs(designs, read_dataset(dataset).length, treatment, without)
     reporter.say(f"running on {describe_device(chosen)}")

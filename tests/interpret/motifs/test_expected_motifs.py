@@ -9,7 +9,7 @@ import pytest
 from bioattn.errors import FormatError
 from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import decode, encode
-from bioattn.inference.promoter_windows import scan_promoters
+from bioattn.inference.promoter_windows import hold_promoters
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.motifs.expected_motifs import (
     Coverage,
@@ -208,7 +208,7 @@ def test_as_many_genes_have_sites_as_the_table_says(shared, tmp_path):
     words = ["prepare", "promoters", yeast / "R64_genbank.genome.fa.gz", yeast / "R64_genbank.gff3.gz"]
     words += ["--upstream", 500, "--downstream", 0, "--anchor", "cds", "--biotype", "protein_coding"]
     assert bioattn(*words, "--id-attribute", "locus_tag", "-o", fasta, "-q") == 0
-    (batch,) = scan_promoters(fasta, 500).batches(10_000)
+    (batch,) = hold_promoters(fasta, 500).batches(10_000)
     responses = pd.read_csv(yeast / "gasch2000_group_mean_log2ratio.tsv.gz", sep="\t", index_col=0)
     told = pd.read_csv(yeast / "expected_motif_condition.tsv", sep="\t")
     pairs = read_expected(yeast / "expected_motif_condition.tsv")

@@ -85,7 +85,7 @@ def test_scores_are_those_of_the_model(model: Path, folder: Path):
     source = read_tokens(folder / "few.fa", loaded.vocabulary, loaded.config.context)
     ids, values = read_embeddings(vectors)
     assert ids == [row[0] for row in rows[1:]] == ["s0", "s1", "s2"]
-    for tokens, row, own in zip(source.tokens, rows[1:], values, strict=True):
+    for tokens, row, own in zip(source.items, rows[1:], values, strict=True):
         assert int(row[1]) == len(tokens) - 2
         assert float(row[3]) == pytest.approx(-float(row[2]) / np.log(2) / int(row[1]), rel=1e-5)
         with torch.no_grad():
@@ -120,7 +120,7 @@ def test_unknown_words_are_not_scored(model: Path, tmp_path: Path, capsys):
     assert [known[1], some[1], none[1:]] == ["16", "12", ["0", "", "", ""]]
     loaded = load_language_model(model, torch.device("cpu"))
     (tokens,) = (
-        each for each in read_tokens(tmp_path / "x.fa", loaded.vocabulary, 40).tokens if len(each) == 17
+        each for each in read_tokens(tmp_path / "x.fa", loaded.vocabulary, 40).items if len(each) == 17
     )
     likely = log_likelihoods(loaded, tokens)[: len(tokens) - 2]
     certain = [place for place, base in enumerate(f"{UNIT}N{UNIT}NN{UNIT}") if base != "N"]

@@ -173,7 +173,7 @@ def test_variants_are_scored_as_their_definition_says(shape: Shape, tmp_path: Pa
     variants = read_variants(tmp_path / "v.tsv", {"s": "ACGTACGG"})
     scores = list(variant_scores(loaded, source, {"s": "ACGTACGG"}, variants))
     for mutant, places, found in (("ATGTACGG", [2], scores[0]), ("ATGTACGA", [2, 8], scores[1])):
-        old, new = source.tokens[0], np.concatenate([[CLS], model.vocabulary.tokenize(encode(mutant)), [EOS]])
+        old, new = source.items[0], np.concatenate([[CLS], model.vocabulary.tokenize(encode(mutant)), [EOS]])
         if shape is Shape.ENCODER:
             masked = old.copy()
             masked[places] = MASK

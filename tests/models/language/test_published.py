@@ -189,7 +189,7 @@ def test_commands_take_the_folder(case: Case, tmp_path: Path):
     rows = [line.split("\t") for line in table.read_text().splitlines()[1:]]
     embeddings = dict(zip(*read_embeddings(vectors), strict=True))
     with open_attention(maps) as attention, torch.no_grad():
-        for row, tokens, sequence in zip(rows, source.tokens, sequences_of(case), strict=True):
+        for row, tokens, sequence in zip(rows, source.items, sequences_of(case), strict=True):
             ids = torch.from_numpy(vocabulary.order[tokens])[None]
             words = slice(int(vocabulary.begins), len(tokens) - 1)
             if vocabulary.alphabet == "protein":
@@ -215,7 +215,7 @@ def test_commands_take_the_folder(case: Case, tmp_path: Path):
                 likely_LV[:, unknown] = 0
                 likely = expected_likelihoods(case, ids, likely_LV)
                 assert float(row[2]) == pytest.approx(likely, rel=1e-4)
-    spans = vocabulary.spans(source.tokens[0], len(sequences_of(case)[0]))[int(vocabulary.begins) :]
+    spans = vocabulary.spans(source.items[0], len(sequences_of(case)[0]))[int(vocabulary.begins) :]
     with h5py.File(maps) as file:
         counted = [file.attrs[f"letters_{name}"] for name in ("per_token", "between_tokens")]
         assert counted == [spans[0, 1] - spans[0, 0], spans[1, 0] - spans[0, 0]]

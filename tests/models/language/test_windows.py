@@ -98,7 +98,7 @@ def test_long_sequences_are_read_in_windows(folder, capsys):
     assert "1 sequence of 2 with more than 24 tokens: read in windows" in capsys.readouterr().err
     assert [line.split("\t")[1] for line in (folder / "t.tsv").read_text().splitlines()[1:]] == ["71", "6"]
     model = make_model(Shape.ENCODER, PositionEncoding.LEARNED)
-    (long, _) = read_tokens(folder / "long.fa", DNA, MOST).tokens
+    (long, _) = read_tokens(folder / "long.fa", DNA, MOST).items
     with torch.no_grad():
         kept = [
             model.hidden(torch.from_numpy(window.tokens)[None])[0, window.kept]

@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -229,7 +230,7 @@ def write_changed(trained, dataset, output, change):
         fitted = np.linalg.lstsq(np.c_[written, np.ones(len(rows))], wanted, rcond=1e-3)[0]
         model.linear.weight[0], model.linear.bias[0] = torch.from_numpy(fitted[:-1]), float(fitted[-1])
     output.mkdir()
-    write_model(output, "molecule", model, model.config)
+    write_model(output, "molecule", model, architecture=asdict(model.config))
 
 
 def test_a_check_of_classes_with_missing_values(folder, tmp_path, capsys):

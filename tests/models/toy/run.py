@@ -13,7 +13,7 @@ from bioattn.attention.site import Axis
 from bioattn.errors import FormatError
 from bioattn.formats.nucleotides import encode
 from bioattn.inference.inputs import path_in, sequences_in
-from bioattn.inference.run import HeldSource, attention_work, write_attention_file
+from bioattn.inference.run import Source, attention_work, write_attention_file
 from bioattn.io.files import read_lines, text_output
 from bioattn.models.model_folder import LoadedModel
 from bioattn.models.model_kind import model_kind
@@ -65,7 +65,7 @@ def toy_work(loaded, inputs, options, sites, batch_size=3):
     lengths = np.array([len(each) for each in codes.values()], np.int32)
     return attention_work(
         loaded,
-        HeldSource(list(codes.values()), Samples({"id": list(codes), "length": lengths})),
+        Source(list(codes.values()), Samples({"id": list(codes), "length": lengths})),
         forward,
         options,
         sites=sites,

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -294,7 +295,7 @@ def codon_model(tmp_path_factory):
             parameter += 0.3 * torch.randn_like(parameter)
     folder = tmp_path_factory.mktemp("codons") / "model"
     folder.mkdir()
-    write_model(folder, "translation", model, model.config)
+    write_model(folder, "translation", model, architecture=asdict(model.config))
     return folder
 
 

@@ -15,7 +15,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.measures import EntropyMeter
 from bioattn.choices import Noise
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.inference.runner import EncodingRunner, with_ability
+from bioattn.inference.runner import with_ability
 from bioattn.io.files import sha256_of
 from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS, load_runner
@@ -117,7 +117,7 @@ class PromoterTask(Task):
         model, encoder_sha256 = dict(settings.model), None
         if settings.encoder is not None:
             runner = load_runner(settings.encoder, device)
-            self.encoder = with_ability(runner, EncodingRunner, "encode promoters", "--encoder").encoder()
+            self.encoder = with_ability(runner, "encoder", "encode promoters", "--encoder").encoder()
             model["encoder"], encoder_sha256 = self.encoder.description(), runner.sha256
         self.config = model_config(self.dataset, model, self.training, settings.source("model"))
         self.digest = {
@@ -168,7 +168,7 @@ class PromoterTask(Task):
         )
         self.validation = validation_genes(dataset, self.columns)
         per_epoch = self.batches.steps_per_epoch
-        self.update_as(training, steps=training.epochs * per_epoch, steps_per_round=per_epoch)
+        self.update_in_one_stage(training.epochs * per_epoch, per_epoch)
         self.summary = (
             f"{conditioning} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
             f"{counted(len(self.batches.genes), 'promoter')} × {counted(len(self.columns), 'treatment')}"
