@@ -1,49 +1,26 @@
 """Alignments that a command is given: which they are (files, folders, lists of files), and reading them."""
 
 import hashlib
+import os
 from collections import Counter
-from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, parse_records, read_with_digest
 from bioattn.inference.folder_paths import InputFile
 from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.io.files import read_lines, unreadable
 
-SUFFIXES = frozenset(
-    {
-        ".a2m",
-        ".a3m",
-        ".afa",
-        ".aln",
-        ".clu",
-        ".clustal",
-        ".clustalw",
-        ".clw",
-        ".fa",
-        ".faa",
-        ".fas",
-        ".fasta",
-        ".msa",
-        ".mfa",
-        ".phy",
-        ".phylip",
-        ".sth",
-        ".sto",
-        ".stockholm",
-        ".stk",
-    }
-)
+_NAMES = "a2m a3m afa aln clu clustal clustalw clw fa faa fas fasta msa mfa phy phylip sth sto stockholm stk"
+SUFFIXES = frozenset(f".{name}" for name in _NAMES.split())
 """Files of a folder that are taken for alignments; a file that is named itself may be called anything."""
 _PACKED = (".gz", ".xz")
-_LIST_HEAD = 16_384
-"""Bytes in which a list has to name a file that is there."""
-
-
+_LIST_HEAD = 100
+"""Lines but for comments in which a list has to name a file that is there."""
 ALIGNED_LETTERS = ascii_uppercase + "-.*"
 
 
@@ -107,7 +84,14 @@ def find_alignments(given: Path) -> tuple[list[InputFile], bool]:
     sources = [
         InputFile(name=path.name if stems[_name(path)] > 1 else _name(path), path=path) for path in paths
     ]
-    _refuse_same_names(given, sources)
+    first: dict[str, Path] = {}
+    for source in sources:
+        other = first.setdefault(source.name, source.path)
+        if other != source.path:
+            raise BioattnError(
+                f"{given}: {other.name} and {source.path.name} would both be written to {source.name}; "
+                "rename one, or run them apart"
+            )
     return sources, True
 
 
@@ -128,46 +112,18 @@ def _name(path: Path) -> str:
 def _listed(path: Path) -> list[Path] | None:
     """What a list names, whether there is such a file or not; None when no line at its beginning names one."""
     try:
-        with path.open("rb") as file:
-            head = file.read(_LIST_HEAD)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    whole = head if len(head) < _LIST_HEAD else head[: head.rfind(b"\n") + 1]
-    try:
-        first = [line.strip() for line in whole.decode("utf-8-sig").splitlines()]
-    except UnicodeDecodeError:
+        lines = (line.strip() for _, line in read_lines(path))
+        entries = (_resolve(path, line) for line in lines if line and not line.startswith("#"))
+        head = list(islice(entries, _LIST_HEAD))
+        if not any(map(os.path.isfile, head)):
+            return None
+        return list(dict.fromkeys([*head, *entries]))
+    except FormatError:  # no text
         return None
-    if not any(_is_entry(line) and _is_file(_resolve(path, line)) for line in first):
-        return None
-    lines = (line.strip() for _, line in read_lines(path))
-    return list(dict.fromkeys(_resolve(path, line) for line in lines if _is_entry(line)))
-
-
-def _is_entry(line: str) -> bool:
-    return bool(line) and not line.startswith("#")
 
 
 def _resolve(list_path: Path, text: str) -> Path:
     """The file that a line names: from the folder of the list, or from where the program runs."""
-    candidates = (list_path.parent / text, Path(text))
-    return next((candidate for candidate in candidates if _is_file(candidate)), candidates[0])
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # longer than a name can be
-        return False
-
-
-def _refuse_same_names(given: Path, sources: Sequence[InputFile]) -> None:
-    first: dict[str, Path] = {}
-    for source in sources:
-        if source.name in ("", ".", "..") or "\0" in source.name:
-            raise BioattnError(f"{given}: {source.name[:40]!r} is no name of a file; take the line out")
-        other = first.setdefault(source.name, source.path)
-        if other != source.path:
-            raise BioattnError(
-                f"{given}: {other.name} and {source.path.name} would both be written to {source.name}; "
-                "rename one, or run them apart"
-            )
+    beside, here = list_path.parent / text, Path(text)
+    # os.path, unlike Path: a name that is longer than names can be names nothing
+    return here if os.path.isfile(here) and not os.path.isfile(beside) else beside  # noqa: PTH113

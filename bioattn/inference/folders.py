@@ -9,8 +9,9 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from bioattn.attention.site import AttentionSite
@@ -124,198 +125,213 @@ class FolderRunner(Protocol):
         """Read and run one input and write its folder; returns the names of the files."""
 
 
-@dataclass(slots=True, kw_only=True)
-class FolderSummary:
-    """What a run did, by names of inputs."""
-
-    finished: dict[str, list[str]] = field(default_factory=dict)
-    """Files written."""
-    resumed: list[str] = field(default_factory=list)
-    """Finished by an earlier run."""
-    failed: dict[str, str] = field(default_factory=dict)
-    """Why."""
-
-
 class _NoAttentionError(Exception):
     """No input gave results, so there is no attention to write."""
 
 
 def run_folders(
     runner: FolderRunner,
+    settings: Any,
     sources: Sequence[InputFile],
-    output: Path,
     *,
     several: bool,
     attention: AttentionOutput | None = None,
-    shard: Shard | None = None,
-    resume: bool = False,
-    force: bool = False,
-) -> FolderSummary:
-    """Run every input: into `output` itself or, with `several`, into `output`/NAME each.
+    figures: Mapping[str, Any] = MappingProxyType({}),
+) -> RunReport:
+    """Run every input: into `settings.output` itself or, with `several`, into a folder of its name in there.
 
-    resume: folders that an earlier run with the same settings finished are kept; force: folders of earlier results
-    are replaced. shard: of several inputs only these; the folder and the attention file say so, and
-    `bioattn.store.merging` makes the whole of all shards.
+    settings: a `ResumableCommand`. With `resume` folders that an earlier run with the same settings finished are
+    kept, with `force` folders of earlier results are replaced. Of a `shard` only these of several inputs are run;
+    the folder and the attention file say so, and `bioattn.store.merging` makes the whole of all shards. figures:
+    of the model, for the run record.
 
     Raises: as `check_run_paths`; BioattnError for settings the model cannot take, when results exist and neither
     `resume` nor `force` is given, and what is wrong with the input when it is the only one; Interrupted.
     """
     path = None if attention is None else attention.path
-    check_run_paths(sources, output, several=several, attention=path, model=runner.model_path)
+    check_run_paths(sources, settings.output, several=several, attention=path, model=runner.model_path)
     runner.check(None if attention is None else attention.options)
-    settings = {**runner.settings_json(), "inputs": _inputs_digest(sources)}
-    record = None
-    if shard is not None:
-        _check_shard(shard, runner.noun, sources, output, several=several, force=force)
-        record = ShardRecord.of(shard, len(sources), settings)
-        sources = sources[shard.slice(len(sources))]
-        LOGGER.info(f"shard {shard}: {counted(len(sources), runner.noun)} of {record.total:,}")
-    summary = FolderSummary()
-    folders = result_folders(sources, output, several=several)
+    run = _FolderRun(runner, settings, sources, several)
     with ExitStack() as stack:
         if several:
-            stack.enter_context(folder_of_results(output))
-        pending = []
-        for source in sources:
-            with _noting_failure(source, summary, several and record is None):
-                if _is_finished(runner, source, folders[source.name], resume=resume, force=force):
-                    summary.resumed.append(source.name)
-                pending.append(source)
+            stack.enter_context(folder_of_results(settings.output))
+        run.find_finished()
         if several:
-            remove_leftover(output / SHARD_FILE)  # no longer true of the folder
-        request = stack.enter_context(_stop_with_hint(summary, len(sources), runner.noun))
+            remove_leftover(settings.output / SHARD_FILE)  # no longer true of the folder
+        run.request = stack.enter_context(run.stopping_with_hint())
         if attention is None:
-            there = {source.name for source in sources}
-            _run_pending(runner, pending, folders, None, there, summary, request, several=several)
+            run.run_pending(None, {source.name for source in run.sources})
         else:
-            names = choose_sites(runner.sites, attention.options.sites)
-            of_file = {**settings, **attention.options.as_json(names)}
-            layout = runner.layout(attention.options)
-            if record is not None:
-                layout = replace(layout, shard=replace(record, settings=of_file))
-            if (
-                not force
-                and len(summary.resumed) == len(sources)
-                and _is_attention_of(attention.path, of_file, sources, shard)
-            ):
-                LOGGER.info(f"{attention.path}: is there already, and so are all results")
-            else:
-                with (
-                    suppress(_NoAttentionError),
-                    result_file(
-                        attention.path, layout, len(sources), settings=of_file, resume=resume, force=force
-                    ) as writer,
-                ):
-                    there = set(writer.ids)
-                    written = AttentionWriter(writer, layout, runner.sites, attention.path)
-                    _run_pending(runner, pending, folders, written, there, summary, request, several=several)
-                    if not writer.ids and record is None:
-                        raise _NoAttentionError
-        if record is not None:
-            finished = [source.name for source in sources if source.name not in summary.failed]
-            write_shard_file(output, record, finished, summary.failed)
-    return summary
+            run.run_with_attention(attention)
+        if run.record is not None:
+            done = [source.name for source in run.sources if source.name not in run.failed]
+            write_shard_file(settings.output, run.record, done, run.failed)
+    return run.report(path, figures)
 
 
-def _run_pending(
-    runner: FolderRunner,
-    pending: Sequence[InputFile],
-    folders: Mapping[str, Path],
-    attention: AttentionWriter | None,
-    there: Collection[str],
-    summary: FolderSummary,
-    request: StopRequest,
-    *,
-    several: bool,
-) -> None:
-    """Run the inputs whose folder, or attention, is not there yet. there: names of those whose attention is, or is
-    not asked for."""
-    for source in pending:
-        if source.name in summary.resumed:
-            if source.name in there:
-                continue
-            summary.resumed.remove(source.name)
-        with _noting_failure(source, summary, several):
-            request.check()
-            with finite_results(str(source.path), runner.model_path):
-                files = runner.run(source, folders[source.name], request, attention)
-                summary.finished[source.name] = files
+class _FolderRun:
+    """The inputs of a run, and by their names what was done."""
 
+    def __init__(
+        self, runner: FolderRunner, settings: Any, sources: Sequence[InputFile], several: bool
+    ) -> None:
+        self.runner, self.settings, self.several = runner, settings, several
+        self.decisive = {**runner.settings_json(), "inputs": _inputs_digest(sources)}
+        self.shard = None if settings.shard is None else parse_shard(settings.shard)
+        self.record = None
+        if self.shard is not None:
+            _check_shard(
+                self.shard, runner.noun, sources, settings.output, several=several, force=settings.force
+            )
+            self.record = ShardRecord.of(self.shard, len(sources), self.decisive)
+            sources = sources[self.shard.slice(len(sources))]
+            LOGGER.info(f"shard {self.shard}: {counted(len(sources), runner.noun)} of {self.record.total:,}")
+        self.sources, self.pending = sources, list[InputFile]()
+        self.folders = result_folders(sources, settings.output, several=several)
+        self.finished: dict[str, list[str]] = {}
+        """Files written."""
+        self.resumed: list[str] = []
+        """Finished by an earlier run."""
+        self.failed: dict[str, str] = {}
+        """Why."""
+        self.request = StopRequest()
 
-def report_folders(
-    runner: FolderRunner,
-    settings: Any,
-    sources: Sequence[InputFile],
-    *,
-    several: bool,
-    attention: AttentionOutput | None,
-    figures: Mapping[str, Any],
-) -> RunReport:
-    """`run_folders` as a command's `settings` ask for it; what it did, to be said and recorded. figures: of the
-    model."""
-    shard = None if settings.shard is None else parse_shard(settings.shard)
-    output, noun = settings.output, runner.noun
-    summary = run_folders(
-        runner,
-        sources,
-        output,
-        several=several,
-        attention=attention,
-        shard=shard,
-        resume=settings.resume,
-        force=settings.force,
-    )
-    taken = sources if shard is None else sources[shard.slice(len(sources))]
-    sentences = [
-        f"wrote {output / name if several else output}: {', '.join(files)}"
-        for name, files in summary.finished.items()
-    ]
-    if summary.resumed:
-        sentences.append(f"{counted(len(summary.resumed), noun)} had been finished before")
-    outputs = [output]
-    if attention is not None and (summary.finished or shard is not None):
-        outputs.append(attention.path)
-        sentences.append(
-            f"wrote {attention.path}: attention of {counted(len(taken) - len(summary.failed), noun)}"
-        )
-    failure = None
-    if summary.failed:
-        failure = (
-            f"{len(summary.failed):,} of {counted(len(taken), noun)} failed: {listed(list(summary.failed))}"
-            f"; the reasons stand above and in {output.name}.run.json"
-        )
-    return RunReport(
-        sentences=sentences,
-        outputs=outputs,
-        inputs={source.name: source.path for source in taken},
-        failure=failure,
-        figures={
-            **figures,
-            "finished": sorted(summary.finished),
-            "resumed": sorted(summary.resumed),
-            "failed": summary.failed,
-        },
-    )
+    def find_finished(self) -> None:
+        """Tell what an earlier run left from what is still to be done."""
+        for source in self.sources:
+            with self.noting_failure(source, self.several and self.record is None):
+                if self.is_finished(source):
+                    self.resumed.append(source.name)
+                self.pending.append(source)
 
+    def is_finished(self, source: InputFile) -> bool:
+        """Whether an earlier run left the result that this one would make.
 
-def _is_finished(runner: FolderRunner, source: InputFile, folder: Path, *, resume: bool, force: bool) -> bool:
-    """Whether an earlier run left the result that this one would make.
-
-    Raises: BioattnError as `holds_result`, and when the result is of another model, input or settings.
-    """
-    if not holds_result(folder, runner.record_file, resume=resume, force=force):
-        return False
-    earlier = read_json(folder / runner.record_file)
-    same = isinstance(earlier, dict) and earlier.get("settings") == runner.settings_json()
-    if str(source.path) == "-":
-        return False  # what is piped is read once, so it is run again
-    if not same or earlier.get("input", {}).get("sha256") != sha256_of(source.path):
-        if force:  # with --resume: a run that replaces earlier results was interrupted
+        Raises: BioattnError as `holds_result`, and when the result is of another model, input or settings.
+        """
+        runner, settings, folder = self.runner, self.settings, self.folders[source.name]
+        if not holds_result(folder, runner.record_file, resume=settings.resume, force=settings.force):
             return False
-        raise BioattnError(
-            f"{folder}: was made from another {runner.noun}, model or settings; replace it with --force"
+        earlier = read_json(folder / runner.record_file)
+        same = isinstance(earlier, dict) and earlier.get("settings") == runner.settings_json()
+        if str(source.path) == "-":
+            return False  # what is piped is read once, so it is run again
+        if not same or earlier.get("input", {}).get("sha256") != sha256_of(source.path):
+            if settings.force:  # with --resume: a run that replaces earlier results was interrupted
+                return False
+            raise BioattnError(
+                f"{folder}: was made from another {runner.noun}, model or settings; replace it with --force"
+            )
+        return True
+
+    def run_with_attention(self, attention: AttentionOutput) -> None:
+        """Run the inputs into folders and one file of attention, unless all is there."""
+        settings, runner = self.settings, self.runner
+        of_file = {
+            **self.decisive,
+            **attention.options.as_json(choose_sites(runner.sites, attention.options.sites)),
+        }
+        layout = runner.layout(attention.options)
+        if self.record is not None:
+            layout = replace(layout, shard=replace(self.record, settings=of_file))
+        if (
+            not settings.force
+            and len(self.resumed) == len(self.sources)
+            and _is_attention_of(attention.path, of_file, self.sources, self.shard)
+        ):
+            LOGGER.info(f"{attention.path}: is there already, and so are all results")
+            return
+        number, resume, force = len(self.sources), settings.resume, settings.force
+        with (
+            suppress(_NoAttentionError),
+            result_file(
+                attention.path, layout, number, settings=of_file, resume=resume, force=force
+            ) as writer,
+        ):
+            written = AttentionWriter(writer, layout, runner.sites, attention.path)
+            self.run_pending(written, set(writer.ids))
+            if not writer.ids and self.record is None:
+                raise _NoAttentionError
+
+    def run_pending(self, attention: AttentionWriter | None, there: Collection[str]) -> None:
+        """Run the inputs whose folder or attention is not there yet.
+
+        there: names of those whose attention is, or is not asked for."""
+        for source in self.pending:
+            if source.name in self.resumed:
+                if source.name in there:
+                    continue
+                self.resumed.remove(source.name)
+            with self.noting_failure(source, self.several):
+                self.request.check()
+                with finite_results(str(source.path), self.runner.model_path):
+                    folder = self.folders[source.name]
+                    self.finished[source.name] = self.runner.run(source, folder, self.request, attention)
+
+    @contextmanager
+    def noting_failure(self, source: InputFile, several: bool) -> Iterator[None]:
+        """With several inputs, note what is wrong with one and go on with the next."""
+        try:
+            yield
+            return
+        except (Interrupted, SettingsError):
+            raise
+        except BioattnError as error:
+            if not several:
+                raise
+            reason = str(error)
+        except (MemoryError, RuntimeError) as error:
+            # torch says so by a class on GPUs, by a sentence on the CPU
+            if not several or not (isinstance(error, MemoryError) or "can't allocate memory" in str(error)):
+                raise
+            reason = f"{source.path}: out of memory"
+        self.failed[source.name] = reason
+        LOGGER.warning(f"{source.name} is left out: {reason}")
+
+    @contextmanager
+    def stopping_with_hint(self) -> Iterator[StopRequest]:
+        """Stop on signals, saying what is kept."""
+        try:
+            with stop_on_signals() as request:
+                yield request
+        except Interrupted as stop:
+            done, total = len(self.finished) + len(self.resumed), len(self.sources)
+            hint = "repeat the command with --resume to go on" if done else "nothing is kept yet"
+            raise Interrupted(
+                f"{stop}; {done:,} of {counted(total, self.runner.noun)} finished: {hint}", stop.exit_code
+            ) from stop
+
+    def report(self, attention: Path | None, figures: Mapping[str, Any]) -> RunReport:
+        """What was done, to be said and recorded."""
+        output, noun, number = self.settings.output, self.runner.noun, len(self.sources)
+        sentences = [
+            f"wrote {output / name if self.several else output}: {', '.join(files)}"
+            for name, files in self.finished.items()
+        ]
+        if self.resumed:
+            sentences.append(f"{counted(len(self.resumed), noun)} had been finished before")
+        outputs = [output]
+        if attention is not None and (self.finished or self.shard is not None):
+            outputs.append(attention)
+            sentences.append(f"wrote {attention}: attention of {counted(number - len(self.failed), noun)}")
+        failure = None
+        if self.failed:
+            failure = (
+                f"{len(self.failed):,} of {counted(number, noun)} failed: {listed(list(self.failed))}"
+                f"; the reasons stand above and in {output.name}.run.json"
+            )
+        return RunReport(
+            sentences=sentences,
+            outputs=outputs,
+            inputs={source.name: source.path for source in self.sources},
+            failure=failure,
+            figures={
+                **figures,
+                "finished": sorted(self.finished),
+                "resumed": sorted(self.resumed),
+                "failed": self.failed,
+            },
         )
-    return True
 
 
 def _is_attention_of(
@@ -380,44 +396,3 @@ def folder_of_results(output: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):
             output.rmdir()
-
-
-@contextmanager
-def _stop_with_hint(summary: FolderSummary, total: int, noun: str) -> Iterator[StopRequest]:
-    """Stop on signals, saying what is kept."""
-    try:
-        with stop_on_signals() as request:
-            yield request
-    except Interrupted as stop:
-        done = len(summary.finished) + len(summary.resumed)
-        hint = "repeat the command with --resume to go on" if done else "nothing is kept yet"
-        raise Interrupted(
-            f"{stop}; {done:,} of {counted(total, noun)} finished: {hint}", stop.exit_code
-        ) from stop
-
-
-@contextmanager
-def _noting_failure(source: InputFile, summary: FolderSummary, several: bool) -> Iterator[None]:
-    """With several inputs, note what is wrong with one and go on with the next."""
-    try:
-        yield
-    except (Interrupted, SettingsError):
-        raise
-    except BioattnError as error:
-        if not several:
-            raise
-        _note(source, summary, str(error))
-    except (MemoryError, RuntimeError) as error:
-        if not several or not _is_out_of_memory(error):
-            raise
-        _note(source, summary, f"{source.path}: out of memory")
-
-
-def _note(source: InputFile, summary: FolderSummary, reason: str) -> None:
-    summary.failed[source.name] = reason
-    LOGGER.warning(f"{source.name} is left out: {reason}")
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """torch says so by a class on GPUs, by a sentence on the CPU."""
-    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import pytest
@@ -132,6 +133,10 @@ def test_an_output_that_cannot_be_written_is_told_before_the_prediction(trunk, t
     assert "out: cannot be written (Read-only file system)" in capsys.readouterr().err
 
 
+def command(output):
+    return SimpleNamespace(output=output, shard=None, resume=False, force=False)
+
+
 def test_a_signal_leaves_nothing_half_written(trunk, folder, tmp_path):
     class Impatient(Progress):
         def advance(self, steps=1, **status):
@@ -144,7 +149,7 @@ def test_a_signal_leaves_nothing_half_written(trunk, folder, tmp_path):
     impatient = Impatient()
     runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
     with pytest.raises(Interrupted) as caught:
-        run_folders(runner, sources, tmp_path / "out", several=several)
+        run_folders(runner, command(tmp_path / "out"), sources, several=several)
     assert caught.value.exit_code == 143
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
     assert run(folder, "--model", trunk, "-o", tmp_path / "out", "--resume") == 0
@@ -170,7 +175,7 @@ def test_attention_goes_on_after_a_signal(trunk, folder, tmp_path):
     impatient = Impatient()
     runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
     with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
-        run_folders(runner, sources, tmp_path / "out", several=several, attention=attention)
+        run_folders(runner, command(tmp_path / "out"), sources, several=several, attention=attention)
     assert caught.value.exit_code == 130
     assert not attention.path.exists()
     options = ("--model", trunk, "--attention", attention.path)

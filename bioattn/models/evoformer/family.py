@@ -149,7 +149,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         holds_result(output, SCORES, resume=settings.resume, force=settings.force)
 
     # What loads torch, which takes seconds, comes after the mistakes that need none of it.
-    from bioattn.inference.folders import report_folders
+    from bioattn.inference.folders import run_folders
     from bioattn.models.evoformer.folder import load_evoformer_model
     from bioattn.models.evoformer.runner import AlignmentRunner, RunSettings
 
@@ -166,7 +166,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         representations=settings.representations,
         templates=templates,
     )
-    return report_folders(
+    return run_folders(
         AlignmentRunner(loaded, asked, running.progress),
         settings,
         sources,

@@ -19,7 +19,7 @@ from bioattn.formats.alignment_file import read_with_digest
 from bioattn.inference.alignment_inputs import Given, alignments_in, find_alignments
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folder_paths import AttentionOutput, InputFile, check_run_paths, holds_result
-from bioattn.inference.folders import AttentionWriter, report_folders
+from bioattn.inference.folders import AttentionWriter, run_folders
 from bioattn.inference.inputs import python_warnings
 from bioattn.inference.passes import require_finite
 from bioattn.io.files import sha256_of, text_output, write_json
@@ -335,7 +335,7 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
         holds_result(output, PHYLOGENY.record, resume=settings.resume, force=settings.force)
     loaded = loaded_model(settings, running, load_phyloformer)
     wanted = AttentionOptions(sites=settings.sites or ("*",))
-    return report_folders(
+    return run_folders(
         PhylogenyRunner(loaded),
         settings,
         sources,
