@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, parse_records, read_with_digest
-from bioattn.inference.folder_paths import InputFile
+from bioattn.inference.folder_paths import InputFile, check_run_paths, holds_result
 from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.io.files import read_lines, unreadable
+from bioattn.system.shard import parse_shard
 
 _NAMES = "a2m a3m afa aln clu clustal clustalw clw fa faa fas fasta msa mfa phy phylip sth sto stockholm stk"
 SUFFIXES = frozenset(f".{name}" for name in _NAMES.split())
@@ -93,6 +94,22 @@ def find_alignments(given: Path) -> tuple[list[InputFile], bool]:
                 "rename one, or run them apart"
             )
     return sources, True
+
+
+def alignments_for(settings: Any, model: Path, record_file: str) -> tuple[list[InputFile], bool]:
+    """As `find_alignments`, for a command that writes a folder of results for each, before any work is done.
+
+    settings: a `ResumableCommand` with `alignment`, `output` and `attention`. model: its file or folder.
+
+    Raises: as `find_alignments`, `check_run_paths` and `holds_result`; SettingsError for `shard` that is no part.
+    """
+    if settings.shard is not None:
+        parse_shard(settings.shard)
+    sources, several = find_alignments(settings.alignment)
+    check_run_paths(sources, settings.output, several=several, attention=settings.attention, model=model)
+    if not several:
+        holds_result(settings.output, record_file, resume=settings.resume, force=settings.force)
+    return sources, several
 
 
 def _is_alignment(path: Path) -> bool:

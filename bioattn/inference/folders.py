@@ -20,7 +20,6 @@ from bioattn.inference.attention_receiver import Masks, SampleReceiver, choose_s
 from bioattn.inference.folder_paths import (
     AttentionOutput,
     InputFile,
-    check_run_paths,
     holds_result,
     result_folders,
 )
@@ -145,11 +144,9 @@ def run_folders(
     the folder and the attention file say so, and `bioattn.store.merging` makes the whole of all shards. figures:
     of the model, for the run record.
 
-    Raises: as `check_run_paths`; BioattnError for settings the model cannot take, when results exist and neither
+    Raises: BioattnError for settings the model cannot take, when results exist and neither
     `resume` nor `force` is given, and what is wrong with the input when it is the only one; Interrupted.
     """
-    path = None if attention is None else attention.path
-    check_run_paths(sources, settings.output, several=several, attention=path, model=runner.model_path)
     runner.check(None if attention is None else attention.options)
     run = _FolderRun(runner, settings, sources, several)
     with ExitStack() as stack:
@@ -166,7 +163,7 @@ def run_folders(
         if run.record is not None:
             done = [source.name for source in run.sources if source.name not in run.failed]
             write_shard_file(settings.output, run.record, done, run.failed)
-    return run.report(path, figures)
+    return run.report(None if attention is None else attention.path, figures)
 
 
 class _FolderRun:

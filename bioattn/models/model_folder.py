@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
@@ -27,6 +27,9 @@ from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS, families
 from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record
+
+if TYPE_CHECKING:
+    from bioattn.python.analyses import CheckRecord
 
 Config = TypeVar("Config")
 Model = TypeVar("Model", bound=torch.nn.Module)
@@ -181,6 +184,26 @@ class LoadedModel(Generic[Model, Config]):
             for name in sorted(MODEL_FILES - {CONFIG, WEIGHTS}):
                 if (self.path / name).is_file():
                     shutil.copyfile(self.path / name, folder / name)
+
+
+class CheckedModel(LoadedModel[Model, Config]):
+    """A model whose attention is checked on inputs of its own kind, by its `check_probe`."""
+
+    __slots__ = ()
+
+    def check(
+        self, inputs: Path | str, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
+    ) -> "CheckRecord":
+        """Check whether the attention of the model can be believed (docs/checks.md).
+
+        inputs: the path of a dataset, or of a file that the model reads. dataset: of the training, for the
+        accuracy on what was held out. samples: at most, drawn by `seed`.
+
+        Raises: BioattnError for too few samples, or a dataset that does not fit the model.
+        """
+        from bioattn.python.analyses import check
+
+        return check(self, Path(inputs), dataset=dataset, samples=samples, seed=seed)
 
 
 def _table_text(rows: Sequence[Sequence[str]]) -> str:

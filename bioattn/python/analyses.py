@@ -1,6 +1,12 @@
-"""What the methods of models hand over to: attribution, which stands above the families."""
+"""What the methods of models hand over to: attribution and checks."""
 
+from pathlib import Path
+from typing import Any
+
+from bioattn.checks.engine import CheckSettings, Evidence, check_model
+from bioattn.checks.record import CheckRecord
 from bioattn.choices import chosen
+from bioattn.inference.inputs import python_warnings
 from bioattn.inference.promoter_windows import Promoters
 from bioattn.inference.runner import ResponseRunner
 from bioattn.interpret.attribution import MethodSettings, attribution_work
@@ -9,7 +15,7 @@ from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import Attribution
 from bioattn.store.choices import Method
 
-__all__ = ["attribute"]
+__all__ = ["CheckRecord", "attribute", "check"]
 
 
 def attribute(
@@ -31,3 +37,10 @@ def attribute(
     )
     work, layout = attribution_work(model, source, treatments, settings)
     return Attribution(work.collect(layout))
+
+
+def check(model: Any, inputs: Path, *, dataset: Path | str | None, samples: int, seed: int) -> CheckRecord:
+    """The record of a check, as `CheckedModel.check`."""
+    evidence = Evidence(dataset=None if dataset is None else Path(dataset))
+    with python_warnings():
+        return check_model(model, inputs, evidence, settings=CheckSettings(samples=samples, seed=seed))

@@ -13,15 +13,11 @@ from bioattn.io.settings import (
     argument,
     build,
     config_option,
-    force_option,
     option,
     output_option,
     require,
-    resume_option,
     settings_error,
-    shard_option,
     table,
-    threads_option,
     with_config_file,
 )
 from bioattn.models.evoformer.config import (
@@ -31,8 +27,8 @@ from bioattn.models.evoformer.config import (
     Representation,
 )
 from bioattn.models.family import Family, imported
-from bioattn.models.running import Running, RunReport
-from bioattn.system.device import Device, Precision, device_option
+from bioattn.models.running import ResumableCommand, Running, RunReport
+from bioattn.system.device import Precision
 from bioattn.text import listed
 from bioattn.training.settings import TrainingCommand
 
@@ -52,7 +48,7 @@ class ParameterSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvoformerRun(Settings):
+class EvoformerRun(ResumableCommand):
     """Predict contacts, distances and, if the parameters allow it, the structure of a protein from its alignment.
 
     Writes contacts.rr (CASP RR) and contacts.tsv, distogram.h5, structure.pdb and .cif with pLDDT as B-factor, and
@@ -104,11 +100,6 @@ class EvoformerRun(Settings):
         metavar="N|auto",
     )
     seed: int = option("Seed of every random choice.", default=0, min=0)
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    shard: str | None = shard_option()
-    resume: bool = resume_option()
-    force: bool = force_option()
     inputs: Mapping[str, Any] = table(InputSettings)
     """Fields of `InputSettings`, over those of the model."""
     attention_options: Mapping[str, Any] = table(name="attention")
@@ -120,17 +111,12 @@ class EvoformerRun(Settings):
 def run(settings: EvoformerRun, running: Running) -> RunReport:
     """Predict all alignments. Raises: as `run_folders`, and for the settings."""
     from bioattn.alignments.templates import read_templates
-    from bioattn.inference.alignment_inputs import find_alignments
-    from bioattn.inference.folder_paths import check_run_paths, holds_result
+    from bioattn.inference.alignment_inputs import alignments_for
     from bioattn.structures.predictions import SCORES
-    from bioattn.system.shard import parse_shard
 
     if len(settings.model) > 1:
         return _run_models(settings, running)
     settings = with_config_file(settings)
-    output, attention = settings.output, settings.attention
-    if settings.shard is not None:
-        parse_shard(settings.shard)
     if not settings.model:
         raise SettingsError(
             "give the model: --model FOLDER, or --parameters FILE (AlphaFold's or OpenFold's)"
@@ -139,14 +125,11 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     if settings.chunk != "auto" and not (settings.chunk.isdecimal() and int(settings.chunk) > 0):
         raise SettingsError(f"--chunk {settings.chunk}: give a number of rows from 1, or auto")
     parameters = build(ParameterSettings, settings.parameters, settings.source("parameters"))
-    sources, several = find_alignments(settings.alignment)
     wanted = _attention(settings)
-    check_run_paths(sources, output, several=several, attention=attention, model=weights)
+    sources, several = alignments_for(settings, weights, SCORES)
     if several and settings.templates is not None:
         raise SettingsError("--templates: a file of templates is of one target; give one alignment")
     templates = None if settings.templates is None else read_templates(settings.templates)
-    if not several:
-        holds_result(output, SCORES, resume=settings.resume, force=settings.force)
 
     # What loads torch, which takes seconds, comes after the mistakes that need none of it.
     from bioattn.inference.folders import run_folders

@@ -13,14 +13,12 @@ from bioattn.io.settings import (
     option,
     output_option,
     table,
-    threads_option,
 )
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.family import Family, imported
 from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig, Pool
-from bioattn.models.running import Running, RunReport, loaded_model, stream_output
+from bioattn.models.running import RunCommand, Running, RunReport, loaded_model, stream_output
 from bioattn.sequences.choices import Alphabet, SequenceSplit
-from bioattn.system.device import Device, device_option
 from bioattn.text import counted, listed
 from bioattn.training.settings import TrainingCommand
 
@@ -63,7 +61,7 @@ class LanguagePreparation(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageRun(Settings):
+class LanguageRun(RunCommand):
     """Score sequences with a language model, write its predictions, and their embeddings.
 
     Writes a TSV, one row per sequence: words, log-likelihood (natural logarithm), bits per word, perplexity. A
@@ -86,12 +84,10 @@ class LanguageRun(Settings):
         min=8,
     )
     pool: Pool = option("What becomes a sequence's embedding.", default=Pool.MEAN)
-    device: Device = device_option()
-    threads: int | None = threads_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageGeneration(Settings):
+class LanguageGeneration(RunCommand):
     """Write new sequences, drawn from a decoder token by token.
 
     A sequence ends where the decoder ends it, or at --length. The same seed draws the same sequences; with
@@ -113,8 +109,6 @@ class LanguageGeneration(Settings):
         "Draw from the likeliest tokens that hold this much probability.", default=1.0, min=0
     )
     seed: int = option("Seed of the draws.", default=0, min=0)
-    device: Device = device_option()
-    threads: int | None = threads_option()
 
 
 def prepare(settings: LanguagePreparation, running: Running) -> RunReport:

@@ -20,7 +20,7 @@ from bioattn.models.language.layers import base_digest
 from bioattn.models.language.model import LanguageModel, attention_sites
 from bioattn.models.language.published_reading import published_type, read_published_model
 from bioattn.models.model_folder import (
-    LoadedModel,
+    CheckedModel,
     Sites,
     load_network,
     read_model_config,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bioattn.checks.engine import CheckSettings, Evidence
-    from bioattn.checks.record import CheckRecord
     from bioattn.models.language.checks import LanguageHeadScorer, LanguageProbe
     from bioattn.models.language.encoder import LanguageEncoder
     from bioattn.models.language.tables import Cell
@@ -47,7 +46,7 @@ MODEL_TYPE = "language"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
+class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
     """A language model: how likely sequences are, what it predicts of them, and where it looks.
 
     `inputs` of its methods are those of `bioattn.inference.inputs`: the path of a FASTA file, a sequence,
@@ -170,22 +169,6 @@ class LoadedLanguageModel(LoadedModel[LanguageModel, LanguageModelConfig]):
                     seed=seed,
                 )
             )
-
-    def check(
-        self, inputs: Path | str, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
-    ) -> "CheckRecord":
-        """Check whether the attention of the model can be believed, on a FASTA file (docs/checks.md).
-
-        dataset: of the training, for the accuracy on what was held out. samples: windows, drawn by `seed`.
-
-        Raises: BioattnError for too few sequences, or a dataset that does not fit the model.
-        """
-        from bioattn.checks.engine import CheckSettings, Evidence, check_model
-
-        evidence = Evidence(dataset=None if dataset is None else Path(dataset))
-        with python_warnings():
-            settings = CheckSettings(samples=samples, seed=seed)
-            return check_model(self, Path(inputs), evidence, settings=settings)
 
     def write(self, folder: Path) -> None:
         """Write weights, `config.json` and a published vocabulary into the existing `folder`."""

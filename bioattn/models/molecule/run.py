@@ -23,7 +23,7 @@ from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.run import Source, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
-from bioattn.models.model_folder import LoadedModel
+from bioattn.models.model_folder import CheckedModel
 from bioattn.models.molecule.family import MoleculeModelConfig, MoleculeRun
 from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.models.molecule_layers import ATOMS
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bioattn.checks.engine import CheckSettings, Evidence
-    from bioattn.checks.record import CheckRecord
     from bioattn.models.molecule.check import MoleculeProbe
 
 LOGGER = logging.getLogger("bioattn")
@@ -57,7 +56,7 @@ BATCH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class LoadedMoleculeModel(LoadedModel[MoleculeModel, MoleculeModelConfig]):
+class LoadedMoleculeModel(CheckedModel[MoleculeModel, MoleculeModelConfig]):
     """A molecule model: values or classes of molecules, and where it looks (needs RDKit).
 
     `inputs` of its methods are SMILES: one, by name, in a list, or a DataFrame with a column `smiles`; or the
@@ -118,20 +117,6 @@ class LoadedMoleculeModel(LoadedModel[MoleculeModel, MoleculeModelConfig]):
         with python_warnings():
             work, layout = _maps(self, inputs, options, batch_size)
             return Attention(work.collect(layout))
-
-    def check(
-        self, inputs: Path | str, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
-    ) -> "CheckRecord":
-        """Check whether the attention of the model can be believed, on a dataset (docs/checks.md).
-
-        samples: held-out molecules, drawn by `seed`. Raises: BioattnError for a dataset that does not fit.
-        """
-        from bioattn.checks.engine import CheckSettings, Evidence, check_model
-
-        evidence = Evidence(dataset=None if dataset is None else Path(dataset))
-        with python_warnings():
-            settings = CheckSettings(samples=samples, seed=seed)
-            return check_model(self, Path(inputs), evidence, settings=settings)
 
     def check_probe(self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence") -> "MoleculeProbe":
         """Molecules to check the attention with. Raises: BioattnError for a dataset that does not fit."""

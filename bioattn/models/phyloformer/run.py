@@ -16,9 +16,9 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import GAP, Alignment, looks_like_nucleotides, require_proteins
 from bioattn.formats.alignment_file import read_with_digest
-from bioattn.inference.alignment_inputs import Given, alignments_in, find_alignments
+from bioattn.inference.alignment_inputs import Given, alignments_for, alignments_in, find_alignments
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.folder_paths import AttentionOutput, InputFile, check_run_paths, holds_result
+from bioattn.inference.folder_paths import AttentionOutput, InputFile
 from bioattn.inference.folders import AttentionWriter, run_folders
 from bioattn.inference.inputs import python_warnings
 from bioattn.inference.passes import require_finite
@@ -48,7 +48,6 @@ from bioattn.store.schema import (
 )
 from bioattn.store.writer import result_file
 from bioattn.system.memory import free_memory
-from bioattn.system.shard import parse_shard
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted, human_bytes
 
@@ -323,16 +322,11 @@ class PhylogenyRunner:
 
 def run(settings: PhyloformerRun, running: Running) -> RunReport:
     """Run all alignments. Raises: as `run_folders`, and for the settings."""
-    output, attention = settings.output, settings.attention
-    if settings.shard is not None:
-        parse_shard(settings.shard)
+    attention = settings.attention
     if settings.sites and attention is None:
         raise SettingsError("--sites speaks of attention; give --attention FILE too")
     require_scikit_bio()
-    sources, several = find_alignments(settings.alignment)
-    check_run_paths(sources, output, several=several, attention=attention, model=settings.model)
-    if not several:
-        holds_result(output, PHYLOGENY.record, resume=settings.resume, force=settings.force)
+    sources, several = alignments_for(settings, settings.model, PHYLOGENY.record)
     loaded = loaded_model(settings, running, load_phyloformer)
     wanted = AttentionOptions(sites=settings.sites or ("*",))
     return run_folders(

@@ -15,10 +15,7 @@ from bioattn.io.settings import (
     force_option,
     option,
     output_option,
-    resume_option,
-    shard_option,
     table,
-    threads_option,
     toml_key,
 )
 from bioattn.models.attention_settings import (
@@ -30,9 +27,8 @@ from bioattn.models.attention_settings import (
 )
 from bioattn.models.family import Family, imported
 from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
-from bioattn.models.running import Running, RunReport, loaded_model, stream_output
+from bioattn.models.running import ResumableCommand, Running, RunReport, loaded_model, stream_output
 from bioattn.store.choices import WeightType
-from bioattn.system.device import Device, device_option
 from bioattn.text import counted, human_bytes
 from bioattn.training.settings import TrainingCommand
 
@@ -45,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromoterRun(Settings):
+class PromoterRun(ResumableCommand):
     """Predict the response of promoters to treatments.
 
     Writes a wide TSV, one row per gene and one column per treatment (`-o -` writes to standard output; a .gz name
@@ -69,10 +65,6 @@ class PromoterRun(Settings):
         writes=Writes.FILE,
     )
     batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
-    device: Device = device_option()
-    threads: int | None = threads_option()
-    shard: str | None = shard_option()
-    resume: bool = resume_option()
     force: bool = force_option(DROP_PARTS_HELP)
 
 

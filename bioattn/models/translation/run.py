@@ -18,7 +18,7 @@ from bioattn.inference.inputs import Inputs, python_warnings
 from bioattn.inference.run import Source, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
-from bioattn.models.model_folder import LoadedModel
+from bioattn.models.model_folder import CheckedModel
 from bioattn.models.running import Running, RunReport, loaded_model, stream_output, tsv
 from bioattn.models.translation.batches import batch_of, read_sources, with_ends, with_targets
 from bioattn.models.translation.family import OutputConstraint, Search, TranslationModelConfig, TranslationRun
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bioattn.checks.engine import CheckSettings, Evidence
-    from bioattn.checks.record import CheckRecord
     from bioattn.models.translation.check import TranslationHeadScorer, TranslationProbe
 
 LOGGER = logging.getLogger("bioattn")
@@ -60,7 +59,7 @@ TITLES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class LoadedTranslator(LoadedModel[Translator, TranslationModelConfig]):
+class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
     """A translation model: sequences written for sequences, and where it looks meanwhile.
 
     `inputs` of its methods are those of `bioattn.inference.inputs`: the path of a FASTA file, a sequence,
@@ -144,20 +143,6 @@ class LoadedTranslator(LoadedModel[Translator, TranslationModelConfig]):
         with python_warnings():
             work, layout, _ = _maps(self, inputs, targets, options, batch_size)
             return Attention(work.collect(layout))
-
-    def check(
-        self, inputs: Path | str, *, dataset: Path | str | None = None, samples: int = 300, seed: int = 0
-    ) -> "CheckRecord":
-        """Check whether the attention of the model can be believed, on a dataset of pairs (docs/checks.md).
-
-        samples: pairs, drawn by `seed`. Raises: BioattnError for a dataset that does not fit the model.
-        """
-        from bioattn.checks.engine import CheckSettings, Evidence, check_model
-
-        evidence = Evidence(dataset=None if dataset is None else Path(dataset))
-        with python_warnings():
-            settings = CheckSettings(samples=samples, seed=seed)
-            return check_model(self, Path(inputs), evidence, settings=settings)
 
     def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "TranslationHeadScorer":
         """Judge heads on a split of a dataset of pairs. Raises: BioattnError for one that does not fit."""
