@@ -66,12 +66,9 @@ class AttentionWriter:
         self._output = output
         self._writer = writer
         self._layout = layout
-        self._sites = [sites[group.path.removeprefix("sites/")] for group in layout.groups]
-
-    @property
-    def site_names(self) -> list[str]:
+        self.site_names = [group.path.removeprefix("sites/") for group in layout.groups]
         """What to listen to with `bioattn.attention.capture.capture`."""
-        return [site.name for site in self._sites]
+        self._sites = [sites[name] for name in self.site_names]
 
     @contextmanager
     def sample(self, sample: Samples, masks: Masks | None = None) -> Iterator[SampleReceiver]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
@@ -120,12 +120,30 @@ class ExportAttention(ResumableCommand):
                 raise SettingsError(f"{one.flag} is not for {models}")
 
 
+class AttentionKeywords(TypedDict, total=False):
+    """What methods `attention` of models take beside what their family alone has."""
+
+    sites: str | Sequence[str]
+    """Shell patterns of names among `model.sites`; not given: all."""
+    heads: Sequence[int] | None
+    """Numbers of those kept; None = all."""
+    dtype: str
+    """float32 or float16."""
+    reduce: str
+    """`none` (if not given), `mean-heads`, `max-heads`, `top-k` (the largest `top_k` of each query), and of
+    alignments `mean-rows` or `max-rows`."""
+    top_k: int
+    """16, if not given."""
+    value_weighted: bool
+    """Whether to keep weights times the norm of the value that they multiply, too; not of alignments."""
+
+
 def attention_options(
     *,
-    sites: str | Sequence[str],
-    heads: Sequence[int] | None,
-    dtype: str,
-    reduce: str,
+    sites: str | Sequence[str] = "*",
+    heads: Sequence[int] | None = None,
+    dtype: str = "float32",
+    reduce: str = "none",
     top_k: int = 16,
     value_weighted: bool = False,
     phases: int = 1,

@@ -10,7 +10,7 @@ those here are, as `bioattn.models.<folder>`. A model folder that a user gives n
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -151,24 +151,13 @@ def ability(of: Family, name: str) -> Any:
 @cache
 def _families(added: str) -> dict[str, Family]:
     """added: folders, as the environment variable names them."""
-    found: dict[str, Family] = {}
-    for folder in [*sorted(_family_folders(Path(__file__).parent)), *_added_folders(added)]:
-        found[folder.name] = _load(folder)
-    return found
-
-
-def _added_folders(added: str) -> Iterator[Path]:
+    folders = sorted(path.parent for path in Path(__file__).parent.glob("*/family.py"))
     for folder in (Path(name).absolute() for name in added.split(os.pathsep) if name):
-        if (folder / "family.py").is_file():
-            yield folder
-        elif found := sorted(_family_folders(folder)):
-            yield from found
-        else:
+        found = sorted(path.parent for path in [*folder.glob("family.py"), *folder.glob("*/family.py")])
+        if not found:
             raise BioattnError(f"{VARIABLE}: {folder} neither is a model family nor holds one (no family.py)")
-
-
-def _family_folders(folder: Path) -> list[Path]:
-    return [path.parent for path in folder.glob("*/family.py")]
+        folders += found
+    return {folder.name: _load(folder) for folder in folders}
 
 
 def _load(folder: Path) -> Family:

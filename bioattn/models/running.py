@@ -82,5 +82,8 @@ def stream_output(path: Path, running: Running) -> Iterator[tuple[TextIO, list[P
 
 
 def tsv(cells: Iterable[Any]) -> str:
-    """A line of a table; numbers that are no integers have seven digits."""
-    return "\t".join(f"{cell:.7g}" if isinstance(cell, float) else str(cell) for cell in cells) + "\n"
+    """A line of a table; numbers that are no integers have seven digits, and None is an empty cell."""
+    texts = (
+        f"{cell:.7g}" if isinstance(cell, float) else "" if cell is None else str(cell) for cell in cells
+    )
+    return "\t".join(texts) + "\n"

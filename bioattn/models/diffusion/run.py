@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from bioattn.errors import SettingsError
 from bioattn.formats.nucleotides import decode
 from bioattn.inference.inputs import Inputs, names_in, python_warnings
 from bioattn.inference.promoter_windows import hold_promoters, padding
-from bioattn.models.attention_settings import attention_options
+from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.diffusion.family import DiffusionModelConfig
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, designs
@@ -62,28 +62,20 @@ class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
         inputs: Inputs,
         *,
         treatments: str | Sequence[str] = (),
-        sites: str | Sequence[str] = "*",
-        heads: Sequence[int] | None = None,
-        dtype: str = "float32",
-        reduce: str = "none",
-        top_k: int = 16,
-        value_weighted: bool = False,
         batch_size: int | None = None,
+        **choices: Unpack[AttentionKeywords],
     ) -> Attention:
         """Return weights of treatments at each position and step of promoters, in memory.
 
-        inputs: those of `bioattn.inference.inputs`. treatments: names; none = all. sites: shell patterns of names
-        among `model.sites`. heads: numbers of those kept; None = all. dtype: float32 or float16. reduce: `none`,
-        `mean-heads`, `max-heads`, or `top-k`, the largest `top_k` of each query. value_weighted: also weights
-        times the norm of the value that they multiply. batch_size: promoters per forward pass; None = 8.
+        inputs: those of `bioattn.inference.inputs`. treatments: names; none = all. batch_size: promoters per
+        forward pass; None = 8. choices: what is kept, as `AttentionKeywords` has them: sites, heads, dtype,
+        reduce, top_k, value_weighted.
 
         Raises: BioattnError for promoters, treatments, sites or heads that the model cannot take.
         """
         from bioattn.models.diffusion.maps import maps_work
 
-        options = attention_options(
-            sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k, value_weighted=value_weighted
-        )
+        options = attention_options(**choices)
         with python_warnings():
             source = hold_promoters(inputs, self.config.length)
             if padded := padding(source):

@@ -8,7 +8,7 @@ stands in `docs/formats/model.md`.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import torch
 
@@ -18,7 +18,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.inference.inputs import names_in, python_warnings
 from bioattn.io.files import sha256_of
 from bioattn.io.settings import build
-from bioattn.models.attention_settings import attention_options
+from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameter_loading import allocate_model, load_parameters
@@ -122,11 +122,6 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         self,
         inputs: Any,
         *,
-        sites: str | Sequence[str] = "*",
-        heads: Sequence[int] | None = None,
-        dtype: str = "float32",
-        reduce: str = "mean-rows",
-        top_k: int = 16,
         query: str | None = None,
         recycles: int | None = None,
         max_msa_clusters: int | None = None,
@@ -134,16 +129,17 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         precision: str = "fp32",
         chunk: int | None = None,
         seed: int = 0,
+        **choices: Unpack[AttentionKeywords],
     ) -> Attention:
         """Return the attention weights of the last pass over alignments, in memory.
 
-        sites: shell patterns of names among `model.sites`. heads: numbers of those kept; None = all. dtype:
-        float32 or float16. reduce: `none`, `mean-rows`, `max-rows`, `mean-heads`, `max-heads`, or `top-k`, the
-        largest `top_k` of each query. Other arguments and errors: as `predict`.
+        choices: what is kept, as `AttentionKeywords` has them: sites, heads, dtype, reduce (not given:
+        `mean-rows`), top_k. Other arguments and errors: as `predict`.
         """
         from bioattn.models.evoformer.runner import attention
 
-        options = attention_options(sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k)
+        choices.setdefault("reduce", "mean-rows")
+        options = attention_options(**choices)
         with python_warnings():
             runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
             return attention(runner, inputs, options)

@@ -17,7 +17,7 @@ from bioattn.io.settings import (
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.family import Family, imported
 from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig, Pool
-from bioattn.models.running import RunCommand, Running, RunReport, loaded_model, stream_output
+from bioattn.models.running import RunCommand, Running, RunReport, loaded_model, stream_output, tsv
 from bioattn.sequences.choices import Alphabet, SequenceSplit
 from bioattn.text import counted, listed
 from bioattn.training.settings import TrainingCommand
@@ -229,17 +229,11 @@ def _table(
     for row in rows:
         if None in row:
             without.append(" ".join(str(cell) for cell in row[: 1 + (what == "variants")]))
-        yield "\t".join(map(_cell, row)) + "\n"
+        yield tsv(row)
         running.progress.advance(1)
     running.progress.end()
     if without:
         running.warn(f"{settings.variants or settings.sequences}: {listed(without)}: {NO_WORDS}")
-
-
-def _cell(value: str | float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

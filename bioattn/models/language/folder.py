@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import torch
 
@@ -12,7 +12,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.inference.inputs import Inputs, python_warnings
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
-from bioattn.models.attention_settings import attention_options
+from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.architectures import ARCHITECTURES
 from bioattn.models.language.config import FineTuned, LanguageModelConfig, Output, Pool
@@ -107,30 +107,21 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         self,
         inputs: Inputs,
         *,
-        sites: str | Sequence[str] = "*",
-        heads: Sequence[int] | None = None,
-        dtype: str = "float32",
-        reduce: str = "none",
-        top_k: int = 16,
-        value_weighted: bool = False,
         window: int | None = None,
         batch_size: int | None = None,
+        **choices: Unpack[AttentionKeywords],
     ) -> Attention:
         """Return the attention that `<cls>`, the words and `<eos>` of each sequence pay each other, in memory.
 
-        Of a sequence longer than the window each window is a sample. sites: shell patterns of names among
-        `model.sites`. heads: numbers of those kept; None = all. dtype: float32 or float16. reduce: `none`,
-        `mean-heads`, `max-heads`, or `top-k`, the largest `top_k` of each query. value_weighted: also weights
-        times the norm of the value that they multiply. batch_size: sequences per forward pass; None = as memory
-        allows.
+        Of a sequence longer than the window each window is a sample. batch_size: sequences per forward pass;
+        None = as memory allows. choices: what is kept, as `AttentionKeywords` has them: sites, heads, dtype,
+        reduce, top_k, value_weighted.
 
         Raises: as `predict`; BioattnError for sites or heads that the model lacks.
         """
         from bioattn.models.language.attention import attention_work
 
-        options = attention_options(
-            sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k, value_weighted=value_weighted
-        )
+        options = attention_options(**choices)
         with python_warnings():
             work, layout = attention_work(self, inputs, options, window=window, batch_size=batch_size)
             return Attention(work.collect(layout))

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -22,7 +22,12 @@ from bioattn.inference.inputs import HELD, python_warnings, sequences_in
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.run import Source, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
-from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
+from bioattn.models.attention_settings import (
+    ONLY_PROMOTERS,
+    AttentionKeywords,
+    ExportAttention,
+    attention_options,
+)
 from bioattn.models.model_folder import CheckedModel
 from bioattn.models.molecule.family import MoleculeModelConfig, MoleculeRun
 from bioattn.models.molecule.model import MoleculeModel, molecule_batch
@@ -91,29 +96,16 @@ class LoadedMoleculeModel(CheckedModel[MoleculeModel, MoleculeModelConfig]):
         return table.assign(note=notes)
 
     def attention(
-        self,
-        inputs: Any,
-        *,
-        sites: str | Sequence[str] = "*",
-        heads: Sequence[int] | None = None,
-        dtype: str = "float32",
-        reduce: str = "none",
-        top_k: int = 16,
-        value_weighted: bool = False,
-        batch_size: int | None = None,
+        self, inputs: Any, *, batch_size: int | None = None, **choices: Unpack[AttentionKeywords]
     ) -> Attention:
         """Return the attention weights of molecules, and what each atom contributes to each task, in memory.
 
-        sites: shell patterns of names among `model.sites`. heads: numbers of those kept; None = all. dtype:
-        float32 or float16. reduce: `none`, `mean-heads`, `max-heads`, or `top-k`, the largest `top_k` of each
-        query. value_weighted: also weights times the norm of the value that they multiply. batch_size: molecules
-        per forward pass; None = as memory allows.
+        batch_size: molecules per forward pass; None = as memory allows. choices: what is kept, as
+        `AttentionKeywords` has them: sites, heads, dtype, reduce, top_k, value_weighted.
 
         Raises: BioattnError when no molecule can be used, and for sites or heads that the model lacks.
         """
-        options = attention_options(
-            sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k, value_weighted=value_weighted
-        )
+        options = attention_options(**choices)
         with python_warnings():
             work, layout = _maps(self, inputs, options, batch_size)
             return Attention(work.collect(layout))

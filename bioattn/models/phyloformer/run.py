@@ -1,11 +1,11 @@
 """A Phyloformer model that is ready to run, and its commands: distances and trees of one alignment at a time."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -24,7 +24,12 @@ from bioattn.inference.inputs import python_warnings
 from bioattn.inference.passes import require_finite
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
-from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
+from bioattn.models.attention_settings import (
+    ONLY_PROMOTERS,
+    AttentionKeywords,
+    ExportAttention,
+    attention_options,
+)
 from bioattn.models.model_folder import LoadedModel
 from bioattn.models.phyloformer.family import LETTERS, PhyloformerConfig, PhyloformerRun, PhylogenyAlphabet
 from bioattn.models.phyloformer.file_kinds import DISTANCES, MINIMUM_EVOLUTION, NEIGHBOUR_JOINING, PHYLOGENY
@@ -110,25 +115,14 @@ class LoadedPhyloformer(LoadedModel[Phyloformer, PhyloformerConfig]):
                 one.source.name: builders[method](one.alignment.names, self.distances(one)) for one in given
             }
 
-    def attention(
-        self,
-        inputs: Any,
-        *,
-        sites: str | Sequence[str] = "*",
-        heads: Sequence[int] | None = None,
-        dtype: str = "float32",
-        reduce: str = "none",
-        top_k: int = 16,
-    ) -> Attention:
+    def attention(self, inputs: Any, **choices: Unpack[AttentionKeywords]) -> Attention:
         """Return the attention weights over alignments, in memory.
 
-        sites: shell patterns of names among `model.sites`. heads: numbers of those kept; None = all. dtype:
-        float32 or float16. reduce: `none`, `mean-rows`, `max-rows`, `mean-heads`, `max-heads`, or `top-k`, the
-        largest `top_k` of each query.
+        choices: what is kept, as `AttentionKeywords` has them: sites, heads, dtype, reduce, top_k.
 
         Raises: as `predict`; BioattnError for sites or heads that the model lacks.
         """
-        options = attention_options(sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k)
+        options = attention_options(**choices)
         with python_warnings():
             layout = PhylogenyRunner(self).layout(options)
             kept = Held(layout)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from bioattn.inference.promoter_windows import Promoters, hold_promoters, paddin
 from bioattn.inference.runner import BinEncoder
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
-from bioattn.models.attention_settings import attention_options
+from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
     LoadedModel,
@@ -146,31 +146,17 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         *,
         treatments: str | Sequence[str] = (),
         treatment_table: Path | str | pd.DataFrame | None = None,
-        sites: str | Sequence[str] = "*",
-        heads: Sequence[int] | None = None,
-        dtype: str = "float32",
-        reduce: str = "none",
-        top_k: int = 16,
-        value_weighted: bool = False,
         phases: int = 1,
         batch_size: int | None = None,
+        **choices: Unpack[AttentionKeywords],
     ) -> Attention:
         """Return the attention weights of promoters under treatments, in memory.
 
-        sites: shell patterns of names among `model.sites`. heads: numbers of those kept; None = all. dtype:
-        float32 or float16. reduce: `none`, `mean-heads`, `max-heads`, or `top-k`, the largest `top_k` of each
-        query. value_weighted: also weights times the norm of the value that they multiply. phases: shifted windows
-        to average over, for bins that many times finer. Other arguments and errors: as `predict`.
+        phases: shifted windows to average over, for bins that many times finer. choices: what is kept, as
+        `AttentionKeywords` has them: sites, heads, dtype, reduce, top_k, value_weighted. Other arguments and
+        errors: as `predict`.
         """
-        options = attention_options(
-            sites=sites,
-            heads=heads,
-            dtype=dtype,
-            reduce=reduce,
-            top_k=top_k,
-            value_weighted=value_weighted,
-            phases=phases,
-        )
+        options = attention_options(**choices, phases=phases)
         with python_warnings():
             source = self._held(inputs)
             run = self._run(treatments, treatment_table, options, batch_size)

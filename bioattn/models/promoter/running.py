@@ -83,6 +83,8 @@ class PromoterRunner:
         self._receiver: BatchReceiver | None = None
         self._average: PhaseAverage | None = None
         self._wanted_batch = batch_size
+        self._nothing_known = np.full((1, self.model.length), N_CODE, dtype=np.uint8)
+        """A promoter of N alone, for trial batches: shapes do not depend on the bases."""
         if options is not None:
             self._listen(options)
 
@@ -98,7 +100,7 @@ class PromoterRunner:
         )
         mean_T, self._sd_T = (each.cpu().numpy() for each in model.model.response_units(treatments))
         self._receiver = BatchReceiver(options, {"treatment": self.predictor.names})
-        self._predict(self._nothing_known())
+        self._predict(self._nothing_known)
         self._taken()
         self.layouts = [self._receiver.layouts[name] for name in self._sites]
         if options.phases > 1:
@@ -120,7 +122,7 @@ class PromoterRunner:
         """Promoters per forward pass: those wanted, or as many as a trial of one finds room for."""
         if self._wanted_batch is not None:
             return self._wanted_batch
-        codes = torch.from_numpy(self._nothing_known()).to(self.model.device)
+        codes = torch.from_numpy(self._nothing_known).to(self.model.device)
         with torch.inference_mode():
             most = fitting_batch(lambda: self.predictor.forward(codes), MAX_BATCH)
         if self._average is not None:
@@ -209,10 +211,6 @@ class PromoterRunner:
         for name in [name for name in self._sites if name in found.contributions]:
             receiver.receive(sites[name], found.weights[name], found.contributions[name])
         return model.in_response_units(found.predictions, treatments)
-
-    def _nothing_known(self) -> NDArray[np.uint8]:
-        """One promoter of N alone, for trial batches: shapes do not depend on the bases."""
-        return np.full((1, self.model.length), N_CODE, dtype=np.uint8)
 
 
 def run_promoters(

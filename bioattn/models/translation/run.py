@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -17,7 +17,12 @@ from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.inputs import Inputs, python_warnings
 from bioattn.inference.run import Source, Work, attention_work, write_attention_file
 from bioattn.io.files import sha256_of
-from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention, attention_options
+from bioattn.models.attention_settings import (
+    ONLY_PROMOTERS,
+    AttentionKeywords,
+    ExportAttention,
+    attention_options,
+)
 from bioattn.models.model_folder import CheckedModel
 from bioattn.models.running import Running, RunReport, loaded_model, stream_output, tsv
 from bioattn.models.translation.batches import batch_of, read_sources, with_ends, with_targets
@@ -119,27 +124,18 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
         inputs: Inputs,
         *,
         targets: Inputs | None = None,
-        sites: str | Sequence[str] = "*",
-        heads: Sequence[int] | None = None,
-        dtype: str = "float32",
-        reduce: str = "none",
-        top_k: int = 16,
-        value_weighted: bool = False,
         batch_size: int | None = None,
+        **choices: Unpack[AttentionKeywords],
     ) -> Attention:
         """Return the attention weights of a pass over given outputs, or over the likeliest ones, in memory.
 
-        targets: outputs that are called as their sources; None = the likeliest token at each step. sites: shell
-        patterns of names among `model.sites`. heads: numbers of those kept; None = all. dtype: float32 or float16.
-        reduce: `none`, `mean-heads`, `max-heads`, or `top-k`, the largest `top_k` of each query. value_weighted:
-        also weights times the norm of the value that they multiply. batch_size: pairs per forward pass; None = as
-        memory allows.
+        targets: outputs that are called as their sources; None = the likeliest token at each step. batch_size:
+        pairs per forward pass; None = as memory allows. choices: what is kept, as `AttentionKeywords` has them:
+        sites, heads, dtype, reduce, top_k, value_weighted.
 
         Raises: as `score`; BioattnError for sites or heads that the model lacks.
         """
-        options = attention_options(
-            sites=sites, heads=heads, dtype=dtype, reduce=reduce, top_k=top_k, value_weighted=value_weighted
-        )
+        options = attention_options(**choices)
         with python_warnings():
             work, layout, _ = _maps(self, inputs, targets, options, batch_size)
             return Attention(work.collect(layout))
