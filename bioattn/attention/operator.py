@@ -75,10 +75,14 @@ def attend(
         hand_over(site, weights, value, tile)
         return attended
     if torch.is_grad_enabled():
-        learned = _attend_and_learn(query, key, value, score, mask, bias)
-        if learned is not None:
-            return learned
-        if _needs_weights_to_learn(mask):
+        # For a row without keys the fused backward pass computes weights again from the logarithm of their sum,
+        # which beside a logit of -1e30 is lost: each of K masked keys would weigh 1 and not 1 / K.
+        some_row_is_empty = mask is not None and not bool(mask.any(-1).all())
+        if some_row_is_empty or (bias is not None and bias.requires_grad):
+            learned = _attend_and_learn(query, key, value, score, mask, bias)
+            if learned is not None:
+                return learned
+        if some_row_is_empty:
             return _softmax(query, key, score, mask, bias) @ value
     return _attend_fused(query, key, value, score, mask, bias)
 
@@ -103,22 +107,10 @@ def _attend_and_learn(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
 ) -> Tensor | None:
     """Attention with gradients in the CPU's pieces, where torch's kernel has none (bias, row without keys)."""
-    wanted = bias is not None and bias.requires_grad
-    if not (wanted or _needs_weights_to_learn(mask)):
-        return None
     form = score.fused_form(query, key)
     if form is None or form.bias is not None or not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
         return None
     return attend_and_learn_on_cpu(form.query, form.key, value, scale=form.scale, mask=mask, bias=bias)
-
-
-def _needs_weights_to_learn(mask: Tensor | None) -> bool:
-    """Whether a row has no key.
-
-    The fused backward pass computes weights again from the logarithm of their sum, which beside a logit of -1e30
-    is lost: each of K masked keys would weigh 1 and not 1 / K.
-    """
-    return mask is not None and not bool(mask.any(-1).all())
 
 
 def attention_weights(

@@ -28,11 +28,6 @@ class AttentionOutput:
     options: AttentionOptions
 
 
-def result_folders(sources: Sequence[InputFile], output: Path, *, several: bool) -> dict[str, Path]:
-    """The folder of each input's results by its name: `output`, or with `several` a folder in it."""
-    return {source.name: output / source.name if several else output for source in sources}
-
-
 def check_run_paths(
     sources: Sequence[InputFile], output: Path, *, several: bool, attention: Path | None, model: Path
 ) -> None:
@@ -49,7 +44,7 @@ def check_run_paths(
         raise BioattnError(f"{output}: is a file, the results need a folder; choose another --output")
     check_parent(output)
     inputs = [model, *(source.path for source in sources if source.path != STANDARD_INPUT)]
-    folders = result_folders(sources, output, several=several)
+    folders = {source.name: output / source.name if several else output for source in sources}
     if several:
         _check_folders_in(output, folders, inputs)
     else:

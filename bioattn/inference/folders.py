@@ -21,7 +21,6 @@ from bioattn.inference.folder_paths import (
     AttentionOutput,
     InputFile,
     holds_result,
-    result_folders,
 )
 from bioattn.inference.passes import finite_results
 from bioattn.io.files import (
@@ -181,7 +180,8 @@ class _FolderRun:
             sources = sources[self.shard.slice(len(sources))]
             LOGGER.info(f"shard {self.shard}: {counted(len(sources), runner.noun)} of {self.record.total:,}")
         self.sources, self.pending = sources, list[InputFile]()
-        self.folders = result_folders(sources, settings.output, several=several)
+        output = settings.output
+        self.folders = {each.name: output / each.name if several else output for each in sources}
         self.finished: dict[str, list[str]] = {}
         """Files written."""
         self.resumed: list[str] = []

@@ -86,7 +86,16 @@ def memory_left() -> int | None:
 
 def cpu_quota() -> float | None:
     """The cores whose time this process may use up, 1.5 for example; None without a limit."""
-    return min(_cpu_quotas(), default=None)
+    quotas = []
+    for folder in _groups("cpu"):
+        with suppress(OSError, ValueError):
+            quota, period = (int(part) for part in _content(folder / "cpu.max").split())
+            quotas.append(quota / period)
+        with suppress(OSError, ValueError):
+            quota = int(_content(folder / "cpu.cfs_quota_us"))
+            if quota > 0:
+                quotas.append(quota / int(_content(folder / "cpu.cfs_period_us")))
+    return min(quotas, default=None)
 
 
 def _memory_limits() -> Iterator[tuple[int, int]]:
@@ -101,17 +110,6 @@ def _memory_limits() -> Iterator[tuple[int, int]]:
                         used -= int(line.split()[1])
                 if limit < _UNLIMITED:
                     yield limit, used
-
-
-def _cpu_quotas() -> Iterator[float]:
-    for folder in _groups("cpu"):
-        with suppress(OSError, ValueError):
-            quota, period = (int(part) for part in _content(folder / "cpu.max").split())
-            yield quota / period
-        with suppress(OSError, ValueError):
-            quota = int(_content(folder / "cpu.cfs_quota_us"))
-            if quota > 0:
-                yield quota / int(_content(folder / "cpu.cfs_period_us"))
 
 
 def _groups(controller: str) -> Iterator[Path]:
