@@ -16,12 +16,8 @@ from typing import Any, Protocol
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
+from bioattn.inference.alignment_inputs import InputFile, holds_result
 from bioattn.inference.attention_receiver import Masks, SampleReceiver, choose_sites
-from bioattn.inference.folder_paths import (
-    AttentionOutput,
-    InputFile,
-    holds_result,
-)
 from bioattn.inference.passes import finite_results
 from bioattn.io.files import (
     partial_path,
@@ -130,20 +126,20 @@ def run_folders(
     sources: Sequence[InputFile],
     *,
     several: bool,
-    attention: AttentionOutput | None = None,
+    options: AttentionOptions | None = None,
     figures: Mapping[str, Any] = MappingProxyType({}),
 ) -> RunReport:
     """Run every input: into `settings.output` itself or, with `several`, into a folder of its name in there.
 
-    settings: a `ResumableCommand`. With `resume` folders that an earlier run with the same settings finished are
-    kept, with `force` folders of earlier results are replaced. Of a `shard` only these of several inputs are run;
-    the folder and the attention file say so, and `bioattn.store.merging` makes the whole of all shards. figures:
-    of the model, for the run record.
+    settings: a `ResumableCommand`; options: of the file `settings.attention`, where there is one. With `resume`
+    folders that an earlier run with the same settings finished are kept, with `force` folders of earlier results
+    are replaced. Of a `shard` only these of several inputs are run; the folder and the attention file say so, and
+    `bioattn.store.merging` makes the whole of all shards. figures: of the model, for the run record.
 
     Raises: BioattnError for settings the model cannot take, when results exist and neither
     `resume` nor `force` is given, and what is wrong with the input when it is the only one; Interrupted.
     """
-    runner.check(None if attention is None else attention.options)
+    runner.check(options)
     run = _FolderRun(runner, settings, sources, several)
     with ExitStack() as stack:
         if several:
@@ -152,14 +148,14 @@ def run_folders(
         if several:
             remove_leftover(settings.output / SHARD_FILE)  # no longer true of the folder
         run.request = stack.enter_context(run.stopping_with_hint())
-        if attention is None:
+        if options is None:
             run.run_pending(None, {source.name for source in run.sources})
         else:
-            run.run_with_attention(attention)
+            run.run_with_attention(options)
         if run.record is not None:
             done = [source.name for source in run.sources if source.name not in run.failed]
             write_shard_file(settings.output, run.record, done, run.failed)
-    return run.report(None if attention is None else attention.path, figures)
+    return run.report(figures)
 
 
 class _FolderRun:
@@ -218,31 +214,30 @@ class _FolderRun:
             )
         return True
 
-    def run_with_attention(self, attention: AttentionOutput) -> None:
+    def run_with_attention(self, options: AttentionOptions) -> None:
         """Run the inputs into folders and one file of attention, unless all is there."""
         settings, runner = self.settings, self.runner
+        output: Path = settings.attention
         of_file = {
             **self.decisive,
-            **attention.options.as_json(choose_sites(runner.sites, attention.options.sites)),
+            **options.as_json(choose_sites(runner.sites, options.sites)),
         }
-        layout = runner.layout(attention.options)
+        layout = runner.layout(options)
         if self.record is not None:
             layout = replace(layout, shard=replace(self.record, settings=of_file))
         if (
             not settings.force
             and len(self.resumed) == len(self.sources)
-            and _is_attention_of(attention.path, of_file, self.sources, self.shard)
+            and _is_attention_of(output, of_file, self.sources, self.shard)
         ):
-            LOGGER.info(f"{attention.path}: is there already, and so are all results")
+            LOGGER.info(f"{output}: is there already, and so are all results")
             return
         number, resume, force = len(self.sources), settings.resume, settings.force
         with (
             suppress(_NoAttentionError),
-            result_file(
-                attention.path, layout, number, settings=of_file, resume=resume, force=force
-            ) as writer,
+            result_file(output, layout, number, settings=of_file, resume=resume, force=force) as writer,
         ):
-            written = AttentionWriter(writer, layout, runner.sites, attention.path)
+            written = AttentionWriter(writer, layout, runner.sites, output)
             self.run_pending(written, set(writer.ids))
             if not writer.ids and self.record is None:
                 raise _NoAttentionError
@@ -295,9 +290,10 @@ class _FolderRun:
                 f"{stop}; {done:,} of {counted(total, self.runner.noun)} finished: {hint}", stop.exit_code
             ) from stop
 
-    def report(self, attention: Path | None, figures: Mapping[str, Any]) -> RunReport:
+    def report(self, figures: Mapping[str, Any]) -> RunReport:
         """What was done, to be said and recorded."""
-        output, noun, number = self.settings.output, self.runner.noun, len(self.sources)
+        output, attention = self.settings.output, self.settings.attention
+        noun, number = self.runner.noun, len(self.sources)
         sentences = [
             f"wrote {output / name if self.several else output}: {', '.join(files)}"
             for name, files in self.finished.items()

@@ -13,7 +13,6 @@ import pytest
 
 from bioattn.errors import Interrupted
 from bioattn.inference.alignment_inputs import find_alignments
-from bioattn.inference.folder_paths import AttentionOutput
 from bioattn.inference.folders import run_folders
 from bioattn.models.evoformer import prediction, runner
 from bioattn.models.evoformer.folder import load_evoformer_model
@@ -133,8 +132,8 @@ def test_an_output_that_cannot_be_written_is_told_before_the_prediction(trunk, t
     assert "out: cannot be written (Read-only file system)" in capsys.readouterr().err
 
 
-def command(output):
-    return SimpleNamespace(output=output, shard=None, resume=False, force=False)
+def command(output, attention=None):
+    return SimpleNamespace(output=output, attention=attention, shard=None, resume=False, force=False)
 
 
 def test_a_signal_leaves_nothing_half_written(trunk, folder, tmp_path):
@@ -169,25 +168,23 @@ def test_attention_goes_on_after_a_signal(trunk, folder, tmp_path):
     write_fasta(folder / "b.fasta", ROWS[2:])
     loaded = load_evoformer_model(trunk, CPU)
     sources, several = find_alignments(folder)
-    attention = AttentionOutput(
-        path=tmp_path / "att.h5", options=AttentionOptions(reduce=Reduction.MEAN_ROWS)
-    )
+    attention, options = tmp_path / "att.h5", AttentionOptions(reduce=Reduction.MEAN_ROWS)
     impatient = Impatient()
     runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
     with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
-        run_folders(runner, command(tmp_path / "out"), sources, several=several, attention=attention)
+        run_folders(runner, command(tmp_path / "out", attention), sources, several=several, options=options)
     assert caught.value.exit_code == 130
-    assert not attention.path.exists()
-    options = ("--model", trunk, "--attention", attention.path)
+    assert not attention.exists()
+    options = ("--model", trunk, "--attention", attention)
     assert run(folder, *options, "-o", tmp_path / "out", "--resume") == 0
     assert not (tmp_path / "att.h5.partial").exists()
-    made = attention.path.stat().st_mtime_ns
+    made = attention.stat().st_mtime_ns
     assert run(folder, *options, "-o", tmp_path / "out", "--resume") == 0
-    assert attention.path.stat().st_mtime_ns == made
+    assert attention.stat().st_mtime_ns == made
     resumed = tmp_path / "resumed.h5"
-    attention.path.rename(resumed)
+    attention.rename(resumed)
     assert run(folder, *options, "-o", tmp_path / "calm") == 0
-    assert_same_content(attention.path, resumed)
+    assert_same_content(attention, resumed)
 
 
 def test_resuming_tells_attention_of_other_settings_from_its_own(trunk, folder, tmp_path):

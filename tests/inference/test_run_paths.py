@@ -3,8 +3,7 @@
 import pytest
 
 from bioattn.errors import SettingsError
-from bioattn.inference.alignment_inputs import find_alignments
-from bioattn.inference.folder_paths import check_run_paths
+from bioattn.inference.alignment_inputs import check_run_paths, find_alignments
 from bioattn.io.files import check_apart
 from bioattn.models.evoformer.parameter_export import export_parameters
 from bioattn.store.inspection import validate_file

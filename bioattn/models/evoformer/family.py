@@ -33,7 +33,7 @@ from bioattn.text import listed
 from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
-    from bioattn.inference.folder_paths import AttentionOutput
+    from bioattn.store.schema import AttentionOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         settings,
         sources,
         several=several,
-        attention=wanted,
+        options=wanted,
         figures={"model": {"file": loaded.name, "sha256": loaded.sha256}, "device": str(device)},
     )
 
@@ -205,8 +205,7 @@ def _rank(output: Path, models: Sequence[str], alignments: Sequence[str]) -> lis
     return [*sentences, f"wrote {output / 'ranking.tsv'}"]
 
 
-def _attention(settings: EvoformerRun) -> "AttentionOutput | None":
-    from bioattn.inference.folder_paths import AttentionOutput
+def _attention(settings: EvoformerRun) -> "AttentionOptions | None":
     from bioattn.store.choices import Reduction
     from bioattn.store.schema import AttentionOptions
 
@@ -223,7 +222,7 @@ def _attention(settings: EvoformerRun) -> "AttentionOutput | None":
     )
     if "top_k" in configured and options.reduce is not Reduction.TOP_K:
         raise settings_error(source, 'top_k is for reduce = "top-k"; say that too, or leave it out')
-    return AttentionOutput(path=settings.attention, options=options)
+    return options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

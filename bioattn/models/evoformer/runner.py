@@ -18,9 +18,8 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_with_digest
-from bioattn.inference.alignment_inputs import Given, alignments_in
+from bioattn.inference.alignment_inputs import Given, InputFile, alignments_in
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.folder_paths import InputFile
 from bioattn.inference.folders import AttentionWriter
 from bioattn.io.folders import atomic_folder
 from bioattn.models.evoformer.config import InputSettings, Representation

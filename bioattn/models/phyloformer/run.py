@@ -16,9 +16,14 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import GAP, Alignment, looks_like_nucleotides, require_proteins
 from bioattn.formats.alignment_file import read_with_digest
-from bioattn.inference.alignment_inputs import Given, alignments_for, alignments_in, find_alignments
+from bioattn.inference.alignment_inputs import (
+    Given,
+    InputFile,
+    alignments_for,
+    alignments_in,
+    find_alignments,
+)
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.inference.folder_paths import AttentionOutput, InputFile
 from bioattn.inference.folders import AttentionWriter, run_folders
 from bioattn.inference.inputs import python_warnings
 from bioattn.inference.passes import require_finite
@@ -316,8 +321,7 @@ class PhylogenyRunner:
 
 def run(settings: PhyloformerRun, running: Running) -> RunReport:
     """Run all alignments. Raises: as `run_folders`, and for the settings."""
-    attention = settings.attention
-    if settings.sites and attention is None:
+    if settings.sites and settings.attention is None:
         raise SettingsError("--sites speaks of attention; give --attention FILE too")
     require_scikit_bio()
     sources, several = alignments_for(settings, settings.model, PHYLOGENY.record)
@@ -328,7 +332,7 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
         settings,
         sources,
         several=several,
-        attention=None if attention is None else AttentionOutput(path=attention, options=wanted),
+        options=None if settings.attention is None else wanted,
         figures={
             "model": {"file": loaded.path.name, "sha256": loaded.sha256},
             "device": str(loaded.device),
