@@ -1,5 +1,5 @@
-"""Alignments that a command is given: which they are (files, folders, lists of files), reading them, and where their
-results may go. No torch here."""
+"""Alignments that a command is given: which they are (files, folders, lists of files), reading them, and where
+their results may go. No torch here."""
 
 import hashlib
 import os
