@@ -26,7 +26,7 @@ Part = TypeVar("Part", bound=tuple[Any, ...])
 
 
 class TokenHeadScorer(Generic[Part]):
-    """Scores a model's heads on batches: what families share of a `bioattn.inference.runner.SilencingScorer`."""
+    """Scores a model's heads on batches: what families share of a `bioattn.inference.runner.HeadScorer`."""
 
     item: ClassVar[str]
     """What a sequence is called."""

@@ -48,7 +48,7 @@ BATCH_TOKENS = 8192
 
 class LanguageHeadScorer(TokenHeadScorer[Exercise]):
     """Scores a model's heads on one split of a dataset; but for encoder-decoders also a
-    `bioattn.inference.runner.CopyScorer`."""
+    `bioattn.inference.runner.HeadScorer`."""
 
     item = "window"
 

@@ -50,7 +50,7 @@ BATCH_SIZE = 64
 
 
 class PromoterHeadScorer:
-    """Scores a model's heads on one split of a dataset: a `bioattn.inference.runner.SilencingScorer`."""
+    """Scores a model's heads on one split of a dataset: a `bioattn.inference.runner.HeadScorer`."""
 
     item = "treatment"
 
