@@ -24,7 +24,7 @@ from bioattn.io.hdf5 import (
     hdf5_file,
     open_hdf5,
     other_format,
-    put_values,
+    put_array,
     set_attribute,
     strings,
     text_attribute,
@@ -84,7 +84,7 @@ def write_templates(path: Path, templates: Templates) -> None:
             ("atom_position", templates.atom37, "Å"),
             ("atom_mask", templates.atom37_mask, "1 where the atom is there"),
         ):
-            set_attribute(put_values(file, name, values), "long_name", words)
+            set_attribute(put_array(file, name, values), "long_name", words)
 
 
 def read_templates(path: Path) -> Templates:

@@ -16,9 +16,6 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import parse_json
 from bioattn.io.hdf5 import is_hdf5, open_hdf5, other_format, put_text, set_attribute, text_attribute
 
-_CHUNK_BYTES = 1 << 20
-_COMPRESSED = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetKind:
@@ -53,19 +50,15 @@ class DatasetKind:
                 f"{path}: is not an HDF5 file; a {self.name} made by `{self.command}` is needed"
             )
         with open_hdf5(path) as file:
-            self._check_attributes(path, file)
+            stored, version = text_attribute(file, "format"), file.attrs.get("format_version")
+            if stored != self.format:
+                raise other_format(path, self.name, stored, self.format, f"make one with `{self.command}`")
+            if version != self.version:
+                raise FormatError(
+                    f"{path}: has format version {version}, this bioattn reads {self.version}; make the "
+                    f"{self.name} again with `{self.command}`"
+                )
             yield DatasetArrays(path, file)
-
-    def _check_attributes(self, path: Path, file: h5py.File) -> None:
-        stored = text_attribute(file, "format")
-        if stored != self.format:
-            raise other_format(path, self.name, stored, self.format, f"make one with `{self.command}`")
-        version = file.attrs.get("format_version")
-        if version != self.version:
-            raise FormatError(
-                f"{path}: has format version {version}, this bioattn reads {self.version}; make the {self.name} "
-                f"again with `{self.command}`"
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,15 +248,15 @@ def create_array(
     )
 
 
-def put_values(group: h5py.Group, name: str, values: NDArray[Any] | Sequence[Any]) -> h5py.Dataset:
-    """Store an array, or (nested) lists of strings."""
-    if isinstance(values, np.ndarray):
-        return put_array(group, name, values)
-    return put_text(group, name, values)
+def put_array(
+    group: h5py.Group, name: str, values: NDArray[Any] | Sequence[Any], *, packed: bool = False
+) -> h5py.Dataset:
+    """Store an array of one axis or more, or (nested) lists of strings, in chunks with checksums.
 
-
-def put_array(group: h5py.Group, name: str, values: NDArray[Any], *, packed: bool = False) -> h5py.Dataset:
-    """Store an array of one axis or more in chunks with checksums. packed: as `create_array`."""
+    packed: as `create_array`.
+    """
+    if not isinstance(values, np.ndarray):
+        values = fixed_text(values)
     dataset = create_array(group, name, values.shape, values.dtype, packed=packed)
     if values.size:
         dataset[...] = values

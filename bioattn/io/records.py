@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from bioattn import __version__
-from bioattn.errors import BioattnError
 from bioattn.io.files import read_json, remove_leftover, run_record_path, sha256_of, text_output, write_json
 
 Cell = str | int | float | tuple[str, ...] | None
@@ -77,29 +76,13 @@ def _digest(path: Path) -> str | None:
 def recorded_digest(path: Path) -> tuple[Path, str | None] | None:
     """The run record that tells of a file, and the digest that it tells; None when no record beside it does.
 
-    A record of the file's own name counts before those of other outputs of a command.
-
-    Raises: BioattnError when the record of its own name cannot be read.
+    A record of the file's own name counts before those of other outputs of a command. Raises: FormatError for a
+    damaged one.
     """
-    own = run_record_path(path)
-    if own.is_file():
-        digests = _digests(own)
-        if path.name not in digests:
-            raise BioattnError(f"{own}: does not tell of {path.name}")
-        return own, digests[path.name]
-    for other in sorted(path.parent.glob(run_record_path(Path("*")).name)):
-        try:
-            digests = _digests(other)
-        except BioattnError:  # of what, nobody knows
-            continue
-        if path.name in digests:
-            return other, digests[path.name]
+    others = sorted(path.parent.glob(run_record_path(Path("*")).name))
+    for record in dict.fromkeys((run_record_path(path), *others)):
+        content = read_json(record) if record.is_file() else None
+        outputs = content.get("outputs") if isinstance(content, dict) else None
+        if isinstance(outputs, dict) and path.name in outputs:
+            return record, outputs[path.name]
     return None
-
-
-def _digests(record: Path) -> dict[str, str | None]:
-    content = read_json(record)
-    try:
-        return dict(content["outputs"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise BioattnError(f"{record}: is no run record") from error

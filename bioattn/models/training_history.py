@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_lines
-from bioattn.store.training_record import HISTORY, check_history, read_training_record
+from bioattn.store.training_record import HISTORY, read_training_record
 
 TIMES = ("epoch", "step")
 
@@ -56,8 +56,6 @@ def read_history(path: Path) -> TrainingHistory:
     file = path / HISTORY if path.is_dir() else path
     if path.is_dir() and not file.is_file():
         raise BioattnError(f"{path}: has no history.csv; name the folder of a model that was trained here")
-    if file.name == HISTORY:
-        check_history(folder)
     lines = [line for _, line in read_lines(file) if line.strip()]
     rows = list(csv.reader(lines))
     if not rows or rows[0][:1] not in [[name] for name in TIMES]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError
-from bioattn.io.files import run_record_path, sha256_of
+from bioattn.io.files import sha256_of
 from bioattn.io.records import recorded_digest
 from bioattn.store.kinds import FileKind, Problem, Severity, error, recognise, warning
 from bioattn.store.shards import SHARD_FILE, read_shard_file
@@ -90,8 +90,8 @@ def _against_record(path: Path) -> list[Problem]:
         return []
     try:
         recorded = recorded_digest(path)
-    except BioattnError:
-        return [warning("", f"{run_record_path(path).name} beside it is unreadable")]
+    except BioattnError as problem:
+        return [warning("", f"a run record beside it is damaged: {problem}")]
     if recorded is None or recorded[1] in (None, sha256_of(path)):
         return []
     return [warning("", f"is not the file that {recorded[0].name} speaks of (SHA-256 differs)")]

@@ -27,7 +27,6 @@ from bioattn.io.hdf5 import (
     open_hdf5,
     put_array,
     put_text,
-    put_values,
     set_attribute,
     text_attribute,
 )
@@ -330,7 +329,7 @@ class ResultWriter:
         columns = (schema.ID, *self._layout.columns)
         for column in columns:
             values = table.columns[column.name]
-            dataset = put_values(group, column.name, values)
+            dataset = put_array(group, column.name, values)
             for name in ("long_name", "lengths"):
                 if getattr(column, name):
                     set_attribute(dataset, name, getattr(column, name))
@@ -564,7 +563,7 @@ def _write_axis(
         edges = put_array(group, f"{axis.name}_edges", np.asarray(axis.edges, dtype=np.int32))
         edges.make_scale(f"{axis.name}_edges")
         set_attribute(edges, "units", POSITION_UNITS)
-    scale = put_values(group, axis.name, schema.axis_places(axis, lengths, listed))
+    scale = put_array(group, axis.name, schema.axis_places(axis, lengths, listed))
     scale.make_scale(axis.name)
     if axis.kind == schema.POSITION:
         set_attribute(scale, "units", POSITION_UNITS)

@@ -1,7 +1,5 @@
 """The validator: silent on good files, one finding for each thing that was broken, never a traceback."""
 
-from contextlib import suppress
-
 import h5py
 import numpy as np
 import pytest
@@ -71,32 +69,3 @@ def test_cut_files_are_refused_in_one_sentence(write_example, keep):
     assert "HDF5" in findings[0].message
     with pytest.raises(BioattnError), open_attention(path):
         pass
-
-
-def test_flipped_bits_are_found_or_harmless(write_example):
-    """A flip anywhere is either reported in one sentence or leaves every value and name as it was."""
-    example = write_example(number=6, blocks=1, value_weighted=False)
-    content = bytearray(example.path.read_bytes())
-    random = np.random.default_rng(0)
-    damaged = example.path.with_name("damaged.h5")
-    reported = 0
-    for position in random.choice(len(content), size=100, replace=False):
-        content[position] ^= 1 << int(random.integers(8))
-        damaged.write_bytes(content)
-        findings = validate_results(damaged)
-        reported += bool(findings)
-        if not findings:
-            assert_equal_content(damaged, example)
-        with suppress(BioattnError), open_attention(damaged) as attention:
-            attention.weights("promoter.cross.0", gene="géne/0002")
-        assert all("\n" not in str(finding) for finding in findings)
-        content[position] = example.path.read_bytes()[position]
-    assert reported > 25
-
-
-def assert_equal_content(path, example):
-    with open_attention(path) as attention:
-        assert list(attention.samples.index) == example.samples.ids
-        for site, quantities in example.arrays.items():
-            np.testing.assert_array_equal(attention.weights(site), quantities["weights"])
-        np.testing.assert_array_equal(attention.predictions().to_numpy(), example.predictions)
