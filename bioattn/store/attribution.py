@@ -18,8 +18,6 @@ from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
-    import xarray
-
 ATTRIBUTION, VALUES, SEQUENCE, GAP = "attribution", "values", "sequence", "completeness_gap"
 BASES = ("A", "C", "G", "T")
 
@@ -135,14 +133,6 @@ class Attribution(Results):
     def at_bases(self, *, samples: Names = None, treatments: Names = None) -> LabelledArray:
         """What the base that is there adds: axes sample, treatment, position. Raises: as `array`."""
         return self._labelled(self.contributions(gene=samples, treatment=treatments), samples, treatments, {})
-
-    def to_xarray(self, *, samples: Names = None, treatments: Names = None) -> "xarray.DataArray":
-        """`array` as an xarray.DataArray."""
-        return self.array(samples=samples, treatments=treatments).to_xarray()
-
-    def to_pandas(self, *, samples: Names = None, treatments: Names = None) -> pd.Series:
-        """`array` as a Series with an index level for each axis."""
-        return self.array(samples=samples, treatments=treatments).to_pandas()
 
     def _labelled(
         self, values: NDArray[Any], samples: Names, treatments: Names, more: Mapping[str, Sequence[str]]

@@ -1,5 +1,6 @@
 """Results: what an open file says of itself, in a file that is read when it is asked for, or in memory."""
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from bioattn.attention.site import Axis
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.files import atomic_output
 from bioattn.io.hdf5 import damage_named, other_format, strings, text_attribute
 from bioattn.store import schema
 from bioattn.store.shards import SETTINGS, SHARD, SHARD_INPUTS, UNFINISHED, shard_of_hdf5
@@ -235,10 +237,6 @@ class Stored:
 
     def save(self, path: Path) -> None:
         """Copy the file. Raises: BioattnError when it cannot be written."""
-        import shutil
-
-        from bioattn.io.files import atomic_output
-
         with atomic_output(path) as temporary:
             shutil.copyfile(self.path, temporary)
 

@@ -1,5 +1,6 @@
 """`bioattn merge`: the whole of all parts of a sharded run."""
 
+import io
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,31 +63,28 @@ def merge_shards(
     given, first = list(parts), next(iter(parts.values()))
     failed: dict[str, str] = {}
     missing = 0
-    if given[0].is_dir():
-        title = "folders of results"
-        check_output_folder(_path(output, title), given, force=force)
-        failed = _merge_folders(given, _path(output, title), progress)
-        missing = len(failed)
-    elif is_hdf5(given[0]):
-        title = "results"
-        check_output(_path(output, title), given)
-        missing = first.total - _merge_results(given, _path(output, title), first.total, progress)
-    else:
+    if not given[0].is_dir() and not is_hdf5(given[0]):
         title = "predictions"
         if isinstance(output, Path):
             check_output(output, given)
             with text_output(output) as file:
                 _merge_tables(parts, cast(TextIO, file))
         else:
-            _merge_tables(parts, None)  # what was printed cannot be taken back
-            _merge_tables(parts, output)
+            whole = io.StringIO()  # what was printed cannot be taken back
+            _merge_tables(parts, whole)
+            output.write(whole.getvalue())
+    elif not isinstance(output, Path):
+        raise BioattnError("results cannot go to standard output; give --output a name")
+    elif given[0].is_dir():
+        title = "folders of results"
+        check_output_folder(output, given, force=force)
+        failed = _merge_folders(given, output, progress)
+        missing = len(failed)
+    else:
+        title = "results"
+        check_output(output, given)
+        missing = first.total - _merge_results(given, output, first.total, progress)
     return MergeSummary(title=title, parts=given, num_inputs=first.total, num_missing=missing, failed=failed)
-
-
-def _path(output: Path | TextIO, title: str) -> Path:
-    if not isinstance(output, Path):
-        raise BioattnError(f"{title} cannot go to standard output; give --output a name")
-    return output
 
 
 def _complete_set(paths: Sequence[Path]) -> dict[Path, ShardRecord]:
@@ -144,21 +142,19 @@ def _record(path: Path) -> ShardRecord:
     return record
 
 
-def _merge_tables(parts: Mapping[Path, ShardRecord], output: TextIO | None) -> None:
-    """Write all parts to a file, or only read them."""
+def _merge_tables(parts: Mapping[Path, ShardRecord], output: TextIO) -> None:
     header: str | None = None
     for path, record in parts.items():
         lines = (line for number, line in read_lines(path) if number > 1)
         columns = next(lines, None)
         if header not in (None, columns) or columns is None:
             raise FormatError(f"{path}: has other columns than {next(iter(parts))}; make it again")
-        if header is None and output is not None:
+        if header is None:
             output.write(columns + "\n")
         header, rows = columns, 0
         for line in lines:
             rows += 1
-            if output is not None:
-                output.write(line + "\n")
+            output.write(line + "\n")
         if rows != (wanted := record.stop - record.first):
             raise FormatError(f"{path}: has {rows:,} rows for {wanted:,} inputs; copy it or make it again")
 

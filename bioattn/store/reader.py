@@ -151,6 +151,18 @@ class Results:
         """Write the results as HDF5 (docs/formats). Raises: BioattnError or OSError when that cannot be done."""
         self._contents.save(Path(path))
 
+    def array(self, *args: Any, **choices: Any) -> LabelledArray:
+        """The values with labelled axes."""
+        raise NotImplementedError
+
+    def to_xarray(self, *args: Any, **choices: Any) -> "xarray.DataArray":
+        """The values as an xarray.DataArray. Arguments and errors: as `array`."""
+        return self.array(*args, **choices).to_xarray()
+
+    def to_pandas(self, *args: Any, **choices: Any) -> pd.Series:
+        """The values as a Series with an index level for each axis. Arguments and errors: as `array`."""
+        return self.array(*args, **choices).to_pandas()
+
     @cached_property
     def samples(self) -> pd.DataFrame:
         """The sample table by name, in order.
@@ -418,14 +430,6 @@ class Attention(Results):
         long_name = "contribution to the prediction" if contributions else long_name
         return LabelledArray(name=info.name, values=values, coordinates=coordinates, long_name=long_name)
 
-    def to_xarray(self, site: str | None = None, **choices: Any) -> "xarray.DataArray":
-        """The weights of a site as an xarray.DataArray. Arguments and errors: as `array`."""
-        return self.array(site, **choices).to_xarray()
-
-    def to_pandas(self, site: str | None = None, **choices: Any) -> pd.Series:
-        """The weights of a site as a Series with an index level for each axis. As `array` otherwise."""
-        return self.array(site, **choices).to_pandas()
-
     def at_bases(
         self,
         *,
@@ -516,24 +520,19 @@ class Attention(Results):
     def _site_info(self, path: str) -> SiteInfo:
         layout = self._groups[path]
         array = next((each for each in layout.arrays if each.name == schema.WEIGHTS), None)
+        names = [axis.name for axis in layout.axes]
+        dims = tuple(name for name in names if name != schema.KEY or schema.RANK not in names)
         number = 0 if layout.per_sample else None
-        heads = layout.attributes["heads"]
-        assert isinstance(heads, tuple)
-        dims = array.dims if array is not None else self._dims_without_samples(layout)
+        heads: Any = layout.attributes["heads"]
         return SiteInfo(
             name=path.removeprefix(f"{schema.SITES}/"),
             layout=layout,
             dims=dims if layout.per_sample else (schema.SAMPLE, *dims),
             shape=() if array is None else self._contents.shape(path, array.name, number),
             dtype=np.dtype(np.float32 if array is None else array.dtype),
-            heads=tuple(int(head) for head in heads),
-            reduce=Reduction(str(layout.attributes.get("reduce"))),
+            heads=tuple(map(int, heads)),
+            reduce=Reduction(str(layout.attributes["reduce"])),
         )
-
-    @staticmethod
-    def _dims_without_samples(layout: schema.GroupLayout) -> tuple[str, ...]:
-        names = [axis.name for axis in layout.axes]
-        return tuple(name for name in names if name != schema.KEY or schema.RANK not in names)
 
     def _chosen_site(self, site: str | None) -> SiteInfo:
         if site is None and len(self.sites) != 1:

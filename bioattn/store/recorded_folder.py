@@ -90,7 +90,15 @@ class RecordedFolder:
     def validate(self, folder: Path) -> list[Problem]:
         """What keeps the files from being those that the record speaks of."""
         self.describe(folder)
-        return changed_files(folder, self.files_of(self.read(folder)), self.record)
+        problems = []
+        for name, digest in self.files_of(self.read(folder)):
+            path = folder / name
+            try:
+                if sha256_of(path) != digest:
+                    problems.append(error(name, f"is not the file that {self.record} speaks of"))
+            except BioattnError as problem:
+                problems.append(error(name, str(problem).removeprefix(f"{path}: ")))
+        return problems
 
     def kind(self, name: str, title: str, **abilities: Any) -> FileKind:
         """Folders of this kind for the registry. abilities: further fields of the kind."""
@@ -102,19 +110,6 @@ class RecordedFolder:
             validate=lambda folder, _: self.validate(folder),
             **abilities,
         )
-
-
-def changed_files(folder: Path, digests: Iterable[tuple[str, str]], record: str) -> list[Problem]:
-    """The files of a folder that are missing or have another SHA-256 than the file `record` gives."""
-    problems = []
-    for name, digest in digests:
-        path = folder / name
-        try:
-            if sha256_of(path) != digest:
-                problems.append(error(name, f"is not the file that {record} speaks of"))
-        except BioattnError as problem:
-            problems.append(error(name, str(problem).removeprefix(f"{path}: ")))
-    return problems
 
 
 def without(content: Mapping[str, Any], *names: str) -> dict[str, Any]:
