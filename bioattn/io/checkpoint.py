@@ -1,7 +1,6 @@
 """Weights of unknown origin: PyTorch checkpoints, of which tensors alone are read, and safetensors."""
 
 import json
-import os
 import pickle
 import re
 import zipfile
@@ -84,15 +83,8 @@ def open_safetensors(path: Path) -> Any:
         raise unreadable(path, error) from error
     try:
         return safe_open(path, framework="pt")
-    except (OSError, *DAMAGE) as error:
+    except (OSError, RuntimeError, *DAMAGE) as error:
         raise damaged(path, error) from error
-    except RuntimeError as error:
-        # torch maps the file and tells of the system's refusal by a sentence that ends with its number.
-        number = re.search(r"\((\d+)\)$", str(error))
-        if number is None:
-            raise damaged(path, error) from error
-        code = int(number[1])
-        raise unreadable(path, OSError(code, os.strerror(code))) from error
 
 
 def damaged(path: Path, error: Exception) -> FormatError:

@@ -159,13 +159,8 @@ def _remove(path: Path) -> None:
 
 def cache_folder() -> Path:
     """Find the folder of genome indexes, and create it when missing. Raises: BioattnError when that fails."""
-    named = os.environ.get("BIOATTN_CACHE")
-    if named:
-        folder = Path(named)
-    elif os.environ.get("XDG_CACHE_HOME"):
-        folder = Path(os.environ["XDG_CACHE_HOME"]) / "bioattn"
-    else:
-        folder = Path("~/.cache/bioattn")
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "bioattn"
+    folder = Path(os.environ.get("BIOATTN_CACHE") or usual)
     other = "name another one in BIOATTN_CACHE or an index file with --index"
     try:
         folder = folder.expanduser()
