@@ -269,7 +269,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseCurves:
-    """Curves over dose or time, and the content of their file (`docs/formats/response-curve.md`)."""
+    """Curves over dose or time, and the content of their file (`docs/formats/small-results.md`)."""
 
     along: list[str]
     units: list[str]

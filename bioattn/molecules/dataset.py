@@ -1,7 +1,7 @@
 """The dataset of molecules with measured values that `prepare molecules` makes, an HDF5 file.
 
 It holds graphs and fingerprints, so that training needs neither the sources nor RDKit. The schema is
-written down in `docs/formats/molecule-dataset.md`.
+written down in `docs/formats/other-datasets.md`.
 """
 
 from dataclasses import dataclass

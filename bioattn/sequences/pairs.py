@@ -1,6 +1,6 @@
 """Pairs of sequences, such as proteins and their coding sequences: their tokens, and the dataset file.
 
-The schema is written down in `docs/formats/pair-dataset.md`.
+The schema is written down in `docs/formats/other-datasets.md`.
 """
 
 from collections.abc import Sequence

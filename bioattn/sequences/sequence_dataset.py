@@ -1,6 +1,6 @@
 """The sequence dataset: letters of all records and the segments of each side of the split, in one HDF5 file.
 
-The schema is written down in `docs/formats/sequence-dataset.md`. Letters
+The schema is written down in `docs/formats/other-datasets.md`. Letters
 are one array that is mapped into memory, so that a dataset may be larger than memory.
 """
 

@@ -1,4 +1,4 @@
-"""Simulated protein families with known contacts, written with the truth (`docs/formats/simulated-families.md`).
+"""Simulated protein families with known contacts, written with the truth (`docs/formats/simulation.md`).
 
 A family is a Potts model (Weigt et al. 2009) whose couplings stand at the contacts of a fold, evolved from one
 root sequence by Gibbs updates while its lineages split. What is planted is therefore known exactly, and what a

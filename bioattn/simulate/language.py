@@ -1,6 +1,6 @@
 """Sequences in which a motif that was never seen before comes again, to see whether a model copies in context.
 
-The files are those of `docs/formats/simulated-sequences.md`. In a sequence no `cue` words in a row come twice but
+The files are those of `docs/formats/simulation.md`. In a sequence no `cue` words in a row come twice but
 in the copies. So the first `cue` words of a later copy tell where the first one stands, and all letters from
 `known_from` on follow; all others are drawn at random, and cannot be predicted.
 """
