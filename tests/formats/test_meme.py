@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import FormatError
 from bioattn.formats.meme import Motif, read_meme, write_meme
 
 MINIMAL = """MEME version 4
@@ -188,23 +188,11 @@ Time  0.10 secs.
         ("gene\tvalue\nA\t1\n", "is no motif file"),
         ("MEME version 4\n", "holds no motif"),
         ("MEME version 4\nALPHABET= ACDEFGHIKLMNPQRSTVWY\n", ":2: 'ALPHABET= ACD"),
-        ("MEME version 4\nMOTIF\n", ":2: no name"),
-        ("MEME version 4\nMOTIF a\nMOTIF b\n", ":3: motif a above has no letter-probability matrix"),
-        ("MEME version 4\nletter-probability matrix: w= 1\n1 0 0 0\n", ":2: a matrix without"),
         (MINIMAL.replace("w= 2", "w= 3"), ":11: the matrix of first has 2 rows, w= 3 expected"),
         (MINIMAL.replace("1 0 0 0", "1 0 0"), ":12: '1 0 0' is no position"),
-        (MINIMAL.replace("1 0 0 0", "1 0 0 1"), "with sum 1"),
-        (MINIMAL.replace("1 0 0 0", "2 0 0 -1"), "with sum 1"),
         (MINIMAL.replace("second", "first"), "two motifs named 'first'"),
-        (MINIMAL.replace("A 0.3", "A 0.9"), "background letter frequencies"),
         (">M\n1 2\n1 2\n1 2\n", ":1: motif M has 3 rows"),
         (">M\n1 0\n1 0\n1 0\n1 0\n", "position 2 of motif M has no counts"),
-        (">M\n1 x\n1 0\n1 0\n1 0\n", ":2: '1 x' are not counts"),
-        (">M\n1 0\n1 0\n1 0\n1 0\n4 4\n", ":6: a fifth row"),
-        (">M\nC [1]\nA [1]\nG [1]\nT [1]\n", ":2: row C"),
-        (">\n1\n1\n1\n1\n", ":1: the motif has no name"),
-        ("AC M\nP0 A C G T\n1 1 1 1\n//\n", ":3: 3 counts"),
-        ("AC M\nP0 A C G T\n1 1 1 1 1\n", "ends within a record"),
     ],
 )
 def test_bad_files_are_named(tmp_path, text, message):
@@ -214,10 +202,3 @@ def test_bad_files_are_named(tmp_path, text, message):
         read_meme(path)
     assert message in str(raised.value)
     assert str(path) in str(raised.value)
-
-
-@pytest.mark.parametrize("name", ["", "two words"])
-def test_names_that_the_format_cannot_hold_are_refused(tmp_path, name):
-    with pytest.raises(BioattnError, match="rename it"):
-        write_meme(tmp_path / "m.meme", [Motif(name=name, probabilities=np.full((3, 4), 0.25))])
-    assert not any(tmp_path.iterdir())

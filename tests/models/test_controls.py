@@ -1,6 +1,5 @@
 """Controls are trained as the model was, but for one thing, once, and used again."""
 
-import json
 import signal
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from bioattn.errors import BioattnError, FormatError, Interrupted
+from bioattn.errors import Interrupted
 from bioattn.models.promoter.controls import (
     Control,
     control_settings,
@@ -134,25 +133,3 @@ def test_which_controls_say_something(own):
     config = replace(model.config, position_bias="shared")
     common = replace(model, model=type(model.model)(config, model.vocabulary))
     assert (Control.QUERY, 0) not in controls_wanted(common, 0)
-
-
-def test_records_that_are_not_whole(trained, tmp_path):
-    assert read_training_record(tmp_path) is None
-    content = json.loads((trained / "model" / "training.json").read_text())
-    del content["record_sha256"]
-    del content["training"]
-    (tmp_path / "training.json").write_text(json.dumps(content))
-    with pytest.raises(FormatError, match="incomplete"):
-        read_training_record(tmp_path)
-    content["training"] = {"epochs": "many"}
-    (tmp_path / "training.json").write_text(json.dumps(content))
-    with pytest.raises(FormatError, match="epochs"):
-        read_training_record(tmp_path)
-
-
-def test_folders_that_cannot_be_made(trained, own, tmp_path):
-    (tmp_path / "file").write_text("")
-    dataset = trained / "small.dataset.h5"
-    for folder in (tmp_path / "file", tmp_path / "no" / "such"):
-        with pytest.raises(BioattnError, match="cannot be made"):
-            own.control(Control.UNIFORM, 0, dataset, folder)

@@ -141,26 +141,6 @@ def test_a_family_runs(tmp_path):
     assert (tmp_path / "words.txt").read_text() == "ab"
 
 
-def test_what_cannot_be_used_is_named(tmp_path, added, capsys):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    speechless = tmp_path / "c" / "toy_speechless"
-    speechless.mkdir(parents=True)
-    (speechless / "family.py").write_text("")
-    renamed = write_family(tmp_path / "toy_renamed", "toy_renamed")
-    text = (renamed / "family.py").read_text()
-    (renamed / "family.py").write_text(text.replace('= "toy_renamed"', '= "other"'))
-    for folder, sentence in (
-        (empty, "empty neither is a model family nor holds one"),
-        (speechless, "family.py: does not end in FAMILY = …, a family called 'toy_speechless'"),
-        (write_family(tmp_path / "promoter", "promoter"), "bioattn has a folder of this name already"),
-        (renamed, "family.py: does not end in FAMILY = …, a family called 'toy_renamed'"),
-    ):
-        added(folder)
-        assert main(["train", "--help"]) == 1
-        assert sentence in capsys.readouterr().err
-
-
 def test_a_model_folder_names_its_family(tmp_path, added):
     added(write_family(tmp_path / "toy_here", "toy_here"))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy_here"}))

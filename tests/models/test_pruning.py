@@ -100,17 +100,3 @@ def test_heads_keep_their_numbers_when_pruned_again(codes):
     assert torch.equal(found, expected)
     with pytest.raises(SettingsError, match=r"site promoter.cross.0 has no head 0; it has 1, 2, 3"):
         pruned(once, VOCABULARY, {"promoter.cross.0": [0]})
-
-
-def test_what_cannot_be_is_refused():
-    model = make("two hops")
-    with pytest.raises(SettingsError, match=r"no attention site 'promoter\.cross\.7'"):
-        pruned(model, VOCABULARY, {"promoter.cross.7": [0]})
-    with pytest.raises(SettingsError, match="left without any head"):
-        pruned(model, VOCABULARY, {"promoter.cross.1": []})
-    with pytest.raises(SettingsError, match="heads_left is for 1 attention sites, the model has 2"):
-        make("two hops", heads_left=((0,),))
-    with pytest.raises(SettingsError, match=r"heads_left holds \[2, 1\]"):
-        make("two hops", heads_left=((0,), (2, 1)))
-    with pytest.raises(SettingsError, match=r"heads_left holds \[3\]"):
-        make("two hops", heads_left=((0,), (3,)))

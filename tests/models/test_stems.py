@@ -12,7 +12,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
 from bioattn.checks.promoters import read_maps
 from bioattn.checks.skills import gain_and_shape
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
 from bioattn.models.promoter.folder import write_promoter_model
@@ -175,26 +175,6 @@ def test_maps_of_treatments_are_checked_without_those_of_the_stem():
     assert {head.site for head in maps.heads} == {"promoter.cross.0"}
     parts = gain_and_shape(model.predictor(), codes.numpy(), maps.known_BP)
     assert list(parts.mean_shape) == ["promoter.cross.0"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"position": PositionEncoding.LEARNED}, "position = learned is for --stem transformer, not conv"),
-        (
-            {"stem": Stem.TRANSFORMER, "head_channels": 5},
-            "head_channels is 5; it must be even for position = rot",
-        ),
-        (
-            {"stem": Stem.TRANSFORMER, "channels": 9, "position": PositionEncoding.SINUSOIDAL},
-            "channels is 9; it must be even for position = sinusoidal",
-        ),
-        ({"stem": Stem.TRANSFORMER, "stem_layers": 0}, "stem_layers is 0; it must be at least 1"),
-    ],
-)
-def test_what_cannot_be_is_refused(settings, message):
-    with pytest.raises(SettingsError, match=message):
-        make(**settings)
 
 
 @pytest.fixture

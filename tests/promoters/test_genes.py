@@ -80,11 +80,6 @@ def test_a_gene_goes_before_a_file_of_its_name(tmp_path, monkeypatch):
     assert choose_genes(["YAL001C"], KNOWN, Path("a.h5")) == ["YAL001C"]
 
 
-def test_what_no_file_can_be_called_is_no_file():
-    with pytest.raises(BioattnError, match="holds no such gene, and no file has this name"):
-        choose_genes(["x" * 5000], KNOWN, Path("a.h5"))
-
-
 def test_what_is_neither_is_named():
     sentence = "--genes 'YAL01C': a.h5 holds no such gene, and no file has this name; near: 'YAL001C'"
     with pytest.raises(BioattnError, match=re.escape(sentence)):

@@ -178,11 +178,6 @@ def test_one_treatment_in_two_wide_tables_is_refused(tmp_path):
         read_responses(paths)
 
 
-def test_a_name_for_a_wide_table_is_refused(tmp_path):
-    with pytest.raises(BioattnError, match="the name 'x' was given, but this is a wide table"):
-        read_responses([ResponseSource(write(tmp_path, "gene\theat\na\t1\n"), "x")])
-
-
 def test_rows_without_gene_and_repeated_headers_are_counted(tmp_path, caplog):
     path = write(tmp_path, "gene\theat\na\t1\ngene\theat\nNA\t5\nb\t2\n")
     with caplog.at_level("WARNING", "bioattn"):

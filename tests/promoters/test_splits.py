@@ -88,11 +88,6 @@ def test_what_is_no_number_of_bases(text):
         parse_bases(text, "--block-size")
 
 
-def test_the_block_size_needs_the_block_split():
-    with pytest.raises(SettingsError, match="add --split block"):
-        DatasetSettings(splits=(Split.HOMOLOGY,), block_size=1000)
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_chromosomes_are_added_that_bring_the_count_nearest(seed):
     """Ten chromosomes of 4 genes and ten of 6: whichever is drawn, one of the other size makes a tenth of 100."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.genes import Annotation, Gene, Place, Transcript
 from bioattn.formats.genome import Chromosome, open_genome
 from bioattn.promoters.preparation import match_chromosomes, read_aliases, suggest_aliases
@@ -107,11 +107,6 @@ def test_overlaps_equal_brute_force(seed, data):
             and set(range(span.start, span.end)) & set(range(start, end))
         )
         assert index.overlapping(chrom, start, end, own) == expected
-
-
-def test_a_window_longer_than_any_promoter_is_a_slip():
-    with pytest.raises(SettingsError, match="--upstream is 1,000,000,000,000 bases; no more than 10,000,000"):
-        WindowSettings(upstream=10**12)
 
 
 def annotation(*names, lengths=None, labels=None):

@@ -109,12 +109,6 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path):
     assert prepared(tmp_path, records).read_bytes() == first
 
 
-def test_a_file_is_not_read_twice_as_one(tmp_path: Path):
-    path = write_fasta(tmp_path / "x.fa", {"a": "ACGT", "b": "ACGTACGT"})
-    with pytest.raises(FormatError, match="the name 'a' stands in a file before it already"):
-        prepare_sequences([path, path], tmp_path / "x.dataset.h5", SequenceSettings(alphabet=Alphabet.DNA))
-
-
 def test_letters_of_another_alphabet_are_named_with_record_and_position(tmp_path: Path):
     with pytest.raises(FormatError, match=r"x\.fa: a, position 4: .E. is not a DNA letter"):
         prepared(tmp_path, {"a": "ACGEL"})

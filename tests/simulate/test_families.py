@@ -5,7 +5,6 @@ import pytest
 
 from bioattn.alignments import couplings
 from bioattn.alignments.contact_dataset import open_contact_dataset
-from bioattn.errors import SettingsError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.simulate.families import (
     GAP,
@@ -82,11 +81,6 @@ def test_folds_are_dense_and_do_not_clash(seed):
     assert set(fold.structure) <= set("HEC")
     per_residue = len(contact_pairs(fold.positions, min_separation=6)) / length
     assert 0.7 < per_residue < 4
-
-
-def test_bad_settings_are_refused():
-    with pytest.raises(SettingsError, match="tips is 2"):
-        FamilySettings(tips=2)
 
 
 SMALL = ["--families", "2", "--min-depth", "60", "--max-depth", "80", "--max-length", "60", "-q"]

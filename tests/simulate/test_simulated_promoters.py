@@ -275,10 +275,6 @@ def test_compressed_and_plain_hold_the_same(tmp_path):
         (["--treatments", "200", "--length", "300"], 2, "--length 300 is too short"),
         (["--pairs", "7"], 2, "--pairs is 7 but must be between 0 and 6"),
         (["--task", "binary", "--noise", "0.7"], 2, "--noise is 0.7 but must be between 0 and 0.5"),
-        (["--near", "4"], 2, "leave 2 of 6 treatments whose motif acts anywhere; 4 are needed"),
-        (["--reach", "500", "--near", "1"], 2, "--reach is 500 but must be between 1 and 400"),
-        (["--task", "binary", "--opposites", "1"], 2, "--opposites: responses of 0 and 1 have no sign"),
-        (["--chromosomes", "31", "--genes", "30"], 2, "--chromosomes is 31"),
         (["--genes", "0"], 2, ""),
     ],
 )

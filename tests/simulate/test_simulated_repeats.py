@@ -49,20 +49,3 @@ def test_the_same_bytes_and_more_sequences(tmp_path):
     assert bioattn("inspect", tmp_path / "a") == bioattn("validate", tmp_path / "a") == 0
     (tmp_path / "a" / "truth.tsv").unlink()
     assert bioattn("validate", tmp_path / "a") == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--motif", "12"), "--motif 12: give more than --cue (1) and at most 11"),
-        (
-            ("--alphabet", "alignment"),
-            "--alphabet alignment: sequences of dna, codon, protein can be simulated",
-        ),
-        (("--length", "60"), "no sequence was found in which no 1 words come twice"),
-    ],
-)
-def test_what_cannot_be_is_refused(options, sentence, tmp_path, capsys):
-    assert bioattn("simulate", "language", "-o", tmp_path / "s", *options) == 2
-    assert sentence in capsys.readouterr().err
-    assert not (tmp_path / "s").exists()

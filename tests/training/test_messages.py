@@ -1,7 +1,6 @@
 """What a training run says while it goes on and at its end, and what it logs for TensorBoard."""
 
 import re
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -189,18 +188,3 @@ def test_events_are_the_history_also_of_a_resumed_run(dataset_path, tmp_path):
     train(without)
     for file in ("model.safetensors", "training.json", "history.csv"):
         assert (tmp_path / "m" / file).read_bytes() == (tmp_path / "without" / file).read_bytes()
-
-
-def test_events_need_tensorboard_and_a_folder_of_their_own(dataset_path, tmp_path, capsys, monkeypatch):
-    words = ["train", "promoter", str(dataset_path), "-o", str(tmp_path / "m"), "-c"]
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "torch.utils.tensorboard", None)
-        assert main([*words, f"log_dir={tmp_path / 'log'}"]) == 1
-    assert "pip install tensorboard" in capsys.readouterr().err
-    pytest.importorskip("tensorboard")
-    assert main([*words, f"log_dir={tmp_path / 'm' / 'log'}"]) == 2
-    assert "is in the model folder" in capsys.readouterr().err
-    (tmp_path / "file").write_text("")
-    assert main([*words, f"log_dir={tmp_path / 'file'}"]) == 1
-    assert "is a file, a folder is needed" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]

@@ -80,19 +80,6 @@ def test_what_differs_from_the_interrupted_run_is_named(tmp_path):
     )
 
 
-def test_a_state_of_another_version_is_refused(tmp_path, monkeypatch):
-    model = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.AdamW(model.parameters())
-    path = tmp_path / "state.safetensors"
-    with monkeypatch.context() as patch:
-        patch.setattr("bioattn.training.state.asdict", lambda _: {"epoch": 3})
-        save_state(path, JOB, Position(), model, model, model.state_dict(), optimizer)
-    with pytest.raises(
-        BioattnError, match="was saved by another version of bioattn; start again with --force"
-    ):
-        load_state(path, JOB, model, model, optimizer)
-
-
 @pytest.fixture(params=["promoter", "evoformer"], scope="module")
 def settings(request, dataset_path, contact_dataset):
     """Of a run into a folder, with other settings of its training."""

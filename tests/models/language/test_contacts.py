@@ -133,24 +133,6 @@ def test_without_a_regression_heads_count_equally(folder, tmp_path, shape):
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (
-            ("--window", "30"),
-            "holds sequences without a residue for each token; contacts come from alignments",
-        ),
-        (("--reduce", "top-k"), "was reduced with top-k; contacts need all heads and keys"),
-    ],
-)
-def test_maps_without_pairs_of_residues_are_refused(folder, tmp_path, capsys, options, words):
-    maps, output = tmp_path / "x.h5", tmp_path / "c.tsv"
-    assert bioattn("export", "attention", folder / "model", folder / "all.fa", *options, "-o", maps) == 0
-    assert bioattn("export", "contacts", maps, "-o", output) == 1
-    assert words in " ".join(capsys.readouterr().err.split())
-    assert not output.exists()
-
-
 def test_another_sequence_than_the_structures_is_refused(folder, tmp_path, capsys):
     text = (folder / "all.fa").read_text()
     (tmp_path / "x.fa").write_text(text.replace("ANPIF", "WNPIF"))

@@ -225,17 +225,9 @@ def test_semicolon_tables_may_have_decimal_commas(tmp_path: Path):
     ("rows", "said"),
     [
         ("s0\t1\nx9\t2\n", "t.tsv:3: 1 of 2 ids have no sequence; id 'x9'"),
-        ("s0\t1\ns0\t2\n", "t.tsv:3: the id 's0' stands in line 2 already"),
         ("s0\t1.5\ns1\thigh\ns2\t3\n", "t.tsv:3, column 'y': 'high' among 2 numbers"),
-        ("s0\t2\ns1\t2\ns2\t2\n", "column 'y' is the same for all training sequences"),
         ("s0\t0,5\ns1\t1,5\ns2\t1,5\ns3\t0,5\n", "t.tsv:2, column 'y': '0,5' has a comma"),
-        ("s0\ta\ns1\tb\ns2\tb\n", "t.tsv:2, column 'y': no other sequence has the class 'a'"),
         ("s0\tNA\ns1\t\n", "column 'y' has no value for a training sequence"),
-        (
-            "s0\tACGTACGTAA\ns1\tAC\ns2\tACGTACGTAC\n",
-            "t.tsv:3, column 'y': 2 tags for a sequence of 10 tokens",
-        ),
-        ("", "has no row below its header"),
     ],
 )
 def test_wrong_tables_are_named(tmp_path: Path, rows: str, said: str, capsys: pytest.CaptureFixture[str]):
@@ -274,16 +266,6 @@ def test_what_cannot_be_judged_ends_in_no_comparison(tmp_path: Path, letter: str
     assert bioattn(*words, "--targets", tmp_path / "t.tsv") == 0
     assert json.loads((model / "training.json").read_text())["comparison"] is None
     assert "Warning" not in capsys.readouterr().err
-
-
-def test_options_that_need_a_table(folder: Path, capsys: pytest.CaptureFixture[str]):
-    words = ("train", "language", folder / "x.dataset.h5", "-o", folder / "none", "--lora", 2)
-    assert bioattn(*words) == 2
-    assert "--target and --lora are for fine-tuning" in capsys.readouterr().err
-    assert train(folder, "none", "encoder", "--target", "height") == 1
-    assert "there is no column 'height'" in capsys.readouterr().err
-    assert train(folder, "none", "encoder", "--target", "name") == 2
-    assert "--target name: holds the names" in capsys.readouterr().err
 
 
 def test_what_a_column_holds(tmp_path: Path):

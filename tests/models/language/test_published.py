@@ -20,7 +20,7 @@ from torch import nn
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import BioattnError
-from bioattn.models.language.config import LanguageModelConfig, Shape
+from bioattn.models.language.config import Shape
 from bioattn.models.language.file_kinds import read_embeddings
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
 from bioattn.models.language.model import LanguageModel
@@ -415,14 +415,6 @@ def test_our_models_give_the_same_logits_in_transformers(shape: str, positions: 
     tokenizer = transformers.AutoTokenizer.from_pretrained(output)
     ids = model.vocabulary.framed(model.vocabulary.words("MKTAY", "s")).tolist()
     assert tokenizer(" ".join("MKTAY"))["input_ids"] == ids
-
-
-def test_what_no_published_architecture_holds_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    config = LanguageModelConfig(alphabet=Alphabet.DNA, shape=Shape.ENCODER_DECODER, layers=1, channels=12)
-    saved(tmp_path / "model", LanguageModel(config))
-    assert bioattn("export", "parameters", tmp_path / "model", "-o", tmp_path / "out") == 1
-    assert "is an encoder-decoder with layer norms" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def edit_arrays(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]):

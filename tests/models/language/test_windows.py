@@ -133,14 +133,6 @@ def test_variants_of_long_sequences_are_scored_in_the_window_around_them(folder,
     assert "names a position twice" in said
 
 
-def test_only_learned_positions_limit_the_window(folder, capsys):
-    words = ("-o", folder / "w.tsv", "--window", 100)
-    assert bioattn("run", "language", folder / "rotary", folder / "long.fa", *words) == 0
-    assert "read in windows" not in capsys.readouterr().err
-    assert bioattn("run", "language", folder / "learned", folder / "long.fa", *words) == 2
-    assert "learned positions for 24 tokens; give at most these" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("letters", "told"), [("ACGTACGTAC", True), ("ACGUACGUAC", True), ("MKTAYIAKQR", False)]
 )

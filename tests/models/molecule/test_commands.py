@@ -269,13 +269,9 @@ def test_a_check_of_classes_with_missing_values(folder, tmp_path, capsys):
 
 BAD = {
     "C1CC": "is not valid SMILES",
-    "CC(C)(C)(C)C": "Explicit valence for atom # 1 C, 5",
     "C[cH-](C)C": "non-ring atom 1 marked aromatic",
-    "c1cccc1": "kekulize",
     "": "is empty",
-    "CCO.CCN": "is a mixture of",
     "C[Hg]C": "holds Hg",
-    "*CC": "which is no element",
     "C" * 10_000: "SMILES of 10,000 letters",
     "C" * 300: "has 300 heavy atoms",
 }

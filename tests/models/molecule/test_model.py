@@ -10,7 +10,7 @@ from bioattn.attention.capture import capture
 from bioattn.models.molecule.family import MoleculeModelConfig
 from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.models.molecule_layers import graph_batch
-from bioattn.models.molecule_settings import MoleculeEncoderConfig, MoleculeEncoding
+from bioattn.models.molecule_settings import MoleculeEncoding
 from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, Collector, Molecule
 from bioattn.molecules.similarity import (
     NOISES,
@@ -152,11 +152,6 @@ def test_contributions_with_a_hidden_layer_are_differences():
         torch.testing.assert_close(
             lost_BTRA[0, :, 1, 3], (answer_BT - model.read(writes_BRAS.sum((1, 2))))[0]
         )
-
-
-def test_settings_that_cannot_be_are_refused():
-    with pytest.raises(Exception, match="num_heads = 3 must divide both"):
-        MoleculeEncoderConfig(encoder=MoleculeEncoding.ATTENTION, num_heads=3)
 
 
 @pytest.fixture(scope="module")

@@ -266,16 +266,6 @@ def test_shards_are_merged_to_the_content_of_the_whole(folder):
     assert_same_content(folder / "joined.h5", folder / "whole.h5")
 
 
-def test_shards_that_keep_other_numbers_of_keys_are_not_merged(folder, capsys):
-    common = ("export", "attention", folder / "model", folder / "new.fa", "--reduce", "top-k")
-    parts = [folder / f"top{number}.h5" for number in (1, 2)]
-    for number, part in enumerate(parts, start=1):
-        assert bioattn(*common, "--top-k", number, "-o", part, "--shard", f"{number}/2") == 0
-    assert bioattn("merge", *parts, "-o", folder / "top.h5") == 1
-    assert "top_k" in capsys.readouterr().err
-    assert not (folder / "top.h5").exists()
-
-
 @pytest.fixture(scope="module")
 def codon_model(tmp_path_factory):
     """An untrained model from proteins to codons."""
@@ -400,35 +390,8 @@ def test_a_turing_machine_reads_what_it_wrote(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--constraint", "protein", "--genetic-code", 99), "--genetic-code 99: NCBI has no such table"),
-        (("--forbid", "every.txt"), "--forbid: every token that an output could hold has one of the motifs"),
-        (("--targets", "p.fa", "--forbid", "every.txt"), "--forbid is for outputs that are written"),
-        (("--targets", "p.fa", "--beam", 3), "--beam is for outputs that are written"),
-    ],
-)
-def test_constraints_that_cannot_be_met_are_named(codon_model, tmp_path, options, said, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.fa").write_text(">a\nMK\n")
-    (tmp_path / "every.txt").write_text("A\nC\n")
-    assert bioattn("run", "translation", codon_model, "p.fa", "-o", "o.fa", *options) != 0
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "o.fa").exists()
-
-
-def test_a_table_with_an_empty_target_is_named_with_its_line(tmp_path, capsys):
-    (tmp_path / "pairs.tsv").write_text("id\tsource\ttarget\na\tAC\tG\nb\tAC\t\n")
-    words = ("--source-alphabet", "dna", "--target-alphabet", "dna", "-o", tmp_path / "x.dataset.h5")
-    assert bioattn("prepare", "translation", tmp_path / "pairs.tsv", *words) == 1
-    assert "pairs.tsv:3: 'b' has no target" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("id\tsource\ttarget\n", "pairs.tsv: holds no pair below its header"),
-        ("id\tsource\ttarget\n\tMK\tATGAAA\n", "pairs.tsv:2: the id is empty"),
         ("id\tsource\ttarget\na\tNA\tAATGCT\n", "pairs.tsv:2: 'a' has no source"),
         (">a\nMK\n", "pairs.tsv: is FASTA; give two such files"),
     ],
@@ -463,12 +426,7 @@ def write_pairs(folder, source, target):
     ("source", "target", "said"),
     [
         (">a\nMK\n>b\nMK\n", ">a\nATGAAA\n", "t.fa: 1 of 2 records of"),
-        (">a\nMK\n", ">a\nATGAA\n", "a (5 bases are not whole codons)"),
-        (">a\nMKK\n", ">a\nATGTAAAAA\n", "a (stop codon 2 of 3 codons)"),
         (">a\nMK\n", ">a\nATGCAA\n", "a (codon 2 encodes Q, the protein has K)"),
-        (">a\nMK\n", ">a\nATGAAAAAA\n", "a (3 codons before the stop, but 2 residues)"),
-        (">a\nMK\n", ">a\n", "a (0 codons before the stop, but 2 residues)"),
-        (">a\nM1\n", ">a\nATGAAA\n", "the protein has 1"),
         (">a\nMK\n", ">a\nPVCAAA\n", "a (Codon 'PVC' is invalid; codons of DNA are needed)"),
     ],
 )
@@ -483,25 +441,6 @@ def test_bad_pairs_are_named(tmp_path, source, target, said, capsys):
     assert bioattn(*words) == 1
     assert said in capsys.readouterr().err
     assert not (tmp_path / "x.dataset.h5").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            ("--architecture", "transformer", "-c", "model.cell=lstm"),
-            "cell is not for architecture = transformer",
-        ),
-        (
-            ("--architecture", "recurrent", "-c", "model.score=dot"),
-            "score is not for architecture = recurrent",
-        ),
-    ],
-)
-def test_a_setting_without_use_is_refused(folder, tmp_path, options, said, capsys):
-    assert bioattn("train", "translation", folder / "x.dataset.h5", "-o", tmp_path / "m", *options) == 2
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "m").exists()
 
 
 def test_a_table_of_characters_becomes_a_dataset(tmp_path):

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import BioattnError, SettingsError
-from bioattn.models.evoformer.config import SMALL_MODEL, EvoformerConfig, InputSettings
+from bioattn.errors import SettingsError
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
-from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
-from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.training_evaluation import MODEL
 from bioattn_cli.main import main
 from tests.training.runs import CPU, EVOFORMER, same_folders, train, write_settings
@@ -142,40 +140,12 @@ def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_data
     assert "uniform (a control)" in card
 
 
-def test_contradictions_are_named(contact_dataset, tmp_path):
-    for model, words in (
-        (
-            {"recycling": True},
-            "has recycling, but training covers the trunk .* leave structure_module, recycling and templates out",
-        ),
-        ({"templates": {}}, "has templates, but training covers the trunk"),
-        ({"pair_features": 2}, "0 \\(none\\) or 3"),
-        ({"msa_channel": 2}, "did you mean msa_channels"),
-    ):
-        with pytest.raises(BioattnError, match=words):
-            train(job(contact_dataset, tmp_path / "m", model))
-    assert not list(tmp_path.iterdir())
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    write_evoformer_model(
-        whole, EvoformerModel(EvoformerConfig(**{**SMALL_MODEL, "recycling": True})), InputSettings()
-    )
-    words = rf"^--initial-model {whole}: has recycling, but training covers the trunk"
-    with pytest.raises(BioattnError, match=words):
-        train(job(contact_dataset, tmp_path / "m", initial=whole))
-
-
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
         (["--exclude", "1ABC"], 1, "--exclude '1ABC'"),
         (["--steps", "0"], 2, "--steps and --simulated-steps are both 0"),
         (["--initial-model", "missing"], 1, "missing"),
-        (
-            ["--exclude", *" --exclude ".join(f"simulated00000{i}" for i in range(4)).split()],
-            1,
-            "no training",
-        ),
     ],
 )
 def test_mistakes_leave_nothing(contact_dataset, tmp_path, capsys, words, code, sentence):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import conv1d
 
-from bioattn.errors import BioattnError, Interrupted
+from bioattn.errors import Interrupted
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.io.files import read_json
 from bioattn.models.promoter.config import PromoterModelConfig, Stem
@@ -202,16 +202,3 @@ def test_the_start_is_kept_where_training_only_makes_it_worse(dataset_path, tmp_
         train(stopped, progress=StopAfter(1, request), stop=request)
     train(stopped, resume=True)
     same_folders(tmp_path / "m", tmp_path / "stopped")
-
-
-def test_it_needs_the_kmer_stem_and_regression(dataset_path, binary_path, tmp_path):
-    with pytest.raises(BioattnError, match="warm_start needs --conditioning cross, stem = kmer"):
-        start(dataset_path, tmp_path / "m", stem="conv")
-    with pytest.raises(BioattnError, match="num_heads × head_channels = channels, here 3 × 8 and 16"):
-        start(dataset_path, tmp_path / "m", num_heads=3)
-    with pytest.raises(
-        BioattnError, match="warm_start with --readout shared needs position_bias = treatment"
-    ):
-        start(dataset_path, tmp_path / "m", readout="shared", position_bias="shared")
-    with pytest.raises(BioattnError, match="warm_start needs a regression task"):
-        start(binary_path, tmp_path / "m")

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.errors import SettingsError
 from bioattn.io.files import read_json
 from bioattn.io.settings import read_toml
 from bioattn.models.evaluation import read_comparison
@@ -213,23 +212,6 @@ def test_keep_best_writes_the_ridge_under_the_same_contract(noisy_path, noisy_ro
     ):
         assert main(refused) == 1
         assert re.search("ridge|no attention", capsys.readouterr().err.splitlines()[-1])
-
-
-def test_options_that_contradict_are_refused(noisy_path, binary_path, tmp_path):
-    with pytest.raises(SettingsError, match="--keep-best is for regression"):
-        train(PromoterTrainingSettings(dataset=binary_path, output=tmp_path / "m", keep_best=True))
-    with pytest.raises(SettingsError, match="--keep-best compares with the simple models"):
-        train(
-            PromoterTrainingSettings(
-                dataset=noisy_path, output=tmp_path / "m", keep_best=True, baselines=False
-            )
-        )
-    with pytest.raises(SettingsError, match="--conditioning ridge is not trained"):
-        train(
-            PromoterTrainingSettings(
-                dataset=noisy_path, output=tmp_path / "m", model={"conditioning": "ridge"}
-            )
-        )
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.measures import EntropyMeter
-from bioattn.errors import BioattnError, SettingsError
-from bioattn.models.promoter.config import Loss, Metric, TrainingConfig
+from bioattn.errors import BioattnError
+from bioattn.models.promoter.config import Loss, Metric
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training import task
 from bioattn.models.promoter.training.data import centred_windows
@@ -171,10 +171,3 @@ def test_the_weight_of_entropy_rises_in_a_straight_line_from_zero(dataset_path, 
     assert steps > 10
     assert weights == pytest.approx([0.2 * step / steps for step in range(steps)])
     assert len(means) == steps - 1, "the first step is free and captures no weights"
-
-
-def test_a_model_without_attention_is_refused(dataset_path, tmp_path):
-    with pytest.raises(BioattnError, match="attention_entropy is for models with attention; film has none"):
-        train(job(dataset_path, tmp_path / "m", {"conditioning": "film"}, attention_entropy=0.1))
-    with pytest.raises(SettingsError, match="attention_entropy is -1"):
-        TrainingConfig(attention_entropy=-1)
