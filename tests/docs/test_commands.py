@@ -1,7 +1,7 @@
 """Every command of every page, as a reader types it in the folder where the README's examples were run.
 
 A comment above a block says what is different about it: `<!-- test: shared -->` needs the shared data, and
-`<!-- test: not run, WHY -->` is only looked at: it must parse, and its options must exist (test_other_pages.py).
+`<!-- test: not run, WHY -->` is only looked at: it must parse, and its options must exist (test_pages.py).
 The tutorials and the pages on Python and Snakemake have tests of their own.
 """
 

@@ -1,14 +1,44 @@
-"""The scanner that knows the motifs: exact on a small case, better than chance by far on simulations."""
+"""Parts of the benchmarks: their imports, intervals and numbers, and the scanner of motifs."""
+
+import ast
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.common import mean_interval, table
 from benchmarks.motif_scanner import scan_place, scanner_attention
 from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.interpret.localisation import ALL, LocalisationScorer
 from bioattn.simulate.motifs import consensus_matrix
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
+
+BENCHMARKS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+def test_imported_names_exist(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "bioattn":
+            module = import_module(node.module)
+            for name in (alias.name for alias in node.names):
+                assert hasattr(module, name), f"line {node.lineno}: {node.module} has no {name}"
+
+
+def test_interval_is_that_of_the_mean():
+    values = np.random.default_rng(2).normal(0.4, 0.1, 400)
+    error = 1.96 * values.std() / 20
+    assert mean_interval(values, 10_000) == pytest.approx(
+        (values.mean() - error, values.mean() + error), abs=2e-3
+    )
+    assert mean_interval([0.3] * 5) == pytest.approx((0.3, 0.3))
+
+
+def test_numbers_have_three_decimals():
+    assert table(["a", "b"], [["x", 1 / 3], [2, ""]]) == "| a | b |\n| --- | --- |\n| x | 0.333 |\n| 2 |  |\n"
+
 
 UNIFORM = np.full(4, 0.25)
 
