@@ -129,7 +129,7 @@ def random_weights(folder: Path, model: Path, promoters: Path, seed: int) -> Pat
     """Attention of the same model before any training."""
     loaded = load_promoter_model(model, torch.device("cpu"))
     torch.manual_seed(seed + 1_000)
-    untrained = PromoterModel(loaded.config, loaded.vocabulary).eval()
+    untrained = PromoterModel([loaded.config], loaded.vocabulary).eval()
     path = folder / "random.attention.h5"
     run_promoters(replace(loaded, model=untrained), promoters, treatments=loaded.treatments, attention=path)
     return path

@@ -40,7 +40,7 @@ def our_step(treatments: int, **settings: object) -> Callable[[], None]:
     table = named_treatments([f"treatment{i}" for i in range(treatments)])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=False)
     config = PromoterModelConfig(length=LENGTH, channels=CHANNELS, unconditional=False, **settings)
-    model = PromoterModel(config, vocabulary)
+    model = PromoterModel([config], vocabulary)
     batch = vocabulary.encode(table)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     codes = torch.randint(0, 4, (BATCH, LENGTH), dtype=torch.uint8)
@@ -49,7 +49,7 @@ def our_step(treatments: int, **settings: object) -> Callable[[], None]:
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        answers = model.network(codes, batch)
+        answers = model.members[0].network(codes, batch)
         loss = classifier_free_loss(
             answers, None, targets, measured, loss=Loss.MSE, huber_delta=1.0, probability=0.0
         )

@@ -31,7 +31,7 @@ def untrained_model(
         table, encoding=config.treatment_encoder, unconditional=config.unconditional
     )
     torch.manual_seed(seed)
-    model = PromoterModel(config, vocabulary)
+    model = PromoterModel([config], vocabulary)
     if spread:
         with torch.no_grad():
             for parameter in model.parameters():

@@ -127,12 +127,17 @@ def no_capture() -> Iterator[None]:
 
 
 def hand_over(
-    site: AttentionSite, weights: Tensor, value: Tensor | None = None, tile: Tile | None = None
+    site: AttentionSite,
+    weights: Tensor,
+    value: Tensor | None = None,
+    tile: Tile | None = None,
+    reader: Tensor | None = None,
 ) -> None:
     """Give weights that a layer computed itself to whoever listens to `site`.
 
     weights: (..., Q, K), or (..., K) where the site has no query axis; value: (..., K, V), broadcastable to the
-    weights' leading axes, or None when nothing single is weighted. With `site.null_key` the last key is kept back.
+    weights' leading axes, or None when nothing single is weighted; reader: as `attend` has it. With
+    `site.null_key` the last key is kept back.
     Weights of half precision are scaled so that a row sums to 1.
     """
     listener = listener_for(site)
@@ -152,8 +157,11 @@ def hand_over(
     product = site.contributes is Contribution.PRODUCT
     if (listener.value_weighted or product) and value is not None:
         factors = (value if listener.gradients else value.detach())[..., positions, :].float()
-        factor = factors[..., 0] if product else factors.norm(dim=-1)
-        weighted = kept * (factor if site.dims[-2] == "head" else factor.unsqueeze(-2))
+        if product and reader is not None:
+            weighted = kept * (reader.detach().float() @ factors.transpose(-2, -1))
+        else:
+            factor = factors[..., 0] if product else factors.norm(dim=-1)
+            weighted = kept * (factor if site.dims[-2] == "head" else factor.unsqueeze(-2))
     listener.receiver.receive(site, kept, weighted, tile)
 
 

@@ -134,12 +134,14 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         cache: KeysAndValues | None = None,
         tile: Tile | None = None,
+        reader: Tensor | None = None,
     ) -> Tensor:
         """query (..., Q, C), key (..., K, C), value (..., K, C) → (..., Q, C), or (..., Q, H) without an output.
 
         key, value: None to attend to what `cache` holds, alone. tile: as `attend` has it.
 
         mask: bool, broadcastable to (..., H, Q, K), True = may be attended. bias: likewise, added to logits.
+        reader: (..., Q, C), what of its output each query adds to the prediction, for the contributions of keys.
         causal: as `attend` has it. cache: what was read before; queries, keys and values follow it.
         """
         first = 0 if cache is None else cache.length
@@ -169,6 +171,9 @@ class MultiHeadAttention(nn.Module):
                 mask = torch.cat([mask, mask.new_ones(*mask.shape[:-1], 1)], dim=-1)
             if bias is not None:
                 bias = torch.cat([bias, bias.new_zeros(*bias.shape[:-1], 1)], dim=-1)
+        if reader is not None:  # of the heads' sums, and not of what the projection makes of them
+            assert isinstance(self.project_output, nn.Linear)
+            reader = self._split_heads(reader @ self.project_output.weight)
         attended_HQD = attend(
             query_HQD,
             key_HKD,
@@ -179,6 +184,7 @@ class MultiHeadAttention(nn.Module):
             causal=causal,
             site=self.site,
             tile=tile,
+            reader=reader,
         )
         output: Tensor = self.project_output(attended_HQD.transpose(-3, -2).flatten(-2))
         return output

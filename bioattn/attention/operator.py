@@ -37,6 +37,7 @@ def attend(
     causal: bool = False,
     site: AttentionSite | None = None,
     tile: Tile | None = None,
+    reader: Tensor | None = None,
 ) -> Tensor:
     """softmax(score(query, key) + bias) value, shape (..., Q, V).
 
@@ -51,6 +52,7 @@ def attend(
     otherwise no (..., Q, K) tensor is made where a fused kernel can avoid it. With `site.null_key` the last
     key is the null key: it takes part, and its weights are not handed on.
     tile: which slice of the site's outer axis this call attends; the listener is told.
+    reader: (..., Q, V), what of a value each query adds to the prediction, for the contributions of a listener.
     """
     listener = listener_for(site)
     if listener is not None and listener.tiles is not None:
@@ -72,7 +74,7 @@ def attend(
         others = substituted(site, weights, tile)
         if others is not None:
             weights, attended = others, others.to(value.dtype) @ value
-        hand_over(site, weights, value, tile)
+        hand_over(site, weights, value, tile, reader)
         return attended
     if torch.is_grad_enabled():
         # For a row without keys the fused backward pass computes weights again from the logarithm of their sum,

@@ -68,7 +68,7 @@ class Contribution(StrEnum):
     NONE = ""
     """It is not."""
     PRODUCT = "product"
-    """Values are single numbers whose weighted sum is the prediction: weight × value, with its sign."""
+    """The prediction is a weighted sum of numbers that are read of the values: weight × number, with its sign."""
     GRADIENT = "gradient"
     """The prediction is no such sum: integrated gradients (`bioattn.attention.measures`)."""
 

@@ -118,7 +118,7 @@ def collect_report(
     others = [each for each in (inputs.evoformer_model, *inputs.trained_model) if each is not None]
     models = others if inputs.model is None else [inputs.model, *others]
     histories = [(_label(each), history) for each in models if (history := find_history(each)) is not None]
-    conditioning = (config.get("architecture") or {}).get("conditioning")
+    conditioning = next((each.get("conditioning") for each in config.get("networks", ())), None)
     found = [
         *(
             finding
@@ -223,6 +223,8 @@ def _require_same(table: pd.DataFrame, own: pd.DataFrame, path: Path, attention:
 
 _SHOWN_SETTINGS = (
     "conditioning",
+    "stem",
+    "readout",
     "treatment_encoder",
     "attention_query",
     "attention_score",
@@ -237,12 +239,15 @@ _SHOWN_TRAINING = ("seed", "epochs", "batch_size", "learning_rate")
 
 
 def _settings(config: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
-    architecture = config.get("architecture") or {}
-    training = record.get("training") or {}
-    return {
-        **{name: architecture[name] for name in _SHOWN_SETTINGS if name in architecture},
-        **{name: training[name] for name in _SHOWN_TRAINING if name in training},
-    }
+    """Settings of all networks of a promoter model; where they differ, those of each."""
+    shown: dict[str, Any] = {}
+    trainings = [each.get("training", {}) for each in record.get("networks", ())]
+    for names, networks in ((_SHOWN_SETTINGS, config.get("networks", ())), (_SHOWN_TRAINING, trainings)):
+        for name in names:
+            values = [each[name] for each in networks if name in each]
+            if values:
+                shown[name] = values[0] if len(set(values)) == 1 else ", ".join(map(str, values))
+    return shown
 
 
 _SAME = 0.01

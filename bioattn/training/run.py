@@ -45,7 +45,7 @@ from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import ALONE, Processes
 from bioattn.training.settings import TrainingCommand
-from bioattn.training.state import STATE_FILE, Job, job_differences
+from bioattn.training.state import STATE_FILES, Job, job_differences, state_file
 from bioattn.training.task import Results, Task
 from bioattn.training.trainer import Trainer, TrainingEvents
 
@@ -88,11 +88,8 @@ def train(
             _require_finished_by(output, family, family.task(settings, device))
         return None
     check_apart(output, settings.input_paths().values())
-    events = None
     folder: AbstractContextManager[Path | None] = nullcontext()
     if processes.is_first:
-        if settings.log_dir is not None:
-            events = TrainingEvents(Path(settings.log_dir), output)
         folder = working_folder(output, resume=settings.resume, force=settings.force)
     with folder as partial:
         task = family.task(settings, device)
@@ -100,37 +97,47 @@ def train(
         if processes.count > 1:
             processes.require_same_job(job)
         task.prepare(progress)
-        if processes.count > 1:
-            processes.warn_of_idle(*task.work_per_step)
-        LOGGER.info(f"training {task.summary}")
-        trainer = Trainer(
-            task=task,
-            job=job,
-            state_path=None if partial is None else partial / STATE_FILE,
-            progress=progress,
-            stop=stop or StopRequest(),
-            processes=processes,
-            events=events,
-        )
-        with closing(events) if events is not None else nullcontext():
-            trainer.run(resume=settings.resume)
-        return None if partial is None else _finish(trainer, partial, output, progress)
+        trainers = []
+        for number, training in enumerate(task.trainings):
+            if processes.count > 1:
+                processes.warn_of_idle(*training.work_per_step)
+            LOGGER.info(f"training {training.summary}")
+            events = None
+            if settings.log_dir is not None and processes.is_first:
+                events = TrainingEvents(Path(settings.log_dir, *([str(number)] if number else [])), output)
+            trainers.append(
+                Trainer(
+                    task=training,
+                    job=job,
+                    state_path=None if partial is None else partial / state_file(number),
+                    progress=progress,
+                    stop=stop or StopRequest(),
+                    processes=processes,
+                    events=events,
+                )
+            )
+            with closing(events) if events is not None else nullcontext():
+                trainers[-1].run(resume=settings.resume)
+        return None if partial is None else _finish(task, trainers, partial, output, progress)
 
 
-def _finish(trainer: Trainer, partial: Path, output: Path, progress: Progress) -> Results:
+def _finish(
+    task: Task, trainers: Sequence[Trainer], partial: Path, output: Path, progress: Progress
+) -> Results:
     """Write what is left of the model folder and give it its name."""
-    task, position = trainer.task, trainer.position
-    task.model.load_state_dict(trainer.best_weights)
-    task.model.eval()
+    for trainer in trainers:
+        trainer.task.model.load_state_dict(trainer.best_weights)
+        trainer.task.model.eval()
     results = task.evaluate(progress)
-    _write_history(partial / HISTORY, position.history)
+    counts = trainers[0].task.counts
+    _write_history(partial / HISTORY, _joined_history(trainers))
     files = task.write(partial)
     comparison = results.comparison()
     record = {
         **task.record(),
         JOB: task.digest,
-        f"{task.counts}s_trained": trainer.counts[position.round],
-        f"best_{task.counts}": trainer.counts[position.best_round + 1],
+        f"{counts}s_trained": sum(trainer.counts[trainer.position.round] for trainer in trainers),
+        f"best_{counts}": trainers[0].counts[trainers[0].position.best_round + 1],
         "versions": {
             "bioattn": __version__,
             "torch": torch.__version__,
@@ -145,6 +152,20 @@ def _finish(trainer: Trainer, partial: Path, output: Path, progress: Progress) -
         file.write("\n".join(task.card(record, results)) + "\n")
     publish(partial, output)
     return results
+
+
+def _joined_history(trainers: Sequence[Trainer]) -> list[dict[str, float]]:
+    """The rows of all trainings, epochs or steps counted on; with several, the number of each model behind it."""
+    if len(trainers) == 1:
+        return trainers[0].position.history
+    rows, before = list[dict[str, float]](), 0
+    for number, trainer in enumerate(trainers):
+        time = trainer.task.counts
+        for row in trainer.position.history:
+            others = {name: value for name, value in row.items() if name != time}
+            rows.append({time: row[time] + before, "model": float(number), **others})
+        before += trainer.counts[trainer.position.round]
+    return rows
 
 
 def _write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
@@ -191,7 +212,8 @@ def is_finished(output: Path) -> bool:
     """
     partial = partial_path(output)
     # The model card is written last, and then the trainer's state goes.
-    if (partial / MODEL_CARD).is_file() and not (partial / STATE_FILE).exists() and not output.exists():
+    trained = (partial / MODEL_CARD).is_file() and not list(partial.glob(STATE_FILES))
+    if trained and not output.exists():
         remove_unfinished(partial)
         publish(partial, output)
     files = (output / WEIGHTS, output / TRAINING_RECORD)
@@ -207,9 +229,9 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
     """
     if output.name in ("", "-", ".."):
         raise SettingsError(f"--output {output}: give the name of a folder to make")
-    ours = model_files() | {STATE_FILE}
-    restore_folder(output, ours)
     partial = partial_path(output)
+    ours = model_files() | {path.name for path in partial.glob(STATE_FILES)}
+    restore_folder(output, ours)
     if output.exists() and not force:
         raise already_there(output)
     is_model = (output / WEIGHTS).is_file() or (output.is_dir() and not any(output.iterdir()))
@@ -235,7 +257,7 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
     try:
         yield partial
     finally:
-        if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
+        if not list(partial.glob(STATE_FILES)) and not (partial / WEIGHTS).exists():
             shutil.rmtree(partial, ignore_errors=True)
 
 
@@ -246,7 +268,8 @@ def publish(partial: Path, output: Path) -> None:
 
     Raises: BioattnError when the folder cannot get its name.
     """
-    (partial / STATE_FILE).unlink(missing_ok=True)
+    for state in partial.glob(STATE_FILES):
+        state.unlink()
     remove_leftover(run_record_path(output))
     try:
         replace_folder(partial, output)

@@ -60,7 +60,13 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-STATE_FILE = "trainer_state.safetensors"
+STATE_FILES = "trainer_state*.safetensors"
+"""Pattern of the names of states in the folder of an unfinished run."""
+
+
+def state_file(number: int) -> str:
+    """Name of the state of the model number `number`, from 0, of those that a run trains."""
+    return f"trainer_state.{number}.safetensors" if number else "trainer_state.safetensors"
 
 
 @dataclass(slots=True, kw_only=True)

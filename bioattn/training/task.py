@@ -158,15 +158,11 @@ class Results(Protocol):
         """The model beside the best simple model; None where there is none."""
 
 
-class Task(ABC):
-    """What is trained."""
+class Training(ABC):
+    """How one model is trained: what `trainer.py` asks for."""
 
     counts: Literal["epoch", "step"] = "step"
     """What the history and messages count: rounds as epochs, or steps."""
-    digest: Mapping[str, Any]
-    """What the weights follow from: digests of the data, and settings. A saved state of another one is refused."""
-
-    # What follows is there after `prepare`.
     model: nn.Module
     """The model, on its device. At the end it gets the weights that are kept."""
     stages: Sequence[Stage]
@@ -201,10 +197,6 @@ class Task(ABC):
         ]
         self.work_per_step = ("batch_size", training.batch_size)
 
-    @abstractmethod
-    def prepare(self, progress: Progress) -> None:
-        """Read the data and make the model, with the same first weights in every process."""
-
     def begin(self) -> None:  # noqa: B027 - most tasks start from random weights
         """Change the first weights by what the data tell (a warm start). Called in the first process, when a run
         starts; the other processes then get these weights."""
@@ -225,9 +217,22 @@ class Task(ABC):
     def judge(self, values: Tensor) -> Judgement:
         """The score of the validated model."""
 
+
+class Task(ABC):
+    """What is trained."""
+
+    digest: Mapping[str, Any]
+    """What the weights follow from: digests of the data, and settings. A saved state of another one is refused."""
+    trainings: Sequence[Training]
+    """Models to be trained one after the other; there after `prepare`."""
+
+    @abstractmethod
+    def prepare(self, progress: Progress) -> None:
+        """Read the data and make the model, with the same first weights in every process."""
+
     @abstractmethod
     def evaluate(self, progress: Progress) -> Results:
-        """How good `model` is; it has the weights that are kept. Called in the first process."""
+        """How good the model is; it has the weights that are kept. Called in the first process."""
 
     @abstractmethod
     def write(self, folder: Path) -> Sequence[str]:
@@ -256,8 +261,8 @@ def figures_by_part(
     return rows
 
 
-class ConfiguredTask(Task):
-    """A task that input files, the model's configuration and the settings of training decide."""
+class ConfiguredTask(Task, Training):
+    """A task with one model, that input files, the model's configuration and the settings of training decide."""
 
     family: str
     """Name of the family whose models it trains."""
@@ -271,6 +276,7 @@ class ConfiguredTask(Task):
     def __init__(self, settings: Any, device: torch.device) -> None:
         self.settings = settings
         self.device = device
+        self.trainings = (self,)
         self.training = build(self.training_kind, settings.training, settings.source("training"))
 
     def make(self, kind: Callable[[Any], nn.Module]) -> None:

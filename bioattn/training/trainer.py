@@ -30,7 +30,7 @@ from bioattn.training.task import (
     PartLoss,
     Round,
     Step,
-    Task,
+    Training,
     WeightAverage,
     make_optimizer,
     rounds_of,
@@ -121,7 +121,7 @@ def update_weights(
 class Trainer:
     """One training run of one task."""
 
-    task: Task
+    task: Training
     job: dict[str, Any]
     """Data and settings; a saved state of another job is refused."""
     state_path: Path | None

@@ -95,8 +95,12 @@ def test_bins_whose_value_hardly_varies_are_idle(make_model, codes):
     codes = codes[3:].copy()
     codes[:, -24:] = 2
     values = []
-    hook = model.model.network.hops[0].project_value.register_forward_hook(
-        lambda _module, _inputs, output: values.append(output.double().numpy())
+    hook = (
+        model.model.members[0]
+        .network.hops[0]
+        .project_value.register_forward_hook(
+            lambda _module, _inputs, output: values.append(output.double().numpy())
+        )
     )
     idle = parts_of(model, codes).idle["promoter.cross.0"].numpy()
     hook.remove()
@@ -117,8 +121,12 @@ def test_own_gains_alone_are_told_from_shapes(make_model, codes):
 def test_weight_moved_among_constant_bins_is_gain(make_model, codes):
     """Treatments that differ in the weight of bins alone that are the same in all promoters; no null key."""
     model = make_model(attention_query="shared", position_bias="treatment", readout="shared")
-    model.model.network.stem.normalise = torch.nn.Identity()  # it lets constant bins see the others
-    model.model.network.position_curve.share_KP[1:] = 0  # own biases reach 32 bases from the anchor
+    model.model.members[
+        0
+    ].network.stem.normalise = torch.nn.Identity()  # it lets constant bins see the others
+    model.model.members[0].network.position_curve.share_KP[1:] = (
+        0  # own biases reach 32 bases from the anchor
+    )
     codes = codes[3:].copy()
     codes[:, -40:] = np.random.default_rng(1).integers(4, size=40)
     parts, own = parts_of(model, codes), predicted(model, codes)

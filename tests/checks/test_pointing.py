@@ -172,7 +172,7 @@ def test_planted_maps_are_told_apart(make_model, codes):
 def test_a_constant_model_has_nothing_to_point_at(make_model, codes):
     model = make_model()
     with torch.no_grad():
-        for parameter in model.model.network.readout.parameters():
+        for parameter in model.model.members[0].network.readout.parameters():
             parameter.zero_()
     measures, curves = pointing(model, codes, np.ones((25, 4, 10), np.float32))
     assert curves == {}

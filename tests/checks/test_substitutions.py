@@ -28,7 +28,7 @@ def test_uniform_weights_are_those_of_the_uniform_model(make_model, codes):
     for sink in (False, True):
         model = make_model(sink=sink)
         config = replace(model.config, attention_query="uniform", position_bias="none", sink=False)
-        other = PromoterModel(config, model.vocabulary).eval()
+        other = PromoterModel([config], model.vocabulary).eval()
         missing = other.load_state_dict(model.model.state_dict(), strict=False)
         assert not missing.missing_keys
         predictor = model.predictor()

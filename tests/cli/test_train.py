@@ -88,9 +88,9 @@ def test_options_win_over_the_config_file(prepared, tmp_path):
     output = tmp_path / "m"
     words = ("-c", settings, "-c", "model.hops=3", "--epochs", 1, "--no-baselines", "-t", 1, "-q")
     assert bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", output, *words) == 0
-    architecture = json.loads((output / "config.json").read_text())["architecture"]
+    architecture = json.loads((output / "config.json").read_text())["networks"][0]
     assert (architecture["hops"], architecture["num_heads"]) == (3, 2)
-    training = json.loads((output / "training.json").read_text())["training"]
+    training = json.loads((output / "training.json").read_text())["networks"][0]["training"]
     assert (training["epochs"], training["learning_rate"]) == (1, 1e-3)
     record = json.loads((tmp_path / "m.run.json").read_text())
     assert record["command"][:3] == ["bioattn", "train", "promoter"]

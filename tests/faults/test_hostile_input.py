@@ -122,7 +122,7 @@ def test_sizes_of_a_config_are_held_against_the_weights(python, tmp_path):
         for setting, number in itertools.product(settings, (10_000_000, 999_998)):
             folders.append(shutil.copytree(models[family], tmp_path / f"{setting}-{number}"))
             config = json.loads((folders[-1] / "config.json").read_text())
-            sizes = config["architecture"]
+            sizes = config["architecture"] if family == "evoformer" else config["networks"][0]
             inner = {**sizes[setting], "num_layers": number} if setting == "structure_module" else number
             sizes[setting] = inner
             (folders[-1] / "config.json").write_text(json.dumps(config))

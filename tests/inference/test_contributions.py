@@ -1,5 +1,7 @@
 """Contributions of a model whose readout all treatments share: they add up to the prediction."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from bioattn.attention.capture import substitute
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results
@@ -22,6 +25,49 @@ def promoters(make_promoters):
 
 
 SHARED = {"readout": "shared", "position_bias": "treatment", "sink": True}
+
+
+@pytest.mark.parametrize("shape", [{"hops": 2}, {"sink": True}, {"stem": Stem.TRANSFORMER}])
+def test_readers_of_treatments_add_up_too_and_have_signs_of_their_own(make_model, promoters, shape):
+    model = bioattn.load_model(make_model(**{"hops": 1, "num_heads": 3, **shape}))
+    maps = model.attention(promoters)
+    (name,) = [name for name, site in maps.sites.items() if site.has_contributions]
+    contributions = maps.array(name, contributions=True).values
+    summed = contributions.sum((2, 3)) + maps.sites[name].intercept
+    np.testing.assert_allclose(summed, model.predict(promoters), atol=1e-5)
+    numbers = contributions / np.maximum(maps.array(name).values, 1e-30)
+    assert (np.sign(numbers[:, 0]) != np.sign(numbers[:, 1])).any()
+
+
+def test_contributions_of_all_members_add_up(make_model, promoters):
+    """A mean of networks of three kinds: readers of treatments, one reader, integrated gradients."""
+    shapes = ({"hops": 1}, {"hops": 1, **SHARED}, {"hops": 2, **SHARED})
+    alone = [bioattn.load_model(make_model(name=f"model{n}", **shape)) for n, shape in enumerate(shapes)]
+    first = alone[0]
+    together = PromoterModel.mean([each.model for each in alone], first.vocabulary)
+    mean = replace(first, model=together)
+    predicted = mean.predict(promoters)
+    np.testing.assert_allclose(predicted, sum(each.predict(promoters) for each in alone) / 3, atol=1e-5)
+    maps = mean.attention(promoters)
+    assert list(maps.sites) == [f"promoter.cross.{number}" for number in range(4)]
+    total = sum(
+        maps.array(name, contributions=True).values.sum((2, 3)) + site.intercept
+        for name, site in maps.sites.items()
+    )
+    np.testing.assert_allclose(total, predicted, rtol=1e-3, atol=1e-4)
+
+
+def test_centred_heads_give_0_in_the_mean_and_predictions_stay(make_model, promoters):
+    model = bioattn.load_model(make_model(hops=1))
+    before = model.predict(promoters)
+    codes = torch.from_numpy(make_batch(list(read_promoters(promoters)), model.length).codes)
+    network = model.model.members[0].network
+    network.centre(codes, model.encode_treatments(model.treatments))
+    attended = []
+    network.hops[0].project_output.register_forward_pre_hook(lambda _module, given: attended.append(given[0]))
+    np.testing.assert_allclose(model.predict(promoters), before, atol=1e-5)
+    assert attended[0].abs().max() > 1e-3
+    assert attended[0].mean((0, 1)).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("task", ["regression", "binary"])
@@ -117,7 +163,7 @@ def test_integrated_gradients_need_the_null_key(shape):
 def test_numbers_are_those_of_the_bins_alone(make_model, promoters, tmp_path):
     """By hand: a bin's channels through the reader, times the weight, in response units."""
     model = bioattn.load_model(make_model(hops=1, **SHARED))
-    network = model.model
+    network = model.model.members[0]
     with torch.no_grad():
         network.response_mean_T.copy_(torch.linspace(-1, 2, len(network.response_mean_T)))
         network.response_sd_T.copy_(torch.linspace(0.5, 3, len(network.response_sd_T)))

@@ -54,8 +54,9 @@ def make_model(shape="cross", task="regression"):
     # Layers of the transformer stem change nothing before training.
     spread = 0.1 if shape == "transformer" else 0.0
     loaded = untrained_model(config, named_treatments(NAMES), task=task, spread=spread)
-    loaded.model.response_mean_T.fill_(5.0)
-    loaded.model.response_sd_T.fill_(2.0)
+    if task == "regression":
+        loaded.model.members[0].response_mean_T.fill_(5.0)
+        loaded.model.members[0].response_sd_T.fill_(2.0)
     return loaded
 
 
@@ -64,7 +65,7 @@ def cell_loss(loaded, dataset, gene, treatment, masks):
     model = loaded.model.double()
     codes = torch.from_numpy(dataset.codes[[gene]])
     with torch.no_grad(), masked_heads(model, {name: mask.double() for name, mask in masks.items()}):
-        answers = model if loaded.task == "binary" else model.network
+        answers = model if loaded.task == "binary" else model.members[0].network
         answer = answers(codes, loaded.encode_treatments(named_treatments([treatment])))[0, 0]
     target = float(dataset.targets[gene, dataset.treatments.names.index(treatment)])
     if loaded.task == "binary":

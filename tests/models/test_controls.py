@@ -77,7 +77,7 @@ def test_one_thing_differs(trained, own, tmp_path):
         (made,) = folder.glob(f"{control}-*")
         record = read_training_record(made)
         seed = 5 if control is Control.SEED else 3
-        assert record.training == replace(own.record.training, seed=seed)
+        assert record.networks == [replace(own.record.networks[0], seed=seed)]
         assert record.dataset_sha256 == own.record.dataset_sha256
         assert other.reference == "b"
         before = (made / "model.safetensors").stat().st_mtime_ns
@@ -92,8 +92,8 @@ def test_another_model_gets_controls_of_its_own(own):
         ).output.name
 
     def trained_with(**changes):
-        changed = replace(own.record.training, **changes)
-        return replace(own, record=replace(own.record, training=changed))
+        changed = replace(own.record.networks[0], **changes)
+        return replace(own, record=replace(own.record, networks=[changed]))
 
     assert name(trained_with(epochs=3), Control.UNIFORM, 1) != name(own, Control.UNIFORM, 1)
     assert name(own, Control.SEED, 1) != name(own, Control.SEED, 2)
@@ -125,11 +125,12 @@ def test_which_controls_say_something(own):
     ]
     model = own.model
     shared = replace(
-        model, model=type(model.model)(replace(model.config, attention_query="shared"), model.vocabulary)
+        model, model=type(model.model)([replace(model.config, attention_query="shared")], model.vocabulary)
     )
     assert controls_wanted(shared, 0) == [(Control.UNIFORM, 0)]
-    control = control_settings(own.model, own.record, Control.QUERY, 0, Path("d"), Path("folder")).model
+    settings = control_settings(own.model, own.record, Control.QUERY, 0, Path("d"), Path("folder"))
+    control = settings.networks[0]["model"]
     assert (control["attention_query"], control["position_bias"]) == ("treatment", "shared")
     config = replace(model.config, position_bias="shared")
-    common = replace(model, model=type(model.model)(config, model.vocabulary))
+    common = replace(model, model=type(model.model)([config], model.vocabulary))
     assert (Control.QUERY, 0) not in controls_wanted(common, 0)

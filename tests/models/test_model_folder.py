@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 def folder(tmp_path):
     table = named_treatments(["heat", "salt"])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=True)
-    model = PromoterModel(PromoterModelConfig(length=40, channels=4), vocabulary)
+    model = PromoterModel([PromoterModelConfig(length=40, channels=4)], vocabulary)
     write_promoter_model(tmp_path, model, vocabulary, table, task="regression", reference=None)
     return tmp_path
 

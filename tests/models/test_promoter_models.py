@@ -47,7 +47,7 @@ def make(encoding="id", **settings):
         table(), encoding=TreatmentEncoding(encoding), unconditional=config.unconditional
     )
     torch.manual_seed(0)
-    model = PromoterModel(config, vocabulary).eval()
+    model = PromoterModel([config], vocabulary).eval()
     return model, vocabulary, vocabulary.encode(table())
 
 
@@ -166,7 +166,7 @@ def test_a_training_step_on_every_device(settings, device):
     losses = []
     for _ in range(2):
         torch.manual_seed(0)  # the same dropout in both passes
-        loss = (model.network(sequences, batch) - targets).square().mean()
+        loss = (model.members[0].network(sequences, batch) - targets).square().mean()
         losses.append(float(loss.detach()))
         optimizer.zero_grad()
         loss.backward()
@@ -183,7 +183,7 @@ def test_a_position_bias_of_the_treatment_is_a_curve_over_distance():
         model, _, batch = make(
             length=length, position_bias="treatment", attention_query="position", num_heads=1, head_channels=8
         )
-        network = model.network
+        network = model.members[0].network
         torch.nn.init.normal_(network.position_curve.heights.weight, generator=torch.manual_seed(1))
         with torch.no_grad():
             network.position_curve.heights.weight[5:] = 0
@@ -207,8 +207,8 @@ def test_a_position_bias_of_the_treatment_is_a_curve_over_distance():
 def test_controls_ask_what_they_should():
     for query in ("shared", "position", "uniform"):
         model, _, batch = make(attention_query=query)
-        if model.network.position_bias_HP is not None:
-            torch.nn.init.normal_(model.network.position_bias_HP)
+        if model.members[0].network.position_bias_HP is not None:
+            torch.nn.init.normal_(model.members[0].network.position_bias_HP)
         recorder = Recorder()
         with torch.inference_mode(), capture(["*"], recorder):
             model(codes(), batch)
@@ -228,10 +228,13 @@ def test_filters_match_both_strands(stem):
     backward = torch.from_numpy(reverse_complement(forward.numpy()).copy())
     with torch.inference_mode():
         torch.testing.assert_close(
-            model.network.stem(forward)[0], model.network.stem(backward)[0], atol=1e-4, rtol=1e-4
+            model.members[0].network.stem(forward)[0],
+            model.members[0].network.stem(backward)[0],
+            atol=1e-4,
+            rtol=1e-4,
         )
         model, _, _ = make(stem=stem, pool=LENGTH, both_strands=False)
-        bins = [model.network.stem(strand)[0] for strand in (forward, backward)]
+        bins = [model.members[0].network.stem(strand)[0] for strand in (forward, backward)]
         assert not torch.allclose(*bins, atol=1e-2)
 
 
@@ -280,14 +283,14 @@ def test_kmer_stem_sums_the_vectors_of_its_kmers():
 
 def test_both_stems_share_the_channels():
     model, _, _ = make(stem="both")
-    stem = model.network.stem
+    stem = model.members[0].network.stem
     bins, known = stem(codes())
     half = bins.shape[-1] // 2
     for part, alone in ((bins[..., :half], stem.kmers), (bins[..., half:], stem.filters)):
         features, known_alone = alone(codes())
         torch.testing.assert_close(part, features)
         torch.testing.assert_close(known, known_alone)
-    stem = make(stem="both", channels=10)[0].network.stem  # halves of an odd size
+    stem = make(stem="both", channels=10)[0].members[0].network.stem  # halves of an odd size
     assert stem(codes())[0].shape[-1] == 10
     with pytest.raises(FormatError, match="channels is 15; stem = both takes half"):
         make(stem="both", channels=15)

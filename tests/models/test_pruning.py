@@ -36,7 +36,7 @@ SHAPES = {
 
 def make(shape, seed=0, **more):
     torch.manual_seed(seed)
-    model = PromoterModel(PromoterModelConfig(**SMALL, **SHAPES[shape], **more), VOCABULARY)
+    model = PromoterModel([PromoterModelConfig(**SMALL, **SHAPES[shape], **more)], VOCABULARY)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(("position_bias_HP", "sink_key_HD", "width_HD")):

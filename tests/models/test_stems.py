@@ -45,7 +45,7 @@ def test_every_stem_has_its_place():
 
 def test_patches_are_a_sum_over_their_bases():
     model = make(stem=Stem.PATCH)
-    stem, codes = model.model.network.stem, make_codes()
+    stem, codes = model.model.members[0].network.stem, make_codes()
     with torch.no_grad():
         bins, known = stem(codes)
     weight, bias = stem.project.weight.detach().numpy(), stem.project.bias.detach().numpy()
@@ -80,7 +80,7 @@ class Recorder:
 
 @pytest.mark.parametrize("position", PositionEncoding)
 def test_context_is_that_of_a_plain_loop(position):
-    stem = make(stem=Stem.TRANSFORMER, position=position).model.network.stem
+    stem = make(stem=Stem.TRANSFORMER, position=position).model.members[0].network.stem
     recorder = Recorder()
     with torch.no_grad(), capture(["*"], recorder):
         bins, known = stem(make_codes())
@@ -136,7 +136,7 @@ def test_untrained_layers_change_nothing_and_context_feeds_keys_alone():
     codes = make_codes()
     model = make(0.0, stem=Stem.TRANSFORMER, readout=Readout.SHARED)
     treatments = model.encode_treatments(TABLE)
-    stem = model.model.network.stem
+    stem = model.model.members[0].network.stem
     with torch.no_grad():
         bins, known = stem(codes)
         torch.testing.assert_close(stem.in_context(bins, known), bins, atol=0, rtol=0)

@@ -11,7 +11,7 @@ import torch
 
 from bioattn.formats.meme import Motif, write_meme
 from bioattn.io.files import sha256_of
-from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Reader, TreatmentEncoding
 from bioattn.models.promoter.folder import write_promoter_model
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
@@ -145,6 +145,7 @@ def write_model(folder, table, dataset_sha256):
     config = PromoterModelConfig(
         length=LENGTH,
         conditioning=Conditioning.CROSS,
+        reader=Reader.HIDDEN,
         treatment_encoder=TreatmentEncoding.ID,
         channels=8,
         kernel=7,
@@ -158,7 +159,7 @@ def write_model(folder, table, dataset_sha256):
     )
     torch.manual_seed(0)
     folder.mkdir()
-    network = PromoterModel(config, vocabulary)
+    network = PromoterModel([config], vocabulary)
     # Weights of a size that gives maps with peaks.
     for parameter in network.parameters():
         parameter.data.mul_(3)
@@ -166,7 +167,7 @@ def write_model(folder, table, dataset_sha256):
     rows = [("this model", 0.41, 0.2), ("6-mer ridge", 0.52, 0.1), ("training mean", 0.0, 0.0)]
     record = {
         "dataset": {"file": "x.dataset.h5", "sha256": dataset_sha256},
-        "training": {"seed": 0, "epochs": 3},
+        "networks": [{"training": {"seed": 0, "epochs": 3}}],
         "best_epoch": 2,
         "evaluation": {
             "rows": [

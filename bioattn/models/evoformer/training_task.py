@@ -38,10 +38,10 @@ from bioattn.structures.contacts import ContactScores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted, quoted
-from bioattn.training.task import Judgement, PartLoss, Results, Stage, Step, Task
+from bioattn.training.task import Judgement, PartLoss, Results, Stage, Step, Task, Training
 
 
-class EvoformerTask(Task):
+class EvoformerTask(Task, Training):
     """One training run of an MSA/pair model."""
 
     metric = "P@L"
@@ -53,6 +53,7 @@ class EvoformerTask(Task):
     def __init__(self, settings: EvoformerTrainingSettings, device: torch.device) -> None:
         self.settings = settings
         self.device = device
+        self.trainings = (self,)
         self.training = build(EvoformerTrainingConfig, settings.training, settings.source("training"))
         covariance = {"pair_features": len(FEATURE_NAMES)} if settings.covariance else {}
         self.config = model_config(

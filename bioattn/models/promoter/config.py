@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
+from bioattn.attention.site import Contribution
 from bioattn.choices import Noise
 from bioattn.errors import SettingsError
 from bioattn.io.settings import option, require, seed_option
@@ -58,19 +59,19 @@ class Readout(StrEnum):
     """How `cross` makes a prediction of what was attended to."""
 
     OWN = "own"
-    """Each treatment reads the context its own way: the most accurate."""
+    """Each treatment reads a bin its own way."""
     SHARED = "shared"
-    """All treatments read a bin alike, as one signed number per head, and a prediction is the sum of weight ×
-    number: what tells treatments apart is where they look, and maps say what each bin contributes."""
+    """All treatments read a bin alike, as one signed number per head: what tells them apart is where they look."""
 
 
 class Reader(StrEnum):
-    """What a shared readout makes of the attended context."""
+    """What a readout makes of the attended context."""
 
     LINEAR = "linear"
-    """The sum of its heads' numbers: what a bin contributes is its weight × its number."""
+    """A weighted sum of what is read of each bin: a bin contributes its weight × its number."""
     HIDDEN = "hidden"
-    """A hidden layer over it, for "only where both are there": contributions are integrated gradients."""
+    """A hidden layer over it, for "only where both are there": contributions of a shared readout are integrated
+    gradients, those of readers of each treatment are not known."""
 
 
 class PositionBias(StrEnum):
@@ -153,7 +154,8 @@ class PromoterModelConfig:
     """Share of the stem's channels dropped in each training step (`cross`); 0.3 by default for few promoters
     without a clear motif with readout = shared."""
     value_layers: int = 1
-    """Convolutions over bins on the value path (`cross`, readout = own) or in the trunk (`film`, `cross-all`)."""
+    """Convolutions over bins on the value path (`cross`, readout = own, reader = hidden) or in the trunk (`film`,
+    `cross-all`)."""
     value_kernel: int = 5
     """Width of such a convolution in bins; odd."""
     key_layers: int = 0
@@ -179,12 +181,12 @@ class PromoterModelConfig:
     """What a head adds for the distance from the anchor (`cross`): none, shared or treatment (training's default
     with a query of each treatment)."""
     readout: Readout = option(
-        "Whether each treatment reads what it attended to its own way, or all alike: then maps tell "
-        "what each bin contributes, and training's default is sink = true.",
+        "Whether each treatment reads what it attended to its own way, or all alike: then training's default is "
+        "sink = true.",
         default=Readout.OWN,
     )
     reader: Reader = Reader.LINEAR
-    """linear or hidden: what `readout` = shared makes of the attended context."""
+    """linear (a prediction is the sum of what bins contribute) or hidden (a layer over the attended context)."""
     sink: bool = False
     """Adds a learned key that stands for "nowhere" (a null key)."""
     hidden_channels: int = 128
@@ -249,7 +251,7 @@ class PromoterModelConfig:
                 f"{self.num_heads} heads are needed",
             )
         yield (
-            self.integrates_gradients and not self.sink,
+            self.contribution is Contribution.GRADIENT and not self.sink,
             "--readout shared with hops = 2 or reader = hidden needs sink = true: contributions are counted from "
             "all weight on the null key",
         )
@@ -284,10 +286,7 @@ class PromoterModelConfig:
         only_cross = "is for --conditioning cross"
         shared = self.readout == Readout.SHARED
         yield other and shared, f"--readout {self.readout} {only_cross}"
-        yield (
-            self.reader != Reader.LINEAR and not shared,
-            f"reader = {self.reader} is for --readout shared",
-        )
+        yield other and self.reader != Reader.LINEAR, f"reader = {self.reader} {only_cross}"
         yield (
             stem != Stem.TRANSFORMER and self.position != PositionEncoding.ROTARY,
             f"position = {self.position} is for --stem transformer, not {stem}",
@@ -314,9 +313,12 @@ class PromoterModelConfig:
         )
 
     @property
-    def integrates_gradients(self) -> bool:
-        """Whether contributions take integrated gradients: the prediction is no sum of weight × number."""
-        return self.readout == Readout.SHARED and (self.hops > 1 or self.reader == Reader.HIDDEN)
+    def contribution(self) -> Contribution:
+        """How it is known what a bin adds to the prediction of `cross`."""
+        if self.readout == Readout.OWN:
+            return Contribution.NONE if self.reader == Reader.HIDDEN else Contribution.PRODUCT
+        summed = self.hops == 1 and self.reader == Reader.LINEAR
+        return Contribution.PRODUCT if summed else Contribution.GRADIENT
 
     @property
     def stem_sites(self) -> int:

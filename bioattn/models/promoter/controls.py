@@ -24,6 +24,7 @@ from bioattn.io.settings import build
 from bioattn.models.promoter.config import (
     Conditioning,
     PositionBias,
+    PromoterModelConfig,
     QuerySource,
     TrainingConfig,
 )
@@ -60,7 +61,8 @@ class TrainingRecord:
     """How a model was trained, from the `training.json` of its folder."""
 
     dataset_sha256: str
-    training: TrainingConfig
+    networks: list[TrainingConfig]
+    """Of each network."""
     treatment_columns: tuple[str, ...]
     evaluation: dict[str, Any]
     """As `bioattn.models.promoter.training.evaluation.Evaluation.to_json`."""
@@ -78,7 +80,7 @@ def read_training_record(model: Path) -> TrainingRecord | None:
     try:
         return TrainingRecord(
             dataset_sha256=content["dataset"]["sha256"],
-            training=build(TrainingConfig, content["training"], str(path)),
+            networks=[build(TrainingConfig, each["training"], str(path)) for each in content["networks"]],
             treatment_columns=tuple(content["treatment_columns"]),
             evaluation=content["evaluation"],
         )
@@ -234,10 +236,43 @@ def control_settings(
     folder: Path,
 ) -> PromoterTrainingSettings:
     """Settings that train a control. Arguments as of `train_control`."""
-    config, training = model.config, record.training
+    networks = []
+    for member, training in zip(model.model.members, record.networks, strict=True):
+        config, how = changed(member.config, training, control, step)
+        settings = {name: value for name, value in asdict(config).items() if name != "length"}
+        networks.append({"model": settings, "training": asdict(how)})
+    content = {
+        "bioattn_version": __version__,
+        "dataset": record.dataset_sha256,
+        "length": model.length,
+        "networks": networks,
+        "treatment_columns": record.treatment_columns,
+        "reference": model.reference,
+    }
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    output = folder / f"{control}-{digest[:12]}"
+    return PromoterTrainingSettings(
+        dataset=dataset,
+        output=output,
+        networks=tuple(networks),
+        treatment_columns=record.treatment_columns,
+        reference=model.reference,
+        baselines=False,
+        encoder=None if model.config.encoder is None else model.path,
+        resume=partial_path(output).exists(),
+    )
+
+
+def changed(
+    config: PromoterModelConfig, training: TrainingConfig, control: Control, step: int
+) -> tuple[PromoterModelConfig, TrainingConfig]:
+    """The settings of a network with the one difference of a control; step: as `train_control` has it.
+
+    A warm start needs queries and position biases of the treatments: controls without them start cold.
+    """
     match control:
         case Control.SEED:
-            training = replace(training, seed=training.seed + step)
+            return config, replace(training, seed=training.seed + step)
         case Control.QUERY:
             config = replace(config, position_bias=PositionBias.SHARED)
         case Control.SHARED:
@@ -254,24 +289,4 @@ def control_settings(
             )
         case _:
             config = replace(config, attention_query=QuerySource(control))
-    content = {
-        "bioattn_version": __version__,
-        "dataset": record.dataset_sha256,
-        "model": asdict(config),
-        "training": asdict(training),
-        "treatment_columns": record.treatment_columns,
-        "reference": model.reference,
-    }
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    output = folder / f"{control}-{digest[:12]}"
-    return PromoterTrainingSettings(
-        dataset=dataset,
-        output=output,
-        model={name: value for name, value in asdict(config).items() if name != "length"},
-        training=asdict(training),
-        treatment_columns=record.treatment_columns,
-        reference=model.reference,
-        baselines=False,
-        encoder=None if config.encoder is None else model.path,
-        resume=partial_path(output).exists(),
-    )
+    return config, replace(training, warm_start=False)

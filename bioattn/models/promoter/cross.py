@@ -47,8 +47,20 @@ class PositionCurve(nn.Module):
         return bias_HTP
 
 
-class SharedReadout(nn.Module):
-    """One reader for all treatments, of bins that see no more than the keys do.
+class BinReadout(nn.Module):
+    """A readout of bins that see no more than the keys do, so that what is read of a bin belongs to it."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(channels, channels)
+
+    def values(self, bins_BPC: Tensor) -> Tensor:
+        """What the attention's value layer reads of each bin, (B, P, C)."""
+        return bins_BPC + F.gelu(self.hidden(bins_BPC))
+
+
+class SharedReadout(BinReadout):
+    """One reader for all treatments.
 
     The linear reader sums the attended numbers of the heads, one per bin, so the contribution of a bin is its
     weight times its number, and contributions and the intercept add up to the prediction. The hidden reader has a
@@ -56,13 +68,11 @@ class SharedReadout(nn.Module):
     """
 
     def __init__(self, config: PromoterModelConfig) -> None:
-        super().__init__()
-        channels = config.channels
-        self.hidden = nn.Linear(channels, channels)
+        super().__init__(config.channels)
         self.intercept = nn.Parameter(torch.zeros(()))
         self.reader = (
             nn.Sequential(
-                nn.Linear(channels, config.hidden_channels),
+                nn.Linear(config.channels, config.hidden_channels),
                 nn.GELU(),
                 PromoterDropout(config.dropout),
                 nn.Linear(config.hidden_channels, 1),
@@ -71,14 +81,33 @@ class SharedReadout(nn.Module):
             else None
         )
 
-    def values(self, bins_BPC: Tensor) -> Tensor:
-        """What the attention's value layer reads of each bin, (B, P, C)."""
-        return bins_BPC + F.gelu(self.hidden(bins_BPC))
-
     def forward(self, attended_BTC: Tensor, treatments_TE: Tensor) -> Tensor:
         """Attended numbers of the heads, or context, (B, T, C) or (B, 1, C), and embeddings (T, E) → (B, T)."""
         answer_BT = attended_BTC.sum(-1) if self.reader is None else self.reader(attended_BTC).squeeze(-1)
         return (answer_BT + self.intercept).expand(-1, len(treatments_TE))
+
+
+class LinearReadout(BinReadout):
+    """A linear reader for each treatment: a bin contributes its weight times the number that the treatment reads.
+
+    The number has the treatment's own sign, so that one motif can raise one response and lower another.
+    """
+
+    def __init__(self, config: PromoterModelConfig) -> None:
+        super().__init__(config.channels)
+        self.linear_reader = nn.Linear(config.treatment_channels, config.channels)
+        self.offset = nn.Linear(config.treatment_channels, 1)
+        self.scale = config.channels**-0.5
+
+    def reader(self, treatments_TE: Tensor) -> Tensor:
+        """What each channel of the context adds to the answer, (T, C)."""
+        reader_TC: Tensor = self.linear_reader(treatments_TE) * self.scale
+        return reader_TC
+
+    def forward(self, context_BTC: Tensor, treatments_TE: Tensor) -> Tensor:
+        """Context (B, T, C), or (B, 1, C) where it is the same for all, and embeddings (T, E) → (B, T)."""
+        offset_T: Tensor = self.offset(treatments_TE).squeeze(-1)
+        return (context_BTC * self.reader(treatments_TE)).sum(-1) + offset_T
 
 
 class CrossModel(nn.Module):
@@ -94,10 +123,11 @@ class CrossModel(nn.Module):
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
         channels, query = config.channels, config.attention_query
-        shared = config.readout == Readout.SHARED
+        shared, hidden = config.readout == Readout.SHARED, config.reader == Reader.HIDDEN
+        mixes = hidden and not shared
         self.stem = STEMS[config.stem](config)
         self.stem_dropout = config.stem_dropout
-        self.mixer = BinMixer(channels, config.value_kernel, 0 if shared else config.value_layers)
+        self.mixer = BinMixer(channels, config.value_kernel, config.value_layers if mixes else 0)
         self.key_mixer = BinMixer(channels, config.value_kernel, config.key_layers, residual=False)
         self.treatment_encoder = TreatmentEncoder(config, vocabulary, num_tokens=1)
         self.query = nn.Linear(config.treatment_channels, channels)
@@ -112,20 +142,21 @@ class CrossModel(nn.Module):
             self.position_curve = PositionCurve(config)
         self.normalise_query = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.hops))
         self.hops = nn.ModuleList(self._hop(config, hop) for hop in range(config.hops))
-        self.readout: TreatmentReadout | SharedReadout
-        if shared:
-            self.readout = SharedReadout(config)
-        else:
+        self.readout: TreatmentReadout | BinReadout
+        if mixes:
             self.readout = TreatmentReadout(
                 channels, config.treatment_channels, config.hidden_channels, config.dropout
             )
+        else:
+            self.readout = SharedReadout(config) if shared else LinearReadout(config)
 
     def _hop(self, config: PromoterModelConfig, hop: int) -> MultiHeadAttention:
         channels, field = config.channels, self.stem.receptive_field
         heads = config.heads_at(config.stem_sites + hop)
-        contributes = Contribution.NONE
-        if config.readout == Readout.SHARED:
-            contributes = Contribution.GRADIENT if config.integrates_gradients else Contribution.PRODUCT
+        last = hop == config.hops - 1
+        # Of a sum over the bins of the last hop, the hops before have no part.
+        summed = config.contribution is Contribution.PRODUCT
+        contributes = Contribution.NONE if summed and not last else config.contribution
         sums_heads = config.readout == Readout.SHARED and config.reader == Reader.LINEAR
         if field is not None:
             field += config.key_layers * (config.value_kernel - 1) * config.pool
@@ -134,7 +165,7 @@ class CrossModel(nn.Module):
             query_channels=channels,
             key_channels=channels,
             value_channels=channels,
-            output_channels=None if sums_heads and hop == config.hops - 1 else channels,
+            output_channels=None if sums_heads and last else channels,
             num_heads=len(heads),
             head_channels=config.head_channels,
             score=config.attention_score,
@@ -161,25 +192,58 @@ class CrossModel(nn.Module):
     def decode(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:
         """Bins of the stem, their mask and embeddings of T treatments → predictions (B, T); True = holds bases."""
         keys_BPC = self.key_mixer(bins_BPC)
-        # What a shared readout reads is no wider than what attention is drawn by.
-        if isinstance(self.readout, SharedReadout):
+        # What is read of a bin is no wider than what attention is drawn by, but for a hidden reader's own.
+        if isinstance(self.readout, BinReadout):
             values_BPC = self.readout.values(bins_BPC)
         else:
             values_BPC = self.mixer(keys_BPC)
+        reader_TC = self.readout.reader(embeddings_TE) if isinstance(self.readout, LinearReadout) else None
         keys_BPC = self.stem.in_context(keys_BPC, known_BP)
         query_1TC = self.first_queries(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
         for normalise, attention in zip(self.normalise_query, self.hops, strict=True):
             assert isinstance(attention, MultiHeadAttention)
             bias = self.position_bias(attention.site, embeddings_TE)
-            context_BTC = attention(normalise(query_1TC), keys_BPC, values_BPC, mask=mask, bias=bias)
-            if attention is not self.hops[-1]:
+            last = attention is self.hops[-1]
+            context_BTC = attention(
+                normalise(query_1TC),
+                keys_BPC,
+                values_BPC,
+                mask=mask,
+                bias=bias,
+                reader=reader_TC if last else None,
+            )
+            if not last:
                 query_1TC = query_1TC + context_BTC
         answer_BT: Tensor = self.readout(context_BTC, embeddings_TE)
         return answer_BT
 
+    @torch.no_grad()
+    def centre(self, codes_BL: Tensor, treatments: TreatmentBatch) -> None:
+        """Count contributions from what is attended to in an average promoter of these: predictions stay.
+
+        Weights of a row sum to 1, so readers of each treatment can move any number between contributions and
+        intercept. With a null key nothing is moved: its value is 0.
+        """
+        attention = self.hops[-1]
+        assert isinstance(attention, MultiHeadAttention)
+        if not isinstance(self.readout, LinearReadout) or attention.site.null_key:
+            return
+        attended = []
+        hook = attention.project_output.register_forward_pre_hook(
+            lambda _module, inputs: attended.append(inputs[0].mean((0, 1)))
+        )
+        for part_BL in codes_BL.split(64):
+            self(part_BL, treatments)
+        hook.remove()
+        mean_X = torch.stack(attended).mean(0)
+        output = attention.project_output
+        assert isinstance(output, nn.Linear)
+        attention.project_value.bias.sub_(mean_X)
+        output.bias.add_(output.weight @ mean_X)
+
     def intercept(self, embeddings_TE: Tensor) -> Tensor:
-        """What a shared readout answers with all weight on the null key (T,): contributions are added to it."""
+        """What a readout answers where nothing was attended to (T,): contributions are added to it."""
         last = self.hops[-1]
         assert isinstance(last, MultiHeadAttention)
         nothing_11X = embeddings_TE.new_zeros(1, 1, last.project_value.out_features)

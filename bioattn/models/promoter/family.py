@@ -190,6 +190,14 @@ class PromoterTrainingSettings(TrainingCommand):
         "trained one.",
         default=False,
     )
+    members: int = option(
+        "Networks of each kind, trained with seeds that follow on each other: the mean of their predictions is "
+        "the model's.",
+        default=1,
+        min=1,
+    )
+    networks: tuple[dict[str, Any], ...] = toml_key("tables with model and training", default=())
+    """Settings of each network, in place of `model` and `training`; the mean of their predictions is kept."""
     treatment_columns: tuple[str, ...] = toml_key("a list of column names", default=())
     """Features used by the features encoder; empty: every column that varies."""
     model: Mapping[str, Any] = table(PromoterModelConfig)

@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from bioattn.attention.site import Contribution
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.inputs import Inputs, names_in, python_warnings
@@ -35,7 +36,6 @@ from bioattn.models.model_folder import (
 )
 from bioattn.models.promoter.config import (
     PromoterModelConfig,
-    Readout,
     TreatmentEncoding,
 )
 from bioattn.models.promoter.family import TREATMENTS
@@ -324,7 +324,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
         Raises: as `encode_treatments`; BioattnError for a model that has no embeddings (`concat`, `ridge`).
         """
-        encoder = getattr(self.model.network, "treatment_encoder", None)
+        encoder = getattr(self.model.members[0].network, "treatment_encoder", None)
         if encoder is None:
             raise BioattnError(
                 f"--conditioning {self.config.conditioning} has no embeddings of treatments; give a model that has"
@@ -394,8 +394,9 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
             require_finite(self.predictor().forward(codes_BL.to(self.device)), "predictions")
 
     def contributions(self, treatments: TreatmentTable, batch: Promoters) -> NDArray[np.float64] | None:
-        """What each bin contributes (B, T, P), sum over heads, in response units; None without one readout."""
-        if self.config.readout != Readout.SHARED:
+        """What each bin contributes (B, T, P), sum over heads and sites, in response units; None where it is not
+        known of each member."""
+        if any(member.config.contribution is Contribution.NONE for member in self.model.members):
             return None
         runner = PromoterRunner(self.predictor(treatments), AttentionOptions(), len(batch.codes))
         arrays = runner.compute(batch).arrays.values()
@@ -407,7 +408,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         """The same model with the weights it might have begun with; torch's random state stays as it was."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            fresh = PromoterModel(self.config, self.vocabulary)
+            fresh = PromoterModel([member.config for member in self.model.members], self.vocabulary)
         if fresh.encoder is not None:
             fresh.encoder.load_state_dict(self.encoder().state_dict())
         return replace(self, model=fresh.to(self.device).eval())
@@ -446,7 +447,7 @@ def write_promoter_model(
         task=task,
         reference=reference,
         downstream=downstream,
-        architecture=asdict(model.config),
+        networks=[asdict(member.config) for member in model.members],
     )
     frame = treatments.frame
     write_json(
@@ -471,14 +472,16 @@ def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterMod
     content = read_model_config(folder, MODEL_TYPE, (TREATMENTS,))
     stored = read_json(folder / TREATMENTS)
     try:
-        config = build(PromoterModelConfig, content["architecture"], f"{folder / CONFIG}")
+        configs = [build(PromoterModelConfig, each, f"{folder / CONFIG}") for each in content["networks"]]
         vocabulary = TreatmentVocabulary.from_json(stored["vocabulary"])
         table = TreatmentTable(frame=_frame(stored["names"], stored["columns"]))
     except (FormatError, SettingsError) as error:
         raise FormatError(f"{error}; the folder is damaged or was edited") from error
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder}: config.json or treatments.json is incomplete ({error!r})") from error
-    model = load_network(lambda: PromoterModel(config, vocabulary), asdict(config), folder / WEIGHTS)
+    model = load_network(
+        lambda: PromoterModel(configs, vocabulary), {"networks": content["networks"]}, folder / WEIGHTS
+    )
     return LoadedPromoterModel(
         model=model.to(device).eval(),
         vocabulary=vocabulary,

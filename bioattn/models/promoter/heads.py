@@ -157,9 +157,11 @@ class PromoterHeadScorer:
     def _answers(self, codes_BL: Tensor) -> Tensor:
         """Standard units (B, T), logits of a binary model."""
         model = self._model.model
-        ask = model if self._model.task == "binary" else model.network
-        answers_BT: Tensor = ask(codes_BL, self._batch)
-        return answers_BT.float()
+        answers_BT: Tensor = model(codes_BL, self._batch)
+        if self._model.task == "binary":
+            return answers_BT.float()
+        mean_T, sd_T = self._units
+        return ((answers_BT - mean_T) / sd_T).float()
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         for first in range(0, len(self.genes), BATCH_SIZE):
@@ -193,9 +195,13 @@ class PromoterHeadScorer:
         targets_GT = targets_GT * unit_sd_T + unit_mean_T
         index = [self._model.treatments.names.index(name) for name in self.items]
         mean_T, sd_T = (
-            buffer.cpu().numpy()[index] for buffer in (model.response_mean_T, model.response_sd_T)
+            torch.stack([getattr(member, name) for member in model.members]).sum(0)[index]
+            for name in ("response_mean_T", "response_sd_T")
         )
-        standard_GT: NDArray[np.float32] = ((targets_GT - mean_T) / sd_T).astype(np.float32)
+        self._units = mean_T, sd_T
+        standard_GT: NDArray[np.float32] = ((targets_GT - mean_T.cpu().numpy()) / sd_T.cpu().numpy()).astype(
+            np.float32
+        )
         return standard_GT
 
 
@@ -230,7 +236,11 @@ def pruned(
             raise SettingsError(f"site {name} would be left without any head; keep at least one")
     left = {name: tuple(sorted(set(keep.get(name, site.heads)))) for name, site in sites.items()}
     device = next(model.parameters()).device
-    smaller = PromoterModel(replace(model.config, heads_left=tuple(left.values())), vocabulary)
+    configs = [
+        replace(member.config, heads_left=tuple(left[name] for name in attention_sites(member)))
+        for member in model.members
+    ]
+    smaller = PromoterModel(configs, vocabulary)
     weights = dict(model.state_dict())
     for prefix, attention in model.named_modules():
         if not isinstance(attention, MultiHeadAttention):

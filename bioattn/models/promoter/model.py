@@ -9,7 +9,10 @@ Shape suffixes: B promoters, T treatments, L bases, P bins, C channels, E treatm
 treatment features, H hidden channels, K k-mers, X blocks of counts.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -246,11 +249,11 @@ class TrunkModel(nn.Module):
         return answer_BT
 
 
-class PromoterModel(nn.Module):
-    """Predicts the responses of promoters to treatments.
+class Member(nn.Module):
+    """A network and the units it answers in.
 
-    The network works in standard units; `response_mean_T` and `response_sd_T` of each training treatment turn
-    its answers into the units of the responses. A treatment that was not in training gets their means.
+    It works in standard units; `response_mean_T` and `response_sd_T` of each training treatment turn its answers
+    into its part of the responses. A treatment that was not in training gets their means.
     """
 
     response_mean_T: Tensor
@@ -272,19 +275,10 @@ class PromoterModel(nn.Module):
         self.register_buffer("response_mean_T", torch.zeros(len(vocabulary.names)))
         self.register_buffer("response_sd_T", torch.ones(len(vocabulary.names)))
 
-    @property
-    def encoder(self) -> BinEncoder | None:
-        stems = (module for module in self.modules() if isinstance(module, PretrainedStem))
-        return next((stem.encoder for stem in stems), None)
-
     def forward(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
     ) -> Tensor:
-        """uint8 codes (B, length) and T treatments → float32 (B, T): responses, or logits for a binary task.
-
-        bases_BL4: (B, length, 4), read instead of the codes' one-hot bases and differentiable; the codes still say
-        where there is a base at all.
-        """
+        """Its part (B, T) of what `PromoterModel.forward` gives."""
         return self.in_response_units(self.network(codes_BL, treatments, bases_BL4), treatments)
 
     def in_response_units(self, answer_BT: Tensor, treatments: TreatmentBatch) -> Tensor:
@@ -299,6 +293,66 @@ class PromoterModel(nn.Module):
         mean_T = torch.where(known_T, self.response_mean_T[index_T], self.response_mean_T.mean())
         sd_T = torch.where(known_T, self.response_sd_T[index_T], self.response_sd_T.mean())
         return mean_T, sd_T
+
+    @torch.no_grad()
+    def set_units(self, mean_T: np.ndarray, sd_T: np.ndarray) -> None:
+        """Answer in units of which 0 and 1 stand for these responses of the training treatments."""
+        self.response_mean_T.copy_(torch.from_numpy(mean_T))
+        self.response_sd_T.copy_(torch.from_numpy(sd_T))
+
+
+class PromoterModel(nn.Module):
+    """Predicts the responses of promoters to treatments: the sum of what its members answer, most often one.
+
+    Of a mean of several networks, each member's units hold its share, so that contributions of all sites and one
+    intercept add up to the prediction.
+    """
+
+    members: Sequence[Member]
+
+    def __init__(self, configs: Sequence[PromoterModelConfig], vocabulary: TreatmentVocabulary) -> None:
+        super().__init__()
+        self.members = cast(Any, nn.ModuleList(Member(config, vocabulary) for config in configs))
+        numbers: Counter[str] = Counter()
+        for module in self.modules():
+            if isinstance(module, MultiHeadAttention) and module.site.name.startswith("promoter."):
+                kind = module.site.name.rpartition(".")[0]
+                module.site = replace(module.site, name=f"{kind}.{numbers[kind]}")
+                numbers[kind] += 1
+
+    @classmethod
+    def mean(cls, models: Sequence["PromoterModel"], vocabulary: TreatmentVocabulary) -> "PromoterModel":
+        """The model that predicts the mean of what `models` do; with one, that one."""
+        if len(models) == 1:
+            return models[0]
+        members = [member for model in models for member in model.members]
+        mean = cls([member.config for member in members], vocabulary)
+        for member, of in zip(mean.members, members, strict=True):
+            member.load_state_dict(of.state_dict())
+            member.response_mean_T /= len(models)
+            member.response_sd_T /= len(models)
+        return mean.to(next(models[0].parameters()).device).eval()
+
+    @property
+    def config(self) -> PromoterModelConfig:
+        """The architecture of the first member; all see the same window."""
+        return self.members[0].config
+
+    @property
+    def encoder(self) -> BinEncoder | None:
+        stems = (module for module in self.modules() if isinstance(module, PretrainedStem))
+        return next((stem.encoder for stem in stems), None)
+
+    def forward(
+        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
+    ) -> Tensor:
+        """uint8 codes (B, length) and T treatments → float32 (B, T): responses, or logits for a binary task.
+
+        bases_BL4: (B, length, 4), read instead of the codes' one-hot bases and differentiable; the codes still say
+        where there is a base at all.
+        """
+        answers = [member(codes_BL, treatments, bases_BL4) for member in self.members]
+        return torch.stack(answers).sum(0) if len(answers) > 1 else answers[0]
 
 
 def attention_sites(model: nn.Module) -> dict[str, AttentionSite]:

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
-from bioattn.models.promoter.cross import CrossModel, SharedReadout
+from bioattn.models.promoter.cross import BinReadout, CrossModel
 from bioattn.models.promoter.stem import (
     AMBIGUOUS,
     BinStem,
@@ -271,7 +271,7 @@ class PromoterFields:
         self._query_HDT = query_THD.permute(1, 2, 0).contiguous()
         self._key_weight = attention.project_key.weight
         self._project_value = attention.project_value
-        self._reader = network.readout if isinstance(network.readout, SharedReadout) else None
+        self._reader = network.readout if isinstance(network.readout, BinReadout) else None
         offset_PH1 = torch.where(stem.known_P, 0.0, masked_logit(torch.float32))[:, None, None]
         self._offset_PHT = offset_PH1 if bias_HTP is None else offset_PH1 + bias_HTP.permute(2, 0, 1)
         self._gradient_HPT = self._logits(self._spread_PC)

@@ -16,7 +16,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
 from bioattn.models.promoter.config import Stem
 from bioattn.models.promoter.cross import CrossModel
-from bioattn.models.promoter.model import PromoterModel
+from bioattn.models.promoter.model import Member
 from bioattn.models.promoter.mutant_bins import (
     MutatedBins,
     MutatedStem,
@@ -109,10 +109,10 @@ class CrossMutants:
     """Predictions of a `cross` model for all mutants of a promoter, one promoter after the other."""
 
     def __init__(
-        self, model: PromoterModel, network: CrossModel, treatments: TreatmentBatch, batch_size: int
+        self, member: Member, network: CrossModel, treatments: TreatmentBatch, batch_size: int
     ) -> None:
-        """network: that of the model. batch_size: mutants whose logits near a mutation are in memory at once."""
-        self._model, self._network, self._treatments = model, network, treatments
+        """network: that of the member. batch_size: mutants whose logits near a mutation are in memory at once."""
+        self._member, self._network, self._treatments = member, network, treatments
         self._batch_size = batch_size
         self._embeddings_TE = network.treatment_encoder(treatments)
         config = network.stem.config
@@ -134,7 +134,7 @@ class CrossMutants:
             self._readout = (
                 MutantReadout(network, attention, self._embeddings_TE)
                 if isinstance(network.readout, TreatmentReadout)
-                else self._shared_readout
+                else self._read
             )
             self._bias_HTP = network.position_bias(attention.site, self._embeddings_TE)
             self._query_THD = query_THD / math.sqrt(query_THD.shape[-1]) * (not attention.uniform)
@@ -145,7 +145,7 @@ class CrossMutants:
         Yields the numbers of some mutants (N,) and their predictions (N, T) in response units.
         """
         for rows, answer_NT in self._standard(codes_L, position_M, base_M):
-            yield rows, self._model.in_response_units(answer_NT, self._treatments)
+            yield rows, self._member.in_response_units(answer_NT, self._treatments)
 
     def _standard(
         self, codes_L: Tensor, position_M: Tensor, base_M: Tensor
@@ -195,7 +195,7 @@ class CrossMutants:
         """Predictions (M, T) by the whole network after the stem."""
         return self._network.decode(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
 
-    def _shared_readout(self, attended_MTX: Tensor) -> Tensor:
+    def _read(self, attended_MTX: Tensor) -> Tensor:
         """Predictions (M, T) from what the heads attended to."""
         answer_MT: Tensor = self._network.readout(
             self._attention.project_output(attended_MTX), self._embeddings_TE
@@ -350,10 +350,33 @@ class PromoterPredictor:
         responses_BT: Tensor = self.runner.model(codes_BL, self.treatments, letters_BLA)
         return responses_BT
 
-    def fast_mutants(self, batch_size: int) -> CrossMutants | None:
+    def fast_mutants(self, batch_size: int) -> "FastMutants | None":
         """All single mutants with less work than a forward pass for each: of `cross` models."""
-        network = self.runner.model.network
-        if not isinstance(network, CrossModel) or not network.stem.is_local:
-            return None
-        with torch.inference_mode():
-            return CrossMutants(self.runner.model, network, self.treatments, batch_size)
+        found = []
+        for member in self.runner.model.members:
+            if not isinstance(member.network, CrossModel) or not member.network.stem.is_local:
+                return None
+            with torch.inference_mode():
+                found.append(CrossMutants(member, member.network, self.treatments, batch_size))
+        return FastMutants(found)
+
+
+class FastMutants(NamedTuple):
+    """The sum of what the members of a model answer to mutants."""
+
+    members: list[CrossMutants]
+
+    def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """As `CrossMutants.answers`."""
+        first, *others = self.members
+        if not others:
+            yield from first.answers(codes_L, position_M, base_M)
+            return
+        total_MT: Tensor | None = None
+        for member in self.members:
+            for rows, answer_NT in member.answers(codes_L, position_M, base_M):
+                if total_MT is None:
+                    total_MT = answer_NT.new_zeros(len(position_M), answer_NT.shape[1])
+                total_MT[rows] += answer_NT
+        if total_MT is not None:
+            yield torch.arange(len(position_M), device=total_MT.device), total_MT

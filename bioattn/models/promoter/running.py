@@ -11,7 +11,7 @@ Shape suffixes: B promoters, L bases, T treatments, P bins of the model, F finer
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias
 
@@ -29,6 +29,7 @@ from bioattn.inference.passes import fitting_batch
 from bioattn.inference.promoter_windows import N_CODE, Promoters, padding
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.models.promoter.cross import CrossModel
+from bioattn.models.promoter.model import Member, attention_sites
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.choices import Reduction
@@ -90,7 +91,7 @@ class PromoterRunner:
 
     def _listen(self, options: AttentionOptions) -> None:
         """Collect attention from now on; a trial batch of one shows the shapes that there will be."""
-        model, treatments = self.model, self.predictor.treatments
+        model = self.model
         self._sites = choose_sites(
             model.sites, options.sites, without="--conditioning concat, film and ridge have none"
         )
@@ -98,7 +99,9 @@ class PromoterRunner:
         self._integrates = options.reduce is Reduction.NONE and any(
             site.contributes is Contribution.GRADIENT for site in model.sites.values()
         )
-        mean_T, self._sd_T = (each.cpu().numpy() for each in model.model.response_units(treatments))
+        self._member_of = {
+            f"{SITES}/{site}": member for member in model.model.members for site in attention_sites(member)
+        }
         self._receiver = BatchReceiver(options, {"treatment": self.predictor.names})
         self._predict(self._nothing_known)
         self._taken()
@@ -106,16 +109,24 @@ class PromoterRunner:
         if options.phases > 1:
             self._average = PhaseAverage(self.layouts, model.config.pool, options.phases)
             self.layouts = self._average.layouts
-        network = model.model.network
-        for number, layout in enumerate(self.layouts):
+        given = set[int]()
+        for number, layout in reversed(list(enumerate(self.layouts))):
             if any(array.name == CONTRIBUTIONS for array in layout.arrays):
-                assert isinstance(network, CrossModel)
-                with torch.inference_mode():
-                    standard_T = network.intercept(network.treatment_encoder(treatments)).cpu().numpy()
-                intercept = tuple((mean_T + self._sd_T * standard_T).tolist())
-                self.layouts[number] = replace(
-                    layout, attributes={**layout.attributes, "intercept": intercept}
-                )
+                member = self._member_of[layout.path]
+                # Of several sites of a network the last one has its intercept, so that all intercepts add up.
+                intercept_T = self._intercept(member) * (id(member) not in given)
+                given.add(id(member))
+                attributes = {**layout.attributes, "intercept": tuple(intercept_T.tolist())}
+                self.layouts[number] = replace(layout, attributes=attributes)
+
+    def _intercept(self, member: Member) -> NDArray[np.float32]:
+        """What a member predicts where nothing is attended to (T,), in the units of responses."""
+        network, treatments = member.network, self.predictor.treatments
+        assert isinstance(network, CrossModel)
+        with torch.inference_mode():
+            standard_T = network.intercept(network.treatment_encoder(treatments))
+            intercept_T: NDArray[np.float32] = member.in_response_units(standard_T, treatments).cpu().numpy()
+        return intercept_T
 
     @cached_property
     def batch_size(self) -> int:
@@ -169,9 +180,10 @@ class PromoterRunner:
         if self._receiver is None:
             return {}
         arrays = self._receiver.take()
-        for of_site in arrays.values():
+        for path, of_site in arrays.items():
             if CONTRIBUTIONS in of_site:
-                scaled = of_site[CONTRIBUTIONS] * self._sd_T[:, None, None]
+                _, sd_T = self._member_of[path].response_units(self.predictor.treatments)
+                scaled = of_site[CONTRIBUTIONS] * sd_T.cpu().numpy()[:, None, None]
                 of_site[CONTRIBUTIONS] = scaled.astype(of_site[WEIGHTS].dtype)
         return arrays
 
@@ -199,18 +211,27 @@ class PromoterRunner:
     @torch.inference_mode(False)
     def _integrated(self, codes_BL: Tensor, receiver: BatchReceiver) -> Tensor:
         """Responses (B, T); the receiver gets the weights and, for contributions, integrated gradients."""
-        model, sites = self.model.model, self.model.sites
-        network, treatments = model.network, self.predictor.treatments
-        assert isinstance(network, CrossModel)
-        with torch.no_grad(), capture(self._sites, receiver, value_weighted=self._value_weighted):
-            bins_BPC, known_BP = network.stem(codes_BL.clone())
-            network.stem.in_context(bins_BPC, known_BP)  # listened to here: decoding repeats it
-            embeddings_TE = network.treatment_encoder(treatments)
-        contributing = [site for site in sites.values() if site.contributes is Contribution.GRADIENT]
-        found = integrated_gradients(lambda: network.decode(bins_BPC, known_BP, embeddings_TE), contributing)
-        for name in [name for name in self._sites if name in found.contributions]:
-            receiver.receive(sites[name], found.weights[name], found.contributions[name])
-        return model.in_response_units(found.predictions, treatments)
+        treatments, answers = self.predictor.treatments, list[Tensor]()
+        for member in self.model.model.members:
+            sites, network = attention_sites(member), member.network
+            listening = capture(self._sites, receiver, value_weighted=self._value_weighted)
+            contributing = [site for site in sites.values() if site.contributes is Contribution.GRADIENT]
+            if not contributing:
+                with torch.no_grad(), listening:
+                    answers.append(member(codes_BL.clone(), treatments))
+                continue
+            assert isinstance(network, CrossModel)
+            with torch.no_grad(), listening:
+                bins_BPC, known_BP = network.stem(codes_BL.clone())
+                network.stem.in_context(bins_BPC, known_BP)  # listened to here: decoding repeats it
+                embeddings_TE = network.treatment_encoder(treatments)
+            found = integrated_gradients(
+                partial(network.decode, bins_BPC, known_BP, embeddings_TE), contributing
+            )
+            for name in [name for name in self._sites if name in found.contributions]:
+                receiver.receive(sites[name], found.weights[name], found.contributions[name])
+            answers.append(member.in_response_units(found.predictions, treatments))
+        return torch.stack(answers).sum(0)
 
 
 def run_promoters(

@@ -40,8 +40,8 @@ def make_model():
         }
         config = PromoterModelConfig(**{**small, **settings})
         loaded = untrained_model(config, TABLE, task=task, spread=0.3)
-        loaded.model.response_mean_T += torch.randn_like(loaded.model.response_mean_T)
-        loaded.model.response_sd_T *= 1 + torch.rand_like(loaded.model.response_sd_T)
+        loaded.model.members[0].response_mean_T += torch.randn_like(loaded.model.members[0].response_mean_T)
+        loaded.model.members[0].response_sd_T *= 1 + torch.rand_like(loaded.model.members[0].response_sd_T)
         return loaded
 
     return make

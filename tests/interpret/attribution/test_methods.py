@@ -101,7 +101,7 @@ def test_sharp_attention_loses_nothing(make_model, make_codes):
     """A bin that holds all the weight is mutated: what is left must not be the rounding of what was there."""
     model, codes = make_model(pool=4, position_bias="none"), make_codes(1, 70)
     with torch.no_grad():
-        model.model.network.hops[0].project_query.weight *= 30  # type: ignore[union-attr,index]
+        model.model.members[0].network.hops[0].project_query.weight *= 30  # type: ignore[union-attr,index]
     _, wanted = plain_loop(model, codes)
 
     found = Mutagenesis(model.predictor())(codes)
@@ -125,10 +125,12 @@ def test_finds_the_planted_motif():
     )
     vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
     torch.manual_seed(0)
-    model = PromoterModel(config, vocabulary)
+    model = PromoterModel([config], vocabulary)
     with torch.no_grad():
         # A first filter that is near the motif: the search for it is the training's business, not this test's.
-        model.network.stem.convolution.weight[0, :, 1:8] += 0.7 * one_hot(torch.from_numpy(motif[None]))[0]
+        model.members[0].network.stem.convolution.weight[0, :, 1:8] += (
+            0.7 * one_hot(torch.from_numpy(motif[None]))[0]
+        )
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     treatments = vocabulary.encode(table)
     for _ in range(160):
@@ -185,10 +187,10 @@ def test_gradient_is_that_of_finite_differences(kind, make_model, make_codes):
 
     def answer(bases):
         with torch.no_grad():
-            return model.model.network(torch.from_numpy(codes), treatments, bases)
+            return model.model.members[0].network(torch.from_numpy(codes), treatments, bases)
 
     bases = one_hot(torch.from_numpy(codes), torch.float64).transpose(1, 2).contiguous().requires_grad_()
-    answers = model.model.network(torch.from_numpy(codes), treatments, bases)
+    answers = model.model.members[0].network(torch.from_numpy(codes), treatments, bases)
     (found,) = torch.autograd.grad(answers[1, 2], bases)
     random = np.random.default_rng(0)
     step = 1e-6
@@ -224,7 +226,7 @@ def test_gradient_input_is_the_centred_gradient(kind, make_model, make_codes):
     model.model.double()
     with torch.no_grad():
         standard = [
-            model.model.network(torch.from_numpy(codes), treatments, given).numpy()
+            model.model.members[0].network(torch.from_numpy(codes), treatments, given).numpy()
             for given in (None, bases.detach().double())
         ]
     np.testing.assert_allclose(*standard, atol=1e-6)

@@ -51,7 +51,7 @@ def test_a_filter_becomes_what_it_matches(codes, conditioning):
     )
     first = (
         next((module.convolution for module in model.model.modules() if isinstance(module, ConvStem)), None)
-        or model.model.network.sequence[0]
+        or model.model.members[0].network.sequence[0]
     )
     with torch.no_grad():
         first.weight.zero_()

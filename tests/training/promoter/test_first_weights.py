@@ -77,7 +77,7 @@ def test_planted_motifs_are_found_for_their_treatments(task, stem, motifs, reque
         dataset.treatments, encoding=config.treatment_encoder, unconditional=True, columns=()
     )
     torch.manual_seed(0)
-    model = PromoterModel(config, vocabulary)
+    model = PromoterModel([config], vocabulary)
     convolution = next(module.convolution for module in model.modules() if isinstance(module, ConvStem))
     before = convolution.weight.detach().clone()
     found = start_filters(model, dataset)
@@ -107,7 +107,8 @@ def test_responses_that_follow_nothing_leave_the_filters_random(dataset_path):
     assert enriched_kmers(dataset.codes[:10], shuffled[:10].astype(float), number=16) == []
 
 
-KMER = {"stem": "kmer", "kmer": 4, "channels": 16, "num_heads": 2, "head_channels": 8, "pool": 2}
+KMER = {"stem": "kmer", "kmer": 4, "channels": 16, "num_heads": 4, "head_channels": 8, "pool": 2}
+KMER |= {"readout": "shared"}
 
 
 def start(dataset_path, output, **model):
@@ -134,12 +135,9 @@ def start(dataset_path, output, **model):
     ("encoder", "stem"),
     [
         ("id", {}),
-        ("features", {}),
-        ("id", {"stem": "both", "channels": 32, "num_heads": 4}),
-        ("id", {"readout": "shared", "num_heads": 4}),
-        ("features", {"readout": "shared", "num_heads": 6, "stem": "both", "channels": 32}),
+        ("features", {"num_heads": 6, "stem": "both", "channels": 32}),
     ],
-    ids=["id", "features", "beside-filters", "shared", "shared-beside-filters"],
+    ids=["id", "features-beside-filters"],
 )
 def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encoder, stem):
     dataset = read_dataset(dataset_path)

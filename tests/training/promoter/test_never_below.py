@@ -3,19 +3,21 @@
 import dataclasses
 import logging
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import bioattn
 from bioattn.io.files import read_json
 from bioattn.io.settings import read_toml
 from bioattn.models.evaluation import read_comparison
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.training.baselines import BaselineData, as_promoter_model, default_baselines
-from bioattn.models.promoter.training.settings import SMALL_NOISY, choose_settings, matching_dropout
+from bioattn.models.promoter.training.settings import WARM, matching_dropout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
 from bioattn.store.training_record import Comparison
@@ -53,29 +55,7 @@ def noisy_rows(noisy_path):
 
 
 def test_the_settings_are_those_of_the_file():
-    assert read_toml(SETTINGS / "small-noisy.toml") == SMALL_NOISY
-
-
-def test_noise_and_size_decide(dataset_path, noisy_path, noisy_rows):
-    noisy = read_dataset(noisy_path)
-    chosen = choose_settings(noisy, noisy_rows)
-    assert chosen.model["stem"] == "both"
-    assert chosen.training["max_shift"] == noisy.flank == 4
-    assert "small and noisy data (300 training promoters" in chosen.reason
-    clear = read_dataset(dataset_path)
-    assert choose_settings(clear, default_baselines(clear))[:2] == ({}, {})
-    many = dataclasses.replace(
-        noisy,
-        gene_ids=[f"g{index}" for index in range(67 * noisy.num_genes)],
-        chrom=noisy.chrom * 67,
-        strand=noisy.strand * 67,
-        **{
-            name: np.concatenate([getattr(noisy, name)] * 67)
-            for name in ("start", "end", "codes", "targets", "gene_split")
-        },
-    )
-    assert choose_settings(many, noisy_rows)[:2] == ({}, {})
-    assert choose_settings(noisy, noisy_rows[:1])[:2] == ({}, {})  # the mean alone tells nothing
+    assert read_toml(SETTINGS / "small-noisy.toml") == WARM
 
 
 def test_with_the_matching_dropout_predictions_neither_shrink_nor_grow(noisy_path, noisy_rows):
@@ -103,20 +83,51 @@ def test_with_the_matching_dropout_predictions_neither_shrink_nor_grow(noisy_pat
     assert total[1] < min(total[0], total[2])
 
 
+def architectures(folder):
+    return read_json(folder / "config.json")["networks"]
+
+
 def test_a_plain_run_chooses_and_given_settings_do_not(noisy_path, tmp_path, caplog):
     caplog.set_level(logging.INFO, "bioattn")
     job = PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 1})
     train(job)
     record = read_json(tmp_path / "m" / "training.json")
     assert record["settings"] in caplog.text
-    assert "small and noisy" in record["settings"]
-    assert (record["training"]["warm_start"], record["training"]["epochs"]) == (True, 1)
-    assert read_json(tmp_path / "m" / "config.json")["architecture"]["stem"] == "both"
+    assert [each["training"]["warm_start"] for each in record["networks"]] == [False, True]
+    assert {each["training"]["epochs"] for each in record["networks"]} == {1}
+    assert [(each["stem"], each["readout"]) for each in architectures(tmp_path / "m")] == [
+        ("conv", "own"),
+        ("both", "shared"),
+    ]
     assert train(job, resume=True) is None  # the same job, though its settings were chosen
     given = dataclasses.replace(job, output=tmp_path / "given", model={"channels": 16, "head_channels": 4})
     train(given)
     assert read_json(tmp_path / "given" / "training.json")["settings"] == "given"
-    assert read_json(tmp_path / "given" / "config.json")["architecture"]["stem"] == "conv"
+    assert [each["stem"] for each in architectures(tmp_path / "given")] == ["conv"]
+
+
+def test_a_clear_motif_keeps_the_cold_network(dataset_path, tmp_path):
+    """Where one k-mer tells much, and the warm network's mean is not better beyond noise."""
+    train(PromoterTrainingSettings(dataset=dataset_path, output=tmp_path / "m", training={"epochs": 8}))
+    record = read_json(tmp_path / "m" / "training.json")
+    candidates = [row for row in record["evaluation"]["rows"] if row["name"].startswith("candidate")]
+    assert len(candidates) == 2
+    cold, both = (row["pearson"] for row in candidates)
+    assert [each["readout"] for each in architectures(tmp_path / "m")] == ["own", "shared"][
+        : 1 + (both > cold)
+    ]
+
+
+def test_members_are_networks_of_other_seeds_whose_mean_is_predicted(noisy_path, tmp_path):
+    given = {"channels": 16, "head_channels": 4}
+    make = partial(PromoterTrainingSettings, dataset=noisy_path, baselines=False, model=given)
+    train(make(output=tmp_path / "two", members=2, training={"epochs": 1}))
+    one, other = (tmp_path / name for name in ("one", "other"))
+    train(make(output=one, training={"epochs": 1}))
+    train(make(output=other, training={"epochs": 1, "seed": 1}))
+    promoters = ["ACGT" * 16, "TTGACG" * 10]
+    two, *alone = (bioattn.load_model(each).predict(promoters) for each in (tmp_path / "two", one, other))
+    np.testing.assert_allclose(two, (alone[0] + alone[1]) / 2, atol=1e-5)
 
 
 def test_a_shared_readout_drops_stem_channels_where_no_kmer_tells_much(
@@ -133,8 +144,7 @@ def test_a_shared_readout_drops_stem_channels_where_no_kmer_tells_much(
             model={"readout": "shared", **given},
         )
         train(job, force=True)
-        architecture = read_json(tmp_path / "m" / "config.json")["architecture"]
-        chosen[path.name, *given] = architecture["stem_dropout"]
+        chosen[path.name, *given] = architectures(tmp_path / "m")[0]["stem_dropout"]
     assert list(chosen.values()) == [0.0, 0.3, 0.1]
     assert "stem_dropout = 0.3" in caplog.text
 

@@ -11,7 +11,7 @@ from bioattn.attention.measures import EntropyMeter
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.config import Loss, Metric
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training import task
+from bioattn.models.promoter.training import network
 from bioattn.models.promoter.training.data import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
@@ -163,9 +163,9 @@ def test_the_weight_of_entropy_rises_in_a_straight_line_from_zero(dataset_path, 
             return means[-1]
 
     weights = []
-    part = task.PromoterTask._part
-    monkeypatch.setattr(task, "EntropyMeter", Noted)
-    monkeypatch.setattr(task.PromoterTask, "_part", lambda *a: weights.append(a[-1]) or part(*a))
+    part = network.NetworkTraining._part
+    monkeypatch.setattr(network, "EntropyMeter", Noted)
+    monkeypatch.setattr(network.NetworkTraining, "_part", lambda *a: weights.append(a[-1]) or part(*a))
     train(job(dataset_path, tmp_path / "m", epochs=2, max_shift=2, attention_entropy=0.2))
     steps = len(weights)
     assert steps > 10

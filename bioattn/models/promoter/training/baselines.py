@@ -328,8 +328,8 @@ def as_promoter_model(
         pool=1,
         ridge_kmers=tuple(block.k for block in blocks),
     )
-    model = PromoterModel(config, vocabulary)
-    network = model.network
+    model = PromoterModel([config], vocabulary)
+    network = model.members[0].network
     assert isinstance(network, RidgeModel)
     offset_T = simple.predictions[0].astype(np.float64)
     if linear is not None:
@@ -342,6 +342,5 @@ def as_promoter_model(
             columns = canonical_columns(block.k) if block.canonical else np.arange(4**block.k)
             network.set_block(number, block.weights(length), added_FT[columns])
     network.offset_T.copy_(torch.from_numpy(offset_T))
-    model.response_mean_T.copy_(torch.from_numpy(mean_T))
-    model.response_sd_T.copy_(torch.from_numpy(sd_T))
+    model.members[0].set_units(mean_T, sd_T)
     return model.eval()

@@ -344,6 +344,9 @@ def card_lines(
     """The lines of the card. record: the training record."""
     comparison, kept, pruned = evaluation.beside, record.get("kept"), record.get("pruned")
     notes = []
+    weights = f"weights of epoch {record['best_epoch']}, "
+    if len(record["networks"]) > 1:
+        weights = f"mean of {len(record['networks'])} networks, "
     if kept is not None:
         notes.append(
             f"- **No network**: the {kept['simple_model']} ({kept['choice']}) was better on validation genes than "
@@ -368,8 +371,8 @@ def card_lines(
         f"SHA-256 `{record['dataset']['sha256']}`",
         f"- Treatments are known by {config.treatment_encoder}; settings in `config.json` and `training.json`: "
         f"{record.get('settings', 'given')}.",
-        f"- Trained for {record['epochs_trained']} epochs, weights of epoch {record['best_epoch']}, "
-        f"seed {record['training']['seed']}, bioattn {record['versions']['bioattn']}.",
+        f"- Trained for {record['epochs_trained']} epochs, {weights}"
+        f"seed {record['networks'][0]['training']['seed']}, bioattn {record['versions']['bioattn']}.",
         *notes,
         "",
         "Figures on the held-out cells of this one split and seed, beside simple models fitted on the same split:",

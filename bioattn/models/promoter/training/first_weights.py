@@ -6,12 +6,11 @@ more than chance, in seconds; training then learns its flanks, how its letters w
 
 Few and noisy promoters let gradient descent learn the direction all treatments share and overfit before it
 finds the rest. A ridge on distance-weighted k-mers, with a penalty per principal component of the responses,
-does not have that trouble, and `cross` over a k-mer stem contains it: k-mer vectors and the treatments' readers
-are the two halves of the ridge's coefficients, and the weights over positions its distance weighting.
-
-With a shared readout, treatments differ in how much of their weight a head leaves to the null key. So the readers
-are factored into gates between 0 and 1, one for each treatment and head, and one reader for each head (semi-
-nonnegative matrix factorisation, Ding, Li & Jordan 2010): a head starts as a programme of some treatments.
+does not have that trouble, and `cross` with one readout over a k-mer stem contains it: k-mer vectors and readers
+are the two halves of the ridge's coefficients, and the weights over positions its distance weighting. Treatments
+differ in how much of their weight a head leaves to the null key. So the treatments' readers are factored into
+gates between 0 and 1, one for each treatment and head, and one reader for each head (semi-nonnegative matrix
+factorisation, Ding, Li & Jordan 2010): a head starts as a programme of some treatments.
 
 Shape suffixes: G genes, K k-mers, D directions of the responses, T treatments, C context channels, H heads, E
 treatment channels, P bins.
@@ -30,6 +29,7 @@ from scipy.stats import norm
 from torch import nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
+from bioattn.attention.site import Contribution
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode
 from bioattn.models.promoter.config import Readout
@@ -39,7 +39,7 @@ from bioattn.models.promoter.stem import ConvStem, KmerStem
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge, principal_directions
 from bioattn.models.promoter.training.data import TargetScale
 from bioattn.models.promoter.training.ridge import Kmers
-from bioattn.models.promoter.treatment_encoder import IdEncoder, TreatmentReadout
+from bioattn.models.promoter.treatment_encoder import IdEncoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.homology import distinct_kmers
@@ -79,7 +79,7 @@ def start_filters(model: PromoterModel, dataset: PromoterDataset) -> list[Enrich
 
     Filters keep their random weights where the k-mers run out, and all of them in a model without such a stem.
     """
-    stem = next((module for module in model.network.modules() if isinstance(module, ConvStem)), None)
+    stem = next((module for module in model.modules() if isinstance(module, ConvStem)), None)
     if stem is None:
         return []
     filters_F4K = stem.convolution.weight
@@ -204,26 +204,20 @@ def warm_start(
     treatments: the training treatments, encoded. scale: the model's standard units.
     Beside filters (stem = both), k-mers alone answer at first: the readers of the filters' channels start at zero.
 
-    Raises: BioattnError when the model is not `cross` over a stem with k-mers and with as many head as model
-    channels, or the task is not regression.
+    Raises: BioattnError when the model is not `cross` with one linear readout over a stem with k-mers, or the task
+    is not regression.
     """
-    network = model.network
-    config = model.config
+    network, config = model.members[0].network, model.config
     stem = next((module for module in network.modules() if isinstance(module, KmerStem)), None)
     if not isinstance(network, CrossModel) or stem is None or not config.both_strands:
         raise BioattnError(
             "warm_start needs --conditioning cross, stem = kmer or both, and both_strands = true"
         )
-    shared = config.readout == Readout.SHARED
-    if shared and (network.position_curve is None or not config.sink or config.integrates_gradients):
+    summed = config.readout is Readout.SHARED and config.contribution is Contribution.PRODUCT
+    if not summed or network.position_curve is None or not config.sink:
         raise BioattnError(
-            "warm_start with --readout shared needs position_bias = treatment, sink = true, reader = linear and "
+            "warm_start needs --readout shared, position_bias = treatment, sink = true, reader = linear and "
             "one hop"
-        )
-    if not shared and config.num_heads * config.head_channels != config.channels:
-        raise BioattnError(
-            f"warm_start needs num_heads × head_channels = channels, here {config.num_heads} × "
-            f"{config.head_channels} and {config.channels}"
         )
     if dataset.task != "regression":
         raise BioattnError("warm_start needs a regression task")
@@ -233,7 +227,6 @@ def warm_start(
     assert ridge is not None
     (block,) = ridge.standardiser.blocks
     coefficients_KT = ridge.standardiser.factors[0][:, None] * ridge.coefficients / scale.sd_T
-    offset_T = (ridge.mean - scale.mean_T) / scale.sd_T - ridge.standardiser.means[0] @ coefficients_KT
 
     bump_P = _bump_of_bins(config.bin_edges, block)
     positional = network.position_bias_HP is not None
@@ -245,26 +238,12 @@ def warm_start(
     if network.position_bias_HP is not None:
         bias_P = np.maximum(np.log(np.maximum(bump_P, 1e-30)), FAINTEST_BIN)
         network.position_bias_HP.copy_(torch.from_numpy(bias_P).float().expand_as(network.position_bias_HP))
-    for module in network.mixer.modules():
-        if isinstance(module, nn.GroupNorm):  # the mixer starts as the identity
-            module.weight.zero_()
-            module.bias.zero_()
     for module in network.modules():
         if isinstance(module, MultiHeadAttention):
             nn.init.normal_(module.project_query.weight, std=QUERY_SPREAD)
             nn.init.zeros_(module.project_query.bias)
-            if shared:
-                continue
-            for projection in (module.project_value, module.project_output):
-                assert isinstance(projection, nn.Linear)
-                nn.init.eye_(projection.weight)
-                nn.init.zeros_(projection.bias)
     design_TE = _start_embeddings(network, data, treatments)
-    if shared:
-        _set_heads(network, design_TE, vectors_KC, readers_TC, ridge.standardiser.means[0], total)
-    else:
-        readers_TC = readers_TC * total * np.sqrt(config.channels)
-        _set_readers(network, design_TE, readers_TC, offset_T.astype(np.float64))
+    _set_heads(network, design_TE, vectors_KC, readers_TC, ridge.standardiser.means[0], total)
     LOGGER.info(f"warm start from a component ridge on {chosen.choice}")
 
 
@@ -306,18 +285,6 @@ def _solved(design_TE: Matrix, wanted_TX: Matrix) -> torch.Tensor:
     return torch.from_numpy(np.linalg.lstsq(design_TE, wanted_TX, rcond=0.03)[0]).float()
 
 
-def _set_readers(network: CrossModel, design_TE: Matrix, readers_TC: Matrix, offset_T: Matrix) -> None:
-    solved = _solved(design_TE, np.hstack([readers_TC, offset_T[:, None]]))
-    readout = network.readout
-    assert isinstance(readout, TreatmentReadout)
-    readout.linear_reader.weight.copy_(solved[:-1, :-1].T)
-    readout.linear_reader.bias.copy_(solved[-1, :-1])
-    readout.offset.weight.copy_(solved[:-1, -1:].T)
-    readout.offset.bias.copy_(solved[-1, -1:])
-    readout.hidden_reader.weight.zero_()
-    readout.hidden_reader.bias.zero_()
-
-
 def _set_heads(
     network: CrossModel,
     design_TE: Matrix,
@@ -326,7 +293,7 @@ def _set_heads(
     counts_K: NDArray[np.floating],
     total: float,
 ) -> None:
-    """Give each head of a shared readout a reader and the treatments' gates.
+    """Give each head a reader and the treatments' gates.
 
     counts_K: mean of the ridge's counts over promoters, at which contributions shall sum to 0. total: sum of the
     weights over positions before they were scaled to 1.

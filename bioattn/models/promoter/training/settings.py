@@ -1,13 +1,10 @@
-"""Settings of a training run against its dataset: whether they fit, and those that nobody gave.
-
-The data choose by their size and their noise. Both are known before training: the number of promoters, and how
-well ridges on k-mers predict validation genes.
-"""
+"""Settings of a training run against its dataset: whether they fit, and those that nobody gave."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +18,11 @@ from bioattn.models.promoter.config import (
     PromoterModelConfig,
     QuerySource,
     Readout,
+    Stem,
     TrainingConfig,
     TreatmentEncoding,
 )
-from bioattn.models.promoter.training.baselines import Baseline, BaselineData
+from bioattn.models.promoter.training.baselines import Baseline, BaselineData, component_ridge
 from bioattn.models.promoter.training.first_weights import strongest_kmer
 from bioattn.models.promoter.training.ridge import kmer_counts
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
@@ -33,26 +31,31 @@ from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 FEW_PROMOTERS = 20_000
-LITTLE_SIGNAL = 0.45
-"""Median r of the best ridge on validation genes."""
 CLEAR_MOTIF = 0.4
-"""Correlation of the presence of one k-mer with a component of the responses: such motifs the defaults find."""
-SHARED_STEM_DROPOUT = 0.3
-"""Chosen on validation promoters of plant core promoters."""
-SMALL_NOISY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+"""Correlation of the presence of one k-mer with a component of the responses."""
+WARM: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "model": {
-            "conditioning": "cross",
-            "stem": "both",
+            "readout": Readout.SHARED,
+            "sink": True,
+            "stem": Stem.BOTH,
             "channels": 128,
             "num_heads": 8,
             "treatment_channels": 64,
-            "dropout": 0.5,
+            "stem_dropout": 0.3,
         },
         "training": {"warm_start": True, "learning_rate": 3e-3, "epochs": 20, "max_shift": 30},
     }
 )
-"""As data/settings/small-noisy.toml, which says why."""
+"""Of a network that starts as a ridge; as data/settings/small-noisy.toml, which says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One network to train."""
+
+    config: PromoterModelConfig
+    training: TrainingConfig
 
 
 def model_config(
@@ -107,54 +110,59 @@ def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -
         )
 
 
-class ChosenSettings(NamedTuple):
-    """Values for what was not given, and why."""
+def chosen_plans(first: Plan, dataset: PromoterDataset) -> tuple[list[Plan], str]:
+    """The networks to train where no setting was given, and why: a cold one, and for regression a warm one, whose
+    mean is kept where it is better on validation genes.
 
-    model: Mapping[str, Any]
-    training: Mapping[str, Any]
-    reason: str
-
-
-def choose_settings(dataset: PromoterDataset, simple: Sequence[Baseline]) -> ChosenSettings:
-    """`SMALL_NOISY` where there are fewer than `FEW_PROMOTERS` training promoters, the best ridge has a median r
-    below `LITTLE_SIGNAL` on validation genes, and no k-mer correlates with a component of the responses above
-    `CLEAR_MOTIF`; else the defaults.
-
-    Its k-mers are as long as those of the component ridge, and as many of them are dropped as fits it.
+    Different kinds of networks help a mean more than other seeds do: gradient descent finds clear motifs, and a
+    ridge what single treatments have of their own in noisy data. The warm network's k-mers are as long as those of
+    the component ridge, and as many of them are dropped as fits it.
     """
-    promoters = len(dataset.genes_in(TRAIN))
-    signal = max(
-        (row.validation.get("pearson", -1.0) for row in simple if row.model is not None), default=-1.0
+    data = BaselineData(dataset)
+    if dataset.task != "regression" or not data.deviations.any():
+        return [first], "cold (a warm start is for regression)"
+    ridge = component_ridge(data)
+    assert ridge.model is not None
+    kmer, dropout = ridge.model.standardiser.blocks[0].k, matching_dropout(data, ridge)
+    model = {"kmer": kmer, "kmer_dropout": dropout, "treatment_encoder": first.config.treatment_encoder}
+    training: dict[str, Any] = {
+        **WARM["training"],
+        "max_shift": min(WARM["training"]["max_shift"], dataset.flank),
+    }
+    training |= {
+        "seed": first.training.seed,
+        "precision": first.training.precision,
+        "epochs": min(first.training.epochs, training["epochs"]),
+    }
+    how = build(TrainingConfig, training, "chosen settings")
+    warm = Plan(
+        config=model_config(dataset, {**WARM["model"], **model}, how, "chosen settings"), training=how
     )
-    ridge = next((row for row in simple if row.name == "component ridge"), None)
-    if dataset.task != "regression" or ridge is None or ridge.model is None:
-        return ChosenSettings({}, {}, "defaults (no ridge regression tells how noisy the data are)")
-    training = BaselineData(dataset)
-    motif = strongest_kmer(training)
-    data = f"{promoters:,} training promoters, best ridge r {signal:.2f}, strongest k-mer r {motif:.2f}"
-    if promoters >= FEW_PROMOTERS or signal >= LITTLE_SIGNAL or motif >= CLEAR_MOTIF:
-        return ChosenSettings({}, {}, f"defaults ({data})")
-    kmer, dropout = ridge.model.standardiser.blocks[0].k, matching_dropout(training, ridge)
-    return ChosenSettings(
-        {**SMALL_NOISY["model"], "kmer": kmer, "kmer_dropout": dropout},
-        {**SMALL_NOISY["training"], "max_shift": min(SMALL_NOISY["training"]["max_shift"], dataset.flank)},
-        f"those for small and noisy data ({data}), {kmer}-mers, {dropout:.0%} of them dropped",
+    reason = (
+        f"a cold one, and a warm one that starts as a ridge on {kmer}-mers, {dropout:.0%} of them dropped"
     )
+    return [first, warm], reason
 
 
-def shared_stem_dropout(dataset: PromoterDataset) -> tuple[float, str]:
-    """`stem_dropout` of a shared readout over the conv stem, and why.
+def with_stem_dropout(plan: Plan, dataset: PromoterDataset, given: Mapping[str, Any]) -> Plan:
+    """A plan with `stem_dropout` for a shared readout over the conv stem, where it is not given.
 
     Few promoters are overfitted, as this readout has no hidden layer to drop from; where a single k-mer tells
     much, dropout would unlearn it.
     """
-    promoters = len(dataset.genes_in(TRAIN))
-    motif = strongest_kmer(BaselineData(dataset))
-    dropout = SHARED_STEM_DROPOUT if promoters < FEW_PROMOTERS and motif < CLEAR_MOTIF else 0.0
-    return (
-        dropout,
-        f"stem_dropout = {dropout:g} ({promoters:,} training promoters, strongest k-mer r {motif:.2f})",
-    )
+    config = plan.config
+    shared = config.readout is Readout.SHARED and config.stem is Stem.CONV and dataset.task == "regression"
+    if not shared or "stem_dropout" in given:
+        return plan
+    few = len(dataset.genes_in(TRAIN)) < FEW_PROMOTERS
+    dropout = WARM["model"]["stem_dropout"] if few and not clear_motif(dataset) else 0.0
+    LOGGER.info(f"settings: stem_dropout = {dropout:g}")
+    return replace(plan, config=replace(config, stem_dropout=dropout))
+
+
+def clear_motif(dataset: PromoterDataset) -> bool:
+    """Whether a single k-mer tells much of the responses: such motifs gradient descent finds by itself."""
+    return strongest_kmer(BaselineData(dataset)) >= CLEAR_MOTIF
 
 
 def matching_dropout(data: BaselineData, ridge: Baseline) -> float:

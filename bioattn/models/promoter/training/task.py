@@ -1,116 +1,78 @@
-"""How a promoter model is trained: what `training/trainer.py` asks of this family."""
+"""What `train promoter` trains: one network as the settings say, or those that the data call for."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
 
-from bioattn.attention.capture import capture
-from bioattn.attention.measures import EntropyMeter
 from bioattn.choices import Noise
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import SettingsError
 from bioattn.inference.runner import with_ability
 from bioattn.io.files import sha256_of
 from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS, load_runner
-from bioattn.models.promoter.config import (
-    Conditioning,
-    FirstFilters,
-    Metric,
-    Readout,
-    Stem,
-    TrainingConfig,
-    TreatmentEncoding,
-)
+from bioattn.models.promoter.config import Conditioning, Stem, TrainingConfig, TreatmentEncoding
 from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
 from bioattn.models.promoter.folder import write_promoter_model
-from bioattn.models.promoter.layers import part_of_batch
-from bioattn.models.promoter.model import PromoterModel, attention_sites
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.baselines import (
     Baseline,
     as_promoter_model,
     best_simple,
     default_baselines,
 )
-from bioattn.models.promoter.training.data import (
-    Batch,
-    TargetScale,
-    TrainingBatches,
-    cell_losses,
-    centred_windows,
-    classifier_free_loss,
-    log_odds,
-    measured_cells,
-    training_treatments,
-    validation_genes,
-)
+from bioattn.models.promoter.training.data import training_treatments, validation_genes
 from bioattn.models.promoter.training.evaluation import (
     FIGURES,
     Evaluation,
+    Row,
     card_lines,
     evaluate,
+    predict_responses,
     response_units,
 )
-from bioattn.models.promoter.training.first_weights import start_filters, warm_start
+from bioattn.models.promoter.training.network import Learned, NetworkTraining
 from bioattn.models.promoter.training.settings import (
-    choose_settings,
-    loss_and_metric,
+    Plan,
+    chosen_plans,
+    clear_motif,
     model_config,
     report_features,
-    shared_stem_dropout,
+    with_stem_dropout,
 )
-from bioattn.models.promoter.treatment_encoder import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset
-from bioattn.promoters.response_metrics import fit_shared_axis, known_mean, per_treatment, summarise
+from bioattn.promoters.response_metrics import (
+    interval,
+    median_auroc,
+    median_pearson,
+    resampled,
+)
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
-from bioattn.system.shard import Shard
-from bioattn.text import counted
-from bioattn.training.task import Judgement, PartLoss, Results, Step, Task
+from bioattn.training.task import Results, Task
 
 LOGGER = logging.getLogger("bioattn")
 
-TRUNK_TREATMENTS_PER_STEP = 8
-"""film and cross-all run their trunk once per treatment: by default only some are drawn in each step."""
-
-VALIDATION_BATCH = 128
-"""Promoters of one forward pass in validation."""
-
-OPTIONS = {"epochs", "precision", "seed"}
-"""Settings of training that go with any other: with these alone given, the data choose the rest."""
-
-METRICS = {
-    Metric.LOSS: ("loss", "loss"),
-    Metric.PEARSON: ("mean_pearson", "mean r"),
-    Metric.SPECIFIC_PEARSON: ("specific_pearson", FIGURES["regression"]["specific_pearson"]),
-    Metric.AUROC: ("mean_auroc", "mean AUROC"),
-    Metric.AVERAGE_PRECISION: ("mean_auprc", "mean AUPRC"),
-}
-"""Keys of the metrics among the validation figures, and their names in messages. Means over treatments, where
-tables show medians: a median does not notice that a few treatments are not learned yet."""
-
-AVERAGED = ("pearson", "auroc", "auprc")
-"""Figures per treatment whose means are watched."""
+OPEN_TO_CHOICE = {"epochs", "precision", "seed", "treatment_encoder"}
+"""Settings that go with any other: with these alone given, the data choose the rest."""
 
 
 class PromoterTask(Task):
     """One training run of a promoter model."""
 
-    counts: Literal["epoch", "step"] = "epoch"
+    trainings: Sequence[NetworkTraining]
     model: PromoterModel
 
     def __init__(self, settings: PromoterTrainingSettings, device: torch.device) -> None:
         self.settings = settings
         self.device = device
-        self.training = build(TrainingConfig, settings.training, settings.source("training"))
         self.dataset = read_dataset(settings.dataset)
         self.binary = self.dataset.task == "binary"
         self.encoder = None
@@ -119,11 +81,14 @@ class PromoterTask(Task):
             runner = load_runner(settings.encoder, device)
             self.encoder = with_ability(runner, "encoder", "encode promoters", "--encoder").encoder()
             model["encoder"], encoder_sha256 = self.encoder.description(), runner.sha256
-        self.config = model_config(self.dataset, model, self.training, settings.source("model"))
+        self.given = [
+            self._plan(each.get("model", {}), each.get("training", {})) for each in settings.networks
+        ]
+        self.first = self.given[0] if self.given else self._plan(model, settings.training)
         self.digest = {
             "dataset": sha256_of(settings.dataset),
-            "model": asdict(self.config),
-            "training": self.training.decisive(),
+            "networks": [_plain(plan) for plan in self.given or [self.first]],
+            "members": settings.members,
             "treatment_columns": settings.treatment_columns,
             "reference": settings.reference,
             "keep_best": settings.keep_best,
@@ -133,216 +98,154 @@ class PromoterTask(Task):
             raise SettingsError("--keep-best compares with the simple models that --no-baselines leaves out")
         if settings.keep_best and self.binary:
             raise SettingsError("--keep-best is for regression: ridges do not predict probabilities")
-        if self.training.noise is Noise.GAUSSIAN and self.config.stem is Stem.PRETRAINED:
-            raise SettingsError(
-                "noise = gaussian makes numbers of bases, which --stem pretrained cannot read; choose masked"
-            )
-        if self.config.conditioning is Conditioning.RIDGE:
-            raise SettingsError(
-                "--conditioning ridge is not trained: --keep-best writes it where it is better"
-            )
         self.simple: list[Baseline] | None = None
         self.kept: dict[str, Any] | None = None
         self.reason = "given"
 
+    def _plan(self, model: Mapping[str, Any], training: Mapping[str, Any]) -> Plan:
+        """Raises: SettingsError for settings that do not go together."""
+        settings = self.settings
+        how = build(TrainingConfig, training, settings.source("training"))
+        config = model_config(self.dataset, model, how, settings.source("model"))
+        if how.noise is Noise.GAUSSIAN and config.stem is Stem.PRETRAINED:
+            raise SettingsError(
+                "noise = gaussian makes numbers of bases, which --stem pretrained cannot read; choose masked"
+            )
+        if config.conditioning is Conditioning.RIDGE:
+            raise SettingsError(
+                "--conditioning ridge is not trained: --keep-best writes it where it is better"
+            )
+        return Plan(config=config, training=how)
+
     def prepare(self, progress: Progress) -> None:
-        dataset = self.dataset
+        dataset, config = self.dataset, self.first.config
         self.columns = dataset.treatments_in(TRAIN)
         self.table = training_treatments(dataset, self.columns, self.settings.reference)
-        self.loss, watched = loss_and_metric(self.training, dataset.task)
-        self.metric_key, self.metric = METRICS[watched]
-        self.smaller_is_better = watched is Metric.LOSS
-        key, heading = next(iter(FIGURES[dataset.task].items()))
-        self.shown = {"loss": "loss", key: heading.removesuffix(" over treatments")}
-        self._choose_settings(progress)
-        training, conditioning = self.training, self.config.conditioning
-        self.keeps_start = training.warm_start
-        self._make_model()
-        by_trunk = conditioning in (Conditioning.FILM, Conditioning.CROSS_ALL)
-        self.batches = TrainingBatches(
-            dataset,
-            dataset.genes_in(TRAIN),
-            self.columns,
-            training,
-            treatments_per_step=TRUNK_TREATMENTS_PER_STEP if by_trunk else None,
-        )
         self.validation = validation_genes(dataset, self.columns)
-        per_epoch = self.batches.steps_per_epoch
-        self.update_in_one_stage(training.epochs * per_epoch, per_epoch)
-        self.summary = (
-            f"{conditioning} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
-            f"{counted(len(self.batches.genes), 'promoter')} × {counted(len(self.columns), 'treatment')}"
-        )
-
-    def _choose_settings(self, progress: Progress) -> None:
-        """Settings by the data, where no setting of the model and of training is given but those of options.
-
-        Of a shared readout `stem_dropout` alone is chosen, where it is not given.
-        """
-        given, model = self.settings.training, self.settings.model
-        dropped = self.config.readout is Readout.SHARED and self.config.stem is Stem.CONV and not self.binary
-        if dropped and "stem_dropout" not in model:
-            dropout, reason = shared_stem_dropout(self.dataset)
-            self.config = replace(self.config, stem_dropout=dropout)
-            LOGGER.info(f"settings: {reason}")
-        if model or given.keys() - OPTIONS or not self.settings.baselines:
-            return
-        self.simple = default_baselines(self.dataset, progress)
-        chosen = choose_settings(self.dataset, self.simple)
-        self.training = build(TrainingConfig, {**chosen.training, **given}, "chosen settings")
-        self.config = model_config(self.dataset, chosen.model, self.training, "chosen settings")
-        self.reason = chosen.reason
-        LOGGER.info(f"settings: {self.reason}")
-
-    def _make_model(self) -> None:
-        """The model with random weights, its treatments, and the units in which it is trained."""
-        dataset, config = self.dataset, self.config
-        self.vocabulary = TreatmentVocabulary.learn(
+        if self.settings.baselines:
+            self.simple = default_baselines(dataset, progress)
+        plans = self.given or self._plans()
+        vocabulary = TreatmentVocabulary.learn(
             self.table,
             encoding=config.treatment_encoder,
             unconditional=config.unconditional,
             columns=self.settings.treatment_columns,
         )
-        report_features(dataset, self.vocabulary)
-        torch.manual_seed(self.training.seed)
-        self.model = PromoterModel(config, self.vocabulary)
-        if self.training.attention_entropy and not attention_sites(self.model):
-            raise BioattnError(
-                f"attention_entropy is for models with attention; {config.conditioning} has none, leave it out"
-            )
-        self.model.to(self.device)
+        report_features(dataset, vocabulary)
         frame = self.table.frame
         if config.unconditional:
             frame = frame.reindex(list(dict.fromkeys([*frame.index, UNCONDITIONAL])))
-        self.asked = self.vocabulary.encode(TreatmentTable(frame)).to(self.device)
-        """The training treatments, and behind them the unconditional token where there is one."""
-        self.treatments = self.asked.rows(torch.arange(len(self.columns)))
-        targets_GT = dataset.targets[np.ix_(dataset.genes_in(TRAIN), self.columns)]
-        if (kernel := kernel_encoder(self.model)) is not None:
-            kernel.remember(self.treatments, targets_GT.T)
-        self.axis = None if self.binary or targets_GT.shape[1] < 2 else fit_shared_axis(targets_GT)
-        each = config.readout is Readout.SHARED
-        self.scale = TargetScale.of(targets_GT, binary=self.binary, each=each)
-        if self.binary and each:
-            self.model.response_mean_T.copy_(torch.from_numpy(log_odds(targets_GT)))
-
-    def begin(self) -> None:
-        """Start from an encoder, k-mers that the responses follow, and a ridge, where settings say so."""
-        if self.encoder is not None and self.model.encoder is not None:
-            self.model.encoder.load_state_dict(self.encoder.state_dict())
-        if self.training.first_filters is FirstFilters.KMERS:
-            start_filters(self.model, self.dataset)
-        if self.training.warm_start:
-            warm_start(self.model, self.dataset, self.treatments, self.scale)
-
-    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
-        """This process's part of a batch, as many promoters at a time as one pass takes."""
-        batch = self.batches.batch(*divmod(step.number, self.batches.steps_per_epoch))
-        # The weight of the entropy rises from 0: attention must have found something before it is narrowed.
-        entropy_weight = self.training.attention_entropy * (step.number / step.stage.steps)
-        size = len(batch.codes_BL)
-        own = shard.slice(size)
-        each = self.training.micro_batch_size or max(1, own.stop - own.start)
-        measured = measured_cells(batch.targets_BT).to(self.device)
-        for first in range(own.start, own.stop, each):
-            rows = slice(first, min(first + each, own.stop))
-            # Every part draws what the whole batch would.
-            torch.manual_seed(batch.seed)
-            with part_of_batch(rows, size):
-                part = self._part(batch, rows, measured, entropy_weight)
-            yield part
-
-    def _part(self, batch: Batch, rows: slice, measured: Tensor, entropy_weight: float) -> PartLoss:
-        """What some promoters of a batch add to its loss. measured: cells of the whole batch."""
-        index_T = batch.treatments_T
-        if self.config.unconditional:
-            index_T = torch.cat([index_T, index_T.new_tensor([self.asked.names.index(UNCONDITIONAL)])])
-        treatments = self.asked.rows(index_T.to(self.device))
-        meter = EntropyMeter()
-        with (
-            self.training.precision.autocast(self.device),
-            capture(["*"], meter, gradients=True) if entropy_weight else nullcontext(),
-        ):
-            bases_BL4 = None if batch.bases_BL4 is None else batch.bases_BL4[rows].to(self.device)
-            # Responses are in standard units as long as the model has none of its own: until `evaluate`.
-            predicted_BT = self.model(batch.codes_BL[rows].to(self.device), treatments, bases_BL4)
-        unconditional_B1 = None
-        if self.config.unconditional:
-            predicted_BT, unconditional_B1 = predicted_BT[:, :-1], predicted_BT[:, -1:]
-        loss = classifier_free_loss(
-            predicted_BT,
-            unconditional_B1,
-            self.scale.standard(batch.targets_BT[rows], batch.treatments_T).to(self.device),
-            measured,
-            loss=self.loss,
-            huber_delta=self.training.huber_delta,
-            probability=self.training.unconditional_probability,
+        learned = Learned(
+            dataset=dataset,
+            columns=self.columns,
+            vocabulary=vocabulary,
+            asked=vocabulary.encode(TreatmentTable(frame)).to(self.device),
+            validation=self.validation,
+            encoder=self.encoder,
+            device=self.device,
         )
-        if not entropy_weight:
-            return PartLoss(loss, loss)
-        share = (rows.stop - rows.start) / len(batch.codes_BL)
-        return PartLoss(loss + entropy_weight * meter.mean() * share, loss)
+        self.vocabulary = vocabulary
+        self.trainings = [NetworkTraining(plan, learned) for plan in plans]
 
-    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
-        """Predictions in standard units for the unshifted windows of the validation genes: float32 (B, T)."""
-        if self.validation is None:
-            return None
-        predicted_BT = torch.zeros(len(self.validation), len(self.treatments.names))
-        # Whole batches to a process: the last bit of a prediction depends on its batch.
-        own = shard.slice(len(self.validation), VALIDATION_BATCH)
-        with self.training.precision.autocast(self.device):
-            for first in range(own.start, own.stop, VALIDATION_BATCH):
-                rows = slice(first, first + VALIDATION_BATCH)
-                codes_BL = centred_windows(self.dataset, self.validation[rows]).to(self.device)
-                predicted_BT[rows] = model(codes_BL, self.treatments).cpu()
-        return predicted_BT
-
-    def judge(self, values: Tensor) -> Judgement:
-        targets = self.dataset.targets[np.ix_(cast(Any, self.validation), self.columns)]
-        targets_BT = self.scale.standard(torch.from_numpy(targets))
-        losses_BT = cell_losses(values, targets_BT, self.loss, self.training.huber_delta)
-        dataset_units = values.numpy() * self.scale.sd_T + self.scale.mean_T
-        each = per_treatment(targets, dataset_units, self.dataset.task)
-        figures = {
-            "loss": float(losses_BT.sum() / measured_cells(targets_BT)),
-            **{f"mean_{name}": known_mean(each[name]) for name in each if name in AVERAGED},
-            **summarise(targets, dataset_units, self.axis, self.dataset.task),
-        }
-        return Judgement(figures[self.metric_key], figures)
+    def _plans(self) -> list[Plan]:
+        """What is trained: by the settings, or by the data where no setting of the model and of training is given
+        but those of `OPEN_TO_CHOICE`."""
+        settings = self.settings
+        plans = [self.first]
+        given = {*settings.model, *settings.training} - OPEN_TO_CHOICE
+        if settings.model.get("conditioning") == Conditioning.CROSS:
+            given -= {"conditioning"}
+        if given:
+            plans = [with_stem_dropout(self.first, self.dataset, settings.model)]
+        elif self.validation is not None:
+            plans, self.reason = chosen_plans(self.first, self.dataset)
+            LOGGER.info(f"networks: {self.reason}")
+        return [
+            replace(plan, training=replace(plan.training, seed=plan.training.seed + step))
+            for plan in plans
+            for step in range(settings.members)
+        ]
 
     def evaluate(self, progress: Progress) -> Evaluation:
         """The model, in the units of the responses also for a standardised dataset, beside simple models."""
         dataset, columns = self.dataset, self.columns
-        mean_T, sd_T = response_units(dataset, columns)
-        if not self.binary:
-            self.model.response_mean_T.copy_(torch.from_numpy(self.scale.mean_T * sd_T + mean_T))
-            self.model.response_sd_T.copy_(torch.from_numpy(self.scale.sd_T * sd_T))
-        if self.simple is None:
-            self.simple = default_baselines(dataset, progress) if self.settings.baselines else []
-        results = evaluate(self.model, dataset, self.vocabulary, self.device, self.simple)
-        best = best_simple(self.simple, dataset.task)
+        for training in self.trainings:
+            training.finish()
+        candidates = self._choose()
+        simple = self.simple or []
+        results = evaluate(self.model, dataset, self.vocabulary, self.device, simple)
+        results = replace(results, rows=[*results.rows, *candidates])
+        best = best_simple(simple, dataset.task)
         if not self.settings.keep_best or best is None:
             return results
-        trained, simple = (results.figure(name, "validation genes") for name in (MODEL_ROW, best.name))
-        if not simple > trained:
+        trained, figure = (results.figure(name, "validation genes") for name in (MODEL_ROW, best.name))
+        if not figure > trained:
             return results
         self.vocabulary = TreatmentVocabulary.learn(
             self.table, encoding=TreatmentEncoding.ID, unconditional=False
         )
-        self.model = as_promoter_model(best, self.vocabulary, dataset.length, mean_T, sd_T).to(self.device)
-        self.config = self.model.config
+        self.model = as_promoter_model(
+            best, self.vocabulary, dataset.length, *response_units(dataset, columns)
+        ).to(self.device)
         self.kept = {
             "simple_model": best.name,
             "choice": best.choice,
-            "simple_model_figure": simple,
+            "simple_model_figure": figure,
             "network_figure": trained,
         }
         LOGGER.info(
-            f"the {best.name} is kept: better than the network on validation genes ({simple:.3f}, {trained:.3f})"
+            f"the {best.name} is kept: better than the network on validation genes ({figure:.3f}, {trained:.3f})"
         )
-        kept = evaluate(self.model, dataset, self.vocabulary, self.device, self.simple)
+        kept = evaluate(self.model, dataset, self.vocabulary, self.device, simple)
         network = [replace(row, name="trained network") for row in results.rows if row.name == MODEL_ROW]
         return replace(kept, rows=[*kept.rows, *network], beside=None)
+
+    def _choose(self) -> list[Row]:
+        """Make `model` of the networks trained: the mean of those of one kind, or of both, whichever is better on
+        validation genes beyond noise. Returns the rows of both."""
+        models = [training.model for training in self.trainings]
+        self.model = PromoterModel.mean(models, self.vocabulary)
+        self.used = list(range(len(models)))
+        cold = self.settings.members
+        if self.given or len(models) == cold or self.validation is None:
+            return []
+        alone = PromoterModel.mean(models[:cold], self.vocabulary)
+        genes, truth_GT = self.validation, self.dataset.targets[np.ix_(self.validation, self.columns)]
+        mean_T, sd_T = response_units(self.dataset, self.columns)
+        predicted: list[NDArray[np.float64]] = [
+            (
+                predict_responses(model, self.dataset, self.vocabulary, genes, self.columns, self.device)
+                - mean_T
+            )
+            / sd_T
+            for model in (alone, self.model)
+        ]
+        statistic = median_auroc if self.binary else median_pearson
+        one_B, both_B = (resampled(statistic(truth_GT, each), len(genes)) for each in predicted)
+        gain = interval(both_B - one_B)
+        kmer_is_clear = clear_motif(self.dataset)
+        title = next(iter(FIGURES[self.dataset.task].values()))
+        told = f"{title} on validation genes {both_B[0]:.3f} against {one_B[0]:.3f}"
+        if gain.low > 0:
+            why = f"the mean of both kinds of networks is better: {told}"
+        elif gain.high < 0:
+            why = f"the warm network does not help: {told}"
+        elif kmer_is_clear:
+            why = f"the warm network makes no clear difference ({told}), and one k-mer tells much by itself"
+        else:
+            why = f"both kinds are alike within noise ({told}), and of noisy data their mean tells more"
+        if gain.high < 0 or (not gain.low > 0 and kmer_is_clear):
+            self.model, self.used = alone, self.used[:cold]
+        self.reason = why
+        LOGGER.info(f"kept: {why}")
+        key = next(iter(FIGURES[self.dataset.task]))
+        return [
+            Row(name=name, cells="validation genes", figures={key: float(value)})
+            for name, value in (
+                ("candidate: cold networks", one_B[0]),
+                ("candidate: mean of cold and warm", both_B[0]),
+            )
+        ]
 
     def write(self, folder: Path) -> Sequence[str]:
         write_promoter_model(
@@ -357,13 +260,19 @@ class PromoterTask(Task):
         return (WEIGHTS, CONFIG, TREATMENTS)
 
     def record(self) -> dict[str, Any]:
+        used = [self.trainings[number] for number in self.used]
         return {
             "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
-            "training": self.training.decisive(),
+            "networks": [_plain(Plan(config=each.config, training=each.training)) for each in used],
             "treatment_columns": list(self.settings.treatment_columns),
             "settings": self.reason,
             "kept": self.kept,
         }
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
-        return card_lines(self.config, self.dataset, record, cast(Evaluation, results))
+        return card_lines(self.model.config, self.dataset, record, cast(Evaluation, results))
+
+
+def _plain(plan: Plan) -> dict[str, Any]:
+    """A plan as records have it."""
+    return {"model": asdict(plan.config), "training": plan.training.decisive()}
