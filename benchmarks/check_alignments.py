@@ -30,7 +30,8 @@ from scipy.optimize import minimize
 from scipy.special import logit
 from torch import Tensor, nn
 
-from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
+from bioattn.alignments.choices import ContactSettings
+from bioattn.alignments.contact_preparation import prepare_contacts
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore

@@ -22,8 +22,9 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from common import mean_interval, options, table
 from torch import nn
 
+from bioattn.alignments.choices import ContactSettings
 from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset, write_contact_dataset
-from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
+from bioattn.alignments.contact_preparation import prepare_contacts
 from bioattn.alignments.couplings import column_states, covariance_features
 from bioattn.models.evoformer.family import FAMILY, EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model

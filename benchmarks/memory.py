@@ -26,7 +26,7 @@ from bioattn.models.translation.run import load_translator
 
 SETTINGS = Path(__file__).parents[1] / "data" / "settings"
 TURING = str(SETTINGS / "translation-turing.toml")
-LSTM = ("-c", "model.cell=lstm", "--channels", "72", "--layers", "1", "--steps", "800")
+LSTM = ("-c", "model.cell=lstm", "-c", "model.channels=72", "-c", "model.layers=1", "--steps", "800")
 MACHINES = {
     "Turing machine": ("--architecture", "turing-machine", "--config", TURING),
     "LSTM": ("--architecture", "recurrent", *LSTM),
@@ -105,7 +105,7 @@ def cascade(folder: Path, seed: int, only: str) -> list[str]:
     if only not in "62 genes":
         return rows
     large = made("large", 12000, 62, NUM_FACTS, seed)
-    model, minutes = trained(folder, "wide", large, seed, ("--channels", "96"))
+    model, minutes = trained(folder, "wide", large, seed, ("-c", "model.channels=96"))
     for facts in (NUM_FACTS, 50):
         found = asked(folder, model, made(f"test{facts}", 1000, 62, facts, seed + 100), 3)
         rows.append(row(f"62 genes, trained on 12 facts, asked with {facts}", seed, found, minutes))
@@ -154,7 +154,9 @@ def yeast(folder: Path, seed: int, _only: str) -> list[str]:
     (folder / "yeast").mkdir()
     (folder / "yeast" / "facts.tsv").write_text("\n".join(told) + "\n")
     (folder / "yeast" / "questions.tsv").write_text("\n".join(questions) + "\n")
-    model, minutes = trained(folder, "model", folder / "yeast", seed, ("--hops", "2", "--channels", "96"))
+    model, minutes = trained(
+        folder, "model", folder / "yeast", seed, ("--hops", "2", "-c", "model.channels=96")
+    )
     found = asked(folder, model, folder / "yeast", 2)
     frequent = sum(answer == common for answer in tests) / len(tests)
     return [

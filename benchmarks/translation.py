@@ -47,7 +47,7 @@ MODELS = {
 }
 CODONS = {"`recurrent`": ("--architecture", "recurrent"), ATTENTION: MODELS[ATTENTION]}
 """Models of codons: both read the residue that they write; one attends, the other has the mean of the source."""
-EQUAL = ("--channels", "120")
+EQUAL = ("-c", "model.channels=120")
 """Of an LSTM with about as many weights as `ATTENTION` has."""
 CPU = torch.device("cpu")
 DNA = "--source-alphabet dna --target-alphabet dna --split record"

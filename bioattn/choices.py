@@ -17,6 +17,8 @@ from bioattn.text import quoted
 
 MEAN = "mean"
 """In the place of a treatment to compare with: the mean over all treatments, unless one is called so."""
+MIN_IDENTITY = 0.7
+"""Least fraction of equal residues among the aligned residues of a structure's chain and its row."""
 Enumeration = TypeVar("Enumeration", bound=StrEnum)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from bioattn.alignments.choices import ContactSettings
 from bioattn.alignments.contact_dataset import (
     SPLIT_NAMES,
     TRAIN,
@@ -29,7 +30,6 @@ from bioattn.alignments.contact_dataset import (
 )
 from bioattn.alignments.input_features import encode_alignment
 from bioattn.alignments.rows import random_rows, statistics_of_rows
-from bioattn.choices import MissingCb
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
@@ -38,7 +38,6 @@ from bioattn.io.files import check_apart, check_output, check_parent, is_file_na
 from bioattn.io.records import audit_path, write_audit
 from bioattn.structures.chain import Chain, protein_aligner, read_chain, scorable
 from bioattn.structures.column_mapping import (
-    MIN_IDENTITY,
     ColumnMapping,
     map_columns,
     read_mapping,
@@ -281,28 +280,6 @@ _NO_SIGNAL = (
 )
 _ALONE = "the alignment has one distinct row: there is nothing to tell contacts from"
 OUTPUT_SUFFIXES = (".h5", ".hdf5")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContactSettings:
-    """How pairs become a dataset."""
-
-    max_depth: int | None = None
-    """Rows kept of an alignment: the first and a random choice of the others; None = all."""
-    min_identity: float = MIN_IDENTITY
-    """Of the residues a structure shares with its closest row, the part that must be equal."""
-    missing_cb: MissingCb = MissingCb.CA
-    """What stands for a CB that the structure lacks."""
-    seed: int = 0
-    """Of the choice of rows; each alignment has its own random numbers, whatever else is in the table."""
-
-    def __post_init__(self) -> None:
-        if self.max_depth is not None and self.max_depth < 1:
-            raise SettingsError(f"--max-depth {self.max_depth}: at least 1 row must be kept")
-        if not 0 < self.min_identity <= 1:
-            raise SettingsError(
-                f"--min-structure-identity {self.min_identity:g}: must be above 0 and at most 1"
-            )
 
 
 @dataclass(slots=True)

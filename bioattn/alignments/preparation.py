@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import msa_codes
+from bioattn.alignments.choices import PreparationSettings, SearchSettings
 from bioattn.alignments.rows import (
     FORMAT,
     FORMAT_VERSION,
@@ -25,8 +26,8 @@ from bioattn.alignments.rows import (
     rows_with_residues,
     rows_within_gaps,
 )
-from bioattn.alignments.search import SearchRound, SearchSettings, read_search_query, search_database
-from bioattn.alignments.weights import WEIGHT_IDENTITY, filter_order, non_redundant, sequence_weights
+from bioattn.alignments.search import SearchRound, read_search_query, search_database
+from bioattn.alignments.weights import filter_order, non_redundant, sequence_weights
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, join_rows, require_proteins
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment, write_a3m
@@ -36,48 +37,6 @@ from bioattn.text import counted, percentage
 
 LOGGER = logging.getLogger("bioattn")
 OUTPUT_SUFFIXES = (".a3m", ".a3m.gz")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparationSettings:
-    """Choices made when an alignment is prepared; all parts are fractions from 0 to 1."""
-
-    query: str | None = None
-    """Name of the row to centre on; None: row 1 is the query and no column is given up for it."""
-    max_gap_column: float | None = None
-    """Columns with a larger part of gaps become insertions; None: none do."""
-    max_gap_row: float | None = None
-    """Rows with a larger part of gaps are left out; None: none are."""
-    min_query_identity: float | None = None
-    """Rows not more identical to the query are left out; None: none are."""
-    max_identity: float | None = None
-    """Of rows more identical to each other one is kept; None: all are."""
-    weight_identity: float = WEIGHT_IDENTITY
-    """Rows at least as identical as this share their weight in Neff."""
-    max_depth: int | None = None
-    """Rows kept at most, the query and a random choice of the others; None: all."""
-    seed: int = 0
-    """Of that choice."""
-
-    def __post_init__(self) -> None:
-        for name in (
-            "max_gap_column",
-            "max_gap_row",
-            "min_query_identity",
-            "max_identity",
-            "weight_identity",
-        ):
-            value = getattr(self, name)
-            option = "--" + name.replace("_", "-")
-            if value is not None and not 0 <= value <= 1:
-                hint = f"; for {value:g} % write {value / 100:g}" if 1 < value <= 100 else ""
-                raise SettingsError(f"{option} is a fraction from 0 to 1, not {value:g}{hint}")
-        if self.weight_identity == 0:
-            raise SettingsError("--weight-identity 0 would make one sequence of all rows; take about 0.8")
-        if self.max_identity == 0:
-            raise SettingsError("--max-identity 0 would leave hardly more than the query; take about 0.9")
-        if self.max_depth is not None and self.max_depth < 1:
-            raise SettingsError(f"--max-depth must be at least 1, not {self.max_depth}")
 
 
 class Step(NamedTuple):

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import NUM_PROFILE_CLASSES, UNKNOWN
-from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
+from bioattn.alignments.choices import WEIGHT_IDENTITY
+from bioattn.alignments.weights import sequence_weights
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from bioattn.alignments.choices import SearchSettings
 from bioattn.alignments.rows import find_name
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import Alignment, looks_like_nucleotides, split_insertions
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.formats.fasta import FastaRecord, read_fasta
@@ -26,7 +27,6 @@ from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
-MAX_EVALUE = 1e-3
 _HMMER_SEED = 42
 """HMMER's own; its sampling is no choice of the user, and 0 would mean the clock."""
 _MAX_LENGTH = 100_000
@@ -34,22 +34,6 @@ _MAX_LENGTH = 100_000
 _RESIDUES_AT_ONCE = 500_000
 _SEQUENCES_LOOKED_AT = 100
 _EASEL_LINE = re.compile(r"Line (\d+): (.*)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
-    """How a database is searched."""
-
-    iterations: int = 1
-    """At most so many; the search ends before when it finds nothing new."""
-    max_evalue: float = MAX_EVALUE
-    """Largest E-value of a sequence, and of each of its domains, that enters the alignment."""
-
-    def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise SettingsError(f"--iterations must be at least 1, not {self.iterations}")
-        if not self.max_evalue > 0:
-            raise SettingsError(f"--max-evalue must be above 0, not {self.max_evalue:g}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import GAP, UNKNOWN
+from bioattn.alignments.choices import WEIGHT_IDENTITY
 from bioattn.system.device import map_in_order
 from bioattn.system.progress import SILENT, Progress
 
@@ -133,7 +134,6 @@ def _follow(
     return left, right
 
 
-WEIGHT_IDENTITY = 0.8
 _BLOCK = 32 * TILE_ROWS
 """Rows whose neighbours one thread counts before it reports."""
 

@@ -34,9 +34,9 @@ from bioattn.interpret.promoter_maps import (
     codes_of_genes,
 )
 from bioattn.interpret.promoter_windows import AnnotatedGenes, WindowGene, window_of
-from bioattn.promoters.choices import Anchor
+from bioattn.promoters.choices import Anchor, WindowSettings
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.promoters.windows import WindowSettings, find_anchor
+from bioattn.promoters.windows import find_anchor
 from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import Attention
 from bioattn.text import quoted

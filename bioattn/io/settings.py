@@ -72,6 +72,8 @@ class Option:
     max: float | None = None
     wanted: str | None = None
     """For a setting that can also stand in the TOML file outside tables: what its value is, for messages."""
+    parse: Callable[[str], Any] | None = None
+    """What makes the value of the text that was typed, where the type alone does not."""
     writes: Writes | None = None
     """Of a path: what is written there; None: it is read."""
     exists: bool = True
@@ -163,6 +165,8 @@ def shard_option() -> Any:
 def table(*kinds: type, name: str | None = None) -> Any:
     """A field that holds what was given of the settings in the dataclasses `kinds`; see above.
 
+    A parameter of a command whose type is the dataclass itself holds one of these, made with its defaults.
+
     name: of the table; None: that of the field.
     """
     return field(default_factory=dict, metadata={DECLARED: _Table(kinds, name)})
@@ -223,7 +227,9 @@ def parameters(name: str, kind: Any, declared: "Field[Any]") -> Iterator[Paramet
             hints = typing.get_type_hints(inside)
             for key in (key for key in fields(inside) if DECLARED in key.metadata):
                 one = Parameter(key.name, hints[key.name], key.metadata[DECLARED], key.default, name)
-                options.setdefault(key.name, _unset(one))
+                options.setdefault(
+                    key.name, _unset(one) if kind is not inside or "[default" in one.said.help else one
+                )
         yield from options.values()
 
 
@@ -260,8 +266,10 @@ def filled(declared: Mapping[str, tuple[Any, "Field[Any]"]], values: Mapping[str
     for name, (kind, table_field) in declared.items():
         options = [one.name for one in parameters(name, kind, table_field) if one.table is not None]
         given = {option: made.pop(option) for option in options if option in made}
-        if given:
-            said = {option: value for option, value in given.items() if value not in (None, ())}
+        said = {option: value for option, value in given.items() if value not in (None, ())}
+        if dataclasses.is_dataclass(kind):
+            made[name] = kind(**said)  # type: ignore[operator]
+        elif given:
             made[name] = {**values.get(name, {}), **said}
     return made
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bioattn.errors import SettingsError
-from bioattn.io.settings import option, require
+from bioattn.io.settings import require
 
 
 class MoleculeEncoding(StrEnum):
@@ -25,7 +25,8 @@ class MoleculeEncoderConfig:
     """fingerprint or attention."""
     radius: int = 3
     """Layers: an atom knows what is up to so many bonds away."""
-    channels: int = option("Channels of an atom.", default=64, min=1)
+    channels: int = 64
+    """Channels of an atom."""
     slots: int = 128
     """Slots that atoms write into; for attention, channels of all heads together."""
     num_heads: int = 4

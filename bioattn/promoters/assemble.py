@@ -13,7 +13,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.io.files import atomic_output, check_output
 from bioattn.io.records import audit_path, audit_text
-from bioattn.promoters.choices import Split, Standardize
+from bioattn.promoters.choices import DatasetSettings, ResponseColumns, Split, Standardize
 from bioattn.promoters.dataset import LARGEST_VALUE, SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
 from bioattn.promoters.gene_split import GeneSplit, split_genes
 from bioattn.promoters.homology import nearest_correlation, read_proteins
@@ -25,8 +25,8 @@ from bioattn.promoters.response_matrix import (
     average_replicates,
     join_promoters,
 )
-from bioattn.promoters.responses import ResponseColumns, Responses, ResponseSource, read_responses
-from bioattn.promoters.splits import DatasetSettings, read_split_table, split_treatments
+from bioattn.promoters.responses import Responses, ResponseSource, read_responses
+from bioattn.promoters.splits import read_split_table, split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
 from bioattn.text import counted, listed, percentage, quoted
 

@@ -1,6 +1,17 @@
 """What can be chosen of promoter windows and of datasets made of them; nothing here imports NumPy."""
 
+import re
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bioattn.choices import Task
+from bioattn.errors import SettingsError
+from bioattn.io.settings import option, seed_option
+
+if TYPE_CHECKING:
+    from bioattn.promoters.splits import Holdout
 
 
 class Anchor(StrEnum):
@@ -83,3 +94,163 @@ class Split(StrEnum):
     HOMOLOGY = "homology"
     RANDOM = "random"
     TREATMENT = "treatment"
+
+
+DEFAULT_THRESHOLD = 1.0
+LONGEST = 10_000_000
+"""Bases on one side of position 0; more is a slip of the finger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSettings:
+    """How promoter windows are cut."""
+
+    upstream: int = option("Bases before position 0.", default=800)
+    downstream: int = option("Bases from position 0 on.", default=200)
+    anchor: Anchor = option("Position 0: transcription start or start codon.", default=Anchor.TSS)
+    feature: Feature = option(
+        "TSS of the gene (its 5' end) or of its mRNA with the longest CDS.", default=Feature.GENE
+    )
+    overlap: Overlap = option(
+        "Bases in other genes: keep, mask with N, trim the upstream side, drop the gene.",
+        default=Overlap.KEEP,
+    )
+    boundary: Boundary = option(
+        "Beyond the chromosome: pad with N, trim the upstream side, drop the gene.", default=Boundary.PAD
+    )
+    max_n: float = option("Drop windows with a larger fraction of N.", default=1.0)
+    biotypes: tuple[str, ...] = option(
+        "Keep genes of this biotype only; can be repeated.", "--biotype", default=()
+    )
+    flank: int = option("Extra bases on both sides, for shifts in training.", default=0)
+
+    def __post_init__(self) -> None:
+        for flag, value in (
+            ("--upstream", self.upstream),
+            ("--downstream", self.downstream),
+            ("--flank", self.flank),
+        ):
+            if value < 0:
+                raise SettingsError(f"{flag} is {value} but must be 0 or more")
+            if value > LONGEST:
+                raise SettingsError(f"{flag} is {value:,} bases; no more than {LONGEST:,} are cut")
+        if self.upstream + self.downstream == 0:
+            raise SettingsError("--upstream and --downstream are both 0; a window needs at least one base")
+        if not 0 <= self.max_n <= 1:
+            raise SettingsError(f"--max-n is {self.max_n:g} but is a fraction, from 0 to 1")
+
+    @property
+    def length(self) -> int:
+        """Bases of an untrimmed window."""
+        return self.upstream + self.downstream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseColumns:
+    """Columns as the user names them; None or empty = to be detected."""
+
+    layout: Layout | None = option("Layout of the tables [default: recognised].")
+    gene: str | None = option("Column of gene ids [default: the first].", "--gene-column")
+    treatment: str | None = option("Column of treatments (long).", "--treatment-column")
+    values: tuple[str, ...] = option(
+        "Column of responses; wide: names or patterns (`hs_*`) of the columns to use; can be repeated.",
+        "--value-column",
+        default=(),
+    )
+
+
+def parse_bases(text: str, option: str) -> int:
+    """A number of bases, such as `200000`, `200kb` or `1.5 Mb`.
+
+    Raises: SettingsError for anything else, and for less than one base.
+
+    >>> parse_bases("200kb", "--block-size"), parse_bases("1.5Mb", "--block-size")
+    (200000, 1500000)
+    """
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*(|bp|kb|mb)", text.strip().lower())
+    bases = 0 if match is None else round(float(match[1]) * {"kb": 1e3, "mb": 1e6}.get(match[2], 1))
+    if bases < 1:
+        raise SettingsError(f"{option} {text!r}: write a number of bases, such as 200000, 200kb or 1Mb")
+    return bases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSettings:
+    """Choices made when a dataset is built."""
+
+    task: Task = option("Kind of prediction.", default=Task.REGRESSION)
+    threshold: float | None = option("binary: smallest |response| that is 1 [default: 1].")
+    direction: Direction | None = option("binary: which responses are 1 [default: both].")
+    max_padj: float | None = option(
+        "Largest adjusted p; values above it: missing (regression) or 0 (binary)."
+    )
+    """Values without an adjusted p become missing in both (they were not tested)."""
+    splits: tuple[Split, ...] = option(
+        "Units of the split; treatment may be given besides another one "
+        "[default: chromosome, with fewer than 5 of them homology].",
+        "--split",
+        default=(),
+    )
+    """Empty: what the holdouts speak of."""
+    holdouts: tuple[str, ...] = option(
+        "test=IV,XV (chromosomes), validation=0.1 (fraction), test=COLUMN:VALUE or "
+        "test=treatment:NAME (treatments); can be repeated [default: a tenth each].",
+        "--holdout",
+        default=(),
+    )
+    """See `splits.parse_holdouts`."""
+    block_size: int | None = option(
+        "Bases of a block (--split block), such as 500kb [default: 200kb].",
+        parse=partial(parse_bases, option="--block-size"),
+        metavar="<str>",
+    )
+    replicate_column: str | None = option(
+        "Column of the treatment table; samples that share its value are averaged."
+    )
+    standardize: Standardize = option(
+        "treatment: scale each to mean 0, sd 1 over training genes.", default=Standardize.NONE
+    )
+    seed: int = seed_option()
+
+    def __post_init__(self) -> None:
+        if self.task == "regression" and (self.threshold is not None or self.direction is not None):
+            given = "--threshold" if self.threshold is not None else "--direction"
+            raise SettingsError(f"{given} belongs to the binary task; add --task binary or leave it out")
+        if self.threshold is not None and not 0 <= self.threshold < float("inf"):
+            raise SettingsError(f"--threshold must be 0 or more, not {self.threshold:g}")
+        if self.max_padj is not None and not 0 < self.max_padj <= 1:
+            raise SettingsError(f"--max-padj must be above 0 and at most 1, not {self.max_padj:g}")
+        if self.max_padj is not None and self.replicate_column is not None:
+            raise SettingsError(
+                "--max-padj and --replicate-column: adjusted p values of replicates cannot be averaged"
+            )
+        if self.task == "binary" and self.standardize is not Standardize.NONE:
+            raise SettingsError("--standardize belongs to the regression task; labels 0 and 1 are not scaled")
+        gene_splits = [split for split in self.splits if split is not Split.TREATMENT]
+        if len(gene_splits) > 1 or len(set(self.splits)) < len(self.splits):
+            raise SettingsError(
+                f"--split {' --split '.join(self.splits)}: give one of chromosome, block, homology and random, "
+                "and treatment beside it if treatments are held out too"
+            )
+        if self.block_size is not None and Split.BLOCK not in self.splits:
+            raise SettingsError(
+                "--block-size belongs to the split by blocks; add --split block or leave it out"
+            )
+        if self.splits == (Split.TREATMENT,) and any(holdout.key is None for holdout in self.parsed_holdouts):
+            raise SettingsError(
+                "--split treatment: hold out treatments as test=treatment:NAME or test=COLUMN:VALUE; to hold out "
+                "genes as well add --split chromosome, block, homology or random"
+            )
+
+        # What was left open and has a default under these choices.
+        if self.task == "binary":
+            object.__setattr__(
+                self, "threshold", DEFAULT_THRESHOLD if self.threshold is None else self.threshold
+            )
+            object.__setattr__(self, "direction", self.direction or Direction.BOTH)
+
+    @property
+    def parsed_holdouts(self) -> "list[Holdout]":
+        from bioattn.promoters.splits import parse_holdouts
+
+        return parse_holdouts(self.holdouts, Split.TREATMENT in self.splits)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.promoters.choices import Split
+from bioattn.promoters.choices import DatasetSettings, Split
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN
 from bioattn.promoters.genes import match_ids
 from bioattn.promoters.homology import (
@@ -27,7 +27,6 @@ from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import (
     DEFAULT_BLOCK,
     MIN_CHROMOSOMES,
-    DatasetSettings,
     Holdout,
     block_groups,
     split_by_chromosome,

@@ -18,13 +18,12 @@ from bioattn.formats.genome import Chromosome, Genome, open_genome
 from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
 from bioattn.io.files import atomic_output, check_output, read_lines, text_output
 from bioattn.io.records import audit_text
-from bioattn.promoters.choices import Anchor
+from bioattn.promoters.choices import Anchor, WindowSettings
 from bioattn.promoters.genes import read_units
 from bioattn.promoters.promoter_fasta import Promoter, format_promoter
 from bioattn.promoters.windows import (
     GeneSpans,
     Span,
-    WindowSettings,
     find_anchor,
     trim_to_chromosome,
     trim_upstream,

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.promoters.choices import Direction
+from bioattn.promoters.choices import DatasetSettings, Direction
 from bioattn.promoters.genes import match_ids
 from bioattn.promoters.responses import Cells, Responses, average_cells
-from bioattn.promoters.splits import DatasetSettings
 from bioattn.promoters.treatments import TreatmentTable, average_features
 from bioattn.text import quoted
 

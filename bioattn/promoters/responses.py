@@ -24,20 +24,9 @@ from bioattn.formats.tables import (
     parse_numbers,
     refuse_duplicate_columns,
 )
-from bioattn.promoters.choices import Layout
+from bioattn.promoters.choices import Layout, ResponseColumns
 from bioattn.promoters.treatments import NO_CATEGORY
 from bioattn.text import counted, quoted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseColumns:
-    """Columns as the user names them; None or empty = to be detected."""
-
-    layout: Layout | None = None
-    gene: str | None = None
-    treatment: str | None = None
-    values: tuple[str, ...] = ()
-    """Wide: patterns (`hs_*`) of the treatments to use. Long and contrast: the one column of values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import open_table
-from bioattn.promoters.choices import Direction, Split, Standardize
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import group_labels, overlap_links
 from bioattn.promoters.treatments import TreatmentTable
@@ -101,21 +99,6 @@ def parse_holdouts(texts: Sequence[str], with_treatments: bool) -> list[Holdout]
                 )
             )
     return holdouts
-
-
-def parse_bases(text: str, option: str) -> int:
-    """A number of bases, such as `200000`, `200kb` or `1.5 Mb`.
-
-    Raises: SettingsError for anything else, and for less than one base.
-
-    >>> parse_bases("200kb", "--block-size"), parse_bases("1.5Mb", "--block-size")
-    (200000, 1500000)
-    """
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*(|bp|kb|mb)", text.strip().lower())
-    bases = 0 if match is None else round(float(match[1]) * {"kb": 1e3, "mb": 1e6}.get(match[2], 1))
-    if bases < 1:
-        raise SettingsError(f"{option} {text!r}: write a number of bases, such as 200000, 200kb or 1Mb")
-    return bases
 
 
 def block_groups(
@@ -365,72 +348,4 @@ def _fraction(holdout: Holdout, name: str, words: SplitWords) -> float:
     return share
 
 
-DEFAULT_THRESHOLD = 1.0
 DEFAULT_BLOCK = 200_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetSettings:
-    """Choices made when a dataset is built."""
-
-    task: Task = Task.REGRESSION
-    """`regression`, or `binary`: 1 where a response passes the threshold."""
-    threshold: float | None = None
-    """Binary: smallest |response| that counts, by default 1 (a twofold change in log2)."""
-    direction: Direction | None = None
-    """Binary: which way, by default both."""
-    max_padj: float | None = None
-    """Largest adjusted p. Regression: other values become missing. Binary: other values count as 0. Values without
-    an adjusted p become missing in both (they were not tested)."""
-    splits: tuple[Split, ...] = ()
-    """At most one of chromosome, block, homology and random, and treatment; empty = what the holdouts speak of,
-    without any chromosome where there are enough of them, else homology."""
-    holdouts: tuple[str, ...] = ()
-    """`test=IV,XV`, `validation=0.1`, `test=group:heat_shock`; see `splits.parse_holdouts`."""
-    block_size: int | None = None
-    """Bases of a block of the block split, by default `DEFAULT_BLOCK`."""
-    replicate_column: str | None = None
-    """Column of the treatment table; samples that share its value are averaged into one treatment of that name."""
-    standardize: Standardize = Standardize.NONE
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.task == "regression" and (self.threshold is not None or self.direction is not None):
-            option = "--threshold" if self.threshold is not None else "--direction"
-            raise SettingsError(f"{option} belongs to the binary task; add --task binary or leave it out")
-        if self.threshold is not None and not 0 <= self.threshold < float("inf"):
-            raise SettingsError(f"--threshold must be 0 or more, not {self.threshold:g}")
-        if self.max_padj is not None and not 0 < self.max_padj <= 1:
-            raise SettingsError(f"--max-padj must be above 0 and at most 1, not {self.max_padj:g}")
-        if self.max_padj is not None and self.replicate_column is not None:
-            raise SettingsError(
-                "--max-padj and --replicate-column: adjusted p values of replicates cannot be averaged"
-            )
-        if self.task == "binary" and self.standardize is not Standardize.NONE:
-            raise SettingsError("--standardize belongs to the regression task; labels 0 and 1 are not scaled")
-        gene_splits = [split for split in self.splits if split is not Split.TREATMENT]
-        if len(gene_splits) > 1 or len(set(self.splits)) < len(self.splits):
-            raise SettingsError(
-                f"--split {' --split '.join(self.splits)}: give one of chromosome, block, homology and random, "
-                "and treatment beside it if treatments are held out too"
-            )
-        if self.block_size is not None and Split.BLOCK not in self.splits:
-            raise SettingsError(
-                "--block-size belongs to the split by blocks; add --split block or leave it out"
-            )
-        if self.splits == (Split.TREATMENT,) and any(holdout.key is None for holdout in self.parsed_holdouts):
-            raise SettingsError(
-                "--split treatment: hold out treatments as test=treatment:NAME or test=COLUMN:VALUE; to hold out "
-                "genes as well add --split chromosome, block, homology or random"
-            )
-
-        # What was left open and has a default under these choices.
-        if self.task == "binary":
-            object.__setattr__(
-                self, "threshold", DEFAULT_THRESHOLD if self.threshold is None else self.threshold
-            )
-            object.__setattr__(self, "direction", self.direction or Direction.BOTH)
-
-    @property
-    def parsed_holdouts(self) -> list[Holdout]:
-        return parse_holdouts(self.holdouts, Split.TREATMENT in self.splits)

@@ -17,62 +17,13 @@ upstream start, then the first in the file: one definite transcript, so that TSS
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import SettingsError
 from bioattn.formats.genes import STRANDS, Gene
-from bioattn.promoters.choices import Anchor, Boundary, Feature, Overlap
-
-LONGEST = 10_000_000
-"""Bases on one side of the anchor; more is a slip of the finger."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowSettings:
-    """How promoter windows are cut."""
-
-    upstream: int = 800
-    """Bases before the anchor."""
-    downstream: int = 200
-    """Bases from the anchor on, the anchor included."""
-    anchor: Anchor = Anchor.TSS
-    """What position 0 is: transcription start or first base of the coding sequence."""
-    feature: Feature = Feature.GENE
-    """Whether the TSS is that of the gene or of its representative mRNA."""
-    overlap: Overlap = Overlap.KEEP
-    """What happens where a window reaches into another gene."""
-    boundary: Boundary = Boundary.PAD
-    """What happens where a window reaches beyond its chromosome."""
-    max_n: float = 1.0
-    """Windows with a larger fraction of N are dropped."""
-    biotypes: tuple[str, ...] = ()
-    """Biotypes to keep; empty keeps all."""
-    flank: int = 0
-    """Extra bases on both sides of the window."""
-
-    def __post_init__(self) -> None:
-        for option, value in (
-            ("--upstream", self.upstream),
-            ("--downstream", self.downstream),
-            ("--flank", self.flank),
-        ):
-            if value < 0:
-                raise SettingsError(f"{option} is {value} but must be 0 or more")
-            if value > LONGEST:
-                raise SettingsError(f"{option} is {value:,} bases; no more than {LONGEST:,} are cut")
-        if self.upstream + self.downstream == 0:
-            raise SettingsError("--upstream and --downstream are both 0; a window needs at least one base")
-        if not 0 <= self.max_n <= 1:
-            raise SettingsError(f"--max-n is {self.max_n:g} but is a fraction, from 0 to 1")
-
-    @property
-    def length(self) -> int:
-        """Bases of an untrimmed window."""
-        return self.upstream + self.downstream
+from bioattn.promoters.choices import WindowSettings
 
 
 class GeneAnchor(NamedTuple):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import MIN_IDENTITY
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.tables import open_table
@@ -22,8 +23,6 @@ from bioattn.io.files import text_output
 from bioattn.structures.chain import Chain, protein_aligner, scorable
 from bioattn.text import percentage
 
-MIN_IDENTITY = 0.7
-"""Least fraction of equal residues among the aligned residues of a chain and its row."""
 MIN_COVERAGE = 0.5
 """Least fraction of the shorter of chain and row that must be aligned."""
 GOOD_IDENTITY = 0.95

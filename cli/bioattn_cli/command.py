@@ -72,6 +72,8 @@ def _for_typer(one: Parameter) -> inspect.Parameter:
     """A parameter as typer reads it."""
     said, default = one.said, one.default
     kind = list[get_args(one.kind)[0]] if _is_tuple(one) else one.kind  # type: ignore[misc]
+    if said.parse is not None:
+        kind = str | None
     if _is_tuple(one) and default == ():
         kind, default = kind | None, None
     if said.is_argument:
@@ -81,7 +83,13 @@ def _for_typer(one: Parameter) -> inspect.Parameter:
         flags = said.flags or ((one.flag,) if default is False else ())
         metavar = said.metavar or _value_name(one)
         shown = typer.Option(
-            *flags, help=said.help, metavar=metavar, min=said.min, max=said.max, rich_help_panel=_group(one)
+            *flags,
+            help=said.help,
+            metavar=metavar,
+            min=said.min,
+            max=said.max,
+            parser=said.parse,
+            rich_help_panel=_group(one),
         )
     return inspect.Parameter(
         one.name,

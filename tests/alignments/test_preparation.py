@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bioattn.alignments.preparation import Preparation, PreparationSettings, prepare_alignment
+from bioattn.alignments.choices import PreparationSettings
+from bioattn.alignments.preparation import Preparation, prepare_alignment
 from bioattn.alignments.rows import centre_on_query
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import parse_a3m

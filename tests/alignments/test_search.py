@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bioattn.alignments import search
-from bioattn.alignments.search import SearchSettings, read_search_query, search_database
+from bioattn.alignments.choices import SearchSettings
+from bioattn.alignments.search import read_search_query, search_database
 from bioattn.errors import FormatError
 from bioattn.formats.fasta import FastaRecord, write_fasta
 

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
+from bioattn.alignments.choices import ContactSettings
 from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
-from bioattn.alignments.contact_preparation import ContactSettings
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
 from bioattn.promoters.assemble import build_dataset
-from bioattn.promoters.choices import Direction, Split, Standardize
+from bioattn.promoters.choices import DatasetSettings, Direction, Split, Standardize
 from bioattn.promoters.dataset import TEST, TRAIN
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.responses import Responses
-from bioattn.promoters.splits import DatasetSettings
 from bioattn.promoters.treatments import TreatmentTable
 
 RANDOM = (Split.RANDOM,)

@@ -10,14 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.promoters.choices import Layout
-from bioattn.promoters.responses import (
-    ResponseColumns,
-    ResponseSource,
-    file_stem,
-    read_responses,
-    response_source,
-)
+from bioattn.promoters.choices import Layout, ResponseColumns
+from bioattn.promoters.responses import ResponseSource, file_stem, read_responses, response_source
 from bioattn.promoters.treatments import average_features, named_treatments, read_treatment_table
 
 DESEQ2 = (

@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.promoters.choices import Split
+from bioattn.promoters.choices import DatasetSettings, Split, parse_bases
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.gene_split import split_genes
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import (
-    DatasetSettings,
     block_groups,
-    parse_bases,
     parse_holdouts,
     split_by_chromosome,
     split_by_group,

@@ -12,12 +12,12 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.genes import Annotation, Gene, Place, Transcript
 from bioattn.formats.genome import Chromosome, open_genome
 from bioattn.formats.nucleotides import decode, encode
+from bioattn.promoters.choices import WindowSettings
 from bioattn.promoters.preparation import match_chromosomes, read_aliases, suggest_aliases
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.promoters.windows import (
     GeneSpans,
     Span,
-    WindowSettings,
     find_anchor,
     trim_to_chromosome,
     trim_upstream,

@@ -41,20 +41,17 @@ class DiffusionModelConfig:
     """Bases of a promoter; the dataset decides it."""
     treatments: tuple[str, ...]
     """Names of the treatments; the dataset decides them."""
-    noise: Noise = option("How bases are made unknown.", default=Noise.MASKED)
+    noise: Noise = Noise.MASKED
+    """How bases are made unknown: masked or gaussian."""
     condition: Condition = Condition.BOTH
     """adagn, cross or both: how treatments reach the network; time always comes by adaptive group norm."""
     frozen_channels: int = 0
     """Length of the vectors of treatments that --tokens-from takes over; 0: learned here."""
-    levels: int = option(
-        "Levels of a response: 2 is off and on; of more, equal shares of the training promoters, the "
-        "lowest is off, the highest on.",
-        default=2,
-        min=2,
-    )
-    channels: int = option(
-        "Channels at full resolution; each stage further down has half as many more.", default=64, min=1
-    )
+    levels: int = 2
+    """Levels of a response: 2 is off and on; of more, equal shares of the training promoters, the lowest is off,
+    the highest on."""
+    channels: int = 64
+    """Channels at full resolution; each stage further down has half as many more."""
     stages: int = 3
     """Resolutions of the U-Net; each has half the positions of the one before."""
     blocks: int = 1
@@ -94,9 +91,8 @@ class DiffusionTrainingConfig(UpdateConfig):
     """On matrices and filters, not on biases and norms."""
     average_decay: float = 0.998
     """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
-    threshold: float = option(
-        "With two levels, responses above it are on (not for a binary dataset).", default=0.0
-    )
+    threshold: float = 0.0
+    """With two levels, responses above it are on (not for a binary dataset)."""
     drop_treatment: float = 0.1
     """Chance that a treatment is given as unknown."""
     drop_all: float = 0.1

@@ -117,12 +117,14 @@ class LanguageModelConfig:
     positions: PositionEncoding = PositionEncoding.ROTARY
     """none, sinusoidal, learned or rotary."""
     layers: int = option("Layers of the encoder, and of the decoder.", default=6, min=1)
-    channels: int = option("Channels of a token.", default=192, min=1)
+    channels: int = 192
+    """Channels of a token."""
     num_heads: int = 6
     """Attention heads; each has channels / num_heads channels."""
     hidden_channels: int = 768
     """Width of the feed-forward networks."""
-    context: int = option("Most tokens read at once, special ones counted.", default=256, min=8)
+    context: int = 256
+    """Most tokens read at once, special ones counted."""
     dropout: float = 0.0
     """Dropout of what each attention and feed-forward network adds."""
     sentinels: int = 32

@@ -39,9 +39,8 @@ class MemoryModelConfig:
     most_facts: int
     """Facts of the largest story of the training; the tables decide it."""
     hops: int = option("Facts that are read one after the other.", default=3, min=1)
-    channels: int = option(
-        "Numbers that stand for a word, a fact or what is known so far.", default=64, min=1
-    )
+    channels: int = 64
+    """Numbers that stand for a word, a fact or what is known so far."""
     temporal: bool = False
     """Whether the order of facts matters: a learned vector for a fact's position. The memory then holds no more
     facts than the largest training story."""

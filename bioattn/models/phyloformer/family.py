@@ -42,15 +42,12 @@ class PhyloformerConfig:
     """Architecture of a Phyloformer model (Nesterenko et al. 2025)."""
 
     alphabet: PhylogenyAlphabet = option("What the sequences are.", default=PhylogenyAlphabet.PROTEIN)
-    num_blocks: int = option(
-        "Blocks of attention over sites, attention over pairs, and a transition; published models have 6.",
-        "--blocks",
-        default=3,
-        min=1,
-    )
+    num_blocks: int = 3
+    """Blocks of attention over sites, attention over pairs, and a transition; published models have 6."""
     num_heads: int = 4
     """Attention heads; each has channels / num_heads channels."""
-    channels: int = option("Channels of a site of a pair; published models have 64.", default=32, min=1)
+    channels: int = 32
+    """Channels of a site of a pair; published models have 64."""
     likelihood: bool = True
     """Whether distances begin as the likeliest of each pair (LG or K80 with Gamma rates), which the network
     multiplies by a factor."""

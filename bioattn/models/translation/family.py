@@ -96,8 +96,10 @@ class TranslationModelConfig:
     """Whether a recurrent decoder reads what it attended to in the step before (Luong et al. 2015); slower."""
     aligned: bool = False
     """Whether a recurrent decoder also reads the source at the position of the token that it writes."""
-    layers: int = option("Layers of the encoder, and of the decoder.", default=2, min=1)
-    channels: int = option("Channels of a token.", default=128, min=1)
+    layers: int = 2
+    """Layers of the encoder, and of the decoder."""
+    channels: int = 128
+    """Channels of a token."""
     num_heads: int = 4
     """Attention heads; each has channels / num_heads channels. A Turing machine has so many read heads and one
     write head."""

@@ -1,19 +1,11 @@
 """`bioattn prepare …`: promoters, alignments, and datasets to train on."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from bioattn.choices import MissingCb, Task
-from bioattn.io.settings import Writes, argument, option
-from bioattn.promoters.choices import (
-    Anchor,
-    Boundary,
-    Direction,
-    Feature,
-    Layout,
-    Overlap,
-    Split,
-    Standardize,
-)
+from bioattn.alignments.choices import ContactSettings, PreparationSettings, SearchSettings
+from bioattn.io.settings import Writes, argument, option, table
+from bioattn.promoters.choices import DatasetSettings, ResponseColumns, WindowSettings
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
@@ -25,21 +17,7 @@ def promoters(
     genome: Path = argument("GENOME", "Genome FASTA: plain, gzip or bgzip."),
     annotation: Path = argument("ANNOTATION", "Genes: GFF3, GTF or BED6, gzip too."),
     output: Path = options.RESULT,
-    upstream: int = option("Bases before position 0.", default=800),
-    downstream: int = option("Bases from position 0 on.", default=200),
-    anchor: Anchor = option("Position 0: transcription start or start codon.", default=Anchor.TSS),
-    feature: Feature = option(
-        "TSS of the gene (its 5' end) or of its mRNA with the longest CDS.", default=Feature.GENE
-    ),
-    overlap: Overlap = option(
-        "Bases in other genes: keep, mask with N, trim the upstream side, drop the gene.",
-        default=Overlap.KEEP,
-    ),
-    boundary: Boundary = option(
-        "Beyond the chromosome: pad with N, trim the upstream side, drop the gene.", default=Boundary.PAD
-    ),
-    max_n: float = option("Drop windows with a larger fraction of N.", default=1.0),
-    biotype: tuple[str, ...] = option("Keep genes of this biotype only; can be repeated.", default=()),
+    windows: WindowSettings = table(WindowSettings),
     chromosome_aliases: Path | None = option("Table of two columns: names of the same chromosome."),
     id_attribute: str | None = option(
         "Attribute that holds the gene id [default: GFF3 locus_tag, else gene_id, else ID without gene-; "
@@ -49,7 +27,6 @@ def promoters(
         "Transcription units, which prepare dataset keeps on one side of the split: the most bases between "
         "genes of one strand that share one (such as 100), or a table with the columns gene and unit."
     ),
-    flank: int = option("Extra bases on both sides, for shifts in training.", default=0),
     index: Path | None = option(
         "Genome index file [default: in the cache folder, see above].", writes=Writes.OTHER
     ),
@@ -71,24 +48,12 @@ def promoters(
     from collections import Counter
 
     from bioattn.promoters.preparation import PromoterFiles, prepare_promoters
-    from bioattn.promoters.windows import WindowSettings
 
-    settings = WindowSettings(
-        upstream=upstream,
-        downstream=downstream,
-        anchor=anchor,
-        feature=feature,
-        overlap=overlap,
-        boundary=boundary,
-        max_n=max_n,
-        biotypes=biotype,
-        flank=flank,
-    )
     rows = prepare_promoters(
         genome,
         annotation,
         output,
-        settings,
+        windows,
         id_attribute=id_attribute,
         aliases=chromosome_aliases,
         index=index,
@@ -115,42 +80,14 @@ def dataset(
     ),
     output: Path = options.RESULT,
     treatment_table: Path | None = option("TSV/CSV: first column treatment names, the others features."),
-    task: Task = option("Kind of prediction.", default=Task.REGRESSION),
-    threshold: float | None = option("binary: smallest |response| that is 1 [default: 1]."),
-    direction: Direction | None = option("binary: which responses are 1 [default: both]."),
-    max_padj: float | None = option(
-        "Largest adjusted p; values above it: missing (regression) or 0 (binary)."
-    ),
-    split: tuple[Split, ...] = option(
-        "Units of the split; treatment may be given besides another one "
-        "[default: chromosome, with fewer than 5 of them homology].",
-        default=(),
-    ),
-    holdout: tuple[str, ...] = option(
-        "test=IV,XV (chromosomes), validation=0.1 (fraction), test=COLUMN:VALUE or "
-        "test=treatment:NAME (treatments); can be repeated [default: a tenth each].",
-        default=(),
-    ),
+    settings: DatasetSettings = table(DatasetSettings),
+    columns: ResponseColumns = table(ResponseColumns),
     split_table: Path | None = option(
         "TSV/CSV with the columns gene and split (train, validation, test), instead of --split."
-    ),
-    block_size: str | None = option("Bases of a block (--split block), such as 500kb [default: 200kb]."),
-    layout: Layout | None = option("Layout of the tables [default: recognised]."),
-    gene_column: str | None = option("Column of gene ids [default: the first]."),
-    treatment_column: str | None = option("Column of treatments (long)."),
-    value_column: tuple[str, ...] = option(
-        "Column of responses; wide: names or patterns of the columns to use; can be repeated.", default=()
-    ),
-    replicate_column: str | None = option(
-        "Column of the treatment table; samples that share its value are averaged."
-    ),
-    standardize: Standardize = option(
-        "treatment: scale each to mean 0, sd 1 over training genes.", default=Standardize.NONE
     ),
     proteins: Path | None = option(
         "Protein FASTA (names = genes): keep paralogues on one side and count them, for coding windows."
     ),
-    seed: int = options.SEED,
 ) -> Record:
     """Join promoters, responses and treatments into a dataset for training, split without leakage.
 
@@ -160,8 +97,7 @@ def dataset(
     """
     from bioattn.io.records import audit_path
     from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
-    from bioattn.promoters.responses import ResponseColumns, response_source
-    from bioattn.promoters.splits import DatasetSettings, parse_bases
+    from bioattn.promoters.responses import response_source
 
     # `--holdout test=IV validation=VII` leaves the second value among the files.
     loose = [
@@ -175,21 +111,8 @@ def dataset(
         proteins=proteins,
         split_table=split_table,
     )
-    columns = ResponseColumns(
-        layout=layout, gene=gene_column, treatment=treatment_column, values=value_column
-    )
-    settings = DatasetSettings(
-        task=task,
-        threshold=threshold,
-        direction=direction,
-        max_padj=max_padj,
-        splits=split,
-        holdouts=(*holdout, *loose),
-        block_size=None if block_size is None else parse_bases(block_size, "--block-size"),
-        replicate_column=replicate_column,
-        standardize=standardize,
-        seed=seed,
-    )
+    if loose:
+        settings = replace(settings, holdouts=(*settings.holdouts, *loose))
     made = prepare_dataset(inputs, columns, settings, output)
     return Record(
         f"wrote {output} and {audit_path(output)}",
@@ -208,20 +131,10 @@ def contacts(
         "PAIRS", "TSV/CSV with the columns id, msa, structure, and optionally chain, mapping, group, split."
     ),
     output: Path = options.RESULT,
-    max_depth: int | None = option(
-        "Keep at most N rows of an alignment: the first and a random choice of others."
-    ),
-    min_structure_identity: float = option(
-        "Least fraction of a chain's residues that equal those of its closest row.", default=0.7
-    ),
-    missing_cb: MissingCb = option(
-        "Substitute for a missing CB: CA, or its ideal position from N, CA and C (virtual).",
-        default=MissingCb.CA,
-    ),
+    settings: ContactSettings = table(ContactSettings),
     mappings: Path | None = option(
         "Also write DIR/ID.tsv: the residue of each column.", metavar="DIR", writes=Writes.OTHER
     ),
-    seed: int = options.SEED,
 ) -> Record:
     """Join alignments and structures into a dataset of contacts for training.
 
@@ -233,12 +146,9 @@ def contacts(
     used is left out with a warning. Without a group column, chains related by sequence form groups.
     """
     from bioattn.alignments.contact_dataset import SPLIT_NAMES
-    from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
+    from bioattn.alignments.contact_preparation import prepare_contacts
     from bioattn.io.records import audit_path
 
-    settings = ContactSettings(
-        max_depth=max_depth, min_identity=min_structure_identity, missing_cb=missing_cb, seed=seed
-    )
     rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress())
     return Record(
         f"wrote {output} and {audit_path(output)}",
@@ -289,33 +199,16 @@ def msa(
         recorded="",
     ),
     output: Path = options.RESULT,
-    query: str | None = option(
-        "Centre on this row: it comes first, its residues are the columns [default: row 1].", metavar="ID"
-    ),
-    max_gap_column: float | None = option(
-        "Columns with a larger fraction of gaps become insertions.", metavar="F"
-    ),
-    max_gap_row: float | None = option("Drop rows with a larger fraction of gaps.", metavar="F"),
-    min_query_identity: float | None = option(
-        "Drop rows whose identity to the query is not larger (hhfilter -qid).", metavar="F"
-    ),
-    max_identity: float | None = option(
-        "Keep one of rows with a larger identity to each other (hhfilter -id).", metavar="F"
-    ),
-    max_depth: int | None = option("Keep the query and a random choice of N − 1 other rows.", metavar="N"),
-    seed: int = options.SEED,
-    weight_identity: float = option(
-        "Rows with at least this identity share their weight in Neff.", default=0.8, metavar="F"
-    ),
+    preparation: PreparationSettings = table(PreparationSettings),
     stats: Path | None = option("Write the statistics to this file.", metavar="X.json", writes=Writes.OTHER),
-    search: tuple[Path, ...] = option(
+    databases: tuple[Path, ...] = option(
         "Build the alignment by searching this protein FASTA (jackhmmer); can be repeated.",
+        "--search",
         default=(),
         metavar="DB.fasta",
         recorded="database {}",
     ),
-    iterations: int | None = option("--search: at most N iterations [default: 1].", metavar="N"),
-    max_evalue: float | None = option("--search: largest E-value of a hit [default: 0.001].", metavar="E"),
+    search: SearchSettings = table(SearchSettings),
     threads: int | None = options.THREADS,
 ) -> Record:
     """Filter an alignment, or build one by searching a database, and write it as A3M with its statistics.
@@ -327,31 +220,18 @@ def msa(
 
     Warns of alignments whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
-    from bioattn.alignments.preparation import PreparationSettings, prepare_msa, steps_json
-    from bioattn.alignments.search import MAX_EVALUE, SearchSettings
+    from bioattn.alignments.preparation import prepare_msa, steps_json
     from bioattn.errors import SettingsError
 
-    if not search and (iterations is not None or max_evalue is not None):
-        option = "--iterations" if iterations is not None else "--max-evalue"
-        raise SettingsError(f"{option} is for --search, which names the database; give that too")
-    preparation, statistics = prepare_msa(
+    if not databases and search != SearchSettings():
+        flag = "--iterations" if search.iterations != 1 else "--max-evalue"
+        raise SettingsError(f"{flag} is for --search, which names the database; give that too")
+    prepared, statistics = prepare_msa(
         source,
         output,
-        PreparationSettings(
-            query=query,
-            max_gap_column=max_gap_column,
-            max_gap_row=max_gap_row,
-            min_query_identity=min_query_identity,
-            max_identity=max_identity,
-            weight_identity=weight_identity,
-            max_depth=max_depth,
-            seed=seed,
-        ),
-        databases=search,
-        search=SearchSettings(
-            iterations=1 if iterations is None else iterations,
-            max_evalue=MAX_EVALUE if max_evalue is None else max_evalue,
-        ),
+        preparation,
+        databases=databases,
+        search=search,
         statistics_file=stats,
         threads=threads,
         progress=reporter.progress(),
@@ -360,10 +240,10 @@ def msa(
     return Record(
         f"wrote {' and '.join(map(str, written))}",
         outputs=written,
-        inputs={"query" if search else "alignment": source},
+        inputs={"query" if databases else "alignment": source},
         rows=statistics.depth,
         columns=statistics.columns,
         neff=round(statistics.neff, 3),
-        steps=steps_json(preparation),
+        steps=steps_json(prepared),
         warnings=statistics.warnings(),
     )

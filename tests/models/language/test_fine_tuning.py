@@ -257,7 +257,19 @@ def test_what_cannot_be_judged_ends_in_no_comparison(tmp_path: Path, letter: str
     dataset, model = tmp_path / "x.dataset.h5", tmp_path / "m"
     split = ("--split-table", tmp_path / "sides.tsv")
     assert bioattn("prepare", "language", tmp_path / "x.fa", "-o", dataset, *split) == 0
-    words = ("train", "language", dataset, "-o", model, "--layers", 1, "--channels", 12, "--steps", 2)
+    words = (
+        "train",
+        "language",
+        dataset,
+        "-o",
+        model,
+        "--layers",
+        1,
+        "-c",
+        "model.channels=12",
+        "--steps",
+        2,
+    )
     if letter:
         assert bioattn(*words) == 1
         assert "no training sequence has a letter that is certain" in capsys.readouterr().err
