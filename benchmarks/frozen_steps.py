@@ -183,8 +183,8 @@ PROMOTER_STEPS = {
         "export motifs attribution.h5 --promoters promoters.fa --max-motifs 2 --max-seqlets 50 -o motifs\n"
         "export tracks attention.h5 -o tracks --downstream 0\n"
         "export tracks attention.h5 -o bedgraph --downstream 0 --format bedgraph --treatment treatment1\n"
-        "export anndata attention.h5 -o attention.h5ad\n"
-        "export attribution attribution.h5 -o attribution-npz --treatment treatment1",
+        "export arrays attention.h5 -o attention.h5ad\n"
+        "export arrays attribution.h5 -o attribution-npz --treatment treatment1",
         contents="motifs tracks bedgraph attention.h5ad attribution-npz",
     ),
     "planted": Step(
@@ -201,7 +201,7 @@ PROMOTER_STEPS = {
     "diffusion": Step(
         f"train diffusion x.dataset.h5 -o writer --config data/settings/diffusion-tiny.toml {CPU}\n"
         f"generate promoters writer --treatment treatment1 --not treatment2 -n 20 -o designs.fa --steps 8 {CPU}\n"
-        f"explain designs designs.fa writer x.dataset.h5 -o designs.json --samples 8 {CPU}",
+        f"explain check writer designs.fa --dataset x.dataset.h5 -o designs.json --samples 8 {CPU}",
         contents="writer/history.csv designs.fa designs.json",
     ),
 }

@@ -279,7 +279,7 @@ STEPS = (
         options="--number 2 --length 12",
     ),
     Step("export attention", {"model": TRAINED, "sequences": PROMOTERS}, {"attention": ".attention.h5"}),
-    Step("export attribution", {"attribution": "explain attribution:attribution"}, {"arrays": ".arrays/"}),
+    Step("export arrays", {"file": "explain attribution:attribution"}, {"arrays": ".arrays/"}),
     Step(
         "export contacts",
         {"attention": ALIGNMENT_ATTENTION, "regression": ""},
@@ -318,7 +318,6 @@ STEPS = (
         {"structure": ".painted.pdb"},
         sample="simulated",
     ),
-    Step("export anndata", {"file": ATTENTION}, {"anndata": ".h5ad"}),
     Step("export tracks", {"attention": ATTENTION}, {"tracks": ".tracks/"}),
     Step(
         "explain attribution",
@@ -347,16 +346,6 @@ STEPS = (
         {"model": TRAINED, "promoters": PROMOTERS, "dataset": "prepare dataset:dataset"},
         {"check": ".check.json"},
         options="--samples 20",
-    ),
-    Step(
-        "explain designs",
-        {
-            "designs": "generate promoters:designs",
-            "model": "train diffusion:model",
-            "dataset": "prepare dataset:dataset",
-        },
-        {"check": ".designs.json"},
-        options="--samples 0",
     ),
     Step("plot", {"files": ATTENTION}, {"figure": ".svg"}, options="--gene G01"),
     Step(

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor, nn
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN, dinucleotide_shuffled
 from bioattn.inference.promoter_windows import Promoters
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.inference.runner import Predictor, ResponseRunner
-from bioattn.interpret.choices import AttributionBaseline
+from bioattn.interpret.choices import AttributionBaseline, MethodSettings
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import (
     ATTRIBUTION,
@@ -233,30 +233,6 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 
 Attributor: TypeAlias = Mutagenesis | GradientInput | IntegratedGradients
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MethodSettings:
-    """Which method, and what integrated gradients need to know."""
-
-    method: Method = Method.ISM
-    steps: int = 50
-    """Points on the way from the baseline to the promoter."""
-    baseline: AttributionBaseline = AttributionBaseline.UNIFORM
-    """Where the way begins."""
-    seed: int = 0
-    """Of the shuffles of `dinucleotide-shuffled`."""
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise SettingsError(f"--steps is {self.steps}; it must be at least 1")
-
-    def text(self) -> str:
-        """What beside the method decides the values."""
-        if self.method is not Method.INTEGRATED_GRADIENTS:
-            return ""
-        seed = f" seed={self.seed}" if self.baseline is AttributionBaseline.DINUCLEOTIDE_SHUFFLED else ""
-        return f"steps={self.steps} baseline={self.baseline}{seed}"
 
 
 def make_attributor(predictor: Predictor, settings: MethodSettings) -> Attributor:

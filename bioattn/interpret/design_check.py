@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.choices import not_there
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import encode
-from bioattn.inference.runner import ResponseRunner
+from bioattn.inference.runner import ResponseRunner, with_ability
 from bioattn.interpret.design_oracles import KmerOracle, baseline_designs, kmer_distance, nearest
 from bioattn.interpret.design_record import DesignsCheck, DesignSet
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
@@ -107,7 +107,7 @@ class ModelOracle:
         reads another length, or lacks one of the treatments `names`."""
         if self.model.length != data.length:
             raise BioattnError(
-                f"--oracle {self.model.path}: reads promoters of {self.model.length:,} bases, designs have "
+                f"--other-model {self.model.path}: reads promoters of {self.model.length:,} bases, designs have "
                 f"{data.length:,}"
             )
         (genes, windows), (own_genes, own_windows) = (
@@ -124,12 +124,12 @@ class ModelOracle:
         shared = max(len(genes & own_genes), len(windows & own_windows), int(overlapping))
         if shared:
             raise BioattnError(
-                f"--oracle {self.model.path}: was trained on {counted(shared, 'promoter')} that the writer was "
-                "trained on, too; train it on others (`prepare dataset --split-table`)"
+                f"--other-model {self.model.path}: was trained on {counted(shared, 'promoter')} that the writer "
+                "was trained on, too; train it on others (`prepare dataset --split-table`)"
             )
         for name in names:
             if name not in self.predictor.names:
-                raise not_there("--oracle", name, self.model.path, "treatment", self.predictor.names)
+                raise not_there("--other-model", name, self.model.path, "treatment", self.predictor.names)
         self.columns = [list(self.predictor.names).index(name) for name in names]
 
     def scores(self, codes_BL: Codes) -> Floats:
@@ -141,6 +141,20 @@ class ModelOracle:
                 for part in torch.from_numpy(codes_BL).split(size)
             ]
         return np.asarray(torch.cat(parts).double().numpy()[:, self.columns])
+
+
+def model_oracle(models: Sequence[Any], dataset: Path | None) -> ModelOracle | None:
+    """The second oracle of --other-model. Raises: BioattnError when it cannot be one; SettingsError when one of
+    model and dataset is lacking, or there are several."""
+    if not models and dataset is None:
+        return None
+    if len(models) != 1 or dataset is None:
+        raise SettingsError(
+            "--other-model and --oracle-dataset: of designs give both once, a model and the dataset of its "
+            "training"
+        )
+    deed = "judge designs: they predict no responses"
+    return ModelOracle(with_ability(models[0], "predictor", deed, "--other-model"), dataset)
 
 
 class Judge:

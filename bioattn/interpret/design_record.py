@@ -1,4 +1,4 @@
-"""The check of designs as `bioattn explain designs` writes it and others read it."""
+"""The check of designs as `bioattn explain check` writes it and others read it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -60,7 +60,7 @@ class DesignsCheck:
     @classmethod
     def read(cls, path: Path) -> "DesignsCheck":
         """Read the JSON of a check. Raises: FormatError when it is none or incomplete."""
-        with json_result(path, DESIGNS_FORMAT, DESIGNS_VERSION, "explain designs") as content:
+        with json_result(path, DESIGNS_FORMAT, DESIGNS_VERSION, "explain check") as content:
             content |= content.pop("verdict")
             sets = {key: [DesignSet(**row) for row in content[key]] for key in ("rows", "guidance")}
             return cls(**content | sets)

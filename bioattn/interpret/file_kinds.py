@@ -7,7 +7,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,6 @@ ANNDATA_FORMAT = "bioattn-anndata"
 SEQUENCES, GENES = "sequences.npz", "genes.tsv"
 _UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
 _LONGEST_NAME = 80
-
-
-class TrackFormat(StrEnum):
-    """What a track is written as."""
-
-    BIGWIG = "bigwig"
-    BEDGRAPH = "bedgraph"
-    TSV = "tsv"
-    """The weight of every bin of every promoter, before overlaps are settled."""
 
 
 def file_stems(names: Iterable[str]) -> list[str]:

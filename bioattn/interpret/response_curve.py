@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.tables import is_missing
+from bioattn.interpret.choices import CurveSettings
 from bioattn.io.files import json_result, write_json
 from bioattn.promoters.genes import choose_genes
 from bioattn.promoters.responses import read_responses
@@ -31,37 +32,6 @@ Floats = NDArray[np.float64]
 WIDTHS = np.geomspace(0.02, 2.0, 25)
 """Tried by leave-one-out, in units of the largest range of a series along a dimension."""
 _QUANTITY = re.compile(r"([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(\S.*)?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurveSettings:
-    """What is smoothed, and how."""
-
-    along: tuple[str, ...]
-    """Columns of the treatment table: times, doses."""
-    series: str | None = None
-    """The column that tells series apart; None: all treatments are one."""
-    genes: tuple[str, ...] = ()
-    """Whose curves are written; empty: the mean over all."""
-    linear: bool = False
-    """Whether the curve is locally linear."""
-    width: tuple[float, ...] = ()
-    """For each dimension; empty: by leave-one-out."""
-    log: bool = True
-    """Whether distances are those of log2(x + offset)."""
-    offset: float = 0.0
-    points: int = 40
-    """Places of a curve."""
-
-    def __post_init__(self) -> None:
-        if len(set(self.along)) < len(self.along):
-            raise SettingsError("--along names a column twice; name each column once")
-        if self.width and len(self.width) != len(self.along):
-            raise SettingsError(f"--bandwidth is given {len(self.width)} times for {len(self.along)} --along")
-        if any(width <= 0 for width in self.width):
-            raise SettingsError("--bandwidth must be above 0")
-        if self.offset and not self.log:
-            raise SettingsError("--offset is for logarithmic axes; leave --no-log out")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

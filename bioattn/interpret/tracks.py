@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.choices import MEAN, require_names, require_reference
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.bigwig import (
     LONGEST_CHROMOSOME,
     Intervals,
@@ -24,8 +24,8 @@ from bioattn.formats.bigwig import (
     write_bigwig,
     write_intervals,
 )
-from bioattn.interpret.choices import Overlapping, Upsampling
-from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, TrackFormat, file_stems
+from bioattn.interpret.choices import Overlapping, TrackFormat, TrackSettings, Upsampling
+from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, file_stems
 from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen_quantity
 from bioattn.interpret.track_layout import Stretch, lay_out, place_windows, read_chromosome_lengths
 from bioattn.io.files import sha256_of, text_output, write_json
@@ -46,45 +46,6 @@ TABLE_PROMOTERS = 512
 """Promoters whose rows are formatted at a time."""
 PACKING = 6
 """gzip level: 9 takes twice the time for 2 % less."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackSettings:
-    """The quantity that tracks hold, and the files they are written to."""
-
-    sites: tuple[str, ...] = ("*",)
-    """Shell patterns of attention sites, which are averaged."""
-    heads: tuple[int, ...] | None = None
-    """The model's heads that are averaged; None = all that the file holds."""
-    value_weighted: bool = False
-    """Weights times the norm of the value vector, each row scaled to sum 1."""
-    weights: bool = False
-    """Weights also where attention has contributions, which are written otherwise."""
-    upsampling: Upsampling = Upsampling.NEAREST
-    overlapping: Overlapping = Overlapping.NEAREST_GENE
-    downstream: int | None = None
-    """Bases of the windows from position 0 on, as they were prepared; says which gene is nearest. None = as the
-    attention file says, or `USUAL_DOWNSTREAM` where it does not."""
-    reference: str | None = None
-    """Also write each treatment minus this one."""
-    formats: tuple[TrackFormat, ...] = tuple(TrackFormat)
-    gzip: bool = False
-    """Compress text."""
-
-    def __post_init__(self) -> None:
-        if not self.formats:
-            raise SettingsError(f"--format names none of {', '.join(TrackFormat)}")
-        if self.downstream is not None and self.downstream < 0:
-            raise SettingsError(f"--downstream must be at least 0, not {self.downstream}")
-
-
-def parse_formats(text: str) -> tuple[TrackFormat, ...]:
-    """`bigwig,tsv` as formats. Raises: SettingsError for a name that is no format."""
-    names = [name.strip().lower() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in list(TrackFormat):
-            raise SettingsError(f"--format {name!r}: is none of {', '.join(TrackFormat)}")
-    return tuple(track_format for track_format in TrackFormat if track_format in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from bioattn.choices import chosen
 from bioattn.inference.inputs import python_warnings
 from bioattn.inference.promoter_windows import Promoters
 from bioattn.inference.runner import ResponseRunner
-from bioattn.interpret.attribution import MethodSettings, attribution_work
-from bioattn.interpret.choices import AttributionBaseline
+from bioattn.interpret.attribution import attribution_work
+from bioattn.interpret.choices import AttributionBaseline, MethodSettings
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import Attribution
 from bioattn.store.choices import Method

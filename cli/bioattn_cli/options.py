@@ -3,7 +3,8 @@
 from functools import partial
 from typing import Any
 
-from bioattn.interpret.choices import Upsampling
+from bioattn.choices import parse_heads
+from bioattn.interpret.choices import WEIGHTS_HELP
 from bioattn.io.settings import (
     Writes,
     argument,
@@ -51,32 +52,11 @@ AVERAGED_SITES = _choice(
     default=(),
     metavar="PATTERN",
 )
-HEADS = _choice("Heads, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
-AVERAGED_HEADS = _choice("Heads to average, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
-WEIGHTS: Any = option(
-    "Attention weights [default: contributions, which add up to the response, where there are any].",
-    default=False,
-)
+HEADS = _choice("Heads, for example 0,2 (counted from 0) [default: all].", metavar="LIST", parse=parse_heads)
+VALUE_WEIGHTED: Any = option("Weights times the norm of the value, scaled to sum 1.", default=False)
+WEIGHTS: Any = option(WEIGHTS_HELP, default=False)
 SAMPLE = _choice("Which alignment [default: the only one].", metavar="ID")
 CHAIN = _choice("Chain of the structure [default: the only one].", metavar="ID")
 STRUCTURE_ALIGNMENT = _choice(
     "The alignment, to find the structure's columns where the target is another protein.", metavar="MSA"
 )
-
-
-def upsample(default: Upsampling) -> Any:
-    return option(
-        "From bins to bases: flat within a bin, smoothed by half a bin, or over all bases that a bin sees.",
-        default=default,
-    )
-
-
-def width(default: float) -> Any:
-    """--width of a figure, in millimetres."""
-    return option(
-        "Width in millimetres: 85 is one column of most journals, 180 are two.",
-        default=default,
-        min=40,
-        max=1000,
-        group="Output",
-    )

@@ -159,7 +159,7 @@ def test_examples_in_the_help_can_be_copied(capsys, monkeypatch):
             command.make_context("bioattn", typed[1 + len(words) :])
             examples.append(words)
     assert len(examples) >= 13
-    assert main(["export", "attribution", "--help"]) == 0
+    assert main(["export", "arrays", "--help"]) == 0
     assert "\n\n  modisco motifs -s " in capsys.readouterr().out
 
 

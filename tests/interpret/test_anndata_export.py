@@ -20,7 +20,7 @@ COLUMNS = (0, 2, 3, 5)
 
 
 def export(*words):
-    return bioattn("export", "anndata", *words, "-q")
+    return bioattn("export", "arrays", *words, "-q")
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.nucleotides import decode, encode
-from bioattn.interpret.design_check import Judge, ModelOracle, check_designs, read_designs
+from bioattn.interpret.design_check import Judge, ModelOracle, check_designs, model_oracle, read_designs
 from bioattn.interpret.design_oracles import (
     PENALTIES,
     KmerOracle,
@@ -194,7 +194,7 @@ def test_held_out_promoters_with_bases_of_training_promoters_do_not_judge(folder
     np.testing.assert_array_equal(judge.held_out, data.codes[kept])
 
 
-def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters(folder, capsys):
+def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters(folder):
     """Its effect is that of its predictions, in standard deviations of training promoters."""
     inputs, binary = (folder / "x.fa", folder / "x.tsv"), ("--task", "binary", "--threshold", 0.5)
     sides = ("--holdout", "validation=chr0", "--holdout", "test=chr1,chr2")
@@ -241,10 +241,8 @@ def test_a_promoter_model_is_a_second_oracle_unless_it_shares_training_promoters
     other.data.start[one], other.data.end[one] = data.end[first] - 1, data.end[first] - 1 + LENGTH
     with pytest.raises(BioattnError, match="was trained on 1 promoter that the writer was trained on, too"):
         checked(folder, path, oracle=other)
-    words = (path, folder / "oracle", folder / "x.dataset.h5", "-o", folder / "no.json")
-    assert bioattn("explain", "designs", *words, "--oracle", folder / "oracle") == 2
-    assert "--oracle and --oracle-dataset: give both" in capsys.readouterr().err
-    assert not (folder / "no.json").exists()
+    with pytest.raises(SettingsError, match="--other-model and --oracle-dataset: of designs give both"):
+        model_oracle([model], None)
 
 
 @pytest.mark.parametrize(
@@ -284,5 +282,5 @@ def test_designs_that_differ_in_request_length_or_say_nothing_are_refused(folder
 @pytest.mark.parametrize("text", ['{"format": "bioattn-response-curve"}', "[]"])
 def test_another_file_is_no_check_of_designs(tmp_path, text):
     (tmp_path / "other.json").write_text(text)
-    with pytest.raises(FormatError, match=r"other\.json: is not a file of `bioattn explain designs`"):
+    with pytest.raises(FormatError, match=r"other\.json: is not a file of `bioattn explain check`"):
         DesignsCheck.read(tmp_path / "other.json")

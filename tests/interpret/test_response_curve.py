@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from bioattn.interpret.choices import CurveSettings
 from bioattn.interpret.response_curve import (
-    CurveSettings,
     chosen_width,
     kernel_weights,
     left_out,

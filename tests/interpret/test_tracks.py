@@ -9,9 +9,9 @@ import pandas as pd
 import pybigtools
 import pytest
 
-from bioattn.interpret.choices import Overlapping
+from bioattn.interpret.choices import Overlapping, TrackSettings
 from bioattn.interpret.position_maps import upsample
-from bioattn.interpret.tracks import TrackSettings, export_tracks
+from bioattn.interpret.tracks import export_tracks
 from bioattn.store.schema import AttentionOptions
 from bioattn.store.windows import promoter_samples
 from tests.making import bioattn

@@ -26,10 +26,11 @@ from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, MotifDatabase, read_meme, write_meme
 from bioattn.formats.tables import write_table
+from bioattn.interpret.choices import MotifSettings
 from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
 from bioattn.interpret.motifs.discovery import MIN_BITS, trim_vague_ends
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.interpret.motifs.search import SIGNS, MotifSettings, Search, Searched, find_motifs, motif_row
+from bioattn.interpret.motifs.search import SIGNS, Search, Searched, find_motifs, motif_row
 from bioattn.interpret.motifs.use import (
     BACKGROUND,
     EDGE_COLUMNS,

@@ -21,7 +21,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, refuse_duplicate_columns, write_table
-from bioattn.interpret.choices import MatchBy
+from bioattn.interpret.choices import KnownMotifSettings
 from bioattn.interpret.motifs.expected_motifs import (
     LEAST_PROMOTERS,
     Direction,
@@ -241,24 +241,6 @@ def _p_values(
 LOGGER = logging.getLogger("bioattn")
 
 GROUP_COLUMN = "group"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownMotifSettings:
-    """Settings of `score_known_motifs`."""
-
-    contrasts: tuple[str, ...] = ()
-    """`CONDITION:OTHER`."""
-    genes: tuple[str, ...] = ()
-    """Ids or files of ids; none for all."""
-    sites: tuple[str, ...] = ("*",)
-    """Shell patterns of the attention sites that are averaged."""
-    heads: tuple[int, ...] | None = None
-    match_by: MatchBy = MatchBy.CONSENSUS
-    num_shuffled: int = 100
-    p_value: float = 1e-4
-    """Of matrix matches."""
-    seed: int = 0
 
 
 class SignalSummary(NamedTuple):

@@ -9,7 +9,6 @@ Shapes: B promoters of a block, L bases, S seqlets, W bases of a seqlet.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from scipy.ndimage import uniform_filter1d
 
 from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.choices import MotifSettings
 from bioattn.interpret.motifs.discovery import PAD, FoundMotif, discover_motifs, merge_motifs
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.promoter_maps import PromoterMaps, Quantity
@@ -127,26 +127,6 @@ def _cut(values_GL: NDArray[_Number], seqlets: pd.DataFrame, width: int, beyond:
     cut: NDArray[_Number] = values_GL[seqlets["gene"].to_numpy()[:, None], np.where(inside, position, 0)]
     cut[~inside] = beyond
     return cut
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MotifSettings:
-    """Settings of the search for motifs."""
-
-    sites: tuple[str, ...] = ("*",)
-    """Shell patterns of attention sites, which are averaged."""
-    heads: tuple[int, ...] | None = None
-    """The model's heads that are averaged; None = all that the file holds."""
-    against: str | None = None
-    """A treatment, or `mean`: seqlets are where maps gain against it; None = where they are high."""
-    weights: bool = False
-    """Search weights also where attention has contributions, which are searched otherwise."""
-    max_seqlets: int = 1000
-    """Of a treatment."""
-    max_motifs: int = 5
-    """Of a treatment."""
-    seed: int = 0
-    """Of the control windows."""
 
 
 class MergedMotif(NamedTuple):

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import typer
 
-from bioattn.choices import Subset, parse_heads
-from bioattn.interpret.choices import AttributionBaseline, MatchBy
-from bioattn.io.settings import Writes, argument, option
-from bioattn.store.choices import Method
+from bioattn.choices import Subset
+from bioattn.interpret.choices import CurveSettings, KnownMotifSettings, MethodSettings
+from bioattn.io.settings import Writes, argument, option, table
 from bioattn.system.device import Device
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
@@ -21,23 +20,12 @@ def attribution(
     model: Path = options.MODEL,
     promoters: Path = options.PROMOTERS,
     output: Path = options.OUTPUT,
-    method: Method = option(
-        "ism mutates every base to every other; gradient-input and integrated-gradients use the "
-        "model's gradient.",
-        default=Method.ISM,
-    ),
+    settings: MethodSettings = table(MethodSettings),
     treatment: tuple[str, ...] = options.PREDICTED_TREATMENTS,
     treatment_table: Path | None = options.TREATMENT_TABLE,
     genes: tuple[str, ...] = options.GENES,
-    steps: int | None = option(
-        "integrated-gradients: points on the path from the baseline [default: 50].", min=1
-    ),
-    baseline: AttributionBaseline | None = option(
-        "integrated-gradients: the baseline, where the path begins [default: uniform]."
-    ),
     device: Device = options.DEVICE,
     threads: int | None = options.THREADS,
-    seed: int = options.SEED,
     shard: str | None = options.SHARD,
     resume: bool = options.RESUME,
     force: bool = options.DROP_PARTS,
@@ -52,9 +40,8 @@ def attribution(
 
     bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
     """
-    from bioattn.errors import SettingsError
     from bioattn.inference.runner import with_ability
-    from bioattn.interpret.attribution import MethodSettings, run_attribution
+    from bioattn.interpret.attribution import run_attribution
     from bioattn.models.family import load_runner
     from bioattn.promoters.treatments import read_treatment_table, select_treatments
     from bioattn.system.device import choose_device, describe_device, set_threads
@@ -62,9 +49,6 @@ def attribution(
     from bioattn.text import counted, human_bytes
 
     part = None if shard is None else parse_shard(shard)
-    for name, value in (("--steps", steps), ("--baseline", baseline)):
-        if value is not None and method is not Method.INTEGRATED_GRADIENTS:
-            raise SettingsError(f"{name} is for --method integrated-gradients, not {method}; leave it out")
     set_threads(threads)
     chosen = choose_device(device)
     loaded = with_ability(
@@ -77,12 +61,7 @@ def attribution(
         loaded,
         promoters,
         output,
-        settings=MethodSettings(
-            method=method,
-            steps=50 if steps is None else steps,
-            baseline=baseline or AttributionBaseline.UNIFORM,
-            seed=seed,
-        ),
+        settings=settings,
         treatments=treatments,
         genes=genes,
         shard=part,
@@ -92,7 +71,9 @@ def attribution(
     )
     number, gap, difference = len(treatments.names), completeness.largest_gap, completeness.largest_difference
     scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
-    reporter.say(f"wrote {output}: attribution ({method}) of {scope}, {human_bytes(summary.num_bytes)}")
+    reporter.say(
+        f"wrote {output}: attribution ({settings.method}) of {scope}, {human_bytes(summary.num_bytes)}"
+    )
     if gap is not None and difference is not None:
         tell = reporter.warn if gap > 0.05 * difference else reporter.say
         tell(
@@ -113,27 +94,9 @@ def response_curve(
     reporter: Reporter,
     responses: Path = argument("RESPONSES", "Measured responses: genes × treatments."),
     treatment_table: Path = argument("TREATMENTS", "Table of treatments with times or doses."),
-    output: Path = option("JSON to write.", "--output", "-o", default=MISSING, writes=Writes.FILE),
-    along: tuple[str, ...] = option(
-        "A column of TREATMENTS with times or doses; can be repeated.", default=MISSING, metavar="COLUMN"
-    ),
-    series: str | None = option(
-        "The column that tells series apart [default: all are one].", metavar="COLUMN"
-    ),
-    genes: tuple[str, ...] = option(
-        "Whose curves are written: ids, or a file with one per line; can be repeated [default: the mean of all].",
-        default=(),
-        metavar="ID|FILE",
-    ),
+    output: Path = options.OUTPUT,
+    settings: CurveSettings = table(CurveSettings),
     predictions: Path | None = option("Predictions of `bioattn run promoter`, smoothed beside."),
-    local_linear: bool = option("Fit lines, which are less drawn to the mean at the ends.", default=False),
-    bandwidth: tuple[float, ...] = option(
-        "Width of the kernel for each --along, in doublings (--no-log: its unit) [default: by leave-one-out].",
-        default=(),
-    ),
-    log: bool = option("Take distances between logarithms.", default=True),
-    offset: float = option("Added before the logarithm, for zeros.", default=0.0, min=0),
-    points: int = option("Places of a curve.", default=40, min=2, max=1000),
 ) -> Record:
     """Smooth responses over dose or time, and write what each measured treatment weighs along the curve.
 
@@ -142,19 +105,9 @@ def response_curve(
 
     bioattn explain response-curve responses.tsv treatments.tsv -o curves.json --along minutes --series group
     """
-    from bioattn.interpret.response_curve import CurveSettings, response_curves
+    from bioattn.interpret.response_curve import response_curves
     from bioattn.text import quoted
 
-    settings = CurveSettings(
-        along=along,
-        series=series,
-        genes=genes,
-        linear=local_linear,
-        width=bandwidth,
-        log=log,
-        offset=offset,
-        points=points,
-    )
     curves = response_curves(responses, treatment_table, settings, predictions)
     if curves.not_measured:
         reporter.warn(f"{responses}: has no responses to {quoted(curves.not_measured)}")
@@ -256,20 +209,7 @@ def motifs(
         "[default: every treatment is one].",
         metavar="TABLE",
     ),
-    contrast: tuple[str, ...] = option(
-        "Also score the pairs of CONDITION against OTHER; can be repeated.",
-        default=(),
-        metavar="CONDITION:OTHER",
-    ),
-    genes: tuple[str, ...] = options.GENES,
-    sites: tuple[str, ...] = options.AVERAGED_SITES,
-    heads: str | None = options.AVERAGED_HEADS,
-    match: MatchBy = option(
-        "Find motifs by consensus, or by matrix; the other where a row lacks one.", default=MatchBy.CONSENSUS
-    ),
-    shuffles: int = option("Shuffled motifs of equal information to compare each with.", default=100, min=20),
-    p_value: float = option("Largest p-value of a matrix match, per base and strand.", default=1e-4),
-    seed: int = options.SEED,
+    settings: KnownMotifSettings = table(KnownMotifSettings),
 ) -> Record:
     """Score attention and attribution at known motifs, by condition.
 
@@ -281,26 +221,9 @@ def motifs(
 
     bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
     """
-    from bioattn.errors import SettingsError
-    from bioattn.interpret.motifs.known_motifs import (
-        KnownMotifSettings,
-        score_known_motifs,
-        write_known_motifs,
-    )
+    from bioattn.interpret.motifs.known_motifs import score_known_motifs, write_known_motifs
     from bioattn.text import counted, percentage
 
-    if not 0 < p_value <= 1:
-        raise SettingsError(f"--p-value {p_value:g}: a p-value is above 0 and at most 1")
-    settings = KnownMotifSettings(
-        contrasts=contrast,
-        genes=genes,
-        sites=sites or ("*",),
-        heads=parse_heads(heads),
-        match_by=match,
-        num_shuffled=shuffles,
-        p_value=p_value,
-        seed=seed,
-    )
     found = score_known_motifs(
         results,
         expected,
@@ -333,7 +256,7 @@ def check(
     promoters: Path = argument(
         "INPUT",
         "What to check it on: promoters of `bioattn prepare promoters` or other sequences as FASTA, alignments, "
-        "or a dataset, as below.",
+        "a dataset, or designs, as below.",
         recorded="promoters",
     ),
     output: Path = options.OUTPUT,
@@ -347,10 +270,15 @@ def check(
     seeds: int | None = option("With --controls: other seeds to retrain [default: 1].", min=0),
     other_model: tuple[Path, ...] = option(
         "The same model of another seed, to compare maps with; of alignments, the same model trained with "
-        "uniform_msa_attention. Can be repeated.",
+        "uniform_msa_attention; of designs, a promoter model of other promoters, as a second oracle. Can be "
+        "repeated.",
         default=(),
         metavar="MODEL",
         recorded="",
+    ),
+    oracle_dataset: Path | None = option(
+        "Designs: the dataset of --other-model's training, which tells whether it shares promoters with MODEL.",
+        metavar="DATASET",
     ),
     variants: Path | None = option(
         "Measured effects of mutations in promoters, to compare maps with: a table with the columns promoter, "
@@ -358,9 +286,20 @@ def check(
         "treatment and effect.",
         metavar="TABLE",
     ),
-    treatment: tuple[str, ...] = options.TREATMENTS,
-    samples: int = option(
-        "Promoters, sequences, pairs or proteins to check, drawn by the seed.", default=300, min=20
+    motifs: Path | None = option("Motifs to count in designs and real promoters.", metavar="MEME"),
+    treatment: tuple[str, ...] = option(
+        "A treatment [default: all]; what designs of others are to respond to; can be repeated.",
+        default=(),
+        metavar="NAME",
+        group="Inputs",
+    ),
+    without: tuple[str, ...] = option(
+        "What designs of others are not to respond to; can be repeated.", "--not", default=(), metavar="NAME"
+    ),
+    samples: int | None = option(
+        "Promoters, sequences, pairs or proteins to check, drawn by the seed [default: 300]; designs drawn at "
+        "each guidance of the curve [default: 64], 0 for no curve.",
+        min=0,
     ),
     seed: int = options.SEED,
     device: Device = options.DEVICE,
@@ -374,6 +313,11 @@ def check(
     whether attention was needed at all, --variants whether maps predict what mutations do. Instead of promoters,
     language models take other sequences, translation and molecule models a dataset, MSA/pair models alignments or
     a dataset of contacts. docs/checks.md explains each check.
+
+    Of a diffusion model the promoters that `bioattn generate promoters` or others designed are checked: whether
+    they do what was asked for, look real, and are new. An oracle fitted on promoters of --dataset that the model
+    has not seen judges designs, real promoters, and designs by simple means: a Markov chain, the same with words
+    pasted in, hill-climbing and a genetic algorithm. docs/models/diffusion.md explains each measure.
     """
     from bioattn.checks.engine import CheckSettings, Evidence, check_model, checkable
     from bioattn.errors import SettingsError
@@ -389,11 +333,41 @@ def check(
     set_threads(threads)
     chosen = choose_device(device)
     runner = load_runner(model, chosen)
-    checkable(runner)
     others = [load_runner(path, chosen) for path in other_model]
-    for other in others:
-        checkable(other, "--other-model")
+    writes_designs = hasattr(runner, "designs")
+    if not writes_designs:
+        checkable(runner)
+        for other in others:
+            checkable(other, "--other-model")
+    for flag, value, is_for_designs in (
+        ("--controls", controls, False),
+        ("--variants", variants, False),
+        ("--oracle-dataset", oracle_dataset, True),
+        ("--motifs", motifs, True),
+        ("--not", without, True),
+    ):
+        if value and is_for_designs is not writes_designs:
+            raise SettingsError(f"{flag}: is not for models of the family {runner.family}; leave it out")
     reporter.say(f"running on {describe_device(chosen)}")
+    if writes_designs:
+        from bioattn.interpret.design_check import check_designs, model_oracle, read_designs
+        from bioattn.promoters.dataset import read_dataset
+
+        if dataset is None:
+            raise SettingsError("designs are judged on the dataset of the training; give that with --dataset")
+        report = check_designs(
+            runner,
+            read_designs(promoters, read_dataset(dataset).length, treatment, without),
+            dataset,
+            samples=64 if samples is None else samples,
+            motifs=motifs,
+            oracle=model_oracle(others, oracle_dataset),
+            seed=seed,
+            progress=reporter.progress(),
+        )
+        typer.echo(report.text())
+        report.write(output)
+        return Record(f"wrote {output}", device=str(chosen), verdict=report.code)
     with stop_on_signals() as stop:
         record = check_model(
             runner,
@@ -405,80 +379,14 @@ def check(
                 variants=variants,
                 treatments=treatment,
             ),
-            settings=CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds),
+            settings=CheckSettings(
+                samples=300 if samples is None else samples,
+                seed=seed,
+                other_seeds=1 if seeds is None else seeds,
+            ),
             progress=reporter.progress(),
             stop=stop,
         )
     typer.echo(record.text(), nl=False)
     write_json(output, record.to_json())
     return Record(f"wrote {output}", device=str(chosen), verdict=str(record.verdict.code))
-
-
-@command("explain designs")
-def designs(
-    reporter: Reporter,
-    designs: Path = argument("DESIGNS", "FASTA of `bioattn generate promoters`, or of other designs."),
-    model: Path = argument("MODEL", "Folder of a diffusion model.", recorded_file="model.safetensors"),
-    dataset: Path = argument("DATASET", "Dataset the model was trained on."),
-    output: Path = options.OUTPUT,
-    treatment: tuple[str, ...] = option(
-        "What designs of others are to respond to; can be repeated.", default=(), metavar="NAME"
-    ),
-    without: tuple[str, ...] = option(
-        "What they are not to respond to; can be repeated.", "--not", default=(), metavar="NAME"
-    ),
-    motifs: Path | None = option("Motifs to count in designs and real promoters.", metavar="MEME"),
-    oracle: Path | None = option(
-        "A promoter model of other promoters than MODEL was trained on, as a second oracle.",
-        metavar="FOLDER",
-        recorded_file="model.safetensors",
-    ),
-    oracle_dataset: Path | None = option(
-        "With --oracle: the dataset of its training, which tells whether it shares promoters with MODEL.",
-        metavar="DATASET",
-    ),
-    samples: int = option("Designs drawn at each guidance of the curve; 0: no curve.", default=64, min=0),
-    seed: int = options.SEED,
-    device: Device = options.DEVICE,
-    threads: int | None = options.THREADS,
-) -> Record:
-    """Check designed promoters: whether they do what was asked for, look real, and are new.
-
-    Prints a verdict in plain words with its measures, and writes both as JSON. An oracle fitted on promoters that
-    the model has not seen judges designs, real promoters, and designs by simple means: a Markov chain, the same
-    with words pasted in, hill-climbing and a genetic algorithm. docs/models/diffusion.md explains each measure.
-    """
-    from bioattn.errors import SettingsError
-    from bioattn.inference.runner import with_ability
-    from bioattn.interpret.design_check import ModelOracle, check_designs, read_designs
-    from bioattn.models.family import load_runner
-    from bioattn.promoters.dataset import read_dataset
-    from bioattn.system.device import choose_device, describe_device, set_threads
-
-    if (oracle is None) != (oracle_dataset is None):
-        raise SettingsError(
-            "--oracle and --oracle-dataset: give both, the model and the dataset of its training"
-        )
-    set_threads(threads)
-    chosen = choose_device(device)
-    runner = with_ability(load_runner(model, chosen), "designs", "write designs")
-    judge = None
-    if oracle is not None and oracle_dataset is not None:
-        deed = "judge designs: they predict no responses"
-        second = with_ability(load_runner(oracle, chosen), "predictor", deed, "--oracle")
-        judge = ModelOracle(second, oracle_dataset)
-    read = read_designs(designs, read_dataset(dataset).length, treatment, without)
-    reporter.say(f"running on {describe_device(chosen)}")
-    report = check_designs(
-        runner,
-        read,
-        dataset,
-        samples=samples,
-        motifs=motifs,
-        oracle=judge,
-        seed=seed,
-        progress=reporter.progress(),
-    )
-    typer.echo(report.text())
-    report.write(output)
-    return Record(f"wrote {output}", device=str(chosen), verdict=report.code)

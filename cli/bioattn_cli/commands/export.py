@@ -3,11 +3,10 @@
 import importlib.util
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bioattn.choices import parse_heads
-from bioattn.interpret.choices import Overlapping, ScriptFormat, Upsampling
-from bioattn.io.settings import argument, option
+from bioattn.interpret.choices import MotifSettings, ScriptFormat, TrackSettings
+from bioattn.io.settings import argument, option, table
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
@@ -16,33 +15,60 @@ if TYPE_CHECKING:
     from bioattn.formats.meme import Motif
 
 
-@command("export attribution")
-def export(
+@command("export arrays")
+def arrays(
     reporter: Reporter,
-    attribution: Path = argument("ATTRIBUTION", "HDF5 of `explain attribution`."),
-    output: Path = options.FOLDER,
+    file: Path = argument(
+        "FILE", "HDF5 of `explain attribution`, attention HDF5, or predictions of `run promoter` (TSV)."
+    ),
+    output: Path = options.RESULT,
     treatment: tuple[str, ...] = options.TREATMENTS,
     genes: tuple[str, ...] = options.GENES,
+    sites: tuple[str, ...] = options.AVERAGED_SITES,
+    heads: tuple[int, ...] | None = options.HEADS,
+    value_weighted: bool = options.VALUE_WEIGHTED,
+    sample: str | None = options.SAMPLE,
     force: bool = options.FORCE,
 ) -> Record:
-    """Write attribution as the NumPy archives that TF-MoDISco-lite and tangermeme read.
+    """Write attribution as NumPy archives, or attention and predictions as AnnData (.h5ad), for other programs.
 
-    OUTPUT is a folder: sequences.npz (one-hot) and an archive of hypothetical contributions for each treatment,
-    all as `arr_0` of shape (genes, 4, positions); treatments.tsv and genes.tsv name the archives and rows.
+    A name of OUTPUT that ends in .h5ad makes AnnData, for scanpy and its like. Predictions become genes ×
+    treatments. Attention over promoters adds a map over the bins of each gene for each treatment (obsm), the mean
+    over sites and heads. Attention over an alignment becomes residues × residues with a layer for each head.
+    docs/formats/anndata.md says where everything stands. Needs anndata (extra `anndata`).
 
-    bioattn export attribution explain.h5 -o arrays --treatment heat
+    bioattn export arrays attention.h5 -o attention.h5ad --treatment heat
+
+    Any other OUTPUT is a folder for TF-MoDISco-lite and tangermeme: sequences.npz (one-hot) and an archive of
+    hypothetical contributions for each treatment, all as `arr_0` of shape (genes, 4, positions); treatments.tsv
+    and genes.tsv name the archives and rows.
+
+    bioattn export arrays explain.h5 -o arrays --treatment heat
 
     modisco motifs -s arrays/sequences.npz -a arrays/heat.npz -n 2000 -o modisco.h5
     """
-    from bioattn.interpret.array_exports import export_attribution
+    from bioattn.errors import SettingsError
+    from bioattn.interpret.array_exports import SUFFIX, export_anndata, export_attribution
     from bioattn.text import counted
 
-    summary = export_attribution(
-        attribution, output, treatments=treatment, genes=genes, force=force, progress=reporter.progress()
+    chosen: Any = {"treatments": treatment, "genes": genes, "progress": reporter.progress()}
+    if not output.name.endswith(SUFFIX):
+        if sites or heads is not None or value_weighted or sample is not None:
+            raise SettingsError(
+                f"--output {output}: --sites, --heads, --value-weighted and --sample are for AnnData; end its "
+                f"name in {SUFFIX}"
+            )
+        summary = export_attribution(file, output, force=force, **chosen)
+        scope = f"{counted(summary['treatments'], 'treatment')} of {counted(summary['genes'], 'gene')}"
+        return Record(f"wrote {output}: sequences and {scope}", **summary)
+    observations, variables, maps = export_anndata(
+        file, output, sites=sites, heads=heads, value_weighted=value_weighted, sample=sample, **chosen
     )
-    scope = f"{counted(summary['treatments'], 'treatment')} of {counted(summary['genes'], 'gene')}"
     return Record(
-        f"wrote {output}: sequences and {scope}", treatments=summary["treatments"], genes=summary["genes"]
+        f"wrote {output}: {observations:,} × {variables:,}, {counted(maps, 'map')}",
+        observations=observations,
+        variables=variables,
+        maps=maps,
     )
 
 
@@ -65,19 +91,7 @@ def motifs(
     ),
     treatment: tuple[str, ...] = options.TREATMENTS,
     genes: tuple[str, ...] = options.GENES,
-    against: str | None = option(
-        "Search where a treatment gains against this one, or against the `mean` over all "
-        "[default: search where attention is highest; compare with mean].",
-        metavar="NAME",
-    ),
-    sites: tuple[str, ...] = options.AVERAGED_SITES,
-    heads: str | None = options.AVERAGED_HEADS,
-    weights: bool = options.WEIGHTS,
-    max_seqlets: int = option(
-        "Number of promoter stretches searched for each treatment.", default=1000, min=1
-    ),
-    max_motifs: int = option("Most motifs for each treatment.", default=5, min=1),
-    seed: int = options.SEED,
+    settings: MotifSettings = table(MotifSettings),
     force: bool = options.FORCE,
 ) -> Record:
     """Find the motifs that a model attends to, and test them for each treatment.
@@ -90,18 +104,8 @@ def motifs(
     bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
     """
     from bioattn.interpret.motifs.export import export_motifs
-    from bioattn.interpret.motifs.search import MotifSettings
     from bioattn.text import counted
 
-    settings = MotifSettings(
-        sites=sites or ("*",),
-        heads=parse_heads(heads),
-        against=against,
-        weights=weights,
-        max_seqlets=max_seqlets,
-        max_motifs=max_motifs,
-        seed=seed,
-    )
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     if not has_matplotlib:
         reporter.warn("no logos: they need matplotlib (pip install matplotlib)")
@@ -143,31 +147,8 @@ def tracks(
     attention: Path = argument("ATTENTION", "Attention HDF5 of promoters (`export attention`)."),
     output: Path = options.FOLDER,
     treatment: tuple[str, ...] = options.TREATMENTS,
-    reference: str | None = option(
-        "Also write each treatment minus this one, or minus the `mean` over all treatments.",
-        "--against",
-        "--reference",
-        metavar="NAME",
-    ),
     genes: tuple[str, ...] = options.GENES,
-    sites: tuple[str, ...] = options.AVERAGED_SITES,
-    heads: str | None = options.AVERAGED_HEADS,
-    value_weighted: bool = option("Weights times the norm of the value, scaled to sum 1.", default=False),
-    weights: bool = options.WEIGHTS,
-    upsample: Upsampling = options.upsample(Upsampling.NEAREST),
-    overlapping: Overlapping = option(
-        "Value of a base in windows of several genes of one strand.", default=Overlapping.NEAREST_GENE
-    ),
-    downstream: int | None = option(
-        "Bases of the windows from position 0 on [default: from the file, else 200].", min=0
-    ),
-    formats: str = option(
-        "Formats to write; tsv: the value of every bin of every gene.",
-        "--format",
-        default="bigwig,bedgraph,tsv",
-        metavar="LIST",
-    ),
-    compress: bool = option("Compress bedGraph and tables.", "--gzip", default=False),
+    settings: TrackSettings = table(TrackSettings),
     chromosome_sizes: Path | None = option(
         "The genome's .fai, chrom.sizes or FASTA: true chromosome lengths in bigWig.", metavar="FILE"
     ),
@@ -182,21 +163,9 @@ def tracks(
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """
-    from bioattn.interpret.tracks import TrackSettings, export_tracks, parse_formats
+    from bioattn.interpret.tracks import export_tracks
     from bioattn.text import counted, human_bytes
 
-    settings = TrackSettings(
-        sites=sites or ("*",),
-        heads=parse_heads(heads),
-        value_weighted=value_weighted,
-        weights=weights,
-        upsampling=upsample,
-        overlapping=overlapping,
-        downstream=downstream,
-        reference=reference,
-        formats=parse_formats(formats),
-        gzip=compress,
-    )
     summary = export_tracks(
         attention,
         output,
@@ -214,48 +183,6 @@ def tracks(
         tracks=summary.tracks,
         promoters=summary.promoters,
         without_place=summary.without_place,
-    )
-
-
-@command("export anndata")
-def anndata(
-    reporter: Reporter,
-    file: Path = argument("FILE", "Predictions of `run promoter` (TSV), or an attention HDF5."),
-    output: Path = options.OUTPUT,
-    treatment: tuple[str, ...] = options.TREATMENTS,
-    genes: tuple[str, ...] = options.GENES,
-    sites: tuple[str, ...] = options.AVERAGED_SITES,
-    heads: str | None = options.HEADS,
-    value_weighted: bool = option("Weights times the norm of the value, scaled to sum 1.", default=False),
-    sample: str | None = options.SAMPLE,
-) -> Record:
-    """Write predictions or attention as AnnData (.h5ad), for scanpy and its like.
-
-    Predictions become genes × treatments. Attention over promoters adds a map over the bins of each gene for each
-    treatment (obsm), the mean over sites and heads. Attention over an alignment becomes residues × residues with a
-    layer for each head. docs/formats/anndata.md says where everything stands. Needs anndata (extra `anndata`).
-
-    bioattn export anndata attention.h5 -o attention.h5ad --treatment heat
-    """
-    from bioattn.interpret.array_exports import export_anndata
-    from bioattn.text import counted
-
-    observations, variables, maps = export_anndata(
-        file,
-        output,
-        sites=sites,
-        heads=parse_heads(heads),
-        value_weighted=value_weighted,
-        sample=sample,
-        treatments=treatment,
-        genes=genes,
-        progress=reporter.progress(),
-    )
-    return Record(
-        f"wrote {output}: {observations:,} × {variables:,}, {counted(maps, 'map')}",
-        observations=observations,
-        variables=variables,
-        maps=maps,
     )
 
 
@@ -358,7 +285,7 @@ def structure(
         default=(),
         metavar="PATTERN",
     ),
-    heads: str | None = options.AVERAGED_HEADS,
+    heads: tuple[int, ...] | None = options.HEADS,
     query_residue: str | None = option(
         "Show the attention of this residue (number in the structure) [default: received attention].",
         metavar="N",
@@ -391,7 +318,7 @@ def structure(
         chain=chain,
         alignment=alignment,
         sites=sites or None,
-        heads=parse_heads(heads),
+        heads=heads,
         query_residue=query_residue,
         scripts=tuple(dict.fromkeys(format)),
         top_k=top_k,

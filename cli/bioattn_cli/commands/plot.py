@@ -5,9 +5,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bioattn.choices import parse_heads
 from bioattn.interpret.choices import Upsampling
 from bioattn.io.settings import Writes, argument, option, output_option
+from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
 
@@ -70,18 +70,14 @@ def plot(
         metavar="NAME",
         group="Inputs",
     ),
-    against: str | None = option(
-        "Subtract the map of this treatment, or the `mean` over treatments.", metavar="NAME", group="Inputs"
-    ),
+    against: str | None = options.AGAINST,
     sites: tuple[str, ...] = option(
         "Attention sites, for example 'evoformer.0*.msa_row'; can be repeated [default: those of the picture].",
         default=(),
         metavar="PATTERN",
         group="Inputs",
     ),
-    heads: str | None = option(
-        "Heads, for example 0,2 (counted from 0) [default: all].", metavar="LIST", group="Inputs"
-    ),
+    heads: tuple[int, ...] | None = options.HEADS,
     show: tuple[str, ...] = option(
         "A series, motif, column of history.csv, or the task of a molecule; can be repeated.",
         default=(),
@@ -146,7 +142,7 @@ def plot(
             treatments=treatments,
             against=against,
             sites=sites,
-            heads=parse_heads(heads),
+            heads=heads,
             show=show,
             top=top,
             min_separation=min_separation,

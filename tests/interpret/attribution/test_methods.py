@@ -11,12 +11,11 @@ from bioattn.attention.cpu import tiles as cpu_tiles
 from bioattn.interpret.attribution import (
     GradientInput,
     IntegratedGradients,
-    MethodSettings,
     Mutagenesis,
     centred,
     contributions,
 )
-from bioattn.interpret.choices import AttributionBaseline
+from bioattn.interpret.choices import AttributionBaseline, MethodSettings
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.model import PromoterModel

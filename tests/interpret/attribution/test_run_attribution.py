@@ -13,7 +13,8 @@ import torch
 from benchmarks.processes import borrowing_environment
 from bioattn.errors import Interrupted
 from bioattn.inference.promoter_windows import make_batch
-from bioattn.interpret.attribution import IntegratedGradients, MethodSettings, Mutagenesis, run_attribution
+from bioattn.interpret.attribution import IntegratedGradients, Mutagenesis, run_attribution
+from bioattn.interpret.choices import MethodSettings
 from bioattn.io.files import partial_path
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
@@ -193,7 +194,7 @@ def test_what_cannot_be_is_one_sentence(model, promoters, tmp_path, options, cod
 
 def test_arrays_for_other_programs(model, promoters, tmp_path):
     assert explain(model, promoters, tmp_path / "x.h5") == 0
-    command = ["export", "attribution", tmp_path / "x.h5", "-o", tmp_path / "arrays"]
+    command = ["export", "arrays", tmp_path / "x.h5", "-o", tmp_path / "arrays"]
 
     assert bioattn(*command, "--treatment", "heat-40", "--treatment", "dtt-10") == 0
 
@@ -253,7 +254,7 @@ def test_modisco_finds_the_planted_motif(planted, tmp_path):
     if missing:
         pytest.skip(f"TF-MoDISco-lite is {missing['modiscolite']}")
     arrays = tmp_path / "arrays"
-    assert bioattn("export", "attribution", planted, "-o", arrays, "--treatment", "heat") == 0
+    assert bioattn("export", "arrays", planted, "-o", arrays, "--treatment", "heat") == 0
 
     found = subprocess.run(
         [

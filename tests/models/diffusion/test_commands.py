@@ -166,8 +166,9 @@ def test_the_effect_map_lies_on_the_motif(folder):
 def test_designs_are_checked_drawn_and_reported(folder, capsys):
     assert generate(folder, "checked.fa", "--treatment", "heat", "--guidance", 1, "-n", 64, steps=20) == 0
     words = (
-        folder / "checked.fa",
         folder / "model",
+        folder / "checked.fa",
+        "--dataset",
         folder / "x.dataset.h5",
         "-o",
         folder / "check.json",
@@ -178,7 +179,7 @@ def test_designs_are_checked_drawn_and_reported(folder, capsys):
         "MEME version 4\n\nMOTIF heat_motif\nletter-probability matrix: alength= 4 w= 7 nsites= 100\n"
         + "".join(" ".join("0.97" if base == one else "0.01" for base in "ACGT") + "\n" for one in MOTIF)
     )
-    assert bioattn("explain", "designs", *words, "--samples", 20, "--motifs", folder / "motifs.meme") == 0
+    assert bioattn("explain", "check", *words, "--samples", 20, "--motifs", folder / "motifs.meme") == 0
     assert "By the held-out oracle designs for heat gain" in capsys.readouterr().out
     check = json.loads((folder / "check.json").read_text())
     agreement = check["settings"]["attention_agreement"]

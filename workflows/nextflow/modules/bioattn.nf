@@ -883,13 +883,13 @@ process BIOATTN_EXPORT_ATTENTION {
     """
 }
 
-// Write attribution as the NumPy archives that TF-MoDISco-lite and tangermeme read
-process BIOATTN_EXPORT_ATTRIBUTION {
+// Write attribution as NumPy archives, or attention and predictions as AnnData (.h5ad), for other programs
+process BIOATTN_EXPORT_ARRAYS {
     tag "$meta.id"
     label 'process_single'
 
     input:
-    tuple val(meta), path(attribution)
+    tuple val(meta), path(file)
 
     output:
     tuple val(meta), path("${prefix}.arrays"), emit: arrays
@@ -900,8 +900,8 @@ process BIOATTN_EXPORT_ATTRIBUTION {
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    bioattn export attribution \\
-        ${attribution} \\
+    bioattn export arrays \\
+        ${file} \\
         --output ${prefix}.arrays \\
         ${args}
     """
@@ -1071,36 +1071,6 @@ process BIOATTN_EXPORT_STRUCTURE {
     prefix = task.ext.prefix ?: "${meta.id}"
     """
     touch ${prefix}.painted.pdb ${prefix}.painted.pdb.run.json
-    """
-}
-
-// Write predictions or attention as AnnData (.h5ad), for scanpy and its like
-process BIOATTN_EXPORT_ANNDATA {
-    tag "$meta.id"
-    label 'process_single'
-
-    input:
-    tuple val(meta), path(file)
-
-    output:
-    tuple val(meta), path("${prefix}.h5ad"), emit: anndata
-    tuple val(meta), path("${prefix}.h5ad.run.json"), emit: record
-    tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
-
-    script:
-    def args = task.ext.args ?: ''
-    prefix = task.ext.prefix ?: "${meta.id}"
-    """
-    bioattn export anndata \\
-        ${file} \\
-        --output ${prefix}.h5ad \\
-        ${args}
-    """
-
-    stub:
-    prefix = task.ext.prefix ?: "${meta.id}"
-    """
-    touch ${prefix}.h5ad ${prefix}.h5ad.run.json
     """
 }
 
@@ -1296,40 +1266,6 @@ process BIOATTN_EXPLAIN_CHECK {
     prefix = task.ext.prefix ?: "${meta.id}"
     """
     touch ${prefix}.check.json ${prefix}.check.json.run.json
-    """
-}
-
-// Check designed promoters: whether they do what was asked for, look real, and are new
-process BIOATTN_EXPLAIN_DESIGNS {
-    tag "$meta.id"
-    label 'process_medium'
-    label 'process_gpu'
-
-    input:
-    tuple val(meta), path(designs), path(model), path(dataset)
-
-    output:
-    tuple val(meta), path("${prefix}.designs.json"), emit: check
-    tuple val(meta), path("${prefix}.designs.json.run.json"), emit: record
-    tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
-
-    script:
-    def args = task.ext.args ?: ''
-    prefix = task.ext.prefix ?: "${meta.id}"
-    """
-    bioattn explain designs \\
-        ${designs} \\
-        ${model} \\
-        ${dataset} \\
-        --output ${prefix}.designs.json \\
-        --threads ${task.cpus} \\
-        ${args}
-    """
-
-    stub:
-    prefix = task.ext.prefix ?: "${meta.id}"
-    """
-    touch ${prefix}.designs.json ${prefix}.designs.json.run.json
     """
 }
 
