@@ -292,7 +292,7 @@ OTHER_STEPS = {
         contents="memory answers.tsv hops.h5",
     ),
     "simulations": Step(
-        "simulate promoters -o sim-promoters --genes 40 --treatments 2 --length 120 --chromosomes 4\n"
+        "simulate promoters -o sim-promoters --genes 40 --treatments 2 --length 120 -c simulation.chromosomes=4\n"
         "simulate msa -o sim-msa --families 2 --min-depth 12 --max-depth 20 --min-length 30 --max-length 34\n"
         "simulate language -o sim-language --sequences 20\n"
         "simulate molecules -o sim-molecules --molecules 20\n"

@@ -195,12 +195,9 @@ class KnownMotifSettings:
     num_shuffled: int = option(
         "Shuffled motifs of equal information to compare each with.", "--shuffles", default=100, min=20
     )
-    p_value: float = option("Largest p-value of a matrix match, per base and strand.", default=1e-4)
+    p_value: float = 1e-4
+    """Largest of a matrix match, per base and strand."""
     seed: int = seed_option()
-
-    def __post_init__(self) -> None:
-        if not 0 < self.p_value <= 1:
-            raise SettingsError(f"--p-value {self.p_value:g}: a p-value is above 0 and at most 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,6 @@ MIN_DISTINCT_BASES = 3
 # Matrices: lengths and mean information as in JASPAR 2024 fungi and plants, whose medians are 7-8 positions and
 # 11-12 bits, with the middle half of positions between 0.9 and 2 bits; ours are longer, since they are sought
 # among more bases.
-MATRIX_LENGTHS = (9, 10, 11, 12)
 CORE_BITS = 1.85
 END_BITS = 0.7
 BITS_SPREAD = 0.3

@@ -15,19 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import Task
-from bioattn.errors import SettingsError
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.simulate.description import INDEX, PROMOTERS_FORMAT, Difficulty, Rule
+from bioattn.io.settings import OPTIONS, build
+from bioattn.simulate.description import (
+    CONSENSUS_LENGTH,
+    INDEX,
+    LONE_SHARE,
+    MIN_GAP,
+    PROMOTERS_FORMAT,
+    Difficulty,
+    PromoterSimulation,
+    Rule,
+)
 from bioattn.simulate.genome_layout import Genome, lay_out_genome, write_annotation
 from bioattn.simulate.motifs import (
-    MATRIX_LENGTHS,
     UNIFORM,
     YEAST_UPSTREAM,
-    MarkovBackground,
     consensus_matrix,
     planted_motif,
     profile_matrix,
@@ -42,9 +49,6 @@ from bioattn.simulate.truth import (
     noise_free_responses,
     write_truth,
 )
-
-MIN_GAP = 1
-"""Bases between neighbouring sites, so that a chance copy across two sites can be broken without touching them."""
 
 SCAN_BLOCK = 2048
 """Sequences scanned for motif copies at a time, to keep memory flat."""
@@ -132,107 +136,13 @@ def remove_chance_copies(
                     changed = True
 
 
-CONSENSUS_LENGTH = 8
-
 EFFECT = 2.0
 """Size of a response in regression, as a log2 fold change; its sign is drawn per treatment."""
-LONE_SHARE = 0.8
-"""Of the promoters without the whole pair, the share that holds one half of it."""
-MAX_OCCUPANCY = 0.5
-"""Largest share of a promoter that sites may cover on average."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromoterSimulation:
-    """Settings of a simulation of promoters; the defaults are those of difficulty `standard`."""
-
-    genes: int = 3000
-    """Promoters."""
-    treatments: int = 6
-    """Treatments, each with a motif (or two) of its own unless `near` or `far`."""
-    length: int = 400
-    """Bases of a promoter window, all upstream of the gene."""
-    task: Task = Task.REGRESSION
-    """regression: log2 fold changes of 0 or ±2 plus noise; binary: 0 or 1, some flipped."""
-    matrix_motifs: bool = False
-    """False: 8-bp consensus motifs with substitutions; True: 9-12 bp sampled from matrices."""
-    substitution_rate: float = 0.05
-    """Chance that a base of a consensus motif's site is replaced."""
-    presence: float = 0.5
-    """Chance that a promoter responds to a treatment, drawn for each pair alone."""
-    decoys: int = 2
-    """Motifs without effect, each once in every promoter."""
-    near: int = 0
-    """Treatments that answer to the motif of treatment 1, 2, … within `reach` bases of the gene only."""
-    far: int = 0
-    """Treatments that answer to the motif of treatment 1, 2, … beyond `reach` bases only."""
-    reach: int = 150
-    """Largest distance of a site's middle from the window's right end that counts as near, in bases."""
-    opposites: int = 0
-    """Couples of treatments that share two motifs: what raises one lowers the other."""
-    pairs: int = 0
-    """Treatments (the last ones) that need two motifs: one alone has no effect."""
-    noise: float = 0.5
-    """regression: standard deviation added to responses; binary: share of flipped labels."""
-    background: MarkovBackground = UNIFORM
-    """The DNA around the sites."""
-    chromosomes: int = 8
-    """Chromosomes the genes are spread over."""
-    seed: int = 0
-    """Seed of every random choice."""
-
-    def __post_init__(self) -> None:
-        """Check the settings. Raises: SettingsError naming the option."""
-        for name, low, high in (
-            ("genes", 1, 1_000_000),
-            ("treatments", 1, 10_000),
-            ("decoys", 0, 100),
-            ("near", 0, self.treatments),
-            ("far", 0, self.treatments),
-            ("reach", 1, self.length if self.near or self.far else self.reach),
-            ("opposites", 0, self.treatments),
-            ("pairs", 0, self.treatments),
-            ("chromosomes", 1, self.genes),
-            ("seed", 0, 2**63),
-            ("presence", 0, 1),
-            ("substitution_rate", 0, 0.75),
-        ):
-            value, option = getattr(self, name), name.replace("_", "-")
-            if not low <= value <= high:
-                raise SettingsError(f"--{option} is {value} but must be between {low} and {high:,}")
-        largest = 0.5 if self.task == "binary" else 1000.0
-        if not 0 <= self.noise <= largest:
-            raise SettingsError(
-                f"--noise is {self.noise} but must be between 0 and {largest:g} with {self.task}"
-            )
-        if self.plain < max(self.near, self.far):
-            raise SettingsError(
-                f"--near {self.near}, --far {self.far}, --opposites {self.opposites} and --pairs {self.pairs} "
-                f"leave {max(self.plain, 0)} of {self.treatments} treatments whose motif acts anywhere; "
-                f"{max(self.near, self.far)} are needed, as near and far use their motifs"
-            )
-        if self.opposites and self.task == "binary":
-            raise SettingsError("--opposites: responses of 0 and 1 have no sign; use --task regression")
-        width = max(MATRIX_LENGTHS) if self.matrix_motifs else CONSENSUS_LENGTH
-        per_pair = 2 * self.presence + (1 - self.presence) * LONE_SHARE
-        single = self.plain + 2 * self.opposites
-        sites = self.decoys + single * self.presence + self.pairs * per_pair
-        at_most = self.decoys + single + 2 * self.pairs
-        if sites * width > MAX_OCCUPANCY * self.length or at_most * (width + MIN_GAP) > self.length:
-            raise SettingsError(
-                f"--length {self.length} is too short for about {sites:.0f} and up to {at_most} sites of "
-                f"{width} bp in a promoter; ask for longer promoters or fewer treatments, pairs or decoys"
-            )
-
-    @property
-    def plain(self) -> int:
-        """Treatments (the first ones) with one motif that acts anywhere."""
-        return self.treatments - self.near - self.far - 2 * self.opposites - self.pairs
-
-
+BACKGROUNDS = {background.name: background for background in (UNIFORM, YEAST_UPSTREAM)}
 DEFAULTS: dict[Difficulty, dict[str, Any]] = {
     Difficulty.STANDARD: {},
-    Difficulty.HARD: {"length": 1000, "matrix_motifs": True, "background": YEAST_UPSTREAM},
+    Difficulty.HARD: {"length": 1000, "matrix_motifs": True, "background": YEAST_UPSTREAM.name},
 }
 NOISE: dict[tuple[Difficulty, Task], float] = {
     (Difficulty.STANDARD, Task.REGRESSION): 0.5,
@@ -242,13 +152,15 @@ NOISE: dict[tuple[Difficulty, Task], float] = {
 }
 
 
-def simulation_settings(difficulty: Difficulty = Difficulty.STANDARD, **chosen: Any) -> PromoterSimulation:
+def simulation_settings(
+    difficulty: Difficulty = Difficulty.STANDARD, *, source: str = OPTIONS, **chosen: Any
+) -> PromoterSimulation:
     """The settings of a difficulty; fields of `PromoterSimulation` in `chosen` that are not None win.
 
     `standard`: 400 bp of uniform background, 8-bp consensus motifs with 5 % substitutions. `hard`: 1 kb of order-2
     background, motifs sampled from matrices, half of the treatments need a pair of motifs, twice the noise.
 
-    Raises: SettingsError for values out of range.
+    source: where they come from, for messages. Raises: SettingsError for values out of range.
     """
     settings = {
         **DEFAULTS[difficulty],
@@ -257,7 +169,7 @@ def simulation_settings(difficulty: Difficulty = Difficulty.STANDARD, **chosen: 
     treatments = settings.get("treatments", 6)
     settings.setdefault("pairs", treatments // 2 if difficulty == "hard" else 0)
     settings.setdefault("noise", NOISE[difficulty, settings.get("task", "regression")])
-    return PromoterSimulation(**settings)
+    return build(PromoterSimulation, settings, source)
 
 
 class TreatmentRule(NamedTuple):
@@ -304,7 +216,8 @@ def simulate_promoters(settings: PromoterSimulation) -> SimulatedPromoters:
     motif_rng, sequence_rng, presence_rng, site_rng, response_rng, layout_rng = streams
     motifs, rules, distance = _draw_motifs(motif_rng, settings)
     gene_ids = [f"G{number:0{len(str(settings.genes))}d}" for number in range(1, settings.genes + 1)]
-    codes = settings.background.sample(sequence_rng, settings.genes, settings.length)
+    background = BACKGROUNDS[settings.background]
+    codes = background.sample(sequence_rng, settings.genes, settings.length)
     carried = _draw_presence(presence_rng, settings)
     planted = plant_motifs(site_rng, codes, motifs, carried)
     if not settings.matrix_motifs:
@@ -312,7 +225,7 @@ def simulate_promoters(settings: PromoterSimulation) -> SimulatedPromoters:
         remove_chance_copies(sequence_rng, codes, words, planted, [motif.width for motif in motifs])
     sites = list(_truth(settings, gene_ids, motifs, rules, planted))
     true = noise_free_responses(sites, gene_ids, [rule.treatment for rule in rules])
-    genome = lay_out_genome(layout_rng, gene_ids, codes, settings.chromosomes, settings.background)
+    genome = lay_out_genome(layout_rng, gene_ids, codes, settings.chromosomes, background)
     return SimulatedPromoters(
         settings=settings,
         gene_ids=gene_ids,
@@ -460,7 +373,6 @@ def _write_responses(path: Path, simulated: SimulatedPromoters) -> None:
 
 def _description(simulated: SimulatedPromoters) -> dict[str, Any]:
     settings = asdict(simulated.settings)
-    settings["background"] = simulated.settings.background.name
     return {
         "format": PROMOTERS_FORMAT,
         "format_version": 1,

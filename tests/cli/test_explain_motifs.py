@@ -145,7 +145,6 @@ def test_attention_alone_needs_the_sequences(made, tmp_path, capsys):
         (("--contrast", "heat"), 2, "--contrast heat: give two different conditions as CONDITION:OTHER"),
         (("--contrast", "heat:warm"), 1, "of 'heat', 'cold'"),
         (("--genes", "nobody"), 1, "--genes 'nobody': "),
-        (("--p-value", "0"), 2, "--p-value 0: a p-value is above 0"),
         (("--match", "sound"), 2, "--match"),
     ],
 )

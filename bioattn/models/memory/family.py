@@ -84,7 +84,7 @@ class MemoryTraining(TrainingCommand):
     """
 
     facts: Path = argument("FACTS", FACTS_HELP, recorded="facts")
-    questions: Path | None = option(QUESTIONS_HELP)
+    questions: Path | None = argument("QUESTIONS", QUESTIONS_HELP, default=None)
     model: Mapping[str, Any] = table(MemoryModelConfig)
     training: Mapping[str, Any] = table(MemoryTrainingConfig)
 
@@ -100,7 +100,7 @@ class MemoryRun(RunCommand):
     model: Path = argument("MODEL", "Folder of a trained memory network.", recorded_file="model.safetensors")
     facts: Path = argument("FACTS", FACTS_HELP, recorded="facts")
     output: Path = output_option("Table to write.", Writes.FILE)
-    questions: Path | None = option(QUESTIONS_HELP)
+    questions: Path | None = argument("QUESTIONS", QUESTIONS_HELP, default=None)
     attention: Path | None = option("Also write the weights hop × fact here as HDF5.", writes=Writes.FILE)
 
 

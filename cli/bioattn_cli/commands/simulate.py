@@ -1,98 +1,58 @@
 """`bioattn simulate …`: inputs with known truth, and attention scored against it."""
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from bioattn.choices import Task
 from bioattn.interpret.choices import ScoredGenes, Upsampling
-from bioattn.io.settings import Writes, argument, option
+from bioattn.io.settings import Settings, Writes, argument, config_option, option, table, with_config_file
 from bioattn.sequences.choices import Alphabet
-from bioattn.simulate.description import Difficulty
+from bioattn.simulate.description import Difficulty, PromoterSimulation
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
+from bioattn_cli.commands.families import settings_command
 from bioattn_cli.reporting import Reporter
 
 
-@command("simulate promoters")
-def promoters(
-    reporter: Reporter,
-    output: Path = options.FOLDER,
-    genes: int = option("Promoters.", default=3000, min=1),
-    treatments: int = option(
-        "Treatments; each has a motif of its own unless the options below say otherwise.", default=6, min=1
-    ),
-    length: int | None = option("Bases of a promoter [default: 400, hard 1000].", min=1),
-    difficulty: Difficulty = option(
-        "standard: 8-bp motifs, 5 % substitutions, uniform background; hard: 1 kb, motifs sampled "
-        "from matrices, order-2 background, half of the treatments need a pair of motifs, more noise.",
-        default=Difficulty.STANDARD,
-    ),
-    task: Task = option(
-        "Responses as log2 fold changes (0 or ±2, plus noise) or as 0 and 1.", default=Task.REGRESSION
-    ),
-    presence: float = option("Chance that a promoter responds to a treatment.", default=0.5, min=0, max=1),
-    decoys: int = option("Motifs without effect, in every promoter.", default=2, min=0),
-    pairs: int | None = option("Treatments that need two motifs [default: 0, hard half of them].", min=0),
-    near: int = option(
-        "Treatments that answer to another treatment's motif within --reach bases of the gene only.",
-        default=0,
-        min=0,
-    ),
-    far: int = option(
-        "Treatments that answer to another treatment's motif beyond --reach bases only.", default=0, min=0
-    ),
-    reach: int = option(
-        "Largest distance from the gene that --near and --far call near.", default=150, min=1
-    ),
-    opposites: int = option(
-        "Couples of treatments that share two motifs: what raises one lowers the other.", default=0, min=0
-    ),
-    substitution_rate: float = option(
-        "Chance of a substitution per base of a motif (standard).", default=0.05, min=0, max=0.75
-    ),
-    noise: float | None = option(
-        "Standard deviation added to responses [default: 0.5, hard 1], or share of labels flipped "
-        "[default: 0.02, hard 0.05].",
-        min=0,
-    ),
-    chromosomes: int = option("Chromosomes.", default=8, min=1),
-    compress: bool = option("Compress the larger files.", "--gzip", default=False),
-    seed: int = options.SEED,
-    force: bool = options.FORCE,
-) -> Record:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatePromoters(Settings):
     """Make a genome with planted motifs in promoters, and the responses that they cause.
 
     Writes genome.fa, annotation.gff3, responses.tsv, treatments.tsv, truth.tsv, motifs.meme and simulation.json
     into the folder OUTPUT; the same options and seed give the same bytes. The promoters are the LENGTH bases
     upstream of each gene: bioattn prepare promoters genome.fa annotation.gff3 --upstream LENGTH --downstream 0
+
+    Settings come from the defaults, then --config (table [simulation]; docs/formats/simulation.md has its keys),
+    then the options here.
     """
+
+    output: Path = options.FOLDER
+    difficulty: Difficulty = option(
+        "standard: 8-bp motifs, 5 % substitutions, uniform background; hard: 1 kb, motifs sampled "
+        "from matrices, order-2 background, half of the treatments need a pair of motifs, more noise.",
+        default=Difficulty.STANDARD,
+    )
+    simulation: Mapping[str, Any] = table(PromoterSimulation)
+    compress: bool = option("Compress the larger files.", "--gzip", default=False)
+    config: tuple[Path, ...] = config_option()
+    force: bool = options.FORCE
+
+
+def _simulate_promoters(reporter: Reporter, given: SimulatePromoters) -> Record:
     from bioattn.io.folders import check_output_folder
     from bioattn.simulate.promoters import simulate_promoters, simulation_settings, write_simulation
     from bioattn.text import counted
 
-    check_output_folder(output, force=force)
-    settings = simulation_settings(
-        difficulty,
-        genes=genes,
-        treatments=treatments,
-        length=length,
-        task=task,
-        presence=presence,
-        decoys=decoys,
-        pairs=pairs,
-        near=near,
-        far=far,
-        reach=reach,
-        opposites=opposites,
-        substitution_rate=substitution_rate,
-        noise=noise,
-        chromosomes=chromosomes,
-        seed=seed,
-    )
+    output = given.output
+    check_output_folder(output, force=given.force)
+    given = with_config_file(given)
+    settings = simulation_settings(given.difficulty, source=given.source("simulation"), **given.simulation)
     simulated = simulate_promoters(settings)
-    written = write_simulation(output, simulated, compress=compress, force=force)
+    written = write_simulation(output, simulated, compress=given.compress, force=given.force)
     return Record(
         f"wrote {output}: {counted(settings.genes, 'promoter')} of {settings.length:,} bp, "
         f"{counted(settings.treatments, 'treatment')} ({settings.pairs} need a pair of motifs), "
@@ -100,6 +60,9 @@ def promoters(
         f"next: bioattn prepare promoters {written['genome.fa']} {written['annotation.gff3']} "
         f"--upstream {settings.length} --downstream 0 --flank 20 -o promoters.fa",
     )
+
+
+settings_command("simulate promoters", SimulatePromoters, _simulate_promoters)
 
 
 @command("simulate msa")
