@@ -78,7 +78,7 @@ class PromoterSimulation:
     """Chance that a promoter responds to a treatment, drawn for each pair alone."""
     decoys: int = option("Motifs without effect, in every promoter.", default=2, min=0)
     near: int = option(
-        "Treatments that answer to another treatment's motif within simulation.reach (150) bases of the gene only.",
+        "Treatments that answer to another treatment's motif within simulation.reach bases of the gene only.",
         default=0,
         min=0,
     )

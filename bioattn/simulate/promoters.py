@@ -25,6 +25,7 @@ from bioattn.simulate.description import (
     CONSENSUS_LENGTH,
     INDEX,
     LONE_SHARE,
+    MATRIX_LENGTHS,
     MIN_GAP,
     PROMOTERS_FORMAT,
     Difficulty,

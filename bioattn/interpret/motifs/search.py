@@ -9,6 +9,7 @@ Shapes: B promoters of a block, L bases, S seqlets, W bases of a seqlet.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np

@@ -1074,7 +1074,7 @@ process BIOATTN_EXPORT_STRUCTURE {
     """
 }
 
-// Write attention along chromosomes, for IGV, JBrowse and UCSC
+// Write contributions or attention along chromosomes, for IGV, JBrowse and UCSC
 process BIOATTN_EXPORT_TRACKS {
     tag "$meta.id"
     label 'process_single'
@@ -1600,7 +1600,7 @@ process BIOATTN_SIMULATE_MSA {
     """
 }
 
-// Score attention against planted motifs, for the right treatment and for others
+// Score contributions or attention against planted motifs, for the right treatment and for others
 process BIOATTN_SIMULATE_SCORE {
     tag "$meta.id"
     label 'process_single'
