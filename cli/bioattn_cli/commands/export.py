@@ -60,7 +60,9 @@ def arrays(
             )
         summary = export_attribution(file, output, force=force, **chosen)
         scope = f"{counted(summary['treatments'], 'treatment')} of {counted(summary['genes'], 'gene')}"
-        return Record(f"wrote {output}: sequences and {scope}", **summary)
+        return Record(
+            f"wrote {output}: sequences and {scope}", treatments=summary["treatments"], genes=summary["genes"]
+        )
     observations, variables, maps = export_anndata(
         file, output, sites=sites, heads=heads, value_weighted=value_weighted, sample=sample, **chosen
     )
