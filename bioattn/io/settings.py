@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.io.files import read_lines
@@ -180,6 +180,9 @@ def toml_key(wanted: str, *, default: Any) -> Any:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What all settings can do."""
+
+    more_help: ClassVar[str] = ""
+    """What --help says behind the docstring."""
 
     def input_paths(self) -> dict[str, Path]:
         """Files and folders that are read, by the name of their field."""

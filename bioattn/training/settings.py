@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from bioattn.io.settings import (
     Settings,
@@ -26,6 +26,10 @@ from bioattn.system.device import Device, Precision, device_option
 class TrainingCommand(Settings):
     """The options of every `train` command; a family adds its own."""
 
+    more_help: ClassVar[str] = (
+        "Settings come from the defaults, then --config, then the options here. Ctrl-C or SIGTERM finishes the "
+        "step and saves; --resume continues, to the same weights as an uninterrupted run."
+    )
     output: Path = output_option("Model folder to write.", Writes.FOLDER)
     config: tuple[Path, ...] = config_option()
     device: Device = device_option()

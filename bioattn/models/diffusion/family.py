@@ -156,10 +156,9 @@ class PromoterGeneration(ResumableCommand):
 class DiffusionTraining(TrainingCommand):
     """Train a model that writes promoters for chosen treatments.
 
-    The model learns to restore noised promoters, given the treatments that they respond to. Settings come from the
-    defaults, then --config (tables [model] and [training], every field of which docs/models/diffusion.md
-    explains), then the options here. Prints bits per base on held-out promoters. Ctrl-C or SIGTERM finishes
-    the step and saves; --resume continues, to the same weights as an uninterrupted run.
+    The model learns to restore noised promoters, given the treatments that they respond to.
+    docs/models/diffusion.md explains the tables [model] and [training] of --config. Prints bits per base on
+    held-out promoters.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")

@@ -229,12 +229,9 @@ def _attention(settings: EvoformerRun) -> "AttentionOptions | None":
 class EvoformerTrainingSettings(TrainingCommand):
     """Train an MSA/pair model on distances, contacts and masked residues.
 
-    Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/evoformer-training.md explains), then the options here. Shows the loss and the validation
-    figures of every round, and prints the precision of contacts of the validation and test proteins, beside
-    couplings. Ctrl-C or SIGTERM finishes the step and saves; --resume continues, to the same weights as an
-    uninterrupted run. Several processes or machines train together under torchrun:
-    docs/training.md.
+    docs/models/evoformer-training.md explains the tables [model] and [training] of --config. Shows the loss and
+    the validation figures of every round, and prints the precision of contacts of the validation and test
+    proteins, beside couplings. Several processes or machines train together under torchrun: docs/training.md.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare contacts`.")

@@ -241,10 +241,8 @@ class LanguageTrainingSettings(TrainingCommand):
     """Train a language model on sequences: an encoder, a decoder, or an encoder with a decoder.
 
     An encoder restores masked tokens, a decoder predicts the next one, and an encoder with a decoder restores
-    masked spans. Settings come from the defaults, then --config (tables [model] and [training], every field of
-    which docs/models/language.md explains), then the options here. Prints bits per token, perplexity and accuracy
-    on held-out sequences beside counts of short contexts. Ctrl-C or SIGTERM finishes the step and saves; --resume
-    continues, to the same weights as an uninterrupted run.
+    masked spans. docs/models/language.md explains the tables [model] and [training] of --config. Prints bits per
+    token, perplexity and accuracy on held-out sequences beside counts of short contexts.
 
     With --targets the model learns the columns of a table instead, from the weights of --from (or from random
     ones), and is compared with linear models on the same split.

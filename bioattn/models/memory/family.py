@@ -77,10 +77,8 @@ class MemoryTraining(TrainingCommand):
     """Train a memory network: it answers questions by reading one fact after the other.
 
     Where questions name their true facts, each hop learns to read its own; else training begins without softmax
-    (linear start). Settings come from the defaults, then --config (tables [model] and [training], every field of
-    which docs/models/memory.md explains), then the options here. Prints accuracy on held-out questions, and of
-    each hop. Ctrl-C or SIGTERM finishes the step and saves; --resume continues, to the same weights as an
-    uninterrupted run.
+    (linear start). docs/models/memory.md explains the tables [model] and [training] of --config. Prints accuracy
+    on held-out questions, and of each hop.
     """
 
     facts: Path = argument("FACTS", FACTS_HELP, recorded="facts")

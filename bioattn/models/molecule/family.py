@@ -156,10 +156,8 @@ class MoleculeRun(RunCommand):
 class MoleculeTraining(TrainingCommand):
     """Train a model that predicts measured values, or classes, from molecules.
 
-    Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/molecules.md explains), then the options here. Prints how good the model is on held-out molecules
-    beside Nadaraya-Watson and a Gaussian process on the Tanimoto similarity of fingerprints. Ctrl-C or SIGTERM
-    finishes the step and saves; --resume continues, to the same weights as an uninterrupted run.
+    docs/models/molecules.md explains the tables [model] and [training] of --config. Prints how good the model is
+    on held-out molecules beside Nadaraya-Watson and a Gaussian process on the Tanimoto similarity of fingerprints.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare molecules`.")

@@ -128,10 +128,9 @@ class PhyloformerRun(ResumableCommand):
 class PhyloformerTraining(TrainingCommand):
     """Train a model of evolutionary distances on alignments with known trees.
 
-    Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/phyloformer.md explains), then the options here. Prints the error of distances on held-out
-    alignments beside those of simple methods: Kimura 1983 and LG for proteins, JC and K80 for DNA. Ctrl-C or
-    SIGTERM finishes the step and saves; --resume continues, to the same weights as an uninterrupted run.
+    docs/models/phyloformer.md explains the tables [model] and [training] of --config. Prints the error of
+    distances on held-out alignments beside those of simple methods: Kimura 1983 and LG for proteins, JC and K80
+    for DNA.
     """
 
     pairs: Path = argument(

@@ -168,12 +168,9 @@ TREATMENTS = "treatments.json"
 class PromoterTrainingSettings(TrainingCommand):
     """Train a model that predicts every promoter's response to every treatment.
 
-    Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/promoter.md explains), then the options here. Shows losses and validation figures of every
-    epoch, and prints the accuracy on validation and test genes beside simple models, and on test genes by
-    treatment. Ctrl-C or SIGTERM finishes the step and saves; --resume continues, to the same weights as an
-    uninterrupted run. Several processes or machines train together under torchrun:
-    docs/training.md.
+    docs/models/promoter.md explains the tables [model] and [training] of --config. Shows losses and validation
+    figures of every epoch, and prints the accuracy on validation and test genes beside simple models, and on test
+    genes by treatment. Several processes or machines train together under torchrun: docs/training.md.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")

@@ -290,10 +290,8 @@ class TranslationRun(Search):
 class TranslationTraining(TrainingCommand):
     """Train a translation model on pairs of sequences, with the true prefix given at every step.
 
-    Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/translation.md explains), then the options here. Prints bits per token, perplexity and accuracy on
-    held-out pairs beside counts of aligned tokens. Ctrl-C or SIGTERM finishes the step and saves; --resume
-    continues, to the same weights as an uninterrupted run.
+    docs/models/translation.md explains the tables [model] and [training] of --config. Prints bits per token,
+    perplexity and accuracy on held-out pairs beside counts of aligned tokens.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare translation`.")

@@ -72,7 +72,7 @@ def settings_command(words: str, kind: type[Settings], execute: Callable[[Report
     ]
     reporter = inspect.Parameter("reporter", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     run.__signature__ = inspect.Signature([reporter, *own])  # type: ignore[attr-defined]
-    run.__doc__ = kind.__doc__
+    run.__doc__ = f"{inspect.cleandoc(kind.__doc__ or '')}\n\n{kind.more_help}"
     command(words)(run)
 
 
