@@ -474,3 +474,28 @@ def test_what_stands_for_nothing_absent_is_left_to_its_reader(capsys, tmp_path, 
     assert "absent.pdb: no such file" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b">a\nMKV\n")))
     assert main(["prepare", "msa", "-", "-o", "x.a3m"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("bioattn ", {"prepare", "train", "run", "export", "explain", "plot", "report", "inspect", "doctor"}),
+        ("bioattn prepare promoters g a -o x --overlap m", {"mask"}),
+        ("bioattn train promoter --conditioning ", {"concat", "film", "cross", "cross-all", "ridge"}),
+        ("bioattn export attention --dtype f", {"float32", "float16"}),
+    ],
+)
+def test_what_tab_offers_comes_without_torch(words, offered):
+    script = (
+        "import sys\nfrom bioattn_cli.main import main\nsys.argv[0] = 'bioattn'\ncode = main()\n"
+        "sys.exit(99 if {'torch', 'numpy', 'h5py', 'pandas'} & set(sys.modules) else code)"
+    )
+    environment = {
+        **ENVIRONMENT,
+        "_BIOATTN_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len((words + ".").split()) - 1),
+    }
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) >= offered
