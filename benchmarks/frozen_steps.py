@@ -293,7 +293,7 @@ OTHER_STEPS = {
     ),
     "simulations": Step(
         "simulate promoters -o sim-promoters --genes 40 --treatments 2 --length 120 -c simulation.chromosomes=4\n"
-        "simulate msa -o sim-msa --families 2 --min-depth 12 --max-depth 20 --min-length 30 --max-length 34\n"
+        "simulate msa -o sim-msa --families 2 --depth 12:20 --length 30:34\n"
         "simulate language -o sim-language --sequences 20\n"
         "simulate molecules -o sim-molecules --molecules 20\n"
         "simulate translation -o sim-translation --task cascade --pairs 10",

@@ -45,7 +45,7 @@ simulate promoters -o made --genes 1600 --treatments 10 --length 600
 prepare promoters made/genome.fa made/annotation.gff3 --upstream 600 --downstream 0 --flank 20 -o promoters.fa
 prepare dataset promoters.fa made/responses.tsv --treatment-table made/treatments.tsv -o promoters.dataset.h5
 prepare language promoters.fa -o words.dataset.h5 --alphabet dna --split record
-simulate msa -o families --families 4 --min-depth 100 --max-depth 120
+simulate msa -o families --families 4 --depth 100:120
 prepare contacts families/PAIRS.tsv -o contacts.dataset.h5
 simulate translation --task reverse-complement --pairs 1000 --shortest 200 --longest 300 -o pairs
 prepare translation pairs --source-alphabet dna --target-alphabet dna --split record -o pairs.dataset.h5

@@ -70,7 +70,7 @@ def prepare(work: Path, task: str, number: int) -> dict[str, Path]:
         )
         return {"long": promoters(work, number, 1000)}
     if task == "evoformer" and not (work / "alignments").exists():
-        sizes = "--min-depth 40 --max-depth 60 --min-length 30 --max-length 40"
+        sizes = "--depth 40:60 --length 30:40"
         commands(work, f"simulate msa -o families --families {FAMILIES} {sizes}", "families")
         (work / "unfinished").mkdir(exist_ok=True)
         # In turn, so that every twenty alignments are as large as the last.

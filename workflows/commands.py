@@ -383,7 +383,7 @@ STEPS = (
     Step(
         "simulate msa",
         outputs={"families": ".families/"},
-        options="--families 1 --min-depth 10 --max-depth 20 --min-length 30 --max-length 30",
+        options="--families 1 --depth 10:20 --length 30",
         sample="simulated",
     ),
     Step(

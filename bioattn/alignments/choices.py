@@ -57,9 +57,8 @@ class PreparationSettings:
     )
     max_depth: int | None = option("Keep the query and a random choice of N − 1 other rows.", metavar="N")
     seed: int = seed_option()
-    weight_identity: float = option(
-        "Rows with at least this identity share their weight in Neff.", default=WEIGHT_IDENTITY, metavar="F"
-    )
+    weight_identity: float = WEIGHT_IDENTITY
+    """Rows with at least this identity share their weight in Neff."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -67,15 +66,12 @@ class PreparationSettings:
             "max_gap_row",
             "min_query_identity",
             "max_identity",
-            "weight_identity",
         ):
             value = getattr(self, name)
             flag = "--" + name.replace("_", "-")
             if value is not None and not 0 <= value <= 1:
                 hint = f"; for {value:g} % write {value / 100:g}" if 1 < value <= 100 else ""
                 raise SettingsError(f"{flag} is a fraction from 0 to 1, not {value:g}{hint}")
-        if self.weight_identity == 0:
-            raise SettingsError("--weight-identity 0 would make one sequence of all rows; take about 0.8")
         if self.max_identity == 0:
             raise SettingsError("--max-identity 0 would leave hardly more than the query; take about 0.9")
         if self.max_depth is not None and self.max_depth < 1:

@@ -37,7 +37,7 @@ explain attribution model promoters.fa -o gradients.h5 --method integrated-gradi
 explain heads model x.dataset.h5 -o heads
 """
 FAMILIES = """
-simulate msa -o made --families 3 --min-depth 40 --max-depth 50
+simulate msa -o made --families 3 --depth 40:50
 prepare contacts made/PAIRS.tsv -o x.dataset.h5
 """
 RUN_EVOFORMER = """

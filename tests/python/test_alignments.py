@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*effective sequences", "ignore:
 def proteins(tmp_path_factory):
     """Simulated alignments, a model that has learnt next to nothing, and a prediction."""
     folder = tmp_path_factory.mktemp("proteins")
-    depth = ("--min-depth", 20, "--max-depth", 24, "--min-length", 30, "--max-length", 32)
+    depth = ("--depth", "20:24", "--length", "30:32")
     assert command("simulate", "msa", "-o", folder / "sim", "--families", 2, *depth) == 0
     assert command("prepare", "contacts", folder / "sim" / "PAIRS.tsv", "-o", folder / "set.h5") == 0
     config = folder / "small.toml"

@@ -83,7 +83,7 @@ def test_folds_are_dense_and_do_not_clash(seed):
     assert 0.7 < per_residue < 4
 
 
-SMALL = ["--families", "2", "--min-depth", "60", "--max-depth", "80", "--max-length", "60", "-q"]
+SMALL = ["--families", "2", "--depth", "60:80", "--length", "50:60", "-q"]
 
 
 def tree(folder):
@@ -145,7 +145,7 @@ def test_dataset_is_made_of_them(simulated, tmp_path):
 def test_given_folds_are_planted(simulated, tmp_path):
     fold = simulated / "structure" / "simulated000001.pdb"
     output = tmp_path / "families"
-    options = ["--families", "1", "--min-depth", "1200", "--max-depth", "1200", "--strength", "1", "-q"]
+    options = ["--families", "1", "--depth", "1200", "--strength", "1", "-q"]
     assert bioattn("simulate", "msa", fold, "-o", output, *options) == 0
     planted = contacts(read_chain(fold).cb)
     alignment = read_alignment(output / "msa" / "simulated000000.a3m")
@@ -163,7 +163,7 @@ def test_given_folds_are_planted(simulated, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--min-depth", "90", "--max-depth", "80"], 2, "--min-depth 90 is larger than --max-depth 80"),
+        (["--depth", "90:80"], 2, "--depth 90:80: write N or N:M"),
         (["missing.pdb"], 1, "missing.pdb: no such file"),
         (["two.pdb"], 1, "name the one that is meant, as two.pdb:CHAIN"),
         (["two.pdb:A"], 1, "two.pdb: has 1 residue; a fold needs"),

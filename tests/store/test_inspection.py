@@ -141,7 +141,7 @@ def test_tables_as_others_write_them_are_tables(tmp_path):
 
 def test_simulations_are_known_by_folder_and_by_settings(tmp_path):
     families, promoters = tmp_path / "f", tmp_path / "p"
-    words = ["--families", "2", "--min-depth", "20", "--max-depth", "20", "--seed", "4", "-q"]
+    words = ["--families", "2", "--depth", "20", "--seed", "4", "-q"]
     assert main(["simulate", "msa", "-o", str(families), *words]) == 0
     assert main(["simulate", "promoters", "-o", str(promoters), "--genes", "30", "-q"]) == 0
     for path in (families, families / "simulation.json"):

@@ -116,7 +116,8 @@ class LanguageModelConfig:
     shape: Shape = option("What the model is.", default=Shape.ENCODER)
     positions: PositionEncoding = PositionEncoding.ROTARY
     """none, sinusoidal, learned or rotary."""
-    layers: int = option("Layers of the encoder, and of the decoder.", default=6, min=1)
+    layers: int = 6
+    """Layers of the encoder, and of the decoder."""
     channels: int = 192
     """Channels of a token."""
     num_heads: int = 6

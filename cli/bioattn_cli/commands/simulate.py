@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from bioattn.errors import SettingsError
 from bioattn.interpret.choices import ScoredGenes, Upsampling
 from bioattn.io.settings import Settings, Writes, argument, config_option, option, table, with_config_file
 from bioattn.sequences.choices import Alphabet
@@ -65,6 +67,15 @@ def _simulate_promoters(reporter: Reporter, given: SimulatePromoters) -> Record:
 settings_command("simulate promoters", SimulatePromoters, _simulate_promoters)
 
 
+def _range(flag: str, least: int, text: str) -> tuple[int, int]:
+    """`50:110` → (50, 110), `50` → (50, 50). Raises: SettingsError for anything else."""
+    low, _, high = text.partition(":")
+    numbers = [int(number) if number.isdecimal() else 0 for number in (low, high or low)]
+    if not least <= numbers[0] <= numbers[1]:
+        raise SettingsError(f"{flag} {text}: write N or N:M, from {least}, such as {flag} 50:110")
+    return numbers[0], numbers[1]
+
+
 @command("simulate msa")
 def msa(
     reporter: Reporter,
@@ -78,10 +89,18 @@ def msa(
         recorded="fold{}",
     ),
     families: int = option("Families.", default=20, min=1),
-    min_depth: int = option("Least sequences of a family.", default=300, min=2),
-    max_depth: int = option("Most sequences of a family.", default=1500, min=2),
-    min_length: int = option("Least residues of a generated fold.", default=50, min=30),
-    max_length: int = option("Most residues of a generated fold.", default=110, min=30),
+    depths: tuple[int, int] = option(
+        "Least and most sequences of a family, or one number for all [default: 300:1500].",
+        "--depth",
+        metavar="N:M",
+        parse=partial(_range, "--depth", 2),
+    ),
+    lengths: tuple[int, int] = option(
+        "Least and most residues of a generated fold [default: 50:110].",
+        "--length",
+        metavar="N:M",
+        parse=partial(_range, "--length", 30),
+    ),
     strength: float | None = option(
         "Scale of the couplings [default: drawn for each family, 0.45 to 1.05].", min=0
     ),
@@ -93,17 +112,13 @@ def msa(
     Writes PAIRS.tsv, msa/, structure/, contacts/ (the coupled pairs) and simulation.json into the folder OUTPUT;
     the same options and seed give the same bytes. bioattn prepare contacts OUTPUT/PAIRS.tsv makes a dataset.
     """
-    from bioattn.errors import SettingsError
     from bioattn.simulate.families import FamilySimulation, read_folds, write_families
 
-    for low, high, what in ((min_depth, max_depth, "depth"), (min_length, max_length, "length")):
-        if low > high:
-            raise SettingsError(f"--min-{what} {low} is larger than --max-{what} {high}")
     simulation = FamilySimulation(
         families=families,
         folds=read_folds(folds),
-        depths=(min_depth, max_depth),
-        lengths=(min_length, max_length),
+        depths=depths or (300, 1500),
+        lengths=lengths or (50, 110),
         strength=strength,
         seed=seed,
     )
@@ -172,7 +187,6 @@ def score(
     Prints tables, separated by tabs unless standard output is a terminal. Without --dataset every promoter of the
     attention file is scored, training ones included.
     """
-    from bioattn.errors import SettingsError
     from bioattn.interpret.localisation import plain
     from bioattn.interpret.planted_scores import localisation_text, score_attention_and_predictions
     from bioattn.io.files import write_json

@@ -169,7 +169,7 @@ def test_training_goes_on_from_weights(model: Path, folder: Path, capsys: pytest
     record = json.loads((more / "training.json").read_text())
     assert record["from"]["folder"] == model.name
     capsys.readouterr()
-    assert bioattn(*words, *settings, "--layers", 3, "--force") == 1
+    assert bioattn(*words, *settings, "-c", "model.layers=3", "--force") == 1
     assert f"layers is 3, but {model} (--from) was trained with 2" in capsys.readouterr().err
 
 

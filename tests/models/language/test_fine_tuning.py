@@ -237,7 +237,7 @@ def test_wrong_tables_are_named(tmp_path: Path, rows: str, said: str, capsys: py
     dataset = tmp_path / "x.dataset.h5"
     split = ("--split-table", tmp_path / "sides.tsv")
     assert bioattn("prepare", "language", tmp_path / "x.fa", "-o", dataset, *split) == 0
-    words = ("train", "language", dataset, "-o", tmp_path / "m", "--layers", 1)
+    words = ("train", "language", dataset, "-o", tmp_path / "m", "-c", "model.layers=1")
     assert bioattn(*words, "--targets", tmp_path / "t.tsv") == 1
     assert said in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
@@ -263,8 +263,8 @@ def test_what_cannot_be_judged_ends_in_no_comparison(tmp_path: Path, letter: str
         dataset,
         "-o",
         model,
-        "--layers",
-        1,
+        "-c",
+        "model.layers=1",
         "-c",
         "model.channels=12",
         "--steps",

@@ -20,8 +20,8 @@ def contact_dataset(tmp_path_factory):
     """Six families of 40 to 48 columns, the last in the test split, the one before in the validation split."""
     folder = tmp_path_factory.mktemp("contacts")
     simulated = folder / "simulated"
-    options = ["--families", "6", "--min-depth", "300", "--max-depth", "300", "--strength", "1"]
-    lengths = ["--min-length", "40", "--max-length", "48"]
+    options = ["--families", "6", "--depth", "300", "--strength", "1"]
+    lengths = ["--length", "40:48"]
     assert main(["simulate", "msa", "-o", str(simulated), *options, *lengths, "-q"]) == 0
     table = simulated / "PAIRS.tsv"
     header, *rows = table.read_text().splitlines()
