@@ -136,7 +136,7 @@ def test_predictions_are_those_of_the_table(tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("attention.h5 -o x.h5", "end its name in .h5ad"),
+        ("attention.h5 -o x.h5", "is no attribution file"),
         ("alignment.h5 -o x.h5ad", "holds 2 alignments; choose with --sample"),
         ("alignment.h5 -o x.h5ad --sample one --treatment heat", "holds alignments; choose with --sample"),
         ("p.tsv -o x.h5ad --heads 0", "holds predictions; --sites, --heads"),
