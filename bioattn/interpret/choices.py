@@ -256,12 +256,6 @@ class MethodSettings:
     """Of the shuffles of `dinucleotide-shuffled`."""
 
     def __post_init__(self) -> None:
-        is_gradual = self.method is Method.INTEGRATED_GRADIENTS
-        if not is_gradual and (self.steps != 50 or self.baseline is not AttributionBaseline.UNIFORM):
-            flag = "--steps" if self.steps != 50 else "--baseline"
-            raise SettingsError(
-                f"{flag} is for --method integrated-gradients, not {self.method}; leave it out"
-            )
         if self.steps < 1:
             raise SettingsError(f"--steps is {self.steps}; it must be at least 1")
 

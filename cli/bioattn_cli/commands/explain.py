@@ -6,8 +6,9 @@ from pathlib import Path
 import typer
 
 from bioattn.choices import Subset
-from bioattn.interpret.choices import CurveSettings, KnownMotifSettings, MethodSettings
+from bioattn.interpret.choices import AttributionBaseline, CurveSettings, KnownMotifSettings, MethodSettings
 from bioattn.io.settings import Writes, argument, option, table
+from bioattn.store.choices import Method
 from bioattn.system.device import Device
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
@@ -40,6 +41,7 @@ def attribution(
 
     bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
     """
+    from bioattn.errors import SettingsError
     from bioattn.inference.runner import with_ability
     from bioattn.interpret.attribution import run_attribution
     from bioattn.models.family import load_runner
@@ -49,6 +51,12 @@ def attribution(
     from bioattn.text import counted, human_bytes
 
     part = None if shard is None else parse_shard(shard)
+    of_path = settings.steps != 50 or settings.baseline is not AttributionBaseline.UNIFORM
+    if of_path and settings.method is not Method.INTEGRATED_GRADIENTS:
+        flag = "--steps" if settings.steps != 50 else "--baseline"
+        raise SettingsError(
+            f"{flag} is for --method integrated-gradients, not {settings.method}; leave it out"
+        )
     set_threads(threads)
     chosen = choose_device(device)
     loaded = with_ability(
