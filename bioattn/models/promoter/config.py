@@ -102,6 +102,17 @@ class Stem(StrEnum):
     """What a trained model of DNA makes of the tokens in each bin."""
 
 
+class Strand(StrEnum):
+    """On which strands the k-mers of the ridges in windows are counted."""
+
+    AUTO = "auto"
+    """As predicts validation genes better."""
+    BOTH = "both"
+    """A k-mer and its reverse complement are one: enhancers, most factors of eukaryotes."""
+    FORWARD = "forward"
+    """The strand of the gene alone: bacteria and reporters with a direction."""
+
+
 class Activation(StrEnum):
     """First-layer activation. `exponential` (Koo & Ploenzke 2021) sharpens first-layer motifs."""
 
@@ -205,8 +216,9 @@ class PromoterModelConfig:
     """Widths of the fused layers of `concat`."""
     concat_dropout: float = 0.398
     """Dropout after the first pooling of `concat`."""
-    ridge_kmers: tuple[int, ...] = ()
-    """Lengths of the k-mers of each block of counts (`ridge`)."""
+    ridge_blocks: tuple[tuple[int, int, int, int], ...] = ()
+    """Of each block of counts (`ridge`): length of its k-mers, strands they are counted on, windows, and 1 for
+    logarithms of counts."""
 
     def __post_init__(self) -> None:
         kernels = ("kernel", "value_kernel")

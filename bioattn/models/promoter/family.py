@@ -26,7 +26,7 @@ from bioattn.models.attention_settings import (
     ExportAttention,
 )
 from bioattn.models.family import Family, imported
-from bioattn.models.promoter.config import PromoterModelConfig, TrainingConfig
+from bioattn.models.promoter.config import PromoterModelConfig, Strand, TrainingConfig
 from bioattn.models.running import ResumableCommand, Running, RunReport, loaded_model, stream_output
 from bioattn.store.choices import WeightType
 from bioattn.text import counted, human_bytes
@@ -195,6 +195,11 @@ class PromoterTrainingSettings(TrainingCommand):
     )
     networks: tuple[dict[str, Any], ...] = toml_key("tables with model and training", default=())
     """Settings of each network, in place of `model` and `training`; the mean of their predictions is kept."""
+    strand: Strand = option(
+        "Strands on which simple models count k-mers in windows: both, forward (bacteria, reporters with a "
+        "direction), or as validation genes say.",
+        default=Strand.AUTO,
+    )
     treatment_columns: tuple[str, ...] = toml_key("a list of column names", default=())
     """Features used by the features encoder; empty: every column that varies."""
     model: Mapping[str, Any] = table(PromoterModelConfig)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis
@@ -25,9 +26,10 @@ from bioattn.inference.runner import BinEncoder
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.layers import PromoterDropout
-from bioattn.models.promoter.stem import ConvStem, KmerStem, PretrainedStem, one_hot
+from bioattn.models.promoter.stem import EXPECTED_ELEMENTS, ConvStem, PretrainedStem, one_hot
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
+from bioattn.promoters.homology import canonical_columns
 
 
 class ConcatModel(nn.Module):
@@ -105,43 +107,101 @@ class ConcatModel(nn.Module):
         return features_TG
 
 
-class RidgeModel(nn.Module):
-    """For each block of counts a number per k-mer and treatment and a weight per base, and a number per treatment.
+class RidgeBlock(nn.Module):
+    """Counts of k-mers in windows, or log(1 + count), and what each adds to each training treatment.
 
-    The k-mers of a `KmerStem` with bins of one base have as many channels as there are treatments: what an
-    occurrence adds to each of them.
+    Shape suffixes: S places where a k-mer may begin, W windows.
     """
 
-    weights_XL: Tensor
+    column_K: Tensor
+    weight_S: Tensor
+    window_S: Tensor
+    added_XT: Tensor
+
+    def __init__(self, k: int, strands: int, windows: int, log: bool, length: int, treatments: int) -> None:
+        super().__init__()
+        self.k, self.windows, self.log = k, windows, log
+        # By NumPy: the content is needed on torch's meta device, too.
+        columns = canonical_columns(k) if strands == 2 else np.arange(4**k)
+        self.num_columns = int(columns.max()) + 1
+        self.register_buffer("column_K", torch.from_numpy(columns), persistent=False)
+        places = max(0, length - k + 1)
+        self.register_buffer("weight_S", torch.zeros(places))
+        self.register_buffer("window_S", torch.zeros(places, dtype=torch.int64))
+        self.register_buffer("added_XT", torch.zeros(windows * self.num_columns, treatments))
+
+    def set(self, weights_L: np.ndarray, windows_L: np.ndarray, added_XT: np.ndarray) -> None:
+        """weights_L: what a k-mer counts that begins at each base, windows_L: in which window, from 0."""
+        places = len(self.weight_S)
+        self.weight_S.copy_(torch.from_numpy(weights_L[:places]))
+        self.window_S.copy_(torch.from_numpy(windows_L[:places]))
+        self.added_XT.copy_(torch.from_numpy(added_XT))
+
+    def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None) -> Tensor:
+        """What it adds to each training treatment (B, T)."""
+        counts_BX = self.counts(self.cells(codes_BL)) if bases_BL4 is None else self.expected(bases_BL4)
+        return (counts_BX.log1p() if self.log else counts_BX) @ self.added_XT
+
+    def cells(self, codes_BL: Tensor) -> Tensor:
+        """The feature of the k-mer that begins at each place (B, S); one more than all where it does not count."""
+        windows_BSk = codes_BL.long().unfold(-1, self.k, 1)
+        place_k = 4 ** torch.arange(self.k - 1, -1, -1, device=codes_BL.device)
+        column_BS = self.column_K[(windows_BSk.clamp(max=3) * place_k).sum(-1)]
+        counted_BS = (windows_BSk <= 3).all(-1) & (self.weight_S != 0)
+        return torch.where(counted_BS, self.window_S * self.num_columns + column_BS, len(self.added_XT))
+
+    def counts(self, cells_BS: Tensor) -> Tensor:
+        """Weighted numbers of occurrences (B, X)."""
+        counts_BX = self.added_XT.new_zeros(len(cells_BS), len(self.added_XT) + 1)
+        return counts_BX.scatter_add_(1, cells_BS, self.weight_S.expand_as(cells_BS))[:, :-1]
+
+    def expected(self, bases_BL4: Tensor) -> Tensor:
+        """Mean counts (B, X) of sequences whose bases are drawn apart by these probabilities; differentiable."""
+        windows_BSk4 = bases_BL4.unfold(1, self.k, 1).transpose(2, 3)
+        step = max(1, EXPECTED_ELEMENTS // (4**self.k * len(bases_BL4)))
+        sums = []
+        for window in range(self.windows):
+            within = ((self.window_S == window) & (self.weight_S != 0)).nonzero()[:, 0]
+            sum_BK = self.added_XT.new_zeros(len(bases_BL4), 4**self.k)
+            for some in within.split(step):
+                sum_BK = sum_BK + checkpoint(
+                    _expected_counts, windows_BSk4[:, some], self.weight_S[some], use_reentrant=False
+                )
+            sums.append(sum_BK.new_zeros(len(sum_BK), self.num_columns).index_add(1, self.column_K, sum_BK))
+        return torch.cat(sums, 1)
+
+
+def _expected_counts(windows_BSk4: Tensor, weight_S: Tensor) -> Tensor:
+    """Probabilities of bases at each place → weighted sum over places of those of all k-mers (B, 4^k)."""
+    *first, last_BS4 = windows_BSk4.unbind(2)
+    probability_BSK = weight_S[None, :, None].expand(len(windows_BSk4), -1, 1)
+    for each_BS4 in first:
+        probability_BSK = (probability_BSK[..., None] * each_BS4[:, :, None]).flatten(2)
+    return (probability_BSK.transpose(1, 2) @ last_BS4).flatten(1)
+
+
+class RidgeModel(nn.Module):
+    """A sum of blocks of counts, and a number per treatment: what is predicted where nothing is counted."""
+
     offset_T: Tensor
 
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
         number = len(vocabulary.names)
-        single = replace(config, pool=1, channels=number, both_strands=False)
-        self.stems = nn.ModuleList(KmerStem(replace(single, kmer=k)) for k in config.ridge_kmers)
-        self.register_buffer("weights_XL", torch.zeros(len(config.ridge_kmers), config.length))
+        self.blocks = nn.ModuleList(
+            RidgeBlock(k, strands, windows, bool(log), config.length, number)
+            for k, strands, windows, log in config.ridge_blocks
+        )
         self.register_buffer("offset_T", torch.zeros(number))
 
     def forward(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
     ) -> Tensor:
-        """Codes (B, L) and T treatments → predictions (B, T); `bases_BL4` as the stem takes them."""
+        """Codes (B, L) and T treatments → predictions (B, T); bases_BL4: probabilities of bases instead."""
         answer_BT = self.offset_T.expand(len(codes_BL), -1)
-        for stem, weights_L in zip(self.stems, self.weights_XL, strict=True):
-            added_BLT, _ = stem(codes_BL, bases_BL4)
-            answer_BT = answer_BT + torch.einsum("blt,l->bt", added_BLT, weights_L)
+        for block in self.blocks:
+            answer_BT = answer_BT + block(codes_BL, bases_BL4)
         return answer_BT[:, treatments.index_T]
-
-    @torch.no_grad()
-    def set_block(self, block: int, weights_L: np.ndarray, added_KT: np.ndarray) -> None:
-        """weights_L: what a k-mer counts that begins at each base. added_KT: for all 4^k k-mers."""
-        stem = self.stems[block]
-        assert isinstance(stem, KmerStem)
-        stem.vectors.weight[:-1] = torch.from_numpy(added_KT).float()
-        # The stem has a k-mer at its centre.
-        shift = stem.config.kmer // 2
-        self.weights_XL[block, shift:] = torch.from_numpy(weights_L[: len(weights_L) - shift]).float()
 
 
 class AdaptiveGroupNormStage(nn.Module):

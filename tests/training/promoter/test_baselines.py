@@ -7,10 +7,13 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 from sklearn.linear_model import Ridge
 
+from bioattn.models.promoter.config import Strand, TreatmentEncoding
 from bioattn.models.promoter.training import baselines
 from bioattn.models.promoter.training.evaluation import (
     feature_distances,
@@ -18,6 +21,7 @@ from bioattn.models.promoter.training.evaluation import (
     response_correlations,
 )
 from bioattn.models.promoter.training.ridge import Kmers, RidgePath, Standardiser, find_start_codon
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import pearson
 from bioattn.promoters.treatments import TreatmentTable
@@ -88,7 +92,7 @@ def rows(dataset):
 @pytest.mark.parametrize("k", [2, 6], ids=["more genes than features", "more features than genes"])
 def test_the_ridge_path_equals_sklearn_at_every_penalty(dataset, k):
     data = baselines.BaselineData(dataset)
-    standardiser = Standardiser([Kmers(k, -60)], None, data.codes[data.train])
+    standardiser = Standardiser.fit([Kmers(k, -60)], None, data.codes[data.train])
     path = RidgePath(standardiser, data.codes[data.train], data.deviations)
     features = standardiser.features(data.codes)
     for penalty in (1.0, 30.0):
@@ -161,7 +165,8 @@ def test_positions_are_named_from_the_anchor_that_the_dataset_knows(dataset):
 def test_binary_targets_are_ranked():
     for row in baselines.default_baselines(planted_dataset(task="binary")):
         assert set(row.test) == {"auroc", "auprc"}
-        assert row.test["auroc"] == 0.5 if row.name == "training mean" else row.test["auroc"] > 0.6
+        if row.name != baselines.NO_SEQUENCE:
+            assert row.test["auroc"] == 0.5 if row.name == "training mean" else row.test["auroc"] > 0.6
 
 
 def test_a_treatment_without_any_training_value_does_no_harm(dataset):
@@ -323,7 +328,7 @@ def test_standardised_blocks_have_the_weights_asked_for():
     codes = np.random.default_rng(2).integers(0, 4, size=(300, 80)).astype(np.uint8)
     codes[:, :20] = 0
     blocks = (Kmers(3, -80), Kmers(1, -80, -60), Kmers(3, -30, canonical=False, step=3))
-    standardiser = Standardiser(blocks, (0.6, 0.3, 0.1), codes)
+    standardiser = Standardiser.fit(blocks, (0.6, 0.3, 0.1), codes)
     features = standardiser.features(codes)
     assert np.isfinite(features).all()
     assert features.mean(axis=0) == pytest.approx(0, abs=1e-5)
@@ -331,3 +336,113 @@ def test_standardised_blocks_have_the_weights_asked_for():
     assert squared[:32].sum() == pytest.approx(0.6, rel=1e-4)
     assert squared[32:34].sum() == 0  # always 20 × A: constant in training
     assert squared[34:].sum() == pytest.approx(0.1, rel=1e-4)
+
+
+def windowed_features(codes, k, window, canonical):
+    """log(1 + count) by slicing strings, windows from the right end."""
+    table = []
+    for row in codes:
+        letters = "".join("ACGTN"[code] for code in row)
+        windows = [Counter() for _ in range(-(-(len(letters) - k + 1) // window))]
+        for start in range(len(letters) - k + 1):
+            windows[(len(letters) - k - start) // window].update(
+                counted(letters[start : start + k], k, canonical)
+            )
+        table.append([np.log1p(one[kmer]) for one in windows for kmer in all_kmers(k, canonical)])
+    return np.array(table)
+
+
+@pytest.mark.parametrize("canonical", [True, False])
+@pytest.mark.parametrize("genes", [60, 900], ids=["fewer genes than features", "more"])
+def test_a_ridge_in_windows_equals_sklearn_on_counts_of_strings(canonical, genes):
+    data = baselines.BaselineData(planted_dataset(num_genes=genes + 400, length=43))
+    data.codes[::7, :5] = 4
+    features = windowed_features(data.codes, 2, 10, canonical)
+    block = Kmers(2, -43, canonical=canonical, window=10, log=True)
+    assert block.count(data.codes) == pytest.approx(features, abs=1e-6)
+    train = features[data.train]
+    features = (features - train.mean(0)) / np.sqrt(np.square(train - train.mean(0)).sum(1).mean())
+    oracle = Ridge(alpha=3.0, fit_intercept=False).fit(features[data.train], data.deviations)
+    model = data.path(baselines.FeatureSet((block,)))
+    predicted = model.model(model.weights(3.0), data.mean).predict(data.codes)
+    assert predicted == pytest.approx(oracle.predict(features) + data.mean, abs=2e-3)
+
+
+@pytest.fixture(scope="module")
+def one_strand():
+    """Motifs that act on the gene's strand alone, and lie on the other one as often."""
+    dataset = planted_dataset(seed=4)
+    codes = dataset.codes.copy()
+    turned = np.random.default_rng(5).random(len(codes)) < 0.5
+    codes[turned] = (3 - codes[turned])[:, ::-1]
+    targets = dataset.targets.copy()
+    targets[turned] = np.random.default_rng(6).permutation(targets[turned]) * 0.1
+    return dataclasses.replace(dataset, codes=codes, targets=targets)
+
+
+def test_the_strand_is_chosen_on_validation_genes(one_strand):
+    row, _ = baselines.windowed_ridges(baselines.BaselineData(one_strand), Strand.AUTO, [])
+    both, _ = baselines.windowed_ridges(baselines.BaselineData(one_strand), Strand.BOTH, [])
+    assert row.choice.startswith("stranded")
+    assert row.test["pearson"] > both.test["pearson"] + 0.05
+    assert not both.choice.startswith("stranded")
+
+
+def test_the_sum_is_the_nonnegative_least_squares_of_its_parts(dataset):
+    data = baselines.BaselineData(dataset)
+    random = np.random.default_rng(3)
+    parts = [data.mean + random.normal(size=(len(data.validation), TREATMENTS)) for _ in range(3)]
+    parts += [parts[0] + np.where(np.isnan(data.targets[data.validation]), 0, data.targets[data.validation])]
+    known = np.isfinite(data.targets[data.validation])
+    columns = np.stack([(part - data.mean)[known] for part in parts], 1)
+    expected = nnls(columns, (data.targets[data.validation] - data.mean)[known])[0]
+    assert baselines.stacked(data, parts) == pytest.approx(expected, abs=1e-4)
+
+
+def test_settings_are_chosen_on_some_genes_and_fitted_to_all(dataset, monkeypatch):
+    whole = baselines.windowed_ridges(baselines.BaselineData(dataset), Strand.BOTH, [])
+    monkeypatch.setattr(baselines, "GENES_TO_CHOOSE", 600)
+    some = baselines.BaselineData(dataset)
+    row, total = baselines.windowed_ridges(some, Strand.BOTH, [])
+    assert len(total.model.standardiser.blocks) >= 1
+    assert row.model.standardiser.means[0] == pytest.approx(
+        row.model.standardiser.blocks[0].count(some.codes[some.train]).mean(0), abs=1e-5
+    )
+    assert row.test["pearson"] > whole[0].test["pearson"] - 0.05
+
+
+def test_composition_and_position_predict_what_depends_on_them(dataset):
+    gc = ((dataset.codes == 1) | (dataset.codes == 2)).mean(1)
+    start = np.random.default_rng(0).permutation(dataset.num_genes)
+    targets = (gc / gc.std() + start / dataset.num_genes * 3)[:, None] * np.ones(TREATMENTS, np.float32)
+    moved = dataclasses.replace(
+        dataset,
+        start=start,
+        end=start + 120,
+        chrom=["c"] * dataset.num_genes,
+        targets=targets.astype(np.float32),
+    )
+    data = baselines.BaselineData(moved)
+    row = baselines.covariates(data, moved)
+    assert row.test["pearson"] > 0.99
+    assert baselines.best_simple([row], "regression") is None
+
+
+def test_saved_ridges_answer_as_they_are(dataset, rows):
+    """Also of probabilities of bases, which are one-hot here."""
+    names = dataset.treatments.names
+    vocabulary = TreatmentVocabulary.learn(
+        dataset.treatments, encoding=TreatmentEncoding.ID, unconditional=False, columns=()
+    )
+    asked = vocabulary.encode(dataset.treatments)
+    codes = dataset.codes[:20].copy()
+    codes[3:6, :40] = 4
+    bases = torch.eye(5)[torch.from_numpy(codes).long()][..., :4]
+    for name in ("windowed k-mer ridge", "sum of k-mer ridges", "component ridge"):
+        row = rows[name]
+        model = baselines.as_promoter_model(row, vocabulary, 120, np.zeros(len(names)), np.ones(len(names)))
+        answers = model(torch.from_numpy(codes), asked)
+        assert answers.numpy() == pytest.approx(row.model.predict(codes), abs=1e-4)
+        assert model(torch.from_numpy(codes), asked, bases).detach().numpy() == pytest.approx(
+            answers.numpy(), abs=1e-4
+        )

@@ -16,10 +16,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from bioattn.errors import BioattnError
-from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
-from bioattn.models.promoter.model import PromoterModel, RidgeModel
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Strand
+from bioattn.models.promoter.model import PromoterModel, RidgeBlock, RidgeModel
 from bioattn.models.promoter.training.ridge import (
     Codes,
     Kmers,
@@ -27,18 +28,18 @@ from bioattn.models.promoter.training.ridge import (
     Matrix,
     RidgePath,
     Standardiser,
+    Weighted,
     find_start_codon,
 )
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.promoters.homology import canonical_columns
-from bioattn.promoters.response_metrics import SharedAxis, auroc, fit_shared_axis, median, pearson, summarise
+from bioattn.promoters.response_metrics import SharedAxis, auroc, fit_shared_axis, pearson, summarise
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, duration
 
 LOGGER = logging.getLogger("bioattn")
-Fits: TypeAlias = Callable[["BaselineData", RidgePath], Iterator[tuple[Matrix, str]]]
-"""Ridge weights (rank, treatments) to choose from, each with a description."""
+Fits: TypeAlias = Callable[["BaselineData", RidgePath], Iterator["Shrinkage"]]
+"""Ways to fit a ridge to choose from."""
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Ratios of noise to signal variance tried; real promoters tell little of expression and want the large ones."""
@@ -54,6 +55,37 @@ BUMPS = ((-150, 150), (-300, 300))
 
 CODON_SHARES = (0.1, 0.3, 0.6)
 """Weights tried for codons against k-mers where the window is coding."""
+
+WINDOWED = ((3, 5), (4, 15), (5, 50), (5, 0), (6, 0))
+"""Lengths of k-mers and of the windows they are counted in (0: one window), over all of the promoter."""
+
+GENES_TO_CHOOSE = 10_000
+"""At most so many training genes while settings are chosen; what is chosen is fitted to all of them."""
+
+MOST_FEATURES = 12_000
+"""Of a ridge on more genes than that: its Gram matrix takes 0.6 GB."""
+
+
+class Shrinkage(NamedTuple):
+    """How a ridge is shrunk: its penalties, for the responses or for directions of them."""
+
+    choice: str
+    penalty_D: NDArray[np.float64]
+    scale_D: NDArray[np.float64] | None = None
+    directions_TD: Matrix | None = None
+    """Orthonormal; None: one penalty for all treatments."""
+
+    def weights(self, path: RidgePath) -> Matrix:
+        """Of all treatments, as `RidgePath.rotate` takes them."""
+        if self.directions_TD is None:
+            return path.weights(self.penalty_D[0])
+        scaled_TD = self.directions_TD if self.scale_D is None else self.directions_TD * self.scale_D
+        parts = []
+        for penalty in np.unique(self.penalty_D):
+            these_D = self.penalty_D == penalty
+            weights_RD = path.weights(penalty, self.directions_TD[:, these_D])
+            parts.append(weights_RD @ scaled_TD[:, these_D].T)
+        return np.asarray(np.sum(parts, axis=0), np.float32)
 
 
 class FeatureSet(NamedTuple):
@@ -121,31 +153,62 @@ class BaselineData:
         stored = dataset.metadata.get("downstream")
         self.after_anchor = self.downstream if stored is None else int(stored)
         """Bases of the window from the anchor on: as the dataset has it, else from the start codon; else 0."""
+        chosen_from = self.train
+        if len(self.train) > GENES_TO_CHOOSE:
+            chosen_from = np.random.default_rng(0).choice(self.train, GENES_TO_CHOOSE, replace=False)
+        self._few = np.isin(self.train, chosen_from)
         self._paths: dict[FeatureSet, RidgePath] = {}
 
-    def path(self, features: FeatureSet) -> RidgePath:
-        if features not in self._paths:
-            standardiser = Standardiser(features.blocks, features.shares, self.codes[self.train])
-            self._paths[features] = RidgePath(standardiser, self.codes[self.train], self.deviations)
-        return self._paths[features]
+    def path(self, features: FeatureSet, genes: NDArray[np.bool_] | None = None) -> RidgePath:
+        """Fits to some training genes (True), or all."""
+        some = slice(None) if genes is None else genes
+        codes = self.codes[self.train[some]]
+        standardiser = Standardiser.fit(features.blocks, features.shares, codes)
+        return RidgePath(standardiser, codes, self.deviations[some])
+
+    def chosen(self, candidates: Sequence[FeatureSet], fits: Sequence[Fits]) -> "Chosen":
+        """The fit with the best score on validation genes."""
+        best: Chosen | None = None
+        for features in candidates:
+            kept = not any(block.window for block in features.blocks)
+            path = self._paths.get(features) or self.path(features, self._few)
+            if kept:
+                self._paths[features] = path
+            validation_GR = path.rotate(self.codes[self.validation])
+            for each in fits:
+                for shrinkage in each(self, path):
+                    weights_RT = shrinkage.weights(path)
+                    predicted_GT = validation_GR @ weights_RT + self.mean
+                    score = self.score(predicted_GT)
+                    if best is None or score > best.score:
+                        best = Chosen(
+                            score, features, shrinkage, path.model(weights_RT, self.mean), predicted_GT
+                        )
+        assert best is not None
+        return best
+
+    def score(self, predicted_GT: Matrix) -> float:
+        """Mean Pearson r over treatments, or AUROC, on validation genes; −∞ without any."""
+        metric = auroc if self.task == "binary" else pearson
+        scores_T = metric(self.targets[self.validation], predicted_GT)[0]
+        known_T = scores_T[np.isfinite(scores_T)]
+        return float(known_T.mean()) if len(known_T) else -np.inf
+
+    def refitted(self, chosen: "Chosen") -> LinearModel:
+        """What was chosen, fitted to all training genes."""
+        if self._few.all():
+            return chosen.model
+        path = self.path(chosen.features)
+        return path.model(chosen.shrinkage.weights(path), self.mean)
+
+    def named(self, chosen: "Chosen") -> str:
+        return f"{chosen.features.name(self.after_anchor)}, {chosen.shrinkage.choice}"
 
     def fitted(self, name: str, candidates: Sequence[FeatureSet], fits: Fits) -> Baseline:
-        """The row of the fit with the best validation score (median Pearson r over treatments, or AUROC)."""
-        best: tuple[LinearModel, str] | None = None
-        highest = -np.inf
-        metric = auroc if self.task == "binary" else pearson
-        for features in candidates:
-            path = self.path(features)
-            validation_GR = path.rotate(self.codes[self.validation])
-            for weights_RT, choice in fits(self, path):
-                predicted_GT = validation_GR @ weights_RT + self.mean
-                score = float(median(metric(self.targets[self.validation], predicted_GT))[0])
-                if best is None or score > highest:
-                    highest = score if np.isfinite(score) else -np.inf
-                    best = path.model(weights_RT, self.mean), f"{features.name(self.after_anchor)}, {choice}"
-        assert best is not None
-        model, choice = best
-        return self.row(name, choice, model.predict(self.codes), model)
+        """The row of the fit with the best validation score."""
+        chosen = self.chosen(candidates, [fits])
+        model = self.refitted(chosen)
+        return self.row(name, self.named(chosen), model.predict(self.codes), model)
 
     def row(self, name: str, choice: str, predictions: Matrix, model: LinearModel | None = None) -> Baseline:
         """A row with its metrics; none where there are no genes. predictions: for all genes."""
@@ -156,30 +219,50 @@ class BaselineData:
         return Baseline(name, choice, predictions, validation, test, model)
 
 
-def default_baselines(dataset: PromoterDataset, progress: Progress = SILENT) -> list[Baseline]:
-    """The set printed after every training: the mean, ridges on k-mers in windows, by distance, of rank 1 and by
-    component, and where the window is coding the region + codon ridge.
+class Chosen(NamedTuple):
+    """A ridge chosen on validation genes."""
 
-    About 20 s on one core for 3,500 training genes and 170 treatments, nearly all of it for 6-mers. Time and
-    memory are bounded by the number of features (2,080 canonical 6-mers), not by the number of treatments.
+    score: float
+    features: FeatureSet
+    shrinkage: Shrinkage
+    model: LinearModel
+    """Fitted to `GENES_TO_CHOOSE`."""
+    predicted_GT: Matrix
+    """Of validation genes."""
+
+
+def default_baselines(
+    dataset: PromoterDataset, progress: Progress = SILENT, strand: Strand = Strand.AUTO
+) -> list[Baseline]:
+    """The set printed after every training: without sequence the mean, and composition and position; ridges on
+    k-mers of a region, by distance, of rank 1 and by component, and where the window is coding the region + codon
+    ridge; ridges on logarithms of k-mer counts in windows; and a sum of them all.
+
+    Time and memory are bounded by the number of genes or of features, not by the number of treatments.
     """
     data = BaselineData(dataset)
-    rows: list[Callable[[BaselineData], Baseline]] = [training_mean]
+    rows: list[Callable[[BaselineData], Baseline]] = [training_mean, partial(covariates, dataset=dataset)]
     if not np.isfinite(data.targets[data.validation]).any():
         LOGGER.warning(
             "no validation gene has a target: of the simple models only the training mean is shown"
         )
+        rows = [training_mean]
     elif not data.deviations.any():
         LOGGER.warning("no target varies over the training genes: only the training mean is shown")
+        rows = [training_mean]
     else:
         rows += [kmer_ridge, positional_ridge, rank_one_ridge, component_ridge]
         if data.start_codon is not None:
             rows += [region_codon_ridge, region_codon_component_ridge]
-    progress.begin("simple models", len(rows))
+    progress.begin("simple models", len(rows) + (len(rows) > 1))
     began = time.monotonic()
     found = []
     for row in rows:
         found.append(row(data))
+        progress.advance(1, fitted=found[-1].name)
+    if len(rows) > 1:
+        parts = [row.model for row in found if row.model is not None and "component" in row.name]
+        found += windowed_ridges(data, strand, parts)
         progress.advance(1, fitted=found[-1].name)
     progress.end()
     progress.note(f"{counted(len(found), 'simple model')} fitted in {duration(time.monotonic() - began)}")
@@ -187,10 +270,13 @@ def default_baselines(dataset: PromoterDataset, progress: Progress = SILENT) -> 
 
 
 def best_simple(rows: Sequence[Baseline], task: str) -> Baseline | None:
-    """The row that is best on validation genes; without any the first with a model, and None without rows."""
+    """The row that is best on validation genes; without any the first with a model, and None without rows.
+
+    Where a gene lies is no property of a promoter, so that row takes no part.
+    """
     figure = "auroc" if task == "binary" else "pearson"
     return max(
-        rows,
+        (row for row in rows if row.name != NO_SEQUENCE),
         key=lambda row: (np.nan_to_num(row.validation.get(figure, -1.0), nan=-1.0), row.model is not None),
         default=None,
     )
@@ -199,6 +285,97 @@ def best_simple(rows: Sequence[Baseline], task: str) -> Baseline | None:
 def training_mean(data: BaselineData) -> Baseline:
     """No sequence at all: each treatment's mean over training genes, for every gene."""
     return data.row("training mean", "", np.tile(data.mean, (len(data.codes), 1)))
+
+
+NO_SEQUENCE = "composition and position"
+
+
+def covariates(data: BaselineData, dataset: PromoterDataset) -> Baseline:
+    """Least squares on what needs no order of bases: GC share, known bases, strand and place on the chromosome.
+
+    Of the place the share of the chromosome's genes before it, its square, and sine and cosine of a turn.
+    """
+    known_G = (data.codes < 4).sum(axis=1)
+    gc_G = ((data.codes == 1) | (data.codes == 2)).sum(axis=1) / np.maximum(known_G, 1)
+    place_G = np.zeros(len(known_G))
+    names = np.array(dataset.chrom)
+    for name in set(dataset.chrom) - {""}:
+        genes = np.flatnonzero(names == name)
+        place_G[genes] = np.argsort(np.argsort(dataset.start[genes], kind="stable")) / len(genes)
+    turn_G, located_G = 2 * np.pi * place_G, names != ""
+    columns = (gc_G, gc_G**2, known_G, np.array(dataset.strand) == "+", place_G, place_G**2)
+    features_GF = np.stack([*columns, np.sin(turn_G) * located_G, np.cos(turn_G) * located_G], axis=1)
+    features_GF -= features_GF[data.train].mean(axis=0)
+    deviation_F = features_GF[data.train].std(axis=0)
+    features_GF /= np.where(deviation_F > 1e-9, deviation_F, np.inf)
+    solved_FT = np.linalg.lstsq(features_GF[data.train], data.deviations.astype(np.float64), rcond=1e-6)[0]
+    return data.row(NO_SEQUENCE, "", (features_GF @ solved_FT + data.mean).astype(np.float32))
+
+
+def windowed_ridges(data: BaselineData, strand: Strand, others: Sequence[LinearModel]) -> list[Baseline]:
+    """The best ridge on logarithms of k-mer counts in windows, and a sum of all these ridges and of `others`.
+
+    Each has penalties of its own, for all treatments or by component. Short windows tell where short k-mers are,
+    wide ones have room for long k-mers, and their errors differ, so that a sum is better than any of them. Its
+    weights are those that fit validation genes best, none below 0, for all treatments (stacking, Breiman 1996).
+    """
+    fits: list[Fits] = [by_penalty] if data.targets.shape[1] == 1 else [by_penalty, by_component]
+    canonical = strand is not Strand.FORWARD
+    sets = kmers_in_windows(data, canonical)
+    found = [data.chosen(sets[:1], fits)]
+    if strand is Strand.AUTO:
+        other = kmers_in_windows(data, not canonical)
+        turned = data.chosen(other[:1], fits)
+        if turned.score > found[0].score:
+            found, sets = [turned], other
+    found += [data.chosen([features], fits) for features in sets[1:]]
+    best = max(found, key=lambda each: each.score)
+    predictions = [each.predicted_GT for each in found]
+    predictions += [other.predict(data.codes[data.validation]) for other in others]
+    weights = stacked(data, predictions)
+    models = [
+        data.refitted(each) if weight or each is best else each.model
+        for each, weight in zip(found, weights, strict=False)
+    ]
+    single = models[found.index(best)]
+    parts = [(model, weight) for model, weight in zip([*models, *others], weights, strict=True) if weight]
+    rows = [data.row("windowed k-mer ridge", data.named(best), single.predict(data.codes), single)]
+    if parts:
+        total = LinearModel.total(*zip(*parts, strict=True))
+        names = ", ".join(
+            f"{weight:.2f} × {' + '.join(block.name(data.after_anchor) for block in model.standardiser.blocks)}"
+            for model, weight in parts
+        )
+        rows.append(data.row("sum of k-mer ridges", names, total.predict(data.codes), total))
+    return rows
+
+
+def stacked(data: BaselineData, predictions: Sequence[Matrix]) -> list[float]:
+    """Weights, none below 0, of the sum of deviations from the mean that is nearest to validation genes."""
+    wanted_GT = data.targets[data.validation].astype(np.float64) - data.mean
+    known_GT = np.isfinite(wanted_GT)
+    columns = [(predicted_GT - data.mean)[known_GT].astype(np.float64) for predicted_GT in predictions]
+    products_PP = np.array([[one @ other for other in columns] for one in columns])
+    right_P = np.array([one @ wanted_GT[known_GT] for one in columns])
+    # Of the normal equations: cells are many, predictions few.
+    values_P, vectors_PP = np.linalg.eigh(products_PP)
+    root_P = np.sqrt(np.maximum(values_P, 1e-9 * max(values_P[-1], 1e-30)))
+    left_PP = (vectors_PP * root_P).T
+    weights: list[float] = nnls(left_PP, (vectors_PP / root_P).T @ right_P)[0].tolist()
+    return weights
+
+
+def kmers_in_windows(data: BaselineData, canonical: bool) -> list[FeatureSet]:
+    """Logarithms of k-mer counts in windows over all of the promoter, downstream bases too; first 5-mers by 50 bp,
+    of which there are many sites in each window: these tell the strands apart."""
+    length = int(data.codes.shape[1])
+    found = []
+    for k, window in sorted(WINDOWED, key=lambda each: each != (5, 50)):
+        block = Kmers(k, -length, canonical=canonical, window=window if window < length else 0, log=True)
+        features = (int(block.columns.max()) + 1) * (int(block.windows(length).max()) + 1)
+        if min(features, len(data.train)) <= MOST_FEATURES:
+            found.append(FeatureSet((block,)))
+    return list(dict.fromkeys(found))
 
 
 def kmer_ridge(data: BaselineData, ks: Sequence[int] = KMERS, windows: Sequence[int] = WINDOWS) -> Baseline:
@@ -248,33 +425,32 @@ def region_codon_component_ridge(data: BaselineData) -> Baseline:
 
 
 def by_penalty(
-    _data: BaselineData, path: RidgePath, directions_TD: Matrix | None = None
-) -> Iterator[tuple[Matrix, str]]:
+    _data: BaselineData, _path: RidgePath, directions_TD: Matrix | None = None
+) -> Iterator[Shrinkage]:
     """One fit per penalty; with orthonormal `directions_TD`, only of the responses' part in these directions."""
+    number = 1 if directions_TD is None else directions_TD.shape[1]
     for penalty in PENALTIES:
-        weights_RT = path.weights(penalty, directions_TD)
-        yield weights_RT if directions_TD is None else weights_RT @ directions_TD.T, f"penalty {penalty:g}"
+        yield Shrinkage(f"penalty {penalty:g}", np.full(number, penalty), None, directions_TD)
 
 
-def by_component(data: BaselineData, path: RidgePath) -> Iterator[tuple[Matrix, str]]:
+def by_component(data: BaselineData, path: RidgePath) -> Iterator[Shrinkage]:
     """One fit, with a penalty and a scale of its own for each principal component."""
     directions_TD = principal_directions(data.deviations)
     validation_GT = data.targets[data.validation]
     scores_GD = np.where(np.isnan(validation_GT), 0.0, validation_GT - data.mean) @ directions_TD
     validation_GR = path.rotate(data.codes[data.validation])
-    best_D = np.full(directions_TD.shape[1], -np.inf)
-    weights_RD = np.zeros((validation_GR.shape[1], directions_TD.shape[1]), np.float32)
+    number = directions_TD.shape[1]
+    best_D, penalty_D, scale_D = np.full(number, -np.inf), np.full(number, PENALTIES[-1]), np.zeros(number)
     tiny = np.finfo(np.float32).tiny
     for penalty in PENALTIES:
-        candidate_RD = path.weights(penalty, directions_TD)
-        predicted_GD = validation_GR @ candidate_RD
+        predicted_GD = validation_GR @ path.weights(penalty, directions_TD)
         agreement_D = (predicted_GD * scores_GD).sum(axis=0)
         size_D = np.maximum(np.square(predicted_GD).sum(axis=0), tiny)
         cosine_D = agreement_D / np.sqrt(size_D)
         better_D = cosine_D > best_D
-        best_D[better_D] = cosine_D[better_D]
-        weights_RD[:, better_D] = candidate_RD[:, better_D] * np.maximum(agreement_D / size_D, 0.0)[better_D]
-    yield weights_RD @ directions_TD.T, "a penalty per component"
+        best_D[better_D], penalty_D[better_D] = cosine_D[better_D], penalty
+        scale_D[better_D] = np.maximum(agreement_D / size_D, 0.0)[better_D]
+    yield Shrinkage("a penalty per component", penalty_D, scale_D, directions_TD)
 
 
 def kmer_windows(data: BaselineData, ks: Sequence[int], windows: Sequence[int] = WINDOWS) -> list[FeatureSet]:
@@ -319,28 +495,28 @@ def as_promoter_model(
     length: bases of a window. mean_T, sd_T: what the dataset's units are of the responses'.
     """
     linear = simple.model
-    blocks = () if linear is None else linear.standardiser.blocks
+    if linear is None:
+        weighted, offset_T = list[Weighted](), simple.predictions[0].astype(np.float64)
+    else:
+        weighted, offset_T = linear.per_count()
+    blocks = [each.block for each in weighted]
     config = PromoterModelConfig(
         length=length,
         conditioning=Conditioning.RIDGE,
         unconditional=False,
         channels=len(vocabulary.names),
         pool=1,
-        ridge_kmers=tuple(block.k for block in blocks),
+        ridge_blocks=tuple(
+            (block.k, 2 if block.canonical else 1, int(block.windows(length).max()) + 1, int(block.log))
+            for block in blocks
+        ),
     )
     model = PromoterModel([config], vocabulary)
     network = model.members[0].network
     assert isinstance(network, RidgeModel)
-    offset_T = simple.predictions[0].astype(np.float64)
-    if linear is not None:
-        offset_T = linear.mean.astype(np.float64)
-        sizes = [len(mean_F) for mean_F in linear.standardiser.means]
-        parts = np.split(linear.coefficients.astype(np.float64), np.cumsum(sizes)[:-1])
-        for number, (block, part_FT) in enumerate(zip(blocks, parts, strict=True)):
-            added_FT = linear.standardiser.factors[number][:, None] * part_FT
-            offset_T = offset_T - linear.standardiser.means[number] @ added_FT
-            columns = canonical_columns(block.k) if block.canonical else np.arange(4**block.k)
-            network.set_block(number, block.weights(length), added_FT[columns])
+    for block, (counted_as, added_FT) in zip(network.blocks, weighted, strict=True):
+        assert isinstance(block, RidgeBlock)
+        block.set(counted_as.weights(length), counted_as.windows(length), added_FT)
     network.offset_T.copy_(torch.from_numpy(offset_T))
     model.members[0].set_units(mean_T, sd_T)
     return model.eval()

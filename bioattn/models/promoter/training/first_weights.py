@@ -225,14 +225,14 @@ def warm_start(
     chosen = component_ridge(data, [config.kmer])
     ridge = chosen.model
     assert ridge is not None
-    (block,) = ridge.standardiser.blocks
-    coefficients_KT = ridge.standardiser.factors[0][:, None] * ridge.coefficients / scale.sd_T
+    ((block, added_KT),), _ = ridge.per_count()
+    coefficients_KT = added_KT / scale.sd_T
 
     bump_P = _bump_of_bins(config.bin_edges, block)
     positional = network.position_bias_HP is not None
     # Attention weights sum to 1, counts do not: the readers make up for the sum.
     total = float(bump_P.sum()) if positional else float(config.num_bins)
-    vectors_KC, readers_TC = _halves(coefficients_KT.astype(np.float64), stem.vectors.embedding_dim)
+    vectors_KC, readers_TC = _halves(coefficients_KT, stem.vectors.embedding_dim)
     stem.vectors.weight[:-1] = torch.from_numpy(vectors_KC).float()
     readers_TC = np.pad(readers_TC, ((0, 0), (0, config.channels - stem.vectors.embedding_dim)))
     if network.position_bias_HP is not None:

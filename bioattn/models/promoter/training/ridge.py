@@ -1,23 +1,25 @@
-"""Ridge regression of many responses on sequence counts, for any penalty from one eigendecomposition.
+"""Ridge regression of many responses on sequence counts.
 
 Responses are centred on their training means, and missing ones set to that mean for the fit so that all treatments
 share one decomposition. Features have mean squared row length 1 (`Standardiser`), so a penalty is the ratio of
-noise to signal variance and means the same for every set of features.
+noise to signal variance and means the same for every set of features and any number of genes.
 
-Sequences are counted as k-mers and codons in regions. Regions are counted from the right end of the window, where
-promoters of different lengths are aligned: start −300, stop 0 is the last 300 bases. K-mers with an N do not
-count.
+Sequences are counted as k-mers and codons in regions, or in windows along a region. Both are counted from the
+right end of the promoter, where those of different lengths are aligned: start −300, stop 0 is the last 300 bases.
+K-mers with an N do not count.
 
 Shape suffixes: G genes, L bases, T treatments, F features, R rank, D directions in treatment space.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import ssyrk
 
 from bioattn.promoters.homology import canonical_columns
 
@@ -48,6 +50,10 @@ class Kmers:
     """Bases from the right end of the window."""
     width: float = math.inf
     """Standard deviation of the bump in bases."""
+    window: int = 0
+    """Bases of the windows in which k-mers are counted apart; 0: the region is one."""
+    log: bool = False
+    """Whether a feature is log(1 + count): a second site adds less than the first."""
 
     def name(self, downstream: int) -> str:
         """Such as `6-mers −300..0 weighted around −150±150`; downstream: bases from the anchor on."""
@@ -55,7 +61,18 @@ class Kmers:
         name = f"{kind} {signed(self.start + downstream)}..{signed(self.stop + downstream)}"
         if math.isfinite(self.width):
             name += f" weighted around {signed(self.centre + downstream)}±{self.width:g}"
-        return name
+        return name + (f" by {self.window} bp" if self.window else "")
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """Feature of every k-mer within a window, shape=(4^k,)."""
+        return canonical_columns(self.k) if self.canonical else np.arange(4**self.k)
+
+    def windows(self, length: int) -> NDArray[np.int64]:
+        """Number of the window, from the right, of a k-mer that begins at each base, shape=(length,)."""
+        first, last = max(0, length + self.start), length + self.stop - self.k
+        distance_L = np.clip(last - np.arange(length), 0, max(0, last - first))
+        return distance_L // self.window if self.window else np.zeros(length, np.int64)
 
     def weights(self, length: int) -> NDArray[np.float64]:
         """What a k-mer that begins at each base of a window counts, shape=(length,); 0 outside the region."""
@@ -66,8 +83,10 @@ class Kmers:
         return np.where(counted_L, np.exp(-0.5 * np.square(distance_L / self.width)), 0.0)
 
     def count(self, codes: Codes) -> Counts:
-        """Sums of weights in windows (genes, bases), shape=(genes, 4^k) or (genes, number of canonical k-mers)."""
-        return kmer_counts(codes, self.k, self.canonical, self.weights(codes.shape[1]))
+        """Features of promoters (genes, bases), shape=(genes, windows × k-mers): sums of weights, or their log."""
+        length = codes.shape[1]
+        counts_GF = kmer_counts(codes, self.k, self.columns, self.weights(length), self.windows(length))
+        return np.log1p(counts_GF, out=counts_GF) if self.log else counts_GF
 
 
 def signed(offset: int) -> str:
@@ -75,18 +94,27 @@ def signed(offset: int) -> str:
     return f"{offset:+}".replace("-", "−") if offset else "0"
 
 
-def kmer_counts(codes: Codes, k: int, canonical: bool, weights: NDArray[np.float64]) -> Counts:
-    """How often each k-mer occurs in each row, in alphabetical order of k-mers.
+def kmer_counts(
+    codes: Codes,
+    k: int,
+    columns: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    windows: NDArray[np.int64] | None = None,
+) -> Counts:
+    """How often each k-mer occurs in each window of each row, by windows, then by columns.
 
-    weights: what an occurrence that begins at each base counts, shape=(bases,).
+    columns: of every k-mer, shape=(4^k,). Of an occurrence that begins at each base, shape=(bases,): weights: what
+    it counts; windows: where (None: all in one).
     """
-    columns = canonical_columns(k) if canonical else np.arange(4**k)
-    num_features = int(columns.max()) + 1
-    counts_GF = np.zeros((len(codes), num_features), np.float32)
     begins = np.flatnonzero(weights)
+    windows = np.zeros(len(weights), np.int64) if windows is None else windows
+    kinds = int(columns.max()) + 1
+    num_features = kinds * (int(windows[begins].max(initial=0)) + 1)
+    counts_GF = np.zeros((len(codes), num_features), np.float32)
     if not len(begins):
         return counts_GF
-    rows_per_block = max(1, 4_000_000 // len(begins))
+    columns, first = columns.astype(np.int32), (windows[begins] * kinds).astype(np.int32)
+    rows_per_block = max(1, 1_000_000 // len(begins))
     for start in range(0, len(codes), rows_per_block):
         block = codes[start : start + rows_per_block]
         kmer = np.zeros((len(block), len(begins)), np.int32)
@@ -95,7 +123,7 @@ def kmer_counts(codes: Codes, k: int, canonical: bool, weights: NDArray[np.float
             letters = block[:, begins + offset]
             kmer = kmer * 4 + np.minimum(letters, UNKNOWN - 1)
             known &= letters != UNKNOWN
-        cell = columns[kmer] + np.arange(len(block))[:, None] * num_features
+        cell = columns[kmer] + first + (np.arange(len(block)) * num_features)[:, None]
         occurrences = np.broadcast_to(weights[begins], kmer.shape)[known]
         tally = np.bincount(cell[known], occurrences, minlength=len(block) * num_features)
         counts_GF[start : start + len(block)] = tally.reshape(len(block), num_features)
@@ -120,27 +148,37 @@ def find_start_codon(codes: Codes, share: float = 0.9) -> int | None:
     return column if hits_L[column] >= share else None
 
 
+@dataclass(frozen=True, slots=True)
 class Standardiser:
-    """Turns counts into features: training mean 0 and variance 1 per column, blocks weighted as a whole.
+    """Turns counts into features: training mean 0 and, but for logs, variance 1 per column.
 
     Each block is divided so that its mean squared row length is its weight (weights sum to 1); ridge then treats
-    64 codons and 2,080 6-mers as the weights say, not by their numbers. Columns constant in training become 0.
+    64 codons and 2,080 6-mers as the weights say, not by their numbers. Columns constant in training become 0. Of
+    logs all columns of a block are divided by one number: k-mers rare in a window would be noise of full variance.
     """
 
-    def __init__(self, blocks: Sequence[Kmers], weights: Sequence[float] | None, train_codes: Codes) -> None:
-        self.blocks = tuple(blocks)
-        shares = np.ones(len(self.blocks)) if weights is None else np.asarray(weights, np.float64)
+    blocks: tuple[Kmers, ...]
+    means: list[Counts]
+    factors: list[Counts]
+
+    @classmethod
+    def fit(
+        cls, blocks: Sequence[Kmers], weights: Sequence[float] | None, train_codes: Codes
+    ) -> "Standardiser":
+        """weights: of the blocks; None: equal."""
+        shares = np.ones(len(blocks)) if weights is None else np.asarray(weights, np.float64)
         shares = shares / shares.sum()
-        self.means: list[Counts] = []
-        self.factors: list[Counts] = []
-        for block, share in zip(self.blocks, shares, strict=True):
-            counts_GF = block.count(train_codes)
-            deviation_F = counts_GF.std(axis=0)
+        means, factors = [], []
+        for block, share in zip(blocks, shares, strict=True):
+            mean_F, deviation_F = mean_and_deviation(block, train_codes)
             informative = deviation_F > 0
+            if block.log and informative.any():
+                deviation_F = np.where(informative, np.sqrt(np.square(deviation_F[informative]).mean()), 0.0)
             scale = np.sqrt(share / max(1, int(informative.sum())))
             factor_F = np.divide(scale, deviation_F, out=np.zeros_like(deviation_F), where=informative)
-            self.means.append(counts_GF.mean(axis=0))
-            self.factors.append(factor_F)
+            means.append(mean_F.astype(np.float32))
+            factors.append(factor_F.astype(np.float32))
+        return cls(tuple(blocks), means, factors)
 
     def features(self, codes: Codes) -> Counts:
         """Standardised features, shape=(genes, all blocks' features), float32."""
@@ -148,12 +186,39 @@ class Standardiser:
             (block.count(codes) - mean_F) * factor_F
             for block, mean_F, factor_F in zip(self.blocks, self.means, self.factors, strict=True)
         ]
-        return np.concatenate(parts, axis=1)
+        return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
 Matrix: TypeAlias = NDArray[np.float32]
 
 GENES_PER_BLOCK = 4096
+
+
+def parts(codes: Codes) -> Iterator[Codes]:
+    """Some genes at a time, at least one part."""
+    for start in range(0, max(1, len(codes)), GENES_PER_BLOCK):
+        yield codes[start : start + GENES_PER_BLOCK]
+
+
+def mean_and_deviation(block: Kmers, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of each feature over genes, at least one."""
+    sums, squares = 0.0, 0.0
+    for some in parts(codes):
+        counts_GF = block.count(some)
+        sums = sums + counts_GF.sum(axis=0, dtype=np.float64)
+        squares = squares + np.einsum("gf,gf->f", counts_GF, counts_GF, dtype=np.float64)
+    mean_F = np.asarray(sums / len(codes))
+    variance_F = squares / len(codes) - np.square(mean_F)
+    # What rounding leaves of a constant column is none.
+    return mean_F, np.sqrt(np.where(variance_F > 1e-9 * (squares / len(codes)), variance_F, 0.0))
+
+
+class Weighted(NamedTuple):
+    """A block of counts and what one unit of its features adds."""
+
+    block: Kmers
+    added_FT: NDArray[np.float64]
+    """(features, treatments)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,43 +233,93 @@ class LinearModel:
 
     def predict(self, codes: Codes) -> Matrix:
         """Responses to windows of shape (genes, bases): shape=(genes, treatments)."""
-        blocks = range(0, max(1, len(codes)), GENES_PER_BLOCK)
-        parts = [self.standardiser.features(codes[start : start + GENES_PER_BLOCK]) for start in blocks]
-        return np.concatenate([features_GF @ self.coefficients + self.mean for features_GF in parts])
+        return np.concatenate(
+            [self.standardiser.features(some) @ self.coefficients + self.mean for some in parts(codes)]
+        )
+
+    def per_count(self) -> tuple[list[Weighted], NDArray[np.float64]]:
+        """Each block with what its features add, not standardised, and what is predicted of none (treatments,)."""
+        standardiser, offset_T, blocks = self.standardiser, self.mean.astype(np.float64), []
+        ends = np.cumsum([len(mean_F) for mean_F in standardiser.means])
+        for block, mean_F, factor_F, coefficients_FT in zip(
+            standardiser.blocks,
+            standardiser.means,
+            standardiser.factors,
+            np.split(self.coefficients.astype(np.float64), ends[:-1]),
+            strict=True,
+        ):
+            added_FT = factor_F[:, None] * coefficients_FT
+            offset_T = offset_T - mean_F @ added_FT
+            blocks.append(Weighted(block, added_FT))
+        return blocks, offset_T
+
+    @classmethod
+    def total(cls, models: Sequence["LinearModel"], weights: Sequence[float]) -> "LinearModel":
+        """The model that predicts the first one's mean and the weighted sum of deviations from the means."""
+        joint = Standardiser(
+            tuple(block for model in models for block in model.standardiser.blocks),
+            [mean_F for model in models for mean_F in model.standardiser.means],
+            [factor_F for model in models for factor_F in model.standardiser.factors],
+        )
+        scaled = [
+            np.float32(weight) * model.coefficients for model, weight in zip(models, weights, strict=True)
+        ]
+        return cls(joint, np.concatenate(scaled), models[0].mean)
 
 
 class RidgePath:
-    """All ridge fits of one set of features.
+    """Ridge fits of one set of features, for any penalty.
 
-    The smaller of the two Gram matrices is decomposed: features × features, or genes × genes where there are fewer
-    training genes than features. Time grows with the cube of the smaller of the two.
+    The smaller of the two Gram matrices is solved with: features × features, summed up over some genes at a time,
+    or genes × genes where there are fewer training genes than features. Time grows with the cube of the smaller.
     """
 
     def __init__(self, standardiser: Standardiser, train_codes: Codes, deviations: Matrix) -> None:
         """deviations: training responses less their means, 0 where missing, shape=(genes, treatments)."""
         self.standardiser = standardiser
-        features_GF = standardiser.features(train_codes)
-        if features_GF.shape[0] < features_GF.shape[1]:
-            eigenvalues_R, vectors_GR = np.linalg.eigh(features_GF @ features_GF.T)
-            self._rotation_FR: Matrix = features_GF.T @ vectors_GR
-            self._rotated_RT: Matrix = vectors_GR.T @ deviations
-        else:
-            eigenvalues_R, self._rotation_FR = np.linalg.eigh(features_GF.T @ features_GF)
-            self._rotated_RT = self._rotation_FR.T @ (features_GF.T @ deviations)
-        self._eigenvalues_R = np.maximum(eigenvalues_R, 0.0)  # rounding can make an empty direction negative
+        self._features_GF: Matrix | None = None
+        self._solved: dict[float, Matrix] = {}
+        num_features = sum(len(mean_F) for mean_F in standardiser.means)
+        if len(train_codes) < num_features:
+            self._features_GF = standardiser.features(train_codes)
+            # The upper triangle is enough. A transposed view spares BLAS a copy.
+            self._gram_RR = ssyrk(1.0, self._features_GF.T, trans=1)
+            self._right_RT = deviations
+            return
+        self._gram_RR = np.zeros((num_features, num_features), np.float32, order="F")
+        self._right_RT = np.zeros((num_features, deviations.shape[1]), np.float32)
+        first = 0
+        for some in parts(train_codes):
+            part_GF = standardiser.features(some)
+            self._gram_RR = ssyrk(1.0, part_GF.T, beta=1.0, c=self._gram_RR, overwrite_c=1)
+            self._right_RT += part_GF.T @ deviations[first : first + len(some)]
+            first += len(some)
 
     def rotate(self, codes: Codes) -> Matrix:
-        """Features of windows in the basis of the decomposition, shape=(genes, rank): `@ weights` predicts."""
-        return np.asarray(self.standardiser.features(codes) @ self._rotation_FR)
+        """Features of windows, or their products with those of the training genes, (genes, rank): `@ weights`
+        predicts."""
+        if self._features_GF is None:
+            return self.standardiser.features(codes)
+        return np.concatenate(
+            [self.standardiser.features(some) @ self._features_GF.T for some in parts(codes)]
+        )
 
     def weights(self, penalty: float, directions_TD: Matrix | None = None) -> Matrix:
-        """Ridge weights in that basis: shape=(rank, treatments).
+        """Ridge weights for `rotate`: shape=(rank, treatments).
 
         With orthonormal `directions_TD`, shape=(treatments, directions), the columns are directions in treatment
         space instead: the fit of each direction's score.
         """
-        rotated_RT = self._rotated_RT if directions_TD is None else self._rotated_RT @ directions_TD
-        return np.asarray(rotated_RT / (self._eigenvalues_R + penalty)[:, None], np.float32)
+        if penalty not in self._solved:
+            gram_RR = self._gram_RR.copy(order="F")
+            gram_RR[np.diag_indices_from(gram_RR)] += np.float32(penalty)
+            factor = cho_factor(gram_RR, overwrite_a=True, check_finite=False)
+            self._solved[penalty] = np.asarray(
+                cho_solve(factor, self._right_RT, check_finite=False), np.float32
+            )
+        solved_RT = self._solved[penalty]
+        return solved_RT if directions_TD is None else solved_RT @ directions_TD
 
     def model(self, weights_RT: Matrix, mean: Matrix) -> LinearModel:
-        return LinearModel(self.standardiser, self._rotation_FR @ weights_RT, mean)
+        coefficients = weights_RT if self._features_GF is None else self._features_GF.T @ weights_RT
+        return LinearModel(self.standardiser, coefficients, mean)

@@ -174,13 +174,12 @@ def matching_dropout(data: BaselineData, ridge: Baseline) -> float:
     and more shrinks what the ridge knows faster than training learns.
     """
     assert ridge.model is not None
-    codes, standardiser = data.codes[data.train], ridge.model.standardiser
-    (block,), (factor_F,) = standardiser.blocks, standardiser.factors
+    codes = data.codes[data.train]
+    ((block, added_FT),), _ = ridge.model.per_count()
     known_GT = np.isfinite(data.targets[data.train])
     predicted_GT = np.where(known_GT, ridge.predictions[data.train] - data.mean, 0.0)
     agreement = float((predicted_GT * (data.deviations - predicted_GT)).sum())
-    squares_F = kmer_counts(codes, block.k, block.canonical, np.square(block.weights(codes.shape[1]))).sum(
-        axis=0
-    )
-    cost = float(squares_F @ np.square(factor_F[:, None] * ridge.model.coefficients).sum(axis=1))
+    squares_L = np.square(block.weights(codes.shape[1]))
+    squares_F = kmer_counts(codes, block.k, block.columns, squares_L).sum(axis=0)
+    cost = float(squares_F @ np.square(added_FT).sum(axis=1))
     return round(max(0.0, agreement) / (max(0.0, agreement) + cost), 2)

@@ -123,7 +123,7 @@ class PromoterTask(Task):
         self.table = training_treatments(dataset, self.columns, self.settings.reference)
         self.validation = validation_genes(dataset, self.columns)
         if self.settings.baselines:
-            self.simple = default_baselines(dataset, progress)
+            self.simple = default_baselines(dataset, progress, self.settings.strand)
         plans = self.given or self._plans()
         vocabulary = TreatmentVocabulary.learn(
             self.table,
