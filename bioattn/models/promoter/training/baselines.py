@@ -291,7 +291,7 @@ NO_SEQUENCE = "composition and position"
 
 
 def covariates(data: BaselineData, dataset: PromoterDataset) -> Baseline:
-    """Least squares on what needs no order of bases: GC share, known bases, strand and place on the chromosome.
+    """Ridge on what needs no order of bases: GC share, known bases, strand and place on the chromosome.
 
     Of the place the share of the chromosome's genes before it, its square, and sine and cosine of a turn.
     """
@@ -308,8 +308,13 @@ def covariates(data: BaselineData, dataset: PromoterDataset) -> Baseline:
     features_GF -= features_GF[data.train].mean(axis=0)
     deviation_F = features_GF[data.train].std(axis=0)
     features_GF /= np.where(deviation_F > 1e-9, deviation_F, np.inf)
-    solved_FT = np.linalg.lstsq(features_GF[data.train], data.deviations.astype(np.float64), rcond=1e-6)[0]
-    return data.row(NO_SEQUENCE, "", (features_GF @ solved_FT + data.mean).astype(np.float32))
+    train_GF = features_GF[data.train]
+    right_FT = train_GF.T @ data.deviations.astype(np.float64)
+    candidates = []
+    for penalty in PENALTIES:
+        solved_FT = np.linalg.solve(train_GF.T @ train_GF + penalty * np.eye(train_GF.shape[1]), right_FT)
+        candidates.append((features_GF @ solved_FT + data.mean).astype(np.float32))
+    return data.row(NO_SEQUENCE, "", max(candidates, key=lambda each: data.score(each[data.validation])))
 
 
 def windowed_ridges(data: BaselineData, strand: Strand, others: Sequence[LinearModel]) -> list[Baseline]:
