@@ -300,7 +300,7 @@ def top_bin_on_motif(case: str, seed: int, root: Path) -> float | None:
     sample = case_sample(case, seed)
     genes = np.arange(TRAIN_GENES + VALIDATION_GENES, GENES)
     maps = read_maps(model.predictor(), sample.codes[genes])
-    edges = np.array(maps.edges)
+    edges, values_BTP = maps.key_edges, maps.block(slice(None))
     columns = {rule.treatment: column for column, rule in enumerate(sample.rules)}
     rows = {sample.gene_ids[gene]: row for row, gene in enumerate(genes)}
     hits = []
@@ -310,7 +310,7 @@ def top_bin_on_motif(case: str, seed: int, root: Path) -> float | None:
         for treatment in answering(sample, site, columns):
             first, last = counting_zone(case, treatment)
             if first <= site.start <= last:
-                top = int(maps.mean_BTP[rows[site.gene_id], treatment].argmax())
+                top = int(np.abs(values_BTP[rows[site.gene_id], treatment]).argmax())
                 hits.append(bool(edges[top] < site.end and edges[top + 1] > site.start))
     return float(np.mean(hits))
 

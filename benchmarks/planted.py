@@ -27,8 +27,9 @@ from common import run, table
 from motif_scanner import scanner_attention
 
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.localisation import ALL, LocalisationReport, score_maps
 from bioattn.interpret.planted_scores import score_attention_and_predictions
+from bioattn.interpret.promoter_maps import maps_in_memory
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.running import run_promoters
@@ -144,17 +145,14 @@ def scanner(
     length = simulated.settings.length
     # As in the model, bins end at the anchor and the first may be shorter.
     edges = [0, *range(length - width * (-(-length // width) - 1), length + 1, width)]
-    scorer = LocalisationScorer(
-        simulated.sites,
-        gene_ids=[simulated.gene_ids[row] for row in rows],
-        treatments=[rule.treatment for rule in simulated.rules],
-        key_edges=edges,
-        window_length=length,
-        upsampling=method,
-    )
     needed = [[motifs[name] for name in rule.motifs] for rule in simulated.rules]
-    scorer.add(scanner_attention(simulated.codes[rows], needed, edges))
-    return scorer.report()
+    maps = maps_in_memory(
+        scanner_attention(simulated.codes[rows], needed, edges),
+        [rule.treatment for rule in simulated.rules],
+        np.array(edges),
+        genes=[simulated.gene_ids[row] for row in rows],
+    )
+    return score_maps(maps, simulated.sites, upsampling=method)
 
 
 def ceilings(simulated: SimulatedPromoters, genes: set[str]) -> pd.DataFrame:

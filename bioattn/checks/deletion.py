@@ -171,11 +171,11 @@ class Effects:
 
     def share_gained(self, name: str, other: str) -> Statistic:
         """Movement `name` minus movement `other`, over that of replacing everything, over resampled samples."""
-        return self._ratio(self.moved[name] - self.moved[other], self.moved["everything"])
+        return self.ratio(self.moved[name] - self.moved[other], self.moved["everything"])
 
     def recovered(self, name: str, best: str, chance: str = "random") -> Statistic:
         """Effect of `name` above `chance`, as a share of the effect of `best` above `chance`."""
-        return self._ratio(
+        return self.ratio(
             self.moved[name] - self.moved[chance],
             self.moved[best] - self.moved[chance],
         )
@@ -201,7 +201,8 @@ class Effects:
             for way in ("deletion", "insertion")
         }
 
-    def _ratio(self, above_N: Floats, below_N: Floats) -> Statistic:
+    def ratio(self, above_N: Floats, below_N: Floats) -> Statistic:
+        """A movement over another, over resampled samples."""
         above_B, below_B = (
             np.bincount(self.pairs.sample_N, weights=values_N, minlength=self.number).astype(np.float64)
             for values_N in (above_N, below_N)

@@ -48,7 +48,8 @@ class CheckSettings:
     mutated: int = 40
     """Number of these samples whose bases or tokens are replaced one by one."""
     probed: int = 8
-    """Number of treatments under which bins of promoters are replaced; maps of all treatments are compared."""
+    """Number of treatments (of several at least two) under which bins of promoters are replaced; maps of all
+    treatments are compared."""
     backgrounds: int = 3
     """Number of shuffled versions of each sample."""
     exchanges: int = 3
@@ -79,6 +80,8 @@ class Evidence:
     """Measured effects of variants of the promoters (`bioattn.checks.variants`)."""
     treatments: Sequence[str] = ()
     """Names out of the training treatments; none = all."""
+    weights: bool = False
+    """Whether attention weights are judged where a model has contributions, which are judged otherwise."""
 
     def __post_init__(self) -> None:
         if self.controls is not None and self.dataset is None:
@@ -94,6 +97,7 @@ class Evidence:
             "other_models": "--other-model",
             "variants": "--variants",
             "treatments": "--treatment",
+            "weights": "--weights",
         }
         return {name: option for name, option in options.items() if getattr(self, name)}
 

@@ -93,7 +93,7 @@ class Measures:
 
     def add_entropy(self, of_heads: Sequence[float]) -> None:
         """Add the mean entropy of the heads' maps, which is not judged."""
-        sentence = "Maps have {value:.2f} of the entropy of a uniform one, mean over heads."
+        sentence = "Attention weights have {value:.2f} of the entropy of uniform ones, mean over heads."
         self.add("entropy", "entropy of the maps (1 = uniform)", sum(of_heads) / len(of_heads), sentence)
 
     def skip(self, why: str, *names: str) -> None:

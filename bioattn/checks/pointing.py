@@ -7,6 +7,7 @@ Shape suffixes: B promoters, T treatments, L bases, A the four bases, P bins; N 
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,10 @@ from bioattn.checks.promoters import (
     OTHER_PROMOTERS,
     OTHER_TREATMENTS,
     POINTING,
-    AttentionMaps,
+    TOP,
     PromoterProbe,
     key_edges,
+    known_bins,
     predict,
     read_maps,
 )
@@ -40,6 +42,7 @@ from bioattn.formats.nucleotides import dinucleotide_shuffled
 from bioattn.inference.runner import Codes, Floats, Predictor, ResponseRunner
 from bioattn.interpret.attribution import Mutagenesis, contributions
 from bioattn.interpret.position_maps import bin_sums
+from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.promoters.response_metrics import Estimate
 from bioattn.system.progress import watched
 
@@ -49,7 +52,7 @@ def mutation_effects(
 ) -> Floats:
     """Effects (B, T, P): absolute change of the prediction, mean over the other bases, sum over the bin's bases.
 
-    Attention has no sign, so both directions count alike.
+    Both directions count alike.
     """
     mutagenesis = Mutagenesis(predictor)
     effects = []
@@ -72,9 +75,12 @@ def predictions_of(predictor: Predictor, pairs: Pairs, codes_NL: Codes) -> Float
     return answer_N
 
 
-def check_pointing(probe: PromoterProbe, maps: AttentionMaps) -> None:
-    """Add the effects of deleting and inserting attended bins."""
+def check_pointing(probe: PromoterProbe, maps: PromoterMaps, *, curves: bool = True) -> None:
+    """Add the effects of deleting and inserting the bins of largest size. curves: also those of other shares."""
     settings, codes_BL = probe.settings, probe.codes
+    edges = tuple(maps.key_edges.tolist())
+    known_BP = known_bins(codes_BL, edges)
+    sizes_BTP = np.abs(maps.block(slice(None))[:, probe.probed])
     probed = probe.predictor.chosen(probe.probed)
     pairs = pairs_that_stand_out(predict(probed, codes_BL))
     if not len(pairs.sample_N):
@@ -82,90 +88,116 @@ def check_pointing(probe: PromoterProbe, maps: AttentionMaps) -> None:
         return
     rng = np.random.default_rng([settings.seed, 4])
     replacement = Replacement(
-        predictions=partial(predictions_of, probed),
-        codes_BL=codes_BL,
-        known_BP=maps.known_BP,
-        edges=maps.edges,
+        predictions=partial(predictions_of, probed), codes_BL=codes_BL, known_BP=known_BP, edges=edges
     )
     backgrounds = [dinucleotide_shuffled(codes_BL, rng) for _ in range(settings.backgrounds)]
-    probed_BTP = maps.mean_BTP[:, probe.probed].astype(np.float64)
-    scores = {"own": probed_BTP[pairs.sample_N, pairs.task_N]}
     neighbour_N = (pairs.sample_N + 1) % len(codes_BL)
-    scores["other promoter"] = probed_BTP[neighbour_N, pairs.task_N]
-    if len(probe.names) > 1:
-        number = len(probe.names)
-        step_N = np.random.default_rng([settings.seed, 5]).integers(1, number, len(pairs.sample_N))
-        other_N = (np.asarray(probe.probed)[pairs.task_N] + step_N) % number
-        scores["other treatment"] = maps.mean_BTP[pairs.sample_N, other_N].astype(np.float64)
-    effects = measure_effects(probe, replacement, pairs, scores, backgrounds, curves=True)
-    probe.curves = effects.curves()
-    _judge_deletion(probe, effects)
+    scores = {
+        "own": sizes_BTP[pairs.sample_N, pairs.task_N],
+        "other promoter": sizes_BTP[neighbour_N, pairs.task_N],
+    }
+    effects = measure_effects(probe, replacement, pairs, scores, backgrounds, curves=curves)
+    _judge_deletion(probe, effects, TOP[maps.quantity])
+    if curves:
+        probe.curves = effects.curves()
+        _add_insertion(probe, effects, TOP[maps.quantity])
     # Which promoters and treatments are mutated, and what mutating their bins changes.
     rows = np.random.default_rng([settings.seed, 6]).permutation(len(codes_BL))
     rows = np.sort(rows[: settings.mutated])
-    effects_RTP = mutation_effects(probe, probed, codes_BL[rows], maps.edges)
+    effects_RTP = mutation_effects(probe, probed, codes_BL[rows], edges)
     mutated = pairs.kept(np.isin(pairs.sample_N, rows))
-    maps_NP = probed_BTP[mutated.sample_N, mutated.task_N]
-    effects_NP = effects_RTP[np.searchsorted(rows, mutated.sample_N), mutated.task_N]
-    scores = {"own": maps_NP, "mutagenesis": effects_NP}
+    row_N, number = np.searchsorted(rows, mutated.sample_N), len(probe.probed)
+    scores = {
+        "own": sizes_BTP[mutated.sample_N, mutated.task_N],
+        "mutagenesis": effects_RTP[row_N, mutated.task_N],
+    }
+    if number > 1:
+        step_N = np.random.default_rng([settings.seed, 5]).integers(1, number, len(row_N))
+        other_N = (mutated.task_N + step_N) % number
+        scores["other treatment"] = sizes_BTP[mutated.sample_N, other_N]
+        scores["mutagenesis of another treatment"] = effects_RTP[row_N, other_N]
     deleted = measure_effects(probe, replacement, mutated, scores, backgrounds)
-    _judge_against_mutagenesis(probe, maps, deleted, maps_NP, effects_NP)
+    _judge_against_mutagenesis(probe, deleted, TOP[maps.quantity])
+    _judge_other_treatments(probe, deleted)
+    _compare_with_mutagenesis(probe, deleted.pairs, known_BP, scores["own"], scores["mutagenesis"])
 
 
-def _judge_deletion(probe: PromoterProbe, effects: Effects) -> None:
-    inserted = f"insertion own {JUDGED}", f"insertion random {JUDGED}"
+def _judge_deletion(probe: PromoterProbe, effects: Effects, top: str) -> None:
     own = effects.percent("own")
     probe.add(
         "deletion",
-        "deletion: most attended tenth, beyond a random tenth",
+        f"deletion: {top}, beyond a random tenth",
         effects.share_gained("own", "random"),
-        f"Replacing the most attended tenth of a promoter by background takes away {own} of what sets its "
+        f"Replacing the {top} of a promoter by background takes away {own} of what sets its "
         f"prediction apart, a random tenth {effects.percent('random')}.",
         thresholds.POINTED,
-    )
-    probe.add(
-        "insertion",
-        "insertion: the same tenth put into background",
-        effects.share_gained(*inserted),
-        f"Put into background alone, the most attended tenth brings back {effects.percent(inserted[0])}, a random "
-        f"tenth {effects.percent(inserted[1])}.",
     )
     probe.add(
         OTHER_PROMOTERS,
         "deletion: own map, beyond another promoter's",
         effects.share_gained("own", "other promoter"),
-        "Where another promoter is attended to most under the same treatment, deletion takes away "
-        f"{effects.percent('other promoter')}, where this one is {own}.",
+        "What the map of another promoter points at under the same treatment takes away "
+        f"{effects.percent('other promoter')}, what its own does {own}.",
         thresholds.OWN_MAP,
     )
-    if "other treatment" not in effects.moved:
-        probe.measures.skip(ONE_TREATMENT, OTHER_TREATMENTS)
-        return
+
+
+def _add_insertion(probe: PromoterProbe, effects: Effects, top: str) -> None:
+    own, chance = f"insertion own {JUDGED}", f"insertion random {JUDGED}"
     probe.add(
-        OTHER_TREATMENTS,
-        "deletion: own map, beyond another treatment's",
-        effects.share_gained("own", "other treatment"),
-        f"The tenth that another treatment attends to takes away {effects.percent('other treatment')}, that of "
-        f"the treatment itself {own}.",
-        thresholds.OWN_MAP,
+        "insertion",
+        "insertion: the same tenth put into background",
+        effects.share_gained(own, chance),
+        f"Put into background alone, the {top} brings back {effects.percent(own)}, a random tenth "
+        f"{effects.percent(chance)}.",
     )
 
 
-def _judge_against_mutagenesis(
-    probe: PromoterProbe, maps: AttentionMaps, effects: Effects, maps_NP: Floats, effects_NP: Floats
-) -> None:
-    pairs = effects.pairs
+def _judge_against_mutagenesis(probe: PromoterProbe, effects: Effects, top: str) -> None:
     probe.add(
         "deletion_against_mutagenesis",
         "deletion: what maps find of what mutagenesis finds",
         effects.recovered("own", "mutagenesis"),
         f"Of what the tenth chosen by in-silico mutagenesis takes away beyond a random tenth "
-        f"({effects.percent('mutagenesis', 'random')}), the most attended tenth takes away {{share}}.",
+        f"({effects.percent('mutagenesis', 'random')}), the {top} takes away {{share}}.",
         thresholds.FOUND,
     )
-    known_NP = maps.known_BP[pairs.sample_N]
-    spearman_N = map_spearman(maps_NP[:, None], effects_NP[:, None], known_NP)[:, 0]
-    overlap_N1, chance_N = top_overlap(maps_NP[:, None], effects_NP[:, None], known_NP, JUDGED)
+
+
+def _judge_other_treatments(probe: PromoterProbe, effects: Effects) -> None:
+    """Add how much more a treatment's map finds than another's, beside mutagenesis: treatments share biology."""
+    if "other treatment" not in effects.moved:
+        probe.measures.skip(ONE_TREATMENT, OTHER_TREATMENTS)
+        return
+    best, other = "mutagenesis", "mutagenesis of another treatment"
+    if not effects.value(best) - effects.value(other) >= thresholds.TOLD_APART:
+        why = "by mutagenesis of the model, too, another treatment's tenth takes away as much"
+        probe.measures.skip(why, OTHER_TREATMENTS)
+        return
+    gained, most = effects.percent("own", "other treatment"), effects.percent(best, other)
+    probe.add(
+        OTHER_TREATMENTS,
+        "deletion: own map beyond another treatment's, of what mutagenesis finds",
+        effects.ratio(
+            effects.moved["own"] - effects.moved["other treatment"],
+            effects.moved[best] - effects.moved[other],
+        ),
+        f"The tenth of a treatment's own map takes away {gained} more than that of another treatment's; by "
+        f"mutagenesis it is {most}.",
+        thresholds.OWN_OF_MUTAGENESIS,
+    )
+
+
+def _compare_with_mutagenesis(
+    probe: PromoterProbe,
+    pairs: Pairs,
+    known_BP: NDArray[np.bool_],
+    sizes_NP: Floats,
+    effects_NP: Floats,
+) -> None:
+    known_NP = known_BP[pairs.sample_N]
+    spearman_N = map_spearman(sizes_NP[:, None], effects_NP[:, None], known_NP)[:, 0]
+    overlap_N1, chance_N = top_overlap(sizes_NP[:, None], effects_NP[:, None], known_NP, JUDGED)
 
     def mean(values_N: Floats) -> Estimate:
         values_BT = np.full((len(probe.ids), len(probe.probed)), np.nan)
@@ -182,17 +214,38 @@ def _judge_against_mutagenesis(
         "mutagenesis_overlap",
         "top tenth shared with mutagenesis",
         mean(overlap_N1[:, 0]),
-        "Of the most attended tenth, {share} is also in the tenth where mutations matter most; chance would give "
-        f"{percent(float(chance_N.mean()))}.",
+        "Of the top tenth of the maps, {share} is also in the tenth where mutations matter most; chance would "
+        f"give {percent(float(chance_N.mean()))}.",
     )
 
 
-def check_maps(probe: PromoterProbe, maps: AttentionMaps) -> None:
+class Compared(NamedTuple):
+    """Maps that are compared with others of the same promoters and treatments."""
+
+    probe: PromoterProbe
+    values_BTP: Floats
+    known_BP: NDArray[np.bool_]
+
+    def similarity(self, others: Sequence[Floats]) -> Estimate:
+        """Spearman correlation with others, with the signs of contributions, mean over all."""
+        each = [map_spearman(self.values_BTP, other, self.known_BP) for other in others]
+        return self.probe.mean(mean_ignoring_nan(np.stack(each), axis=0))
+
+    def shared_tops(self, others: Sequence[Floats]) -> Floats:
+        """Mean over `others` of the share of the top tenth of bins, by size, in common, (B, T)."""
+        sizes_BTP = np.abs(self.values_BTP)
+        each = [top_overlap(sizes_BTP, np.abs(other), self.known_BP, JUDGED)[0] for other in others]
+        return np.asarray(np.mean(each, axis=0))
+
+
+def check_maps(probe: PromoterProbe, maps: PromoterMaps) -> None:
     """Add entropy, and similarity of maps between treatments, to random weights and to other seeds."""
     measures = probe.measures
-    measures.add_entropy([head.entropy for head in maps.heads])
-    random_BTP = _maps_of(probe, maps, probe.untrained)
-    estimate = _similarity(probe, maps, [random_BTP])
+    measures.add_entropy([head.entropy for head in probe.heads])
+    values_BTP = maps.block(slice(None))
+    known_BP = known_bins(probe.codes, tuple(maps.key_edges.tolist()))
+    compared = Compared(probe, values_BTP, known_BP)
+    estimate = compared.similarity([_maps_of(probe, maps, probe.untrained)])
     measures.add(
         "randomised_weights",
         "similarity to maps of random weights",
@@ -202,44 +255,46 @@ def check_maps(probe: PromoterProbe, maps: AttentionMaps) -> None:
         most=thresholds.RANDOMISED,
     )
     # What neighbouring promoters share under the same treatment follows from position alone.
-    alike = _similarity(probe, maps, [np.roll(maps.mean_BTP, 1, axis=0)])
+    alike = compared.similarity([np.roll(values_BTP, 1, axis=0)])
     probe.add(
         "other_promoters_maps",
         "similarity to other promoters' maps",
         alike,
         f"Maps of two promoters under the same treatment are {_alike(alike.value)} each other.",
     )
-    _check_stability(probe, maps, _between_treatments(probe, maps))
+    _check_stability(probe, maps, compared, _between_treatments(probe, compared))
 
 
-def _between_treatments(probe: PromoterProbe, maps: AttentionMaps) -> Floats | None:
+def _between_treatments(probe: PromoterProbe, compared: Compared) -> Floats | None:
     """Share (B, T) of a map's top tenth of bins that other treatments share; None with one treatment."""
     number = len(probe.names)
     if number == 1:
         probe.measures.skip(ONE_TREATMENT, "other_treatments_maps")
         return None
     others = [
-        np.roll(maps.mean_BTP, step, axis=1)
+        np.roll(compared.values_BTP, step, axis=1)
         for step in range(1, min(probe.settings.exchanges, number - 1) + 1)
     ]
-    alike = _similarity(probe, maps, others)
+    alike = compared.similarity(others)
     probe.add(
         "other_treatments_maps",
         "similarity to other treatments' maps",
         alike,
         f"Maps of two treatments over the same promoter are {_alike(alike.value)} each other.",
     )
-    return _shared_tops(maps, others)
+    return compared.shared_tops(others)
 
 
-def _check_stability(probe: PromoterProbe, maps: AttentionMaps, between_BT: Floats | None) -> None:
+def _check_stability(
+    probe: PromoterProbe, maps: PromoterMaps, compared: Compared, between_BT: Floats | None
+) -> None:
     others = [*probe.evidence.other_models, *probe.retrained["seed"]]
     if not others:
         why = "needs the same model of another seed: --controls, or --other-model"
         probe.measures.skip(why, "seed_stability")
         return
     maps_of_others = [_maps_of(probe, maps, other) for other in others]
-    alike = _similarity(probe, maps, maps_of_others)
+    alike = compared.similarity(maps_of_others)
     steady = alike.value >= thresholds.STABLE
     probe.add(
         "seed_stability",
@@ -249,13 +304,13 @@ def _check_stability(probe: PromoterProbe, maps: AttentionMaps, between_BT: Floa
         + ("." if steady else ": what a single map shows may be chance of training."),
         thresholds.STABLE,
     )
-    shared_BT = _shared_tops(maps, maps_of_others)
+    shared_BT = compared.shared_tops(maps_of_others)
     shared = probe.mean(shared_BT)
     probe.add(
         "seed_overlap",
         "top tenth shared with another seed",
         shared,
-        f"Of the most attended tenth, {percent(shared.value)} is most attended by another seed too.",
+        f"Of the top tenth of the maps, {percent(shared.value)} is in that of another seed too.",
     )
     if between_BT is not None:
         beyond = probe.mean(shared_BT - between_BT)
@@ -268,26 +323,19 @@ def _check_stability(probe: PromoterProbe, maps: AttentionMaps, between_BT: Floa
         )
 
 
-def _similarity(probe: PromoterProbe, maps: AttentionMaps, others: Sequence[NDArray[np.float32]]) -> Estimate:
-    """Spearman correlation of maps with others of the same promoter and treatment, mean over all."""
-    each = [map_spearman(maps.mean_BTP, other, maps.known_BP) for other in others]
-    return probe.mean(mean_ignoring_nan(np.stack(each), axis=0))
-
-
-def _shared_tops(maps: AttentionMaps, others: Sequence[NDArray[np.float32]]) -> Floats:
-    """Mean over `others` of the share of the top tenth of bins in common, (B, T)."""
-    each = [top_overlap(maps.mean_BTP, other, maps.known_BP, JUDGED)[0] for other in others]
-    return np.asarray(np.mean(each, axis=0))
-
-
-def _maps_of(probe: PromoterProbe, maps: AttentionMaps, other: ResponseRunner) -> NDArray[np.float32]:
+def _maps_of(probe: PromoterProbe, maps: PromoterMaps, other: ResponseRunner) -> Floats:
     """The maps (B, T, P) of another model of the same promoters and treatments."""
     predictor = other.predictor(probe.model.treatments.select(probe.names))
-    if other.length != probe.model.length or key_edges(predictor) != maps.edges:
+    if other.length != probe.model.length or key_edges(predictor) != tuple(maps.key_edges):
         raise BioattnError(
             "--other-model: sees other windows or bins than MODEL; maps can be compared over the same bins only"
         )
-    return read_maps(predictor, probe.codes).mean_BTP
+    theirs = read_maps(predictor, probe.codes, weights=not maps.signed)
+    if theirs.quantity is not maps.quantity:
+        raise BioattnError(
+            "--other-model: has no contributions, as MODEL has; compare attention with --weights"
+        )
+    return theirs.block(slice(None))
 
 
 def _alike(spearman: float) -> str:

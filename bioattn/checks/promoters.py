@@ -19,16 +19,15 @@ from bioattn.checks import thresholds
 from bioattn.checks.deletion import mean_ignoring_nan
 from bioattn.checks.engine import MIN_SAMPLES, NO_SKILL, Probe
 from bioattn.checks.measures import NEEDED, Code, Measures, Question, Verdict, judge, percent
-from bioattn.checks.record import HeadSpread
 from bioattn.checks.weights import MapSums
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.passes import finite_results, require_finite
 from bioattn.inference.promoter_windows import Promoters
 from bioattn.inference.runner import Codes, Floats, Predictor, ResponseRunner
+from bioattn.interpret.promoter_maps import PromoterMaps, Quantity, maps_in_memory
 from bioattn.io.files import sha256_of
 from bioattn.promoters.response_metrics import Estimate, Statistic
-from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
@@ -50,19 +49,6 @@ class HeldOut(NamedTuple):
     task: str
     all_ids: Collection[str]
     """All promoters of the dataset that were not trained on, also those that were not measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionMaps:
-    """Attention maps of B promoters and T treatments, averaged over heads and sites."""
-
-    mean_BTP: NDArray[np.float32]
-    """Mean over heads and sites, as attention is mostly shown."""
-    known_BP: NDArray[np.bool_]
-    """Bins that hold a base."""
-    edges: tuple[int, ...]
-    """P + 1 bin edges in bases from the window's first base."""
-    heads: list[HeadSpread]
 
 
 class Control(NamedTuple):
@@ -116,6 +102,13 @@ CHEATS = {
 }
 """Measures, named as the deciding one, that must pass too: what it means when one does not."""
 POINTING = ("deletion", "deletion_against_mutagenesis")
+JUDGED = {
+    Quantity.CONTRIBUTIONS: "contributions, which add up to the prediction,",
+    Quantity.ATTENTION: "attention weights",
+}
+"""What a verdict is about, in words."""
+TOP = {Quantity.CONTRIBUTIONS: "tenth of largest contributions", Quantity.ATTENTION: "most attended tenth"}
+"""The bins of a promoter whose deletion is judged, in words."""
 OTHER_PROMOTERS, OTHER_TREATMENTS = "deletion_of_other_promoters", "deletion_of_other_treatments"
 SPECIFIC = ("swapped_skill", "swapped_predictions")
 """Measures of treatment-specificity; the first that exists decides."""
@@ -125,7 +118,7 @@ SPECIFIC = ("swapped_skill", "swapped_predictions")
 class PromoterProbe(Probe):
     """Promoters, and what a model predicts of their responses."""
 
-    takes = frozenset({"dataset", "controls", "other_models", "variants", "treatments"})
+    takes = frozenset({"dataset", "controls", "other_models", "variants", "treatments", "weights"})
 
     model: ResponseRunner
     predictor: Predictor
@@ -136,9 +129,6 @@ class PromoterProbe(Probe):
     """Held-out genes with their responses; None without a dataset."""
     untrained: ResponseRunner
     """The same model with the weights it might have begun with."""
-    contributions: Callable[[TreatmentTable, Promoters], Floats | None]
-    """What each bin contributes to each prediction (B, T, P), in response units; None when maps say nothing of
-    it."""
     evaluation: Mapping[str, Any]
     """Figures of the training record: `rows`, each with `name`, `cells` and figures; or empty."""
     controls: Sequence[tuple[str, int]]
@@ -151,6 +141,8 @@ class PromoterProbe(Probe):
     """Controls by name, once they are there."""
     probed: list[int] = field(default_factory=list)
     """Indices of the treatments under which bins are replaced."""
+    quantity: Quantity = Quantity.ATTENTION
+    """What the maps that are judged are of."""
 
     @property
     def names(self) -> list[str]:
@@ -160,6 +152,7 @@ class PromoterProbe(Probe):
     def record(self) -> Mapping[str, Any]:
         genes, variants = self.genes, self.evidence.variants
         return {
+            "maps": str(self.quantity),
             "promoters": len(self.ids),
             "held_out_promoters": bool(self.held_out),
             "treatments": len(self.names),
@@ -181,8 +174,9 @@ class PromoterProbe(Probe):
         check_recorded_skill(self)
         predictive = check_skill(self)
         self.retrain(worth_it=predictive is not False)
-        maps = read_maps(self.predictor, self.codes)
-        self.heads = maps.heads
+        maps = read_maps(self.predictor, self.codes, weights=self.evidence.weights)
+        self.quantity = maps.quantity
+        self.heads = read_weights(self.predictor, self.codes).spreads()
         compare_skills(self)
         check_maps(self, maps)
         check_pointing(self, maps)
@@ -214,19 +208,20 @@ class PromoterProbe(Probe):
             self.retrained[name].append(train(name, step, self))
 
     def verdict(self) -> Verdict:
-        return judge_promoters(self.measures)
+        return judge_promoters(self.measures, self.quantity)
 
 
-def judge_promoters(measures: Measures) -> Verdict:
-    """The verdict on a promoter model."""
-    return judge(measures, _questions(measures), _passed(measures), _caveats(measures))
+def judge_promoters(measures: Measures, quantity: Quantity) -> Verdict:
+    """The verdict on a promoter model whose maps of a quantity were judged."""
+    questions = _questions(measures, quantity)
+    return judge(measures, questions, _passed(measures, quantity), _caveats(measures))
 
 
-def _questions(measures: Measures) -> Sequence[Question]:
+def _questions(measures: Measures, quantity: Quantity) -> Sequence[Question]:
     """The questions to a promoter model. The last is whether its maps belong to their treatment, where it has more
     than one."""
-    used = measures.passed(NEEDED)
-    predictive = _first(measures, PREDICTIVE)
+    used, predictive = measures.passed(NEEDED), _first(measures, PREDICTIVE)
+    maps = f"{'Attention is used, but the' if used else 'The'} {JUDGED[quantity]}"
     questions = [
         Question(
             measures=() if predictive is None else (predictive,),
@@ -237,17 +232,15 @@ def _questions(measures: Measures) -> Sequence[Question]:
             measures=(OTHER_PROMOTERS,),
             given=POINTING[0],
             code=Code.POSITION_ONLY,
-            sentence=("Attention is used, but the" if used else "The")
-            + " maps say where along a promoter the model looks, not at which sequence: deleting what another "
-            "promoter's map points at takes away as much.",
+            sentence=f"{maps} say where along a promoter the model looks, not at which sequence: deleting what "
+            "those of another promoter point at takes away as much.",
         ),
         Question(
             measures=POINTING,
             code=Code.UNFAITHFUL,
-            sentence=("Attention is used, but the maps do" if used else "The maps do")
-            + " not point at what the predictions depend on: deleting the most attended tenth of a promoter takes "
-            f"away {percent(measures.value('deletion'))} of what the model says of it beyond a random tenth, "
-            f"{percent(measures.value('deletion_against_mutagenesis'))} of what the right tenth would.",
+            sentence=f"{maps} do not point at what the predictions depend on: deleting the {TOP[quantity]} of a "
+            f"promoter takes away {percent(measures.value('deletion'))} of what the model says of it beyond a "
+            f"random tenth, {percent(measures.value(POINTING[1]))} of what the right tenth would.",
             required=True,
         ),
     ]
@@ -257,9 +250,13 @@ def _questions(measures: Measures) -> Sequence[Question]:
         cheats = {f"{name}_{kind}": text for name, text in CHEATS.items() if f"{name}_{kind}" in measures}
         questions.append(
             Question(
-                measures=(deciding, OTHER_TREATMENTS, *cheats),
+                measures=(
+                    deciding,
+                    *([OTHER_TREATMENTS] if OTHER_TREATMENTS in measures else []),
+                    *cheats,
+                ),
                 code=Code.NOT_SPECIFIC if used else Code.FAITHFUL_NOT_SPECIFIC,
-                sentence=f"{_point(measures)}, but are not treatment-specific: "
+                sentence=f"{_point(measures, quantity)}, but are not treatment-specific: "
                 f"{'; '.join(_not_specific(measures, deciding, cheats))}.",
                 required=True,
                 of_maps=False,
@@ -273,30 +270,31 @@ def _not_specific(measures: Measures, deciding: str, cheats: Mapping[str, str]) 
     if not measures.passed(deciding):
         return [f"{_swapped(measures, deciding)}, so one map would do for all treatments"]
     why = [text for name, text in cheats.items() if not measures.passed(name)]
-    if not measures.passed(OTHER_TREATMENTS):
-        why.insert(0, "deleting what another treatment's map points at takes away as much")
+    if measures.passed(OTHER_TREATMENTS) is False:
+        least = "less than half of the difference that mutagenesis finds"
+        why.insert(0, f"deleting what they point at for another treatment takes away as much, or {least}")
     return why
 
 
-def _point(measures: Measures) -> str:
-    start = "Attention is used, and the maps point" if measures.passed(NEEDED) else "The maps point"
-    return f"{start} at what the predictions depend on"
+def _point(measures: Measures, quantity: Quantity) -> str:
+    start = "Attention is used, and the" if measures.passed(NEEDED) else "The"
+    return f"{start} {JUDGED[quantity]} point at what the predictions depend on"
 
 
 def _swapped(measures: Measures, deciding: str) -> str:
     if deciding == "swapped_skill":
         lost = percent(measures.value("swapped_skill"))
-        return f"with other treatments' maps the model loses {lost} of its skill"
+        return f"with those of other treatments the model loses {lost} of its skill"
     kept = f"{1 - measures.value('swapped_predictions'):.2f}"
-    return f"with other treatments' maps its predictions keep a correlation of {kept} with its own"
+    return f"with those of other treatments its predictions keep a correlation of {kept} with its own"
 
 
-def _passed(measures: Measures) -> tuple[Code, Code, str]:
+def _passed(measures: Measures, quantity: Quantity) -> tuple[Code, Code, str]:
     """Codes and sentence of a promoter model that passes all questions."""
     deciding = _first(measures, SPECIFIC)
     if deciding is None:
-        return Code.USED, Code.FAITHFUL, f"{_point(measures)}."
-    sentence = f"{_point(measures)} and are treatment-specific: {_swapped(measures, deciding)}."
+        return Code.USED, Code.FAITHFUL, f"{_point(measures, quantity)}."
+    sentence = f"{_point(measures, quantity)} and are treatment-specific: {_swapped(measures, deciding)}."
     return Code.SPECIFIC, Code.FAITHFUL_SPECIFIC, sentence
 
 
@@ -395,13 +393,27 @@ def key_edges(predictor: Predictor) -> tuple[int, ...]:
     return edges
 
 
-def read_maps(predictor: Predictor, codes_BL: Codes) -> AttentionMaps:
-    """The maps of all promoters × treatments; memory is one map per pair, and the heads of one batch."""
-    edges = key_edges(predictor)
-    known_BP = known_bins(codes_BL, edges)
-    sums = MapSums(known_BP, len(predictor.names))
+def read_weights(predictor: Predictor, codes_BL: Codes) -> MapSums:
+    """The attention of all promoters × treatments; memory is one map per pair, and the heads of one batch."""
+    sums = MapSums(known_bins(codes_BL, key_edges(predictor)), len(predictor.names))
     predict(predictor, codes_BL, capture(map_sites(predictor), sums))
-    return AttentionMaps(mean_BTP=sums.mean(), known_BP=known_BP, edges=edges, heads=sums.spreads())
+    return sums
+
+
+def read_maps(predictor: Predictor, codes_BL: Codes, *, weights: bool = False) -> PromoterMaps:
+    """The contributions of bins, summed over heads and sites, of a model that has them, else (or with `weights`)
+    attention, averaged over these."""
+    method: Callable[[Predictor, Codes], Floats | None] | None = None
+    if not weights:
+        method = getattr(predictor.runner, "contributions", None)
+    contributions_BTP = None if method is None else method(predictor, codes_BL)
+    of_weights = contributions_BTP is None
+    return maps_in_memory(
+        read_weights(predictor, codes_BL).mean() if contributions_BTP is None else contributions_BTP,
+        predictor.names,
+        np.array(key_edges(predictor)),
+        quantity=Quantity.ATTENTION if of_weights else Quantity.CONTRIBUTIONS,
+    )
 
 
 class Sample(NamedTuple):

@@ -273,6 +273,7 @@ OTHER_WEIGHTS: dict[str, tuple[str, str, float | None]] = {
 }
 """Weights that replace the model's without retraining, whole or a part (`bioattn.checks.skills`): label,
 what was done, and least share of the skill that must be lost; None: not judged."""
+ADD_UP = "contributions add up to the prediction, so they are judged whole"
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
 
 
@@ -343,7 +344,8 @@ def compare_skills(probe: PromoterProbe) -> None:
 
 def _skills(probe: PromoterProbe, genes: HeldOut) -> SkillComparison:
     comparison = SkillComparison(genes, RESAMPLES, probe.settings.seed)
-    comparison.add("own", predict(probe.predictor, genes.codes))
+    own_BT = predict(probe.predictor, genes.codes)
+    comparison.add("own", own_BT)
     table = probe.model.treatments.select(probe.names)
     for name, models in probe.retrained.items():
         if models:
@@ -351,8 +353,8 @@ def _skills(probe: PromoterProbe, genes: HeldOut) -> SkillComparison:
     known = KnownVisible(known_bins(genes.codes, key_edges(probe.predictor)))
     comparison.add("forced", _attending(probe, genes.codes, uniform(known)))
     comparison.add("elsewhere", _attending(probe, genes.codes, of_sample_before))
-    for name, substitutions in _other_maps(probe, genes.codes).items():
-        comparison.add(name, *(_attending(probe, genes.codes, other) for other in substitutions))
+    for name, predictions in _with_other_maps(probe, genes.codes, own_BT).items():
+        comparison.add(name, *predictions)
     return comparison
 
 
@@ -361,12 +363,16 @@ def _attending(probe: PromoterProbe, codes_BL: Codes, substitution: Substitution
     return predict(probe.predictor, codes_BL, substitute(map_sites(probe.predictor), substitution))
 
 
-def _other_maps(probe: PromoterProbe, codes_BL: Codes) -> dict[str, list[Substitution]]:
-    """Weights of other treatments, or parts of these, by name in `OTHER_WEIGHTS`; none for a single treatment."""
+def _with_other_maps(probe: PromoterProbe, codes_BL: Codes, own_BT: Floats) -> dict[str, list[Floats]]:
+    """Predictions with the maps of other treatments, or parts of these, by name in `OTHER_WEIGHTS`; none for a
+    single treatment. Contributions add up to the prediction, so that with another's a treatment predicts what it
+    does."""
     number, settings = len(probe.names), probe.settings
     if number == 1:
         return {}
     swaps = exchanges(number, settings.exchanges, settings.seed)
+    if probe.quantity.signed:
+        return {"swapped": [own_BT[:, source] for source in swaps]}
     parts = gain_and_shape(probe.predictor, codes_BL, known_bins(codes_BL, key_edges(probe.predictor)))
     others = {
         "swapped": [other_treatments(source) for source in swaps],
@@ -375,7 +381,10 @@ def _other_maps(probe: PromoterProbe, codes_BL: Codes) -> dict[str, list[Substit
     }
     if parts.has_gain:
         others["swapped_gains"] = [parts.exchanged(gains=source) for source in swaps]
-    return others
+    return {
+        name: [_attending(probe, codes_BL, other) for other in substitutions]
+        for name, substitutions in others.items()
+    }
 
 
 def _judge_skills(probe: PromoterProbe, comparison: SkillComparison) -> None:
@@ -413,6 +422,7 @@ def _judge_skills(probe: PromoterProbe, comparison: SkillComparison) -> None:
             )
         else:
             why = "no null key, and no bin whose value hardly varies: all gains are 1"
+            why = ADD_UP if probe.quantity.signed else why
             probe.measures.skip(ONE_TREATMENT if len(probe.names) == 1 else why, f"{name}_skill")
 
 
@@ -422,10 +432,11 @@ def _swapped_predictions(probe: PromoterProbe) -> None:
     if len(probe.names) == 1:
         probe.measures.skip(ONE_TREATMENT, *(f"{name}_predictions" for name in names))
         return
-    own_BT, others = predict(probe.predictor, probe.codes), _other_maps(probe, probe.codes)
-    for name in names:
-        changed = [_attending(probe, probe.codes, other) for other in others[name]]
-        moved = probe.estimate(_mean_change(own_BT, changed))
+    own_BT = predict(probe.predictor, probe.codes)
+    others = _with_other_maps(probe, probe.codes, own_BT)
+    probe.measures.skip(ADD_UP, *(f"{name}_predictions" for name in names if name not in others))
+    for name in [name for name in names if name in others]:
+        moved = probe.estimate(_mean_change(own_BT, others[name]))
         label, what, _ = OTHER_WEIGHTS[name]
         probe.add(
             f"{name}_predictions",

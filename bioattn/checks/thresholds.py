@@ -24,7 +24,12 @@ SHAPED = 0.03
 IDLE = 0.05
 """A bin is idle whose value has less variance over promoters than this share of the mean over the head's bins."""
 OWN_MAP = 0.05
-"""Least share of a prediction's deviation that the own map finds beyond another treatment's or promoter's map."""
+"""Least share of a prediction's deviation that the own map finds beyond another promoter's map."""
+TOLD_APART = 0.02
+"""The same share by mutagenesis of the model, a treatment's beyond another's, below which nothing is judged: what
+treatments share, no map can tell apart."""
+OWN_OF_MUTAGENESIS = 0.5
+"""Least share of that difference that the map finds."""
 RANDOMISED = 0.5
 """Largest Spearman correlation with the maps of random weights."""
 STABLE = 0.5

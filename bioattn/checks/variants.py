@@ -27,7 +27,7 @@ from bioattn.formats.nucleotides import LETTERS, UNKNOWN
 from bioattn.formats.tables import open_table, parse_numbers, refuse_duplicate_columns
 from bioattn.inference.runner import Codes, Floats
 from bioattn.interpret.attribution import Mutagenesis
-from bioattn.interpret.position_maps import upsample
+from bioattn.interpret.choices import Upsampling
 from bioattn.promoters.response_metrics import interval, resampled
 from bioattn.text import counted, quoted
 
@@ -240,10 +240,9 @@ def read_tracks(probe: PromoterProbe, effects: VariantEffects) -> Tracks:
     signed = False
     for batch in probe.model.read(probe.inputs, list(effects.variants)).batches(1):
         probe.stop.check()
-        contributions_1TP = probe.contributions(table, batch)
-        maps = read_maps(predictor, batch.codes)
-        signed = contributions_1TP is not None
-        map_1TP = maps.mean_BTP if contributions_1TP is None else -contributions_1TP
+        maps = read_maps(predictor, batch.codes, weights=probe.evidence.weights)
+        signed = maps.signed
+        map_1TP = maps.block(slice(None)) * (-1 if signed else 1)
         codes_L, name = batch.codes[0], batch.samples.ids[0]
         first = int((codes_L != UNKNOWN).argmax())
         variants = [each._replace(position=first + each.position) for each in effects.variants[name]]
@@ -261,7 +260,7 @@ def read_tracks(probe: PromoterProbe, effects: VariantEffects) -> Tracks:
             truth_TL[:, position] = mean_ignoring_nan(effect_VT, axis=0)
             changes_VT = np.where(np.isnan(effect_VT), np.nan, changes_VT)
             predicted_TL[:, position] = mean_ignoring_nan(changes_VT, axis=0)
-        tracks.append((truth_TL, upsample(map_1TP[0], maps.edges, len(codes_L)), predicted_TL))
+        tracks.append((truth_TL, maps.bases(map_1TP[0], Upsampling.NEAREST), predicted_TL))
     truth, maps_GTL, predicted = (np.stack(each) for each in zip(*tracks, strict=True))
     if not (~np.isnan(truth)).any():
         raise BioattnError(f"{effects.path}: no effect was measured under {', '.join(effects.treatments)}")

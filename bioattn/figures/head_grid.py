@@ -105,7 +105,6 @@ def read_head_grid(
 def promoter_head_grid(maps: PromoterMaps, *, zero: int | None = None) -> HeadGrid:
     """A panel per head of maps of one promoter: treatments × bins, attention per base in multiples of uniform
     attention, or contributions per base."""
-    scale_K = (1 if maps.signed else maps.window_length) / maps.widths
     many = len(maps.sites) > 1
     names = [
         (site.name.removeprefix("promoter.") if many else "", head)
@@ -113,8 +112,8 @@ def promoter_head_grid(maps: PromoterMaps, *, zero: int | None = None) -> HeadGr
         for head in site.heads
     ]
     panels = [
-        HeadPanel(site, head, values_TK * scale_K, effective_keys(np.abs(values_TK)))
-        for (site, head), values_TK in zip(names, maps.by_head(slice(0, 1))[0], strict=True)
+        HeadPanel(site, head, maps.shown(values_TK), effective_keys(np.abs(values_TK)))
+        for (site, head), values_TK in zip(names, maps.by_head(slice(1))[0], strict=True)
     ]
     return HeadGrid(
         panels=panels,
@@ -318,12 +317,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         )
     figure = style.new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)
     cells = style.panels(figure, number, down, across, sharex=True, sharey=True)
-    low, high = style.data_limits(grid.values)
-    norm, colours = Normalize(low, high), style.SEQUENTIAL
-    label, what = "attention per base, × uniform", "attention spreads"
-    if grid.quantity.signed:
-        norm, colours = TwoSlopeNorm(0, -max(-low, high), max(-low, high)), style.DIVERGING
-        label, what = f"contribution per base, {style.SIGNED_UNITS}", "contributions spread"
+    look = style.heat(grid.values, signed=grid.quantity.signed)
     edges = grid.key_edges - (grid.zero or 0)
     mesh = None
     for axis, head in zip(cells.flat, grid.panels, strict=False):
@@ -331,8 +325,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
             edges,
             np.arange(rows + 1),
             head.values,
-            cmap=colours,
-            norm=norm,
+            **look,
             linewidth=0,
             rasterized=True,
         )
@@ -348,8 +341,9 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         axis.tick_params(axis="y", length=0)
     for axis in cells[-1]:
         axis.set_xlabel(grid.key_label)
-    style.set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's {what}")
+    style.set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's map spreads")
     assert mesh is not None
+    label = ", ".join(style.HEAT_LABELS[grid.quantity.signed])
     style.colour_bar(figure, mesh, cells, label, grid.values, **_BAR)
     return figure
 

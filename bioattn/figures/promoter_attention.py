@@ -180,7 +180,7 @@ def _write_units(axes: dict[str, Axes], picture: PromoterPicture, room: float, w
                 style.write_beside(axis, words, (1, 1), apart, color=colour, ha="right", va="bottom")
                 taken += style.text_width(words) + 2
             of_bases = quantity is Quantity.ATTRIBUTION
-            how = f" of each base ({picture.method})" if of_bases else ", which add up to the prediction"
+            how = f" of each base ({picture.method})" if of_bases else " (they add up to the prediction)"
             text, width = f"{short}{how}, {response}", room - taken
         fitting = text if style.text_width(text) < width else short
         style.write_beside(axis, fitting, (0, 1), (2, 1), color=style.GREY, va="bottom")

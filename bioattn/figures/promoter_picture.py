@@ -160,7 +160,8 @@ def read_promoter_picture(
     else:
         with open_attribution(attribution) as file:
             beside = attribution_beside(file, attention)
-            tracks[beside.quantity] = beside.of(gene, maps.treatments, against)
+            require_names("--gene", [gene], beside.genes, attribution, "gene")
+            tracks[beside.quantity] = beside.averaged([gene], maps.treatments, against).block(slice(1))[0]
             assert beside.codes is not None
             codes, method = beside.codes[beside.genes.index(gene)], beside.method
             composition = base_composition(beside.codes)

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import Normalize, TwoSlopeNorm, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
@@ -58,7 +58,11 @@ SEQUENTIAL = "viridis"
 DIVERGING = "PuOr_r"
 RAISES, LOWERS = "#B35806", "#542788"
 """What raises a response and what lowers it: the colours near the ends of `DIVERGING`."""
-SIGNED_UNITS = "units of the response (purple lowers it, orange raises it)"
+HEAT_LABELS = {
+    False: ("attention per base", "× uniform"),
+    True: ("contribution per base", "units of the response (purple lowers it, orange raises it)"),
+}
+"""Quantity and unit of promoter maps in colours, by whether they are contributions."""
 
 _SETTINGS: dict[str, Any] = {
     "axes.axisbelow": True,
@@ -158,6 +162,15 @@ def data_limits(values: NDArray[np.float64]) -> tuple[float, float]:
         margin = abs(high) / 10 or 1.0
         return low - margin, high + margin
     return (0.0 if 0 < low < high / 10 else low), high
+
+
+def heat(values: NDArray[np.float64], *, signed: bool) -> dict[str, Any]:
+    """Colours of a map and their scale; of signed ones with 0 in the middle."""
+    low, high = data_limits(values)
+    if not signed:
+        return {"cmap": SEQUENTIAL, "norm": Normalize(low, high)}
+    largest = max(-low, high)
+    return {"cmap": DIVERGING, "norm": TwoSlopeNorm(0, -largest, largest)}
 
 
 def colour_bar(

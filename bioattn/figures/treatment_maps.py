@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage, optimal_leaf_ordering
@@ -107,8 +106,7 @@ def cluster_treatments(
 
     Average linkage of Euclidean distances; leaves are ordered so that neighbours are as similar as possible.
     """
-    # Attention in multiples of what each base has where it is uniform; contributions in response units.
-    values_TK = maps.block(slice(0, 1))[0] / maps.widths * (1 if maps.signed else maps.window_length)
+    values_TK = maps.shown(maps.block(slice(1))[0])
     tree, order = None, list(range(len(maps.treatments)))
     if cluster and len(order) > 2:
         apart = pdist(values_TK)
@@ -142,18 +140,12 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     parts = figure.add_gridspec(1, 2, width_ratios=[0.08 if heatmap.tree is not None else 0.001, 1], wspace=0)
     axis = figure.add_subplot(parts[1], label="heatmap")
     offset = -(heatmap.zero or 0)
-    low, high = style.data_limits(heatmap.values_TK)
-    norm = Normalize(low, high)
-    has_sign = maps.reference is not None or maps.signed
-    if has_sign:
-        largest = max(-low, high)
-        norm = TwoSlopeNorm(0, -largest, largest)
+    look = style.heat(heatmap.values_TK, signed=maps.reference is not None or maps.signed)
     mesh = axis.pcolormesh(
         maps.key_edges + offset,
         np.arange(number + 1),
         heatmap.values_TK,
-        cmap=style.DIVERGING if has_sign else style.SEQUENTIAL,
-        norm=norm,
+        **look,
         linewidth=0,
         rasterized=True,
     )
@@ -168,9 +160,7 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     style.whole_ticks(axis.xaxis, max(3, int(width / 25)))
     if heatmap.tree is not None:
         _draw_tree(figure.add_subplot(parts[0], label="tree", sharey=axis), heatmap)
-    what, unit = "attention per base", "× uniform"
-    if maps.signed:
-        what, unit = "contribution per base", style.SIGNED_UNITS
+    what, unit = style.HEAT_LABELS[maps.signed]
     if maps.reference is not None:
         what += f" less {described(maps.reference)}"
     place: dict[str, Any] = {"aspect": 40, "shrink": 0.6, "location": "bottom", "pad": 0.03}

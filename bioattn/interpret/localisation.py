@@ -29,6 +29,7 @@ Of negative pairs (`LocalisationReport.negatives`): the masses, `entropy`, and `
 largest bin.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,9 +41,17 @@ from scipy.stats import rankdata
 
 from bioattn.errors import BioattnError
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.position_maps import bin_sums, upsample, upsampling_matrix
+from bioattn.interpret.position_maps import bin_sums, upsampling_matrix
+from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.simulate.truth import CAUSAL, DECOY, PlantedSite
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import first_names
+
+LOGGER = logging.getLogger("bioattn")
+BLOCK_BYTES = 1 << 26
+"""Values read at a time."""
+COVERED_SHARE = 0.9
+"""Planted sites end at the window's end unless the windows are not the simulated ones."""
 
 
 class PlantedMap:
@@ -144,7 +153,7 @@ WRONG_TREATMENTS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalisationReport:
-    """Results of `LocalisationScorer`; the module's docstring defines the columns."""
+    """Results of `score_maps`; the module's docstring defines the columns."""
 
     genes: int
     window_length: int
@@ -170,66 +179,60 @@ class LocalisationReport:
         }
 
 
-class LocalisationScorer:
-    """Scores attention maps block by block, so that a genome's worth need not be in memory at once."""
+def score_maps(
+    maps: PromoterMaps,
+    truth: Sequence[PlantedSite],
+    *,
+    upsampling: Upsampling = Upsampling.GAUSSIAN,
+    progress: Progress = SILENT,
+) -> LocalisationReport:
+    """Score maps block by block, so that a genome's worth need not be in memory at once.
 
-    def __init__(
-        self,
-        truth: Sequence[PlantedSite],
-        *,
-        gene_ids: Sequence[str],
-        treatments: Sequence[str],
-        key_edges: Sequence[int] | NDArray[np.int64],
-        window_length: int,
-        quantity: str = "attention",
-        upsampling: Upsampling = Upsampling.GAUSSIAN,
-        receptive_field: int | None = None,
-    ) -> None:
-        """Prepare for maps of `gene_ids` × `treatments`; key_edges and receptive_field as in `upsample`.
+    Raises: BioattnError when truth and maps do not belong together (`PlantedMap`).
+    """
+    planted = PlantedMap(truth, maps.genes, maps.treatments, maps.window_length)
+    if planted.covered < COVERED_SHARE * maps.window_length:
+        LOGGER.warning(
+            f"{maps.path}: planted sites end at base {planted.covered:,} of windows of {maps.window_length:,}; "
+            "were the promoters prepared with another --upstream than they were simulated for?"
+        )
+    scorer = _Scorer(maps, planted, upsampling)
+    heads = max(len(site.heads) for site in maps.sites)
+    step = max(1, BLOCK_BYTES // (4 * heads * len(maps.treatments) * len(maps.widths)))
+    progress.begin("score", len(maps.samples))
+    for first in range(0, len(maps.samples), step):
+        part = slice(first, min(first + step, len(maps.samples)))
+        scorer.add(planted.block(part.start, part.stop), maps.shares(maps.block(part)))
+        progress.advance(part.stop - part.start)
+    progress.end()
+    return LocalisationReport(
+        genes=len(maps.samples),
+        window_length=maps.window_length,
+        bins=len(maps.widths),
+        quantity=str(maps.quantity),
+        upsampling=upsampling,
+        positives=_means(scorer.positives, maps.treatments),
+        negatives=_means(scorer.negatives, maps.treatments),
+    )
 
-        Raises: BioattnError when truth and maps do not belong together (`PlantedMap`).
-        """
-        self._map = PlantedMap(truth, gene_ids, treatments, window_length)
-        self.covered = self._map.covered
-        """Largest end of a planted site; compare with the window to see whether they belong together."""
-        self._quantity = quantity
-        self._edges = tuple(int(edge) for edge in key_edges)
-        self._upsampling: Upsampling = upsampling
-        self._receptive_field = receptive_field
-        self._done = 0
-        self._positives = _Means()
-        self._negatives = _Means()
 
-    def add(self, weights: NDArray[np.floating]) -> None:
-        """Score the next promoters of the order given: weights (n, treatments, bins)."""
+class _Scorer:
+    """Collects the scores of pairs."""
+
+    def __init__(self, maps: PromoterMaps, planted: PlantedMap, upsampling: Upsampling) -> None:
+        self._maps, self._map, self._upsampling = maps, planted, upsampling
+        self.positives: dict[str, list[pd.DataFrame]] = {name: [] for name in maps.treatments}
+        self.negatives: dict[str, list[pd.DataFrame]] = {name: [] for name in maps.treatments}
+
+    def add(self, block: "PlantedBlock", weights: NDArray[np.floating]) -> None:
+        """Score the next promoters: weights (n, treatments, bins)."""
         if not np.isfinite(weights).all():
-            raise BioattnError("the attention weights hold values that are not finite numbers")
-        block = self._map.block(self._done, self._done + len(weights))
+            raise BioattnError("the maps hold values that are not finite numbers")
         for number, treatment in enumerate(self._map.treatments):
             causal = block.causal(number)
             positive: NDArray[np.bool_] = np.asarray(causal.any(axis=1))
             self._add_positives(treatment, number, weights, block, causal, positive)
             self._add_negatives(treatment, weights[~positive, number], block, ~positive)
-        self._done += len(weights)
-
-    def report(self) -> LocalisationReport:
-        """Compute the means over the promoters added so far."""
-        return LocalisationReport(
-            genes=self._done,
-            window_length=self._map.length,
-            bins=len(self._edges) - 1,
-            quantity=self._quantity,
-            upsampling=self._upsampling,
-            positives=self._positives.table(self._map.treatments),
-            negatives=self._negatives.table(self._map.treatments),
-        )
-
-    def _upsample(
-        self, weights: NDArray[np.floating], method: Upsampling | None = None
-    ) -> NDArray[np.float64]:
-        return upsample(
-            weights, self._edges, self._map.length, method or self._upsampling, self._receptive_field
-        )
 
     def _add_positives(
         self,
@@ -245,19 +248,21 @@ class LocalisationScorer:
             return
         decoys = block.decoys[rows]
         others = block.planted[rows] & ~causal_rows
-        bases = self._upsample(own)
-        nearest = self._upsample(own, Upsampling.NEAREST)
-        causal_in_bin = bin_sums(causal_rows, self._edges)
+        bases = self._maps.bases(own, self._upsampling)
+        nearest = self._maps.bases(own, Upsampling.NEAREST)
+        causal_in_bin = bin_sums(causal_rows, self._maps.key_edges)
         # Sites in bases that no bin covers leave nothing to attend to; perfect attention is then uniform.
         total = causal_in_bin.sum(axis=1, keepdims=True)
         perfect = np.divide(causal_in_bin, total, out=np.ones_like(causal_in_bin), where=total > 0)
-        ceiling = self._upsample(perfect)
+        ceiling = self._maps.bases(perfect, self._upsampling)
         holds = causal_in_bin > 0
         top = own.argmax(axis=1)
         chosen = np.zeros(weights[:, number].shape, dtype=np.bool_)
         best = np.argsort(-own, axis=1, kind="stable")[:, :TOP_BINS]
         chosen[np.flatnonzero(rows)[:, None], best] = True
-        in_bin = upsampling_matrix(self._edges, self._map.length, "nearest") > 0
+        in_bin = (
+            upsampling_matrix(tuple(self._maps.key_edges.tolist()), self._map.length, Upsampling.NEAREST) > 0
+        )
         touched = block.all_touched(number, chosen.astype(np.int32) @ in_bin.astype(np.int32) > 0)
         scores = {
             "auroc": row_auroc(bases, causal_rows),
@@ -275,7 +280,7 @@ class LocalisationScorer:
             "entropy": _entropy(own),
         }
         scores.update(self._wrong_treatments(number, weights[rows], causal_rows))
-        self._positives.add(treatment, scores)
+        self.positives[treatment].append(pd.DataFrame(scores).astype(np.float64))
 
     def _wrong_treatments(
         self, number: int, weights: NDArray[np.floating], causal: NDArray[np.bool_]
@@ -284,7 +289,7 @@ class LocalisationScorer:
         others = [(number + step) % count for step in range(1, min(WRONG_TREATMENTS, count - 1) + 1)]
         if not others:
             return {}
-        maps = [self._upsample(weights[:, other]) for other in others]
+        maps = [self._maps.bases(weights[:, other], self._upsampling) for other in others]
         return {
             "wrong_auroc": np.mean([row_auroc(bases, causal) for bases in maps], axis=0),
             "wrong_auprc": np.mean([row_average_precision(bases, causal) for bases in maps], axis=0),
@@ -295,7 +300,7 @@ class LocalisationScorer:
     ) -> None:
         if not len(own):
             return
-        nearest = self._upsample(own, Upsampling.NEAREST)
+        nearest = self._maps.bases(own, Upsampling.NEAREST)
         decoys = block.decoys[rows]
         nothing = np.zeros_like(decoys)
         scores = {
@@ -303,33 +308,18 @@ class LocalisationScorer:
             "entropy": _entropy(own),
             "top_weight": own.max(axis=1),
         }
-        self._negatives.add(treatment, scores)
+        self.negatives[treatment].append(pd.DataFrame(scores).astype(np.float64))
 
 
-class _Means:
-    """Means over pairs, per treatment and over all, added to block by block; NaN values do not count."""
-
-    def __init__(self) -> None:
-        self._sums: list[pd.Series] = []
-        self._counts: list[pd.Series] = []
-
-    def add(self, treatment: str, scores: dict[str, NDArray[Any]]) -> None:
-        values = pd.DataFrame(scores).astype(np.float64)
-        self._sums.append(values.sum().rename(treatment))
-        self._counts.append(pd.concat([pd.Series({"pairs": len(values)}), values.count()]).rename(treatment))
-
-    def table(self, treatments: Sequence[str]) -> pd.DataFrame:
-        if not self._sums:
-            return pd.DataFrame({"pairs": 0}, index=[*treatments, ALL])
-        tables = []
-        for each in (self._sums, self._counts):
-            table = pd.DataFrame(each).groupby(level=0).sum().reindex(list(treatments), fill_value=0)
-            table.loc[ALL] = table.sum()
-            tables.append(table)
-        sums, counts = tables
-        means = sums / counts[sums.columns].where(counts > 0)
-        means.insert(0, "pairs", counts["pairs"].astype(int))
-        return means
+def _means(scores: dict[str, list[pd.DataFrame]], treatments: Sequence[str]) -> pd.DataFrame:
+    """Means over pairs, per treatment and over all; NaN values do not count."""
+    parts = {name: pd.concat(blocks) for name, blocks in scores.items() if blocks}
+    if not parts:
+        return pd.DataFrame({"pairs": 0}, index=[*treatments, ALL])
+    parts[ALL] = pd.concat(parts.values())
+    table = pd.DataFrame({name: part.mean() for name, part in parts.items()}).T
+    table.insert(0, "pairs", pd.Series({name: len(part) for name, part in parts.items()}))
+    return table.reindex([*treatments, ALL]).fillna({"pairs": 0}).astype({"pairs": int})
 
 
 def _masses(

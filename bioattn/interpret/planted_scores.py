@@ -1,6 +1,5 @@
 """Scoring the maps of an attention file, and its predictions, against planted truth."""
 
-import logging
 import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import pandas as pd
 from bioattn.choices import Task
 from bioattn.errors import BioattnError
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.localisation import ALL, LocalisationReport, score_maps
 from bioattn.interpret.promoter_maps import attention_maps, chosen_quantity
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.response_metrics import per_treatment
@@ -19,14 +18,6 @@ from bioattn.simulate.truth import PlantedSite, noise_free_responses, read_truth
 from bioattn.store.reader import open_attention
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import table_text
-
-LOGGER = logging.getLogger("bioattn")
-
-BLOCK_BYTES = 1 << 26
-"""Attention read at a time."""
-
-COVERED_SHARE = 0.9
-"""Planted sites end at the window's end unless the windows are not the simulated ones."""
 
 
 def score_attention_and_predictions(
@@ -99,34 +90,12 @@ def score_attention_file(
     with open_attention(path) as attention:
         quantity = chosen_quantity(weights=weights, value_weighted=value_weighted)
         maps = attention_maps(attention, sites, quantity=quantity)
-        gene_ids = [str(name) for name in attention.samples.index]
-        wanted = np.array([genes is None or gene_id in genes for gene_id in gene_ids], dtype=np.bool_)
-        if not wanted.any():
-            raise BioattnError(f"{path}: holds none of the promoters to be scored")
-        scorer = LocalisationScorer(
-            truth,
-            gene_ids=[gene_id for gene_id, keep in zip(gene_ids, wanted, strict=True) if keep],
-            treatments=maps.treatments,
-            quantity=maps.quantity,
-            key_edges=maps.key_edges,
-            window_length=attention.window_length,
-            upsampling=upsampling,
-            receptive_field=maps.receptive_field,
-        )
-        if scorer.covered < COVERED_SHARE * attention.window_length:
-            LOGGER.warning(
-                f"{path}: planted sites end at base {scorer.covered:,} of windows of {attention.window_length:,}; "
-                "were the promoters prepared with another --upstream than they were simulated for?"
-            )
-        heads = max(len(site.heads) for site in maps.sites)
-        step = max(1, BLOCK_BYTES // (4 * heads * len(maps.treatments) * len(maps.widths)))
-        progress.begin("score", len(gene_ids))
-        for first in range(0, len(gene_ids), step):
-            part = slice(first, min(first + step, len(gene_ids)))
-            scorer.add(maps.shares(maps.block(part)[wanted[part]]))
-            progress.advance(part.stop - part.start)
-        progress.end()
-    return scorer.report()
+        if genes is not None:
+            chosen = [gene for gene in maps.genes if gene in genes]
+            if not chosen:
+                raise BioattnError(f"{path}: holds none of the promoters to be scored")
+            maps = maps.chosen(chosen)
+        return score_maps(maps, truth, upsampling=upsampling, progress=progress)
 
 
 def score_predictions(

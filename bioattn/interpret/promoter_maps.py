@@ -121,11 +121,6 @@ class PromoterMaps:
         return np.diff(self.key_edges)
 
     @property
-    def of_single_bases(self) -> bool:
-        """Whether every base has a value, not a share of its bin's."""
-        return bool((self.widths == 1).all())
-
-    @property
     def reach(self) -> int:
         """Bases around a peak that may be what it points at."""
         if self.quantity is Quantity.ATTRIBUTION:
@@ -196,20 +191,6 @@ class PromoterMaps:
         for run in np.split(samples, np.flatnonzero(np.diff(samples) > SCATTERED) + 1):
             for part in np.split(run, np.flatnonzero(np.diff((run - run[0]) // at_once)) + 1):
                 yield slice(int(part[0]), int(part[-1]) + 1), part
-
-    def of(self, gene: str, treatments: Sequence[str], against: str | None = None) -> Floats:
-        """The maps (T, K) of one promoter. against: a treatment, or `mean`, whose map is subtracted.
-
-        Raises: BioattnError for a promoter or treatment that is not there.
-        """
-        require_names("--gene", [gene], self.genes, self.path, "gene")
-        require_names("--treatment", treatments, self.treatments, self.path)
-        row = self.genes.index(gene)
-        values_TK: Floats = self.block(slice(row, row + 1), treatments)[0]
-        if against is not None:
-            others = self.treatments if against == MEAN and MEAN not in self.treatments else [against]
-            values_TK = values_TK - self.block(slice(row, row + 1), others)[0].mean(axis=0)
-        return values_TK
 
     def averaged(
         self,
@@ -287,6 +268,10 @@ class PromoterMaps:
     def per_base(self, values: NDArray[np.floating], method: Upsampling = Upsampling.GAUSSIAN) -> Floats:
         """`bases` in the units in which maps are shown: weights in multiples of uniform attention."""
         return self.bases(values, method) * (1 if self.signed else self.window_length)
+
+    def shown(self, values: NDArray[np.floating]) -> Floats:
+        """Values (…, K) per base of their position, in the units in which maps are shown."""
+        return np.asarray(values / self.widths * (1 if self.signed else self.window_length))
 
 
 def in_memory(

@@ -226,7 +226,7 @@ def map_findings(
         yield Finding(
             "What is shown",
             "Contributions: what attention to each bin adds to the prediction, with its sign; together they are "
-            "the prediction. The attention weights stand beside, under “Site”.",
+            "the prediction. The attention weights stand beside, under “Maps”.",
         )
     what = "The contributions to a response spread" if signed else "A head spreads its attention"
     yield Finding(

@@ -287,7 +287,7 @@ def pack_within_budget(
     for rank, row in enumerate(list(kept)):
         parts = kept.pop(row)
         if attribution is not None and ids[row] in attributed:
-            parts.append(quantised(attribution.of(ids[row], treatments)))
+            parts.append(quantised(attribution.averaged([ids[row]], treatments).block(slice(1))[0]))
         text = as_text(pack(parts))
         used += len(text) + context_bytes(row)
         if used > room and rank:

@@ -94,11 +94,6 @@ class LeadPromoter:
         return self.sequence[self.first_letter : self.first_letter + LETTERS_SHOWN]
 
     @property
-    def attributed(self) -> bool:
-        """Whether attribution is known of a track."""
-        return any(track.attribution_L is not None for track in self.tracks)
-
-    @property
     def scale(self) -> float:
         """The largest response of a track, predicted or measured."""
         answers = [value for track in self.tracks for value in (track.predicted, track.measured)]
@@ -372,8 +367,7 @@ def collect_browser(
     every, _ = shown_maps(attention)
     if not every:
         raise ValueError("the file has no site over positions")
-    told_apart: list[list[str]] = [maps.treatments for maps in every if maps.tells_apart]
-    known = attention.treatments or next(iter(told_apart), [])
+    known = attention.treatments or next((maps.treatments for maps in every if maps.tells_apart), [])
     require_names("--treatment", treatments, known, attention.path)
     names = [name for name in known if name in treatments] if treatments else list(known)
     context = known_of(attention, inputs, dataset, predictions, ids, names)
@@ -389,9 +383,11 @@ def collect_browser(
         if inputs.attribution is not None:
             file = stack.enter_context(open_attribution(inputs.attribution))
             attribution = attribution_beside(file, attention)
-        known_attribution = [] if attribution is None else attribution.treatments
-        attributed = [name for name in known_attribution if not names or name in names]
-        explained_genes = set() if attribution is None else set(attribution.genes)
+        explained_genes: set[str] = set()
+        attributed: list[str] = []
+        if attribution is not None:
+            explained_genes = set(attribution.genes)
+            attributed = [name for name in attribution.treatments if not names or name in names]
         order = ranked_genes(responses, unseen)
         explained = [row for row in order if ids[row] in explained_genes]
         ranked = list(dict.fromkeys([*(place[gene] for gene in wanted), *explained, *order]))
@@ -409,7 +405,7 @@ def collect_browser(
         first_maps = read.kept[first][0]
         lead_attribution: dict[str, NDArray[np.float64]] = {}
         if attribution is not None and ids[first] in explained_genes:
-            values_TL = attribution.of(ids[first], attributed)
+            values_TL = attribution.averaged([ids[first]], attributed).block(slice(1))[0]
             lead_attribution = dict(zip(attributed, values_TL, strict=True))
         shown = pack_within_budget(
             read.kept,

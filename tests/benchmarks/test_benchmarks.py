@@ -11,7 +11,8 @@ from benchmarks.common import mean_interval, table
 from benchmarks.motif_scanner import scan_place, scanner_attention
 from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import encode, reverse_complement
-from bioattn.interpret.localisation import ALL, LocalisationScorer
+from bioattn.interpret.localisation import ALL, score_maps
+from bioattn.interpret.promoter_maps import maps_in_memory
 from bioattn.simulate.motifs import consensus_matrix
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 
@@ -70,15 +71,9 @@ def test_scans_of_simulations_lie_on_the_truth():
         simulated.codes, [[motifs[name] for name in rule.motifs] for rule in simulated.rules], edges
     )
     assert np.allclose(weights.sum(axis=-1), 1)
-    scorer = LocalisationScorer(
-        simulated.sites,
-        gene_ids=simulated.gene_ids,
-        treatments=[rule.treatment for rule in simulated.rules],
-        key_edges=edges,
-        window_length=400,
-    )
-    scorer.add(weights)
-    scores = scorer.report().positives.loc[ALL]
+    treatments = [rule.treatment for rule in simulated.rules]
+    maps = maps_in_memory(weights, treatments, np.array(edges), genes=simulated.gene_ids)
+    scores = score_maps(maps, simulated.sites).positives.loc[ALL]
     assert scores["auroc"] > 0.98
     assert 0.85 < scores["auprc"] < scores["ceiling_auprc"]
     assert scores["top_bin"] > 0.88

@@ -57,7 +57,6 @@ def probe_of(model, codes):
         codes=codes,
         genes=None,
         untrained=model,
-        contributions=model.contributions,
         evaluation={},
         controls=[],
         train_control=None,

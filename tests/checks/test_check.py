@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from bioattn.checks.record import read_check
+from bioattn.models.promoter.controls import quick_check
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset
@@ -110,6 +111,16 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     # The same again, byte for byte.
     assert check(made, tmp_path / "again.json") == 0
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "check.json").read_bytes()
+
+
+def test_training_ends_with_a_quick_check(made):
+    model = load_promoter_model(made / "model", CPU)
+    said = quick_check(model, read_dataset(made / "small.dataset.h5"))
+    assert said.startswith("Quick check of 30 promoters: The contributions, ")
+    assert said in (made / "model" / "README.md").read_text()
+    assert (
+        quick_check(load_promoter_model(made / "concat", CPU), read_dataset(made / "small.dataset.h5")) == ""
+    )
 
 
 def test_with_dataset_controls_and_another_model(made, tmp_path):

@@ -1,6 +1,7 @@
 """Deletion, insertion and mutagenesis against plain loops; planted maps that point well, badly and backwards."""
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from bioattn.checks import thresholds
 from bioattn.checks.deletion import Effects, Pairs, Replacement, measure_effects, pairs_that_stand_out
 from bioattn.checks.engine import draw_names
 from bioattn.checks.pointing import check_pointing, mutation_effects, predictions_of
-from bioattn.checks.promoters import AttentionMaps, draw_sample, known_bins, predict, read_maps
+from bioattn.checks.promoters import draw_sample, known_bins, predict, read_maps, read_weights
 from bioattn.inference.promoter_windows import hold_promoters
+from bioattn.interpret.promoter_maps import Quantity, maps_in_memory
 from tests.checks.conftest import probe_of
 from tests.result_files import Heard
 
@@ -39,27 +41,39 @@ def replacement(make_model, codes):
 
 def test_maps_are_means_over_heads_and_their_entropy(make_model, codes):
     model = make_model(hops=2, sink=True, pool=7)  # the first bin is shorter
-    maps = read_maps(model.predictor(), codes)
+    maps = read_weights(model.predictor(), codes)
+    spreads, edges = maps.spreads(), model.config.bin_edges
     heard = Heard()
     predict(model.predictor(), codes, capture(["*"], heard))
     kept = {site.name: weights.double().numpy() for site, weights, _ in heard.received}
     mean = np.mean([weights.mean(1) for weights in kept.values()], axis=0)
-    np.testing.assert_allclose(maps.mean_BTP, mean, atol=1e-6)
-    for spread in maps.heads:
+    np.testing.assert_allclose(maps.mean(), mean, atol=1e-6)
+    for spread in spreads:
         entropies, sinks = [], []
         for promoter in range(len(codes)):
             for treatment in range(4):
                 row = kept[spread.site][promoter, spread.head, treatment]
                 shares = row[row > 0] / row.sum()
-                known = sum(
-                    (codes[promoter, start:end] < 4).any()
-                    for start, end in zip(maps.edges[:-1], maps.edges[1:], strict=True)
-                )
+                known = sum((codes[promoter, start:end] < 4).any() for start, end in pairwise(edges))
                 entropies.append(-(shares * np.log(shares)).sum() / np.log(known))
                 sinks.append(1 - row.sum())
         assert spread.entropy == pytest.approx(np.mean(entropies), abs=1e-5)
         assert spread.sink == pytest.approx(np.mean(sinks), abs=1e-5)
-    assert len(maps.heads) == 4
+    assert len(spreads) == 4
+
+
+def test_contributions_are_judged_where_a_model_has_them(make_model, codes):
+    model = make_model(readout="shared", pool=7)
+    maps = read_maps(model.predictor(), codes)
+    assert maps.quantity is Quantity.CONTRIBUTIONS
+    # They add up to the prediction, but for a constant of the treatment.
+    rest_BT = predict(model.predictor(), codes) - maps.block(slice(None)).sum(axis=2)
+    np.testing.assert_allclose(rest_BT, np.tile(rest_BT[0], (len(codes), 1)), atol=1e-5)
+    weights = read_maps(model.predictor(), codes, weights=True)
+    assert weights.quantity is Quantity.ATTENTION
+    np.testing.assert_allclose(
+        weights.block(slice(None)), read_weights(model.predictor(), codes).mean(), atol=1e-7
+    )
 
 
 def test_pairs_are_those_farthest_from_the_mean():
@@ -137,10 +151,10 @@ def test_mutation_effects_by_loops(make_model, codes):
                 assert found[promoter, treatment, p] == pytest.approx(total, abs=1e-4)
 
 
-def pointing(model, codes, maps_BTP):
+def pointing(model, codes, maps_BTP, quantity=Quantity.ATTENTION):
     """The measures and curves of planted maps."""
     edges, probe = model.config.bin_edges, probe_of(model, codes)
-    maps = AttentionMaps(mean_BTP=maps_BTP, known_BP=known_bins(codes, edges), edges=edges, heads=[])
+    maps = maps_in_memory(maps_BTP, probe.names, np.array(edges), quantity=quantity)
     check_pointing(probe, maps)
     return probe.measures, probe.curves
 
@@ -155,7 +169,11 @@ def test_planted_maps_are_told_apart(make_model, codes):
     assert good.value("mutagenesis_spearman") == pytest.approx(1)
     assert good.value("mutagenesis_overlap") == pytest.approx(1)
     assert good.value("deletion") > thresholds.POINTED
-    backwards, _ = pointing(model, codes, -effects)
+    signs = np.random.default_rng(0).choice((-1, 1), effects.shape)
+    signed, _ = pointing(model, codes, effects * signs, Quantity.CONTRIBUTIONS)
+    assert [measure.value for measure in signed] == [measure.value for measure in good]
+    assert good.value("deletion_of_other_treatments") == pytest.approx(1)
+    backwards, _ = pointing(model, codes, effects.max() - effects)
     assert backwards.value("mutagenesis_spearman") == pytest.approx(-1)
     assert backwards.passed("deletion") is False
     assert backwards.passed("deletion_against_mutagenesis") is False

@@ -1,7 +1,6 @@
 """Maps against measured effects of variants: statistics against SciPy and plain loops, then the command."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -157,12 +156,3 @@ def test_effects_that_the_model_itself_predicts_are_found(made, tmp_path, capsys
     write_table(tmp_path / "v.tsv", header, present)
     assert check(made, tmp_path / "no.json", "--variants", table) == 1
     assert "at position 21 already" in capsys.readouterr().err
-
-
-def test_contributions_add_up_to_differences_of_predictions(make_model, codes):
-    model = make_model(readout="shared", sink=True)
-    found = model.contributions(model.treatments, SimpleNamespace(codes=codes, samples=None)).sum(-1)
-    with torch.inference_mode():
-        predicted = model.predictor().forward(torch.from_numpy(codes)).numpy()
-    np.testing.assert_allclose(found - found[0], predicted - predicted[0], atol=1e-4)
-    assert make_model().contributions(model.treatments, SimpleNamespace(codes=codes)) is None

@@ -6,7 +6,8 @@ import pytest
 
 from bioattn.checks import thresholds
 from bioattn.checks.measures import Measures, percent, rounded
-from bioattn.checks.promoters import judge_promoters as judge
+from bioattn.checks.promoters import judge_promoters
+from bioattn.interpret.promoter_maps import Quantity
 from bioattn.promoters.response_metrics import Estimate
 
 GOOD = {
@@ -42,11 +43,15 @@ LEAST = {
     "position_retrained": 0.0,
     "deletion": thresholds.POINTED,
     "deletion_against_mutagenesis": thresholds.FOUND,
-    "deletion_of_other_treatments": thresholds.OWN_MAP,
+    "deletion_of_other_treatments": thresholds.OWN_OF_MUTAGENESIS,
     "deletion_of_other_promoters": thresholds.OWN_MAP,
     "seed_stability": thresholds.STABLE,
     "seed_skill": None,
 }
+
+
+def judge(measures, quantity=Quantity.ATTENTION):
+    return judge_promoters(measures, quantity)
 
 
 def measured(**changes):
@@ -65,6 +70,16 @@ WITHOUT_DATASET = dict.fromkeys(
         *("uniform_retrained", "shared_retrained", "gain_retrained", "position_retrained"),
     ]
 )
+
+
+@pytest.mark.parametrize("changes", [{}, {"deletion": 0.0}, {"deletion_of_other_treatments": 0.1}])
+def test_the_verdict_names_what_was_judged(changes):
+    sentences = [
+        judge(measured(**changes), quantity).sentence
+        for quantity in (Quantity.CONTRIBUTIONS, Quantity.ATTENTION)
+    ]
+    assert "the contributions, which add up to the prediction, " in sentences[0]
+    assert "the attention weights " in sentences[1]
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_confidences_are_read_as_they_were_written(folder, tmp_path):
         read_plddt(tmp_path / "crystal.pdb")
 
 
-def test_contributions_are_those_of_the_file(folder):
+def test_attribution_is_that_of_the_file(folder):
     from bioattn.figures.promoter_attention import draw_promoter_attention
     from bioattn.figures.promoter_picture import read_promoter_picture
     from bioattn.store.attribution import open_attribution
@@ -206,7 +206,7 @@ def test_contributions_are_those_of_the_file(folder):
             file, gene="g1", attribution=folder / "explain.h5", region="5:12", treatments=["cold"]
         )
     figure = draw_promoter_attention(picture, 180)
-    (axis,) = [axis for axis in figure.axes if axis.get_label() == "contributions 0"]
+    (axis,) = [axis for axis in figure.axes if axis.get_label() == "attribution 0"]
     (letters,) = axis.collections
     with open_attribution(folder / "explain.h5") as attribution:
         values = attribution.values(gene="g1", treatment="cold")
@@ -231,7 +231,7 @@ def test_contributions_of_attention_are_summed_and_signed(folder, against):
         heat, cold = file.contributions("promoter.cross.0", gene="g1").astype(float).sum(axis=1)
     less = {None: 0 * cold, "cold": cold, "mean": (heat + cold) / 2}[against]
     expected = np.repeat(heat - less, 8) / 8
-    np.testing.assert_allclose(picture.contributions_TL, [expected], atol=1e-6)
+    np.testing.assert_allclose(picture.tracks[picture.shown_first], [expected], atol=1e-6)
     figure = draw_promoter_attention(picture, 180)
     (axis,) = [axis for axis in figure.axes if axis.get_label() == "contributions 0"]
     drawn = {to_hex(patch.get_facecolor()): patch.get_data().values for patch in axis.patches}

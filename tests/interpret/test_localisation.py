@@ -11,8 +11,9 @@ from hypothesis.extra import numpy as hnp
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.localisation import ALL, LocalisationScorer, row_auroc, row_average_precision
+from bioattn.interpret.localisation import ALL, row_auroc, row_average_precision, score_maps
 from bioattn.interpret.position_maps import upsample
+from bioattn.interpret.promoter_maps import maps_in_memory
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import PlantedSite
 
@@ -21,12 +22,9 @@ def site(gene, start, end, treatment="t1", role="causal", motif="m"):
     return PlantedSite(gene, motif, treatment, role, start, end, "+")
 
 
-def scores_of(truth, weights, gene_ids, treatments, edges, length, **options):
-    scorer = LocalisationScorer(
-        truth, gene_ids=gene_ids, treatments=treatments, key_edges=edges, window_length=length, **options
-    )
-    scorer.add(np.asarray(weights, dtype=np.float32))
-    return scorer.report()
+def scores_of(truth, weights, gene_ids, treatments, edges, _length, **options):
+    maps = maps_in_memory(np.asarray(weights, np.float32), treatments, np.asarray(edges), genes=gene_ids)
+    return score_maps(maps, truth, **options)
 
 
 @pytest.mark.parametrize(("width", "gaussian", "nearest"), [(8, 0.978, 0.712), (16, 0.698, 0.429)])
@@ -97,23 +95,15 @@ def test_both_halves_of_a_pair_are_asked_for():
 
 
 @pytest.mark.parametrize("difficulty", ["standard", "hard"])
-def test_means_equal_scikit_learn_on_a_simulation(difficulty):
+def test_means_equal_scikit_learn_on_a_simulation(difficulty, monkeypatch):
     simulated = simulate_promoters(simulation_settings(difficulty, genes=25, treatments=3, seed=1))
     length = simulated.settings.length
     edges = np.arange(0, length + 1, 8)
     treatments = [rule.treatment for rule in simulated.rules]
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.full(len(edges) - 1, 0.2), size=(25, 3)).astype(np.float32)
-    scorer = LocalisationScorer(
-        simulated.sites,
-        gene_ids=simulated.gene_ids,
-        treatments=treatments,
-        key_edges=edges,
-        window_length=length,
-    )
-    for first in range(0, 25, 10):  # in blocks, as files are read
-        scorer.add(weights[first : first + 10])
-    report = scorer.report()
+    monkeypatch.setattr("bioattn.interpret.localisation.BLOCK_BYTES", 10 * weights[0].nbytes)
+    report = scores_of(simulated.sites, weights, simulated.gene_ids, treatments, edges, length)
     assert report.genes == 25
     expected = {
         name: [] for name in ("auroc", "auprc", "decoy_auroc", "planted_auroc", "wrong_auroc", "top_bin")

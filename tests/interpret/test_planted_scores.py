@@ -9,8 +9,9 @@ import pytest
 
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
-from bioattn.interpret.localisation import ALL, LocalisationScorer
+from bioattn.interpret.localisation import ALL, score_maps
 from bioattn.interpret.planted_scores import rule_shares, score_attention_file, score_predictions
+from bioattn.interpret.promoter_maps import maps_in_memory
 from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
@@ -73,15 +74,9 @@ def write_attention(path, simulated, arrays, predictions=None, axes=AXES, edges=
 
 def scored_in_memory(simulated, maps, genes=None):
     keep = [genes is None or gene in genes for gene in simulated.gene_ids]
-    scorer = LocalisationScorer(
-        simulated.sites,
-        gene_ids=[gene for gene, kept in zip(simulated.gene_ids, keep, strict=True) if kept],
-        treatments=treatment_names(simulated),
-        key_edges=EDGES,
-        window_length=400,
-    )
-    scorer.add(maps[keep])
-    return scorer.report()
+    genes = [gene for gene, kept in zip(simulated.gene_ids, keep, strict=True) if kept]
+    in_memory = maps_in_memory(maps[keep], treatment_names(simulated), np.array(EDGES), genes=genes)
+    return score_maps(in_memory, simulated.sites)
 
 
 def assert_same(report, expected):
@@ -90,7 +85,7 @@ def assert_same(report, expected):
 
 
 def test_heads_and_hops_are_averaged(tmp_path, simulated, weights, monkeypatch):
-    monkeypatch.setattr("bioattn.interpret.planted_scores.BLOCK_BYTES", 7 * TREATMENTS * HEADS * BINS * 4)
+    monkeypatch.setattr("bioattn.interpret.localisation.BLOCK_BYTES", 7 * TREATMENTS * HEADS * BINS * 4)
     other = weights[::-1].copy()
     path = write_attention(tmp_path / "a.h5", simulated, {"hop.0": weights, "hop.1": other})
     one = score_attention_file(path, simulated.sites, sites=["hop.0"])

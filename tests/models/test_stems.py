@@ -10,7 +10,7 @@ from scipy.special import erf, softmax
 import bioattn
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
-from bioattn.checks.promoters import read_maps
+from bioattn.checks.promoters import known_bins, read_weights
 from bioattn.checks.skills import gain_and_shape
 from bioattn.errors import BioattnError
 from bioattn.inference.promoter_windows import make_batch
@@ -170,10 +170,12 @@ def test_maps_of_treatments_are_checked_without_those_of_the_stem():
     recorder = Recorder()
     with torch.no_grad(), capture(["*"], recorder):
         model.model(codes, model.encode_treatments(TABLE))
-    maps = read_maps(model.predictor(), codes.numpy())
-    np.testing.assert_allclose(maps.mean_BTP, recorder.weights["promoter.cross.0"].mean(1), atol=1e-6)
-    assert {head.site for head in maps.heads} == {"promoter.cross.0"}
-    parts = gain_and_shape(model.predictor(), codes.numpy(), maps.known_BP)
+    maps = read_weights(model.predictor(), codes.numpy())
+    np.testing.assert_allclose(maps.mean(), recorder.weights["promoter.cross.0"].mean(1), atol=1e-6)
+    assert {head.site for head in maps.spreads()} == {"promoter.cross.0"}
+    parts = gain_and_shape(
+        model.predictor(), codes.numpy(), known_bins(codes.numpy(), model.config.bin_edges)
+    )
     assert list(parts.mean_shape) == ["promoter.cross.0"]
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from bioattn import __version__
-from bioattn.checks.engine import CheckSettings, Evidence, draw_names
-from bioattn.checks.promoters import HeldOut, PromoterProbe, draw_sample
+from bioattn.checks.engine import FEW, CheckSettings, Evidence, draw_names, draw_rows
+from bioattn.checks.pointing import check_pointing
+from bioattn.checks.promoters import POINTING, HeldOut, PromoterProbe, draw_sample, read_maps
 from bioattn.errors import BioattnError, FormatError, Interrupted
 from bioattn.io.files import partial_path, sha256_of
 from bioattn.io.settings import build
@@ -30,9 +31,10 @@ from bioattn.models.promoter.config import (
 )
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, read_dataset
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.store.training_record import read_training_record as read_training_json
+from bioattn.text import counted
 from bioattn.training.run import is_finished, train
 
 MIN_GENES = 20
@@ -119,12 +121,58 @@ def make_probe(
         codes=sample.codes,
         genes=genes,
         untrained=model.untrained(settings.seed),
-        contributions=model.contributions,
         evaluation={} if training is None else training.evaluation,
         controls=controls_wanted(model, settings.other_seeds),
         train_control=None if training is None else partial(train_control, model, training),
-        probed=[table.names.index(name) for name in draw_names(table.names, settings.probed, settings.seed)],
+        probed=[
+            table.names.index(name)
+            for name in draw_names(table.names, max(2, settings.probed), settings.seed)
+        ],
     )
+
+
+QUICK = CheckSettings(samples=30, mutated=10, probed=4, backgrounds=1)
+
+
+def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset) -> str:
+    """Check in seconds whether maps point at what predictions depend on, of some promoters not trained on.
+
+    Returns a verdict and a figure; empty where a model has no attention over positions, or too few promoters are
+    left.
+    """
+    genes = np.flatnonzero(np.isin(dataset.gene_split, (VALIDATION, TEST)))
+    genes = genes[draw_rows(len(genes), QUICK.samples, QUICK.seed)]
+    try:
+        require_checkable(model)
+    except BioattnError:
+        return ""
+    if len(genes) < FEW:
+        return ""
+    names = model.treatments.names
+    probe = PromoterProbe(
+        inputs="",
+        ids=[dataset.gene_ids[gene] for gene in genes],
+        sha256="",
+        settings=QUICK,
+        model=model,
+        predictor=model.predictor(),
+        codes=dataset.codes[genes, dataset.flank : dataset.flank + dataset.length],
+        genes=None,
+        untrained=model,
+        evaluation={},
+        controls=[],
+        train_control=None,
+        probed=[names.index(name) for name in draw_names(names, QUICK.probed, QUICK.seed)],
+    )
+    maps = read_maps(probe.predictor, probe.codes)
+    probe.quantity = maps.quantity
+    check_pointing(probe, maps, curves=False)
+    found = probe.measures.get("deletion_against_mutagenesis")
+    said = "The model says the same of every promoter." if found is None else probe.verdict().sentence
+    passed = all(probe.measures.passed(name) for name in POINTING)
+    more = "" if found is None else f" {found.sentence}"
+    more += "" if passed else " `bioattn explain check` says more."
+    return f"Quick check of {counted(len(genes), 'promoter')}: {said}{more}"
 
 
 def require_checkable(model: LoadedPromoterModel) -> None:
@@ -258,6 +306,7 @@ def control_settings(
         treatment_columns=record.treatment_columns,
         reference=model.reference,
         baselines=False,
+        check=False,
         encoder=None if model.config.encoder is None else model.path,
         resume=partial_path(output).exists(),
     )

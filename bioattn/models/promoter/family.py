@@ -200,6 +200,10 @@ class PromoterTrainingSettings(TrainingCommand):
         "direction), or as validation genes say.",
         default=Strand.AUTO,
     )
+    check: bool = option(
+        "Check at the end, in seconds, whether the maps point at what predictions depend on.",
+        default=True,
+    )
     treatment_columns: tuple[str, ...] = toml_key("a list of column names", default=())
     """Features used by the features encoder; empty: every column that varies."""
     model: Mapping[str, Any] = table(PromoterModelConfig)

@@ -22,7 +22,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.inputs import Inputs, names_in, python_warnings
 from bioattn.inference.passes import require_finite
 from bioattn.inference.promoter_windows import Promoters, hold_promoters, padding
-from bioattn.inference.runner import BinEncoder
+from bioattn.inference.runner import BinEncoder, Predictor
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
 from bioattn.models.attention_settings import AttentionKeywords, attention_options
@@ -393,16 +393,18 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         with torch.inference_mode():
             require_finite(self.predictor().forward(codes_BL.to(self.device)), "predictions")
 
-    def contributions(self, treatments: TreatmentTable, batch: Promoters) -> NDArray[np.float64] | None:
-        """What each bin contributes (B, T, P), sum over heads and sites, in response units; None where it is not
-        known of each member."""
+    def contributions(self, predictor: Predictor, codes_BL: NDArray[np.uint8]) -> NDArray[np.float64] | None:
+        """What each bin contributes (B, T, P), sum over heads and sites, in response units; None without any."""
         if any(member.config.contribution is Contribution.NONE for member in self.model.members):
             return None
-        runner = PromoterRunner(self.predictor(treatments), AttentionOptions(), len(batch.codes))
-        arrays = runner.compute(batch).arrays.values()
-        found_BTHP = [of_site[CONTRIBUTIONS] for of_site in arrays if CONTRIBUTIONS in of_site]
-        contributions_BTP: NDArray[np.float64] = sum(each.astype(np.float64).sum(2) for each in found_BTHP)
-        return contributions_BTP
+        assert isinstance(predictor, PromoterPredictor)
+        runner = PromoterRunner(predictor, AttentionOptions())
+        blocks = []
+        for batch in self.read(codes_BL).batches(runner.batch_size):
+            of_sites = [arrays.get(CONTRIBUTIONS) for arrays in runner.compute(batch).arrays.values()]
+            each_BTP = [array.astype(np.float64).sum(2) for array in of_sites if array is not None]
+            blocks.append(np.sum(each_BTP, axis=0))
+        return np.concatenate(blocks)
 
     def untrained(self, seed: int) -> "LoadedPromoterModel":
         """The same model with the weights it might have begun with; torch's random state stays as it was."""

@@ -304,6 +304,7 @@ def check(
     without: tuple[str, ...] = option(
         "What designs of others are not to respond to; can be repeated.", "--not", default=(), metavar="NAME"
     ),
+    weights: bool = options.WEIGHTS,
     samples: int | None = option(
         "Promoters, sequences, pairs or proteins to check, drawn by the seed [default: 300]; designs drawn at "
         "each guidance of the curve [default: 64], 0 for no curve.",
@@ -316,9 +317,10 @@ def check(
     """Check whether the attention of a model can be believed, without ground truth.
 
     Prints a verdict in plain words with its measures, and writes both as JSON. With MODEL and INPUT alone it
-    tests whether predictions depend on the attended positions (deletion, insertion, in-silico mutagenesis), on
-    whose map is used, and on training (random weights). --dataset adds the accuracy on held-out genes, --controls
-    whether attention was needed at all, --variants whether maps predict what mutations do. Instead of promoters,
+    tests whether predictions depend on the positions that contributions (or attention weights) point at (deletion,
+    insertion, in-silico mutagenesis), on whose map is used, and on training (random weights). --dataset adds the
+    accuracy on held-out genes, --controls whether attention was needed at all, --variants whether maps predict
+    what mutations do. Instead of promoters,
     language models take other sequences, translation and molecule models a dataset, MSA/pair models alignments or
     a dataset of contacts. docs/checks.md explains each check.
 
@@ -386,6 +388,7 @@ def check(
                 other_models=others,
                 variants=variants,
                 treatments=treatment,
+                weights=weights,
             ),
             settings=CheckSettings(
                 samples=300 if samples is None else samples,

@@ -118,7 +118,8 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
         return Record(**figures)
     comparison = results.comparison()
     below = [comparison.sentence()] if comparison is not None and comparison.below else []
-    return Record(f"wrote {settings.output}", *below, **figures)
+    checked = [check] if (check := getattr(results, "check", "")) else []
+    return Record(f"wrote {settings.output}", *below, *checked, **figures)
 
 
 class CommandSurroundings:

@@ -165,6 +165,8 @@ class Evaluation:
     """By treatment and metric, in the units of the responses."""
     beside: Comparison | None
     """On the test (else validation) genes."""
+    check: str = ""
+    """What the quick check of the maps says."""
 
     def table(self) -> list[list[str]]:
         shown = FIGURES[self.task]
@@ -199,6 +201,7 @@ class Evaluation:
         return {
             "rows": [{"name": row.name, "cells": row.cells, **_finite(row.figures)} for row in self.rows],
             "per_treatment": {name: _finite(figures) for name, figures in self.per_treatment.items()},
+            "check": self.check,
         }
 
 
@@ -380,5 +383,6 @@ def card_lines(
         *markdown_table(evaluation.table()),
         *(["", f"Note: {comparison.sentence()}."] if comparison is not None and comparison.below else []),
         "",
-        "Attention says where the model looked, not that it was right to; compare it with what is known.",
+        evaluation.check
+        or "Attention says where the model looked, not that it was right to; compare it with what is known.",
     ]

@@ -18,7 +18,7 @@ from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS, load_runner
 from bioattn.models.promoter.config import Conditioning, Stem, TrainingConfig, TreatmentEncoding
 from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
-from bioattn.models.promoter.folder import write_promoter_model
+from bioattn.models.promoter.folder import LoadedPromoterModel, write_promoter_model
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.baselines import (
     Baseline,
@@ -177,10 +177,10 @@ class PromoterTask(Task):
         results = replace(results, rows=[*results.rows, *candidates])
         best = best_simple(simple, dataset.task)
         if not self.settings.keep_best or best is None:
-            return results
+            return self._checked(results)
         trained, figure = (results.figure(name, "validation genes") for name in (MODEL_ROW, best.name))
         if not figure > trained:
-            return results
+            return self._checked(results)
         self.vocabulary = TreatmentVocabulary.learn(
             self.table, encoding=TreatmentEncoding.ID, unconditional=False
         )
@@ -246,6 +246,23 @@ class PromoterTask(Task):
                 ("candidate: mean of cold and warm", both_B[0]),
             )
         ]
+
+    def _checked(self, results: Evaluation) -> Evaluation:
+        """The results with what a quick check of the maps says."""
+        from bioattn.models.promoter.controls import quick_check
+
+        if not self.settings.check:
+            return results
+        model = LoadedPromoterModel(
+            model=self.model.eval(),
+            vocabulary=self.vocabulary,
+            treatments=self.table,
+            task=self.dataset.task,
+            reference=self.settings.reference,
+            device=self.device,
+            sha256="",
+        )
+        return replace(results, check=quick_check(model, self.dataset))
 
     def write(self, folder: Path) -> Sequence[str]:
         write_promoter_model(
