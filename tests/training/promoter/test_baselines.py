@@ -1,6 +1,7 @@
 """Baselines against scikit-learn and on planted motifs; k-mer and codon counts against string counting."""
 
 import dataclasses
+import hashlib
 import re
 from collections import Counter
 
@@ -15,6 +16,7 @@ from sklearn.linear_model import Ridge
 
 from bioattn.models.promoter.config import Strand, TreatmentEncoding
 from bioattn.models.promoter.training import baselines
+from bioattn.models.promoter.training.data import split_certificate
 from bioattn.models.promoter.training.evaluation import (
     feature_distances,
     nearest_treatment,
@@ -446,3 +448,16 @@ def test_saved_ridges_answer_as_they_are(dataset, rows):
         assert model(torch.from_numpy(codes), asked, bases).detach().numpy() == pytest.approx(
             answers.numpy(), abs=1e-4
         )
+
+
+def test_the_certificate_of_a_split_can_be_recomputed(dataset):
+    certificate = split_certificate(dataset)
+    letters = ["".join("ACGT"[code] for code in row) for row in dataset.codes]
+    train, test = (
+        set().union(*(counted(letters[gene], 14, True) for gene in dataset.genes_in(side)))
+        for side in (TRAIN, TEST)
+    )
+    side = certificate["sides"]["test"]
+    assert (side["genes"], side["kmers"], side["kmers_in_train"]) == (200, len(test), len(test & train))
+    ids = "\n".join(sorted(f"g{number}" for number in range(1300, 1500)))
+    assert side["ids_sha256"] == hashlib.sha256(ids.encode()).hexdigest()

@@ -6,9 +6,10 @@ an interruption, and a resumed run sees exactly the batches of an undisturbed on
 Shape suffixes: B promoters, G genes, L bases, T treatments.
 """
 
+import hashlib
 import logging
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +23,8 @@ from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
 from bioattn.models.noise import noised
 from bioattn.models.promoter.config import Loss, TrainingConfig
-from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.homology import distinct_kmers
 from bioattn.promoters.treatments import TreatmentTable
 
 LOGGER = logging.getLogger("bioattn")
@@ -45,6 +47,31 @@ def training_treatments(
             f"--reference {reference!r} is no training treatment; there are {', '.join(table.names[:5])}…"
         )
     return table
+
+
+SPLIT_K = 14
+"""Length of the k-mers that a certificate of a split counts: by chance few are in two promoters."""
+
+
+def split_certificate(dataset: PromoterDataset) -> dict[str, Any]:
+    """What shows that genes were held out, with the numbers to recompute it from the dataset.
+
+    Of each side the genes, the SHA-256 of their sorted ids, one a line, and the share of its distinct k-mers (of
+    either strand) that training genes have, too; and what the dataset says of its split.
+    """
+    windows = dataset.codes[:, dataset.flank : dataset.flank + dataset.length]
+    kmers = [np.unique(distinct_kmers(windows[dataset.gene_split == side], SPLIT_K)[0]) for side in range(3)]
+    sides = {}
+    for side, name in enumerate(SPLIT_NAMES):
+        ids = sorted(dataset.gene_ids[gene] for gene in dataset.genes_in(side))
+        sides[name] = {
+            "genes": len(ids),
+            "ids_sha256": hashlib.sha256("\n".join(ids).encode()).hexdigest(),
+            "kmers": len(kmers[side]),
+            "kmers_in_train": int(np.isin(kmers[side], kmers[TRAIN]).sum()),
+        }
+    said = {name: dataset.metadata[name] for name in ("split", "leakage") if name in dataset.metadata}
+    return {"k": SPLIT_K, "sides": sides, "dataset": said}
 
 
 def validation_genes(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> NDArray[np.int64] | None:

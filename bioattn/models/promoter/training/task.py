@@ -26,7 +26,7 @@ from bioattn.models.promoter.training.baselines import (
     best_simple,
     default_baselines,
 )
-from bioattn.models.promoter.training.data import training_treatments, validation_genes
+from bioattn.models.promoter.training.data import split_certificate, training_treatments, validation_genes
 from bioattn.models.promoter.training.evaluation import (
     FIGURES,
     Evaluation,
@@ -283,6 +283,7 @@ class PromoterTask(Task):
             "networks": [_plain(Plan(config=each.config, training=each.training)) for each in used],
             "treatment_columns": list(self.settings.treatment_columns),
             "settings": self.reason,
+            "split": split_certificate(self.dataset),
             "kept": self.kept,
         }
 
