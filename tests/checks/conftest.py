@@ -30,7 +30,9 @@ def make_model():
     """An untrained model whose parameters are spread out, so that its treatments differ."""
 
     def make(seed=0, task="regression", **settings):
-        config = PromoterModelConfig(**{**SMALL, **settings})
+        # Without contributions where no readout is asked for: weights are what is checked then.
+        reader = {} if "readout" in settings else {"reader": "hidden"}
+        config = PromoterModelConfig(**{**SMALL, **reader, **settings})
         return untrained_model(config, named_treatments(TREATMENTS), task=task, seed=seed, spread=0.5)
 
     return make

@@ -26,7 +26,8 @@ TABLE = TreatmentTable(
 
 
 def write_model(parent, name="model", task="regression", seed=0, **settings):
-    """Write an untrained model; keyword arguments go into its config."""
+    """Write an untrained model; keyword arguments go into its config. Of `cross`, one without contributions."""
+    cross = settings.get("conditioning", Conditioning.CROSS) is Conditioning.CROSS
     config = PromoterModelConfig(
         length=LENGTH,
         **{
@@ -38,7 +39,8 @@ def write_model(parent, name="model", task="regression", seed=0, **settings):
             "num_heads": 3,
             "head_channels": 4,
             "hidden_channels": 8,
-            "hops": 2 if settings.get("conditioning", Conditioning.CROSS) is Conditioning.CROSS else 1,
+            "hops": 2 if cross else 1,
+            "reader": "hidden" if cross and "readout" not in settings else "linear",
             **settings,
         },
     )

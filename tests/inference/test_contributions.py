@@ -29,7 +29,7 @@ SHARED = {"readout": "shared", "position_bias": "treatment", "sink": True}
 
 @pytest.mark.parametrize("shape", [{"hops": 2}, {"sink": True}, {"stem": Stem.TRANSFORMER}])
 def test_readers_of_treatments_add_up_too_and_have_signs_of_their_own(make_model, promoters, shape):
-    model = bioattn.load_model(make_model(**{"hops": 1, "num_heads": 3, **shape}))
+    model = bioattn.load_model(make_model(**{"hops": 1, "reader": "linear", **shape}))
     maps = model.attention(promoters)
     (name,) = [name for name, site in maps.sites.items() if site.has_contributions]
     contributions = maps.array(name, contributions=True).values
@@ -41,7 +41,7 @@ def test_readers_of_treatments_add_up_too_and_have_signs_of_their_own(make_model
 
 def test_contributions_of_all_members_add_up(make_model, promoters):
     """A mean of networks of three kinds: readers of treatments, one reader, integrated gradients."""
-    shapes = ({"hops": 1}, {"hops": 1, **SHARED}, {"hops": 2, **SHARED})
+    shapes = ({"hops": 1, "reader": "linear"}, {"hops": 1, **SHARED}, {"hops": 2, **SHARED})
     alone = [bioattn.load_model(make_model(name=f"model{n}", **shape)) for n, shape in enumerate(shapes)]
     first = alone[0]
     together = PromoterModel.mean([each.model for each in alone], first.vocabulary)
@@ -58,7 +58,7 @@ def test_contributions_of_all_members_add_up(make_model, promoters):
 
 
 def test_centred_heads_give_0_in_the_mean_and_predictions_stay(make_model, promoters):
-    model = bioattn.load_model(make_model(hops=1))
+    model = bioattn.load_model(make_model(hops=1, reader="linear"))
     before = model.predict(promoters)
     codes = torch.from_numpy(make_batch(list(read_promoters(promoters)), model.length).codes)
     network = model.model.members[0].network
@@ -114,7 +114,7 @@ def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(make_model,
         intercept = file.sites[sites[-1]].intercept
         predictions = file.predictions().to_numpy()
     difference = predictions - intercept
-    whole = bioattn.open(output).at_bases(contributions=True).values.sum(-1)
+    whole = bioattn.open(output).at_bases().values.sum(-1)
     np.testing.assert_allclose(whole, difference, rtol=1e-3, atol=1e-5)
     assert np.abs(difference).max() > 0.1
     np.testing.assert_allclose(contributions.sum((0, 3, 4)), difference, rtol=1e-3, atol=1e-5)
@@ -183,9 +183,7 @@ def test_numbers_are_those_of_the_bins_alone(make_model, promoters, tmp_path):
     expected = expected * network.response_sd_T.numpy()[:, None, None]
     np.testing.assert_allclose(maps.array(contributions=True), expected, atol=1e-5)
     intercept = maps.sites["promoter.cross.0"].intercept
-    np.testing.assert_allclose(
-        maps.at_bases(contributions=True).values.sum(-1) + intercept, maps.predictions(), atol=1e-5
-    )
+    np.testing.assert_allclose(maps.at_bases().values.sum(-1) + intercept, maps.predictions(), atol=1e-5)
     one = maps.samples.index[2]
     np.testing.assert_allclose(
         maps.array(samples=one, contributions=True), maps.array(contributions=True).values[2], atol=1e-6
