@@ -21,7 +21,7 @@ from bioattn.io.settings import build
 from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.parameter_loading import allocate_model, load_parameters
+from bioattn.models.evoformer.parameter_files import allocate_model, load_parameters
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
     LoadedModel,

@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from bioattn.errors import BioattnError, SettingsError
@@ -13,16 +14,14 @@ from bioattn.formats.npz import ARCHIVE_DAMAGE, npz_output
 from bioattn.io.files import atomic_output, check_apart, check_output, check_parent
 from bioattn.io.folders import atomic_folder
 from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
-from bioattn.models.evoformer.folder import read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
 from bioattn.models.evoformer.parameter_files import (
     ALPHAFOLD_PREFIX,
-    ModelRow,
-    ParameterFile,
-    model_rows,
+    NOT_INFERRED,
+    infer_config,
     open_parameters,
 )
-from bioattn.models.evoformer.parameter_loading import NOT_INFERRED, infer_config, load_parameters, per_block
-from bioattn.models.evoformer.parameter_table import from_canonical
+from bioattn.models.evoformer.parameter_table import from_canonical, model_rows
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import model_files
 from bioattn.store.kinds import Problem, error, warning
@@ -39,68 +38,73 @@ def export_parameters(
     num_structure_layers: what a folder is to say of parameters whose file does not (`load_parameters`).
     force: replace a model folder.
 
-    Raises: FormatError and BioattnError as `load_parameters`; BioattnError when the model has parts that the form
-    has no place for, or the output exists or cannot be written.
+    Raises: FormatError and BioattnError as `load_evoformer_model`; BioattnError when the model has parts that the
+    form has no place for, or the output exists or cannot be written.
     """
     if output.suffix not in (".npz", ".pt", ""):
         raise SettingsError(
             f"--output {output}: give a name ending in .npz (AlphaFold's form) or .pt (OpenFold's), or without "
             "suffix for a model folder"
         )
-    if not output.suffix:
-        check_parent(output)
-        check_apart(output, [source])
-        if source.is_dir():
-            raise BioattnError(
-                f"{source}: is a model folder already; give --output a name ending in .npz or .pt"
-            )
-        return _write_folder(source, output, num_structure_layers, force=force)
-    check_output(output, [source])
-    with open_parameters(source) as file:
-        config = (
-            read_evoformer_config(source)[0] if source.is_dir() else infer_config(file, num_structure_layers)
-        )
-        write = _write_alphafold if output.suffix == ".npz" else _write_openfold
-        return write(file, config, output)
+    if output.suffix:
+        check_output(output, [source])
+    else:
+        _check_folder(source, output, force=force)
+    layers = None if source.is_dir() else num_structure_layers
+    loaded = load_evoformer_model(source, torch.device("cpu"), layers)
+    if output.suffix == ".npz":
+        _write_alphafold(loaded, output)
+    elif output.suffix == ".pt":
+        _write_openfold(loaded, output)
+    else:
+        with atomic_folder(output, model_files()) as folder:
+            loaded.write(folder)
+    return sum(parameter.numel() for parameter in loaded.model.parameters())
 
 
-def _write_folder(source: Path, output: Path, num_structure_layers: int | None, *, force: bool) -> int:
+def _check_folder(source: Path, output: Path, *, force: bool) -> None:
+    check_parent(output)
+    check_apart(output, [source])
+    if source.is_dir():
+        raise BioattnError(f"{source}: is a model folder already; give --output a name ending in .npz or .pt")
     is_model = (output / WEIGHTS).is_file()
     if output.exists() and not (force and is_model):
         raise BioattnError(
             f"{output}: exists already; choose another --output{', or --force to replace it' * is_model}"
         )
-    model, inputs = load_parameters(source, num_structure_layers)
-    with atomic_folder(output, model_files()) as folder:
-        write_evoformer_model(folder, model, inputs)
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _write_alphafold(source: ParameterFile, config: EvoformerConfig, output: Path) -> int:
-    """AlphaFold's `.npz`; returns how many numbers."""
-    rows = _checked_rows(source, config)
+def _write_alphafold(loaded: LoadedEvoformerModel, output: Path) -> None:
+    """AlphaFold's `.npz`. Raises: as `_require_published`."""
+    _require_published(loaded)
+    weights = loaded.model.state_dict()
     with npz_output(output) as archive:
-        for row in rows:
-            array = from_canonical(
-                source.read(row), row.row.layout, row.num_heads, stacked=row.num_blocks is not None
+        for row in model_rows(loaded.config):
+            blocks = [
+                from_canonical(weights[name][row.rows].numpy(), row.row.layout, row.num_heads)
+                for name in row.our_names()
+            ]
+            archive.write(
+                ALPHAFOLD_PREFIX + row.row.alphafold, np.stack(blocks) if row.row.blocks else blocks[0]
             )
-            archive.write(ALPHAFOLD_PREFIX + row.row.alphafold, array)
-    return sum(math.prod(row.alphafold_shape) for row in rows)
 
 
-def _write_openfold(source: ParameterFile, config: EvoformerConfig, output: Path) -> int:
-    """A state dict with OpenFold's names; returns how many numbers."""
-    usual = TemplateConfig().attention_heads
-    if config.templates is not None and config.templates.attention_heads != usual:
+def _write_openfold(loaded: LoadedEvoformerModel, output: Path) -> None:
+    """A state dict with OpenFold's names. Raises: as `_require_published`, and for heads it cannot tell."""
+    _require_published(loaded)
+    templates, usual = loaded.config.templates, TemplateConfig().attention_heads
+    if templates is not None and templates.attention_heads != usual:
         raise BioattnError(
-            f"{source.path}: {config.templates.attention_heads} heads attend to templates, which OpenFold's form "
+            f"{loaded.path}: {templates.attention_heads} heads attend to templates, which OpenFold's form "
             f"does not tell ({usual} are assumed); give --output a name ending in .npz"
         )
-    tensors: dict[str, torch.Tensor] = {}
-    for row in _checked_rows(source, config):
-        for name, array in zip(row.canonical_names(), per_block(source, row), strict=True):
-            # A copy of its own: torch would store all that a view is a view of.
-            tensors[name] = torch.from_numpy(array.copy(order="C"))
+    weights = loaded.model.state_dict()
+    # Copies: torch would store all that a view is a view of.
+    tensors = {
+        name: weights[ours][row.rows].clone()
+        for row in model_rows(loaded.config)
+        for name, ours in zip(row.canonical_names(), row.our_names(), strict=True)
+    }
     # Through an open file: given a name, torch writes that name, the temporary one, into the file.
     with atomic_output(output) as temporary, temporary.open("wb") as file:
         try:
@@ -110,37 +114,30 @@ def _write_openfold(source: ParameterFile, config: EvoformerConfig, output: Path
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from error
             raise
-    return sum(tensor.numel() for tensor in tensors.values())
 
 
-def _checked_rows(source: ParameterFile, config: EvoformerConfig) -> list[ModelRow]:
-    """The rows of the table the model has, when they are all of the model.
-
-    Raises: BioattnError when the model does something that the published forms have no place for; FormatError as
-    `ParameterFile.check`.
-    """
+def _require_published(loaded: LoadedEvoformerModel) -> None:
+    """Raises: BioattnError when the model does something that the published forms have no place for."""
     usual = EvoformerConfig()
     for name in NOT_INFERRED:
-        value = getattr(config, name)
+        value = getattr(loaded.config, name)
         if value != getattr(usual, name):
             raise BioattnError(
-                f"{source.path}: the model has {name} = {value}, for which AlphaFold's and OpenFold's "
+                f"{loaded.path}: the model has {name} = {value}, for which AlphaFold's and OpenFold's "
                 "parameters have no place"
             )
-    rows = model_rows(config)
-    source.check(rows)
-    return rows
 
 
 def describe_parameters(path: Path) -> dict[str, Any]:
     """A parameter file by its names and shapes. Raises: FormatError when these are not those of a model."""
     with open_parameters(path) as file:
         config = infer_config(file)
-        file.check(model_rows(config))
+        rows = model_rows(config)
+        file.check(rows)
         return {
             "form": file.kind,
             **describe_architecture(config),
-            "parameters": sum(math.prod(shape) for shape in file.shapes.values()),
+            "parameters": sum(math.prod(row.shape) * row.num_blocks for row in rows),
         }
 
 

@@ -1,40 +1,45 @@
-"""Parameter files in AlphaFold's, OpenFold's and our own names, seen through the one table.
+"""Parameter files of AlphaFold and OpenFold, seen through the one table, and the model that they belong to.
 
-A `ParameterFile` knows which canonical arrays (`parameter_table`) its file has and of which shape, says what is
-missing, unknown or misshapen in the file's own words, and reads one row of the table at a time: a file is never in
-memory as a whole beside the model.
+A file says what is missing, unknown or misshapen in its words, and arrays are read one by one into the model's
+parameters, which are therefore never in memory twice. The number of structure module layers cannot be inferred,
+because they share their weights.
 """
 
+import logging
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from bioattn.errors import FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzArrays
-from bioattn.io.checkpoint import DAMAGE, damaged, load_state_dict, open_safetensors
+from bioattn.io.checkpoint import load_state_dict
 from bioattn.io.files import unreadable
-from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
+from bioattn.models.evoformer.config import (
+    EvoformerConfig,
+    InputSettings,
+    StructureModuleConfig,
+    TemplateConfig,
+)
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameter_table import (
     ArrayRow,
-    Fused,
-    Heads,
+    ModelRow,
     Shape,
-    Stack,
-    alphafold_shape,
     canonical_shape,
+    model_rows,
     parameter_table,
     to_canonical,
 )
-from bioattn.models.family import CONFIG, WEIGHTS
+
+LOGGER = logging.getLogger("bioattn")
 
 
 class TorchArrays:
@@ -58,60 +63,30 @@ class TorchArrays:
         self._tensors = {}
 
 
-class FolderArrays:
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / WEIGHTS
-        try:
-            self._file = open_safetensors(self.path)
-            names = list(self._file.keys())
-            self.shapes = {name: tuple(self._file.get_slice(name).get_shape()) for name in names}
-        except DAMAGE as error:
-            raise damaged(self.path, error) from error
+def open_arrays(path: Path) -> NpzArrays | TorchArrays:
+    """Open a parameter file by its content: arrays of one file by their names in it.
 
-    def read(self, name: str) -> NDArray[np.float32]:
-        """One array as float32."""
-        array: NDArray[np.float32] = self._file.get_tensor(name).float().numpy()
-        return array
-
-    def close(self) -> None:
-        """Let go of the file."""
-
-
-StoredArrays: TypeAlias = NpzArrays | TorchArrays | FolderArrays
-"""Arrays of one file by their names in it: `path`, `shapes`, `read(name)` as float32, `close()`."""
-
-
-def open_arrays(path: Path) -> StoredArrays:
-    """Open a parameter file by its content.
-
-    Raises: FormatError when it is none of the three kinds, holds pickled objects, or is damaged; BioattnError when
-    it cannot be read.
+    Raises: FormatError when it is neither of the two kinds, holds pickled objects, or is damaged; BioattnError
+    when it cannot be read.
     """
-    if path.is_dir():
-        if not (path / CONFIG).is_file() or not (path / WEIGHTS).is_file():
-            raise FormatError(f"{path}: not a model folder, {CONFIG} and {WEIGHTS} are not both there")
-        return FolderArrays(path)
     try:
         with path.open("rb") as file:
             magic = file.read(4)
     except OSError as error:
         raise unreadable(path, error) from error
     if magic == b"PK\x03\x04":
-        return NpzArrays(path) if _holds_npy(path) else TorchArrays(path)
+        try:
+            with zipfile.ZipFile(path) as archive:
+                is_checkpoint = any(name.endswith("data.pkl") for name in archive.namelist())
+        except ARCHIVE_DAMAGE as error:
+            raise FormatError(f"{path}: the archive is damaged ({error}); fetch the file again") from error
+        return TorchArrays(path) if is_checkpoint else NpzArrays(path)
     if magic[:2] == b"\x80\x02":
         return TorchArrays(path)
     raise FormatError(
         f"{path}: no parameter file (AlphaFold's .npz, an OpenFold .pt, or a model folder is needed)"
         + ("; unpack the archive first" if magic[:2] == b"\x1f\x8b" or path.suffix == ".tar" else "")
     )
-
-
-def _holds_npy(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return not any(name.endswith("data.pkl") for name in archive.namelist())
-    except ARCHIVE_DAMAGE as error:
-        raise FormatError(f"{path}: the archive is damaged ({error}); fetch the file again") from error
 
 
 ALPHAFOLD_PREFIX = "alphafold/alphafold_iteration/"
@@ -127,128 +102,65 @@ _MULTIMER = re.compile(
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRow:
-    """A row of the parameter table for one model."""
-
-    row: ArrayRow
-    shape: Shape
-    """Shape of one canonical array."""
-    our_shape: Shape
-    """Shape of our array, the whole of a fused matrix."""
-    num_blocks: int | None
-    """Number of blocks; None for an array outside of stacks."""
-    num_heads: int
-    place: slice
-    """Rows of our (fused) matrix that hold the array."""
-
-    def canonical_names(self) -> list[str]:
-        return block_names(self.row.openfold, self.num_blocks)
-
-    def our_names(self) -> list[str]:
-        return block_names(self.row.ours, self.num_blocks)
-
-    @property
-    def alphafold_shape(self) -> Shape:
-        """Shape in AlphaFold's file, blocks on axis 0."""
-        blocks = () if self.num_blocks is None else (self.num_blocks,)
-        return (*blocks, *alphafold_shape(self.shape, self.row.layout, self.num_heads))
-
-
-def block_names(pattern: str, num_blocks: int | None) -> list[str]:
-    """`pattern` with the number of each block; itself when there are no blocks."""
-    return [pattern] if num_blocks is None else [pattern.format(block=block) for block in range(num_blocks)]
-
-
-def model_rows(config: EvoformerConfig) -> list[ModelRow]:
-    """The rows of the table that a model of this shape has."""
-    with torch.device("meta"):
-        shapes = {name: tuple(tensor.shape) for name, tensor in EvoformerModel(config).state_dict().items()}
-    blocks = {Stack.EVOFORMER: config.num_blocks, Stack.EXTRA_MSA: config.num_extra_msa_blocks}
-    blocks[Stack.TEMPLATE] = config.templates.num_blocks if config.templates else 0
-    found = []
-    for row in parameter_table():
-        shape = shapes.get(row.ours.format(block=0))
-        if shape is None:
-            continue
-        place = _part(row, shape[0], config)
-        found.append(
-            ModelRow(
-                row=row,
-                our_shape=shape,
-                shape=(place.stop - place.start, *shape[1:]),
-                num_blocks=None if row.stack is None else blocks[row.stack],
-                num_heads=_num_heads(row, config),
-                place=place,
-            )
-        )
-    return found
-
-
-def _part(row: ArrayRow, total: int, config: EvoformerConfig) -> slice:
-    match row.fused:
-        case None:
-            sizes = [total]
-        case Fused.QUERY_KEY_VALUE_GATE:
-            sizes = [total // 4] * 4
-        case Fused.FACTORS:
-            sizes = [total // 2] * 2
-        case Fused.KEY_VALUE_GATE:
-            head = config.extra_msa_channels // config.extra_msa_heads
-            sizes = [head, head, total - 2 * head]
-        case Fused.TRIANGLE:
-            pairs = (config.templates or TemplateConfig()) if row.stack is Stack.TEMPLATE else config
-            hidden = pairs.triangle_multiplication_channels
-            sizes = [hidden] * 4 + [total - 4 * hidden]
-    first = sum(sizes[: row.part])
-    return slice(first, first + sizes[row.part])
-
-
-def _num_heads(row: ArrayRow, config: EvoformerConfig) -> int:
-    templates = config.templates or TemplateConfig()
-    return {
-        Heads.NONE: 1,
-        Heads.MSA: config.msa_heads,
-        Heads.PAIR: config.pair_heads,
-        Heads.EXTRA_MSA: config.extra_msa_heads,
-        Heads.TEMPLATE_PAIR: templates.pair_heads,
-        Heads.TEMPLATE: templates.attention_heads,
-    }[row.heads]
-
-
 class ParameterFile:
-    """An open parameter file: how its kind names and shapes the canonical arrays. Made by `open_parameters`."""
+    """An open parameter file: how it names and shapes the canonical arrays. Made by `open_parameters`.
 
-    kind: str
-    """What the file is, in words."""
-    shapes: dict[str, Shape]
-    """Canonical shapes of the arrays the file has, by canonical name."""
+    AlphaFold's has `alphafold/alphafold_iteration/<module>//<array>` with blocks on axis 0, OpenFold's a state
+    dict, whose names may be those that OpenFold has since changed.
+    """
 
-    def __init__(self, arrays: StoredArrays) -> None:
-        self.path = arrays.path
-        self._arrays = arrays
+    def __init__(self, arrays: NpzArrays | TorchArrays) -> None:
+        self.path, self._arrays = arrays.path, arrays
+        self._is_alphafold = any("//" in name for name in arrays.shapes)
+        self.kind = "AlphaFold's parameters" if self._is_alphafold else "OpenFold's parameters"
+        self._name_of: dict[str, str] = {}
+        if not self._is_alphafold:
+            for constant in _OPENFOLD_CONSTANTS:
+                arrays.shapes.pop(constant, None)
+            self._name_of = {_modern_name(name): name for name in arrays.shapes}
 
-    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
-        """Names and shapes in the file of the arrays that a model needs."""
-        raise NotImplementedError
+    def name(self, row: ArrayRow, block: int = 0) -> str:
+        """What the file calls, or would call, an array."""
+        if self._is_alphafold:
+            return ALPHAFOLD_PREFIX + row.alphafold
+        name = row.openfold.format(block=block)
+        return self._name_of.get(name, name)
 
-    def own_name(self, canonical: str) -> str:
-        """What the file calls, or would call, a canonical array."""
-        raise NotImplementedError
+    def stored_shape(self, row: ArrayRow) -> Shape | None:
+        """Of an array as it lies in the file, in block 0 or with all blocks; None where it is not there."""
+        return self._arrays.shapes.get(self.name(row))
 
-    def _read(self, row: ModelRow) -> NDArray[np.float32]:
-        raise NotImplementedError
+    def canonical_shape(self, row: ArrayRow) -> Shape | None:
+        """Of the array of one block; None where it is not there. Raises: FormatError for too many or few axes."""
+        shape = self.stored_shape(row)
+        if shape is None or not self._is_alphafold:
+            return shape
+        if row.blocks and not shape:
+            raise FormatError(f"{self.path}: the array {self.name(row)} has no axis of blocks")
+        try:
+            return canonical_shape(shape[1:] if row.blocks else shape, row.layout)
+        except FormatError as error:
+            raise FormatError(f"{self.path}: the array {self.name(row)} {error}") from None
 
-    def own_shape(self, canonical: str) -> Shape | None:
-        """The shape of an array in the file; None where it is not there."""
-        return self._arrays.shapes.get(self.own_name(canonical))
+    def num_blocks(self, stack: str) -> int:
+        """How many blocks the stack has whose arrays begin with `stack` in OpenFold's names."""
+        if self._is_alphafold:
+            rows = (row for row in parameter_table() if row.openfold.startswith(stack) and row.blocks)
+            return max((shape[0] for row in rows if (shape := self.stored_shape(row))), default=0)
+        names = (name for name in self._name_of if name.startswith(stack))
+        return len({name[len(stack) :].split(".")[0] for name in names})
 
     def check(self, rows: Sequence[ModelRow]) -> None:
         """Compare with what a model needs.
 
         Raises: FormatError naming arrays that are missing, misshapen, or that no such model has.
         """
-        expected = self.expected(rows)
+        if self._is_alphafold:
+            expected = {self.name(row.row): row.alphafold_shape for row in rows}
+        else:
+            expected = {
+                self.name(row.row, block): row.shape for row in rows for block in range(row.num_blocks)
+            }
         stored = self._arrays.shapes
         if missing := [name for name in expected if name not in stored]:
             raise FormatError(f"{self.path}: {_listed(missing)} missing from {self.kind}")
@@ -261,21 +173,28 @@ class ParameterFile:
                     "needed"
                 )
 
-    def read(self, row: ModelRow) -> NDArray[np.float32]:
-        """The canonical arrays of one row of the table, stacked on axis 0 where the row has blocks.
+    def read(self, row: ModelRow) -> list[NDArray[np.float32]]:
+        """The canonical arrays of a row of the table, one for each block.
 
         Raises: FormatError when an array is damaged or holds NaN or infinite values.
         """
-        array = self._read(row)
-        if not np.isfinite(array).all():
-            name = self.own_name(row.canonical_names()[0])
-            raise FormatError(f"{self.path}: the array {name} holds NaN or infinite values")
-        return array
+        if self._is_alphafold:
+            stored = self._arrays.read(self.name(row.row))
+            arrays = [
+                to_canonical(block, row.row.layout) for block in (stored if row.row.blocks else [stored])
+            ]
+        else:
+            arrays = [self._arrays.read(self.name(row.row, block)) for block in range(row.num_blocks)]
+        for block, array in enumerate(arrays):
+            if not np.isfinite(array).all():
+                name = self.name(row.row, block)
+                raise FormatError(f"{self.path}: the array {name} holds NaN or infinite values")
+        return arrays
 
 
 @contextmanager
 def open_parameters(path: Path) -> Iterator[ParameterFile]:
-    """Open AlphaFold's `.npz`, an OpenFold state dict (`.pt`, or the same names in an `.npz`) or a model folder.
+    """Open AlphaFold's `.npz`, or an OpenFold state dict (`.pt`, or the same names in an `.npz`).
 
     Raises: FormatError when it is none of these, holds pickled objects or parameters of AlphaFold-Multimer, or is
     damaged; BioattnError when it cannot be read.
@@ -287,91 +206,7 @@ def open_parameters(path: Path) -> Iterator[ParameterFile]:
                 f"{path}: parameters of AlphaFold-Multimer (the array {found}), which are not supported; give "
                 "those of a monomer model, such as params_model_1_ptm.npz"
             )
-        if isinstance(arrays, FolderArrays):
-            yield _FolderFile(arrays)
-        elif any("//" in name for name in arrays.shapes):
-            yield _AlphaFoldFile(arrays)
-        else:
-            yield _OpenFoldFile(arrays)
-
-
-class _AlphaFoldFile(ParameterFile):
-    """`alphafold/alphafold_iteration/<module>//<array>`, blocks on axis 0."""
-
-    kind = "AlphaFold's parameters"
-
-    def __init__(self, arrays: StoredArrays) -> None:
-        super().__init__(arrays)
-        self._keys = {row.openfold: ALPHAFOLD_PREFIX + row.alphafold for row in parameter_table()}
-        self.shapes = {}
-        for row in parameter_table():
-            name = ALPHAFOLD_PREFIX + row.alphafold
-            shape = arrays.shapes.get(name)
-            if shape is None:
-                continue
-            if row.stack is not None and not shape:
-                raise FormatError(f"{arrays.path}: the array {name} has no axis of blocks")
-            blocks, rest = (None, shape) if row.stack is None else (shape[0], shape[1:])
-            try:
-                canonical = canonical_shape(rest, row.layout)
-            except FormatError as error:
-                raise FormatError(f"{arrays.path}: the array {name} {error}") from None
-            self.shapes.update(dict.fromkeys(block_names(row.openfold, blocks), canonical))
-
-    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
-        return {ALPHAFOLD_PREFIX + row.row.alphafold: row.alphafold_shape for row in rows}
-
-    def own_name(self, canonical: str) -> str:
-        pattern = re.sub(r"(?<=\.blocks\.)\d+(?=\.)", "{block}", canonical)
-        return self._keys.get(pattern) or self._keys[canonical]
-
-    def _read(self, row: ModelRow) -> NDArray[np.float32]:
-        array = self._arrays.read(ALPHAFOLD_PREFIX + row.row.alphafold)
-        return to_canonical(array, row.row.layout, stacked=row.num_blocks is not None)
-
-
-class _OpenFoldFile(ParameterFile):
-    """A state dict; names that OpenFold has since changed are understood."""
-
-    kind = "OpenFold's parameters"
-
-    def __init__(self, arrays: StoredArrays) -> None:
-        super().__init__(arrays)
-        for constant in _OPENFOLD_CONSTANTS:
-            arrays.shapes.pop(constant, None)
-        self._own = {_modern_name(name): name for name in arrays.shapes}
-        self.shapes = {name: arrays.shapes[own] for name, own in self._own.items()}
-
-    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
-        return {self.own_name(name): row.shape for row in rows for name in row.canonical_names()}
-
-    def own_name(self, canonical: str) -> str:
-        return self._own.get(canonical, canonical)
-
-    def _read(self, row: ModelRow) -> NDArray[np.float32]:
-        arrays = [self._arrays.read(self._own[name]) for name in row.canonical_names()]
-        return arrays[0] if row.num_blocks is None else np.stack(arrays)
-
-
-class _FolderFile(ParameterFile):
-    """The weights of a model folder, some projections fused into one matrix."""
-
-    kind = "the folder's weights"
-
-    def __init__(self, arrays: StoredArrays) -> None:
-        super().__init__(arrays)
-        self._own = {row.openfold: row.ours for row in parameter_table()}
-        self.shapes = {}
-
-    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
-        return {name: row.our_shape for row in rows for name in row.our_names()}
-
-    def own_name(self, canonical: str) -> str:
-        return self._own.get(canonical, canonical)
-
-    def _read(self, row: ModelRow) -> NDArray[np.float32]:
-        arrays = [self._arrays.read(name)[row.place] for name in row.our_names()]
-        return arrays[0] if row.num_blocks is None else np.stack(arrays)
+        yield ParameterFile(arrays)
 
 
 def _modern_name(name: str) -> str:
@@ -393,3 +228,175 @@ def _listed(names: Sequence[str]) -> str:
         return f"the array {names[0]} is"
     more = ", …" if len(names) > _SHOWN else ""
     return f"{len(names)} arrays ({', '.join(names[:_SHOWN])}{more}) are"
+
+
+NOT_INFERRED = ("uniform_msa_attention", "centred_outer_product", "tied_row_heads", "pair_features")
+"""Settings that shapes do not tell; they are AlphaFold 2's in every parameter file."""
+_BLOCK = "evoformer.blocks.{block}."
+_EXTRA_BLOCK = "extra_msa_stack.blocks.{block}."
+
+
+class _Sizes:
+    """Sizes of a file's arrays by OpenFold's names."""
+
+    def __init__(self, file: ParameterFile) -> None:
+        self.file = file
+        self.rows = {row.openfold: row for row in parameter_table()}
+        shapes = ((name, file.canonical_shape(row)) for name, row in self.rows.items())
+        self._shapes = {name: shape for name, shape in shapes if shape is not None}
+
+    def __call__(self, name: str, axis: int = 0) -> int:
+        """Raises: FormatError where the array or its axis is not there."""
+        shape, stored = self._shapes.get(name), self.file.name(self.rows[name])
+        if shape is None:
+            raise FormatError(f"{self.file.path}: the array {stored} is missing from {self.file.kind}")
+        if axis >= len(shape):
+            raise FormatError(f"{self.file.path}: the array {stored} has shape {shape}, it lacks an axis")
+        return shape[axis]
+
+    def has(self, prefix: str) -> bool:
+        """Whether the file has an array of a part of the model."""
+        return any(name.startswith(prefix) for name in self._shapes)
+
+
+def infer_config(file: ParameterFile, num_structure_layers: int | None = None) -> EvoformerConfig:
+    """The config of the model a parameter file belongs to.
+
+    num_structure_layers: layers of the structure module; None = the 8 of AlphaFold 2.
+
+    Raises: FormatError naming the array that is missing or has an impossible shape; BioattnError when layers are
+    asked for and there is no structure module.
+    """
+    sizes = _Sizes(file)
+    structure = _structure_config(sizes) if sizes.has("structure_module.") else None
+    if num_structure_layers is not None:
+        if structure is None:
+            raise BioattnError(f"{file.path}: has no structure module, so no layers of one can be asked for")
+        structure = replace(structure, num_layers=num_structure_layers)
+    transition = f"{_BLOCK}msa_transition.linear_1.weight"
+    values = {
+        "msa_channels": sizes("input_embedder.linear_msa_m.weight"),
+        "pair_channels": sizes("input_embedder.linear_tf_z_i.weight"),
+        "single_channels": sizes("evoformer.linear.weight"),
+        "msa_heads": sizes(f"{_BLOCK}msa_att_row.linear_z.weight"),
+        "pair_heads": sizes(f"{_BLOCK}pair_stack.tri_att_start.linear.weight"),
+        "outer_product_channels": sizes(f"{_BLOCK}outer_product_mean.linear_1.weight"),
+        "triangle_multiplication_channels": sizes(f"{_BLOCK}pair_stack.tri_mul_out.linear_a_p.weight"),
+        "transition_factor": sizes(transition) // max(1, sizes(transition, 1)),
+        "num_blocks": file.num_blocks("evoformer.blocks."),
+        "num_extra_msa_blocks": file.num_blocks("extra_msa_stack.blocks."),
+        "target_features": sizes("input_embedder.linear_tf_m.weight", 1),
+        "msa_features": sizes("input_embedder.linear_msa_m.weight", 1),
+        "max_relative_position": (sizes("input_embedder.linear_relpos.weight", 1) - 1) // 2,
+        "distogram_bins": 0,
+    }
+    for part, setting, name in (
+        ("extra_msa_stack.", "extra_msa_channels", "extra_msa_embedder.linear.weight"),
+        ("extra_msa_stack.", "extra_msa_heads", f"{_EXTRA_BLOCK}msa_att_row.linear_z.weight"),
+        ("aux_heads.distogram.", "distogram_bins", "aux_heads.distogram.linear.weight"),
+        ("aux_heads.plddt.", "plddt_channels", "aux_heads.plddt.linear_1.weight"),
+    ):
+        if sizes.has(part):
+            values[setting] = sizes(name)
+    try:
+        return replace(
+            EvoformerConfig(**values),  # type: ignore[arg-type]
+            recycling=sizes.has("recycling_embedder."),
+            structure_module=structure,
+            templates=_template_config(sizes) if sizes.has("template_embedder.") else None,
+            masked_msa_head=sizes.has("aux_heads.masked_msa."),
+            aligned_error_head=sizes.has("aux_heads.tm."),
+            experimentally_resolved_head=sizes.has("aux_heads.experimentally_resolved."),
+        )
+    except SettingsError as error:
+        raise FormatError(f"{file.path}: the shapes of its arrays fit no model ({error})") from error
+
+
+def _structure_config(sizes: _Sizes) -> StructureModuleConfig:
+    attention = "structure_module.ipa"
+    heads = max(1, sizes(f"{attention}.head_weights"))
+    query_points = sizes(f"{attention}.linear_q_points.linear.weight") // (3 * heads)
+    points = sizes(f"{attention}.linear_kv_points.linear.weight") // (3 * heads)
+    return StructureModuleConfig(
+        num_heads=heads,
+        head_channels=sizes(f"{attention}.linear_q.weight") // heads,
+        num_query_points=query_points,
+        num_value_points=points - query_points,
+        angle_channels=sizes("structure_module.angle_resnet.linear_in.weight"),
+    )
+
+
+def _template_config(sizes: _Sizes) -> TemplateConfig:
+    stack = "template_embedder.template_pair_stack.blocks."
+    block = stack + "{block}."
+    query = "template_embedder.template_pointwise_att.mha.linear_q.weight"
+    channels = sizes("template_embedder.template_pair_embedder.linear.weight")
+    query_shape = sizes.file.stored_shape(sizes.rows[query]) or ()
+    return TemplateConfig(
+        channels=channels,
+        num_blocks=sizes.file.num_blocks(stack),
+        pair_heads=sizes(f"{block}tri_att_start.linear.weight"),
+        triangle_multiplication_channels=sizes(f"{block}tri_mul_out.linear_a_p.weight"),
+        transition_factor=sizes(f"{block}pair_transition.linear_1.weight") // max(1, channels),
+        # OpenFold's shapes do not tell.
+        attention_heads=query_shape[1] if len(query_shape) == 3 else TemplateConfig().attention_heads,
+        attention_channels=sizes(query),
+    )
+
+
+def load_parameters(
+    path: Path, num_structure_layers: int | None = None
+) -> tuple[EvoformerModel, InputSettings]:
+    """The model that the parameters of AlphaFold (`.npz`) or OpenFold (`.pt`) belong to, on the CPU, and how it
+    wants alignments presented.
+
+    num_structure_layers: layers of the structure module, which share their weights and so cannot be counted;
+    None = the 8 of AlphaFold 2.
+
+    Raises: FormatError naming arrays that are missing, extra or misshapen, parameters of AlphaFold-Multimer, or
+    pickled objects.
+    """
+    with open_parameters(path) as file:
+        config = infer_config(file, num_structure_layers)
+        if config.structure_module is not None and num_structure_layers is None:
+            usual = EvoformerConfig()
+            unusual = (config.msa_channels, config.num_blocks) != (usual.msa_channels, usual.num_blocks)
+            LOGGER.log(
+                logging.WARNING if unusual else logging.DEBUG,
+                f"{path}: parameters do not tell how many layers the structure module has (they share their "
+                f"weights); {config.structure_module.num_layers} are assumed; structure_layers (in [parameters] "
+                "of --config, or --structure-layers) says otherwise",
+            )
+        rows = model_rows(config)
+        file.check(rows)
+        model = allocate_model(config)
+        targets = model.state_dict()
+        with torch.no_grad():
+            for row in rows:
+                for name, array in zip(row.our_names(), file.read(row), strict=True):
+                    targets[name][row.rows].copy_(torch.from_numpy(array))
+    inputs = published_inputs(path, has_templates=config.templates is not None)
+    return model, inputs if config.recycling else replace(inputs, num_recycles=0)
+
+
+def published_inputs(path: Path, *, has_templates: bool) -> InputSettings:
+    """Numbers of rows that the published models take (AlphaFold's `config.py`).
+
+    Models with a template embedder (1 and 2) keep 4 of 512 places for templates. Models 2 and 5 take 1,024 extra
+    rows instead of 5,120, which only the file's name tells: `params_model_2_ptm.npz`.
+    """
+    few = re.search(r"model_[25](?![0-9])", path.name) is not None
+    return InputSettings(max_msa_clusters=512 - 4 * has_templates, max_extra_msa=1024 if few else 5120)
+
+
+def allocate_model(config: EvoformerConfig) -> EvoformerModel:
+    """A model on the CPU whose parameters are not initialised yet: drawing 93 million numbers takes seconds."""
+    with torch.device("meta"):
+        model = EvoformerModel(config)
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            setattr(module, name, nn.Parameter(torch.empty(parameter.shape)))
+        for name, buffer in module.named_buffers(recurse=False):
+            if buffer.is_meta:
+                raise RuntimeError(f"the buffer {name} of {type(module).__name__} has no content")
+    return model

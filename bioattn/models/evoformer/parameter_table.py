@@ -8,15 +8,18 @@ AlphaFold (Haiku) stores weights input first, and the heads of an attention laye
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 from functools import cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
+from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
+from bioattn.models.evoformer.model import EvoformerModel
 
 Shape = tuple[int, ...]
 
@@ -38,99 +41,64 @@ class Layout(Enum):
     """(c, c, out) → (out, c·c): the outer product; the first c is the left one."""
 
 
-_DIMENSIONS = {Layout.LINEAR: 2, Layout.HEADS: 3, Layout.HEAD_BIAS: 2, Layout.OUTPUT: 3, Layout.OUTER: 3}
+_AXES = {Layout.LINEAR: 2, Layout.HEADS: 3, Layout.HEAD_BIAS: 2, Layout.OUTPUT: 3, Layout.OUTER: 3}
 
 
 def canonical_shape(shape: Shape, layout: Layout) -> Shape:
     """The canonical shape of an array of AlphaFold's. Raises: FormatError when it has too many or too few axes."""
-    if layout in _DIMENSIONS and len(shape) != _DIMENSIONS[layout]:
-        raise FormatError(f"has shape {shape}, {_DIMENSIONS[layout]} axes are needed")
-    return to_canonical(np.broadcast_to(0, shape), layout, stacked=False).shape
+    if layout in _AXES and len(shape) != _AXES[layout]:
+        raise FormatError(f"has shape {shape}, {_AXES[layout]} axes are needed")
+    return to_canonical(np.broadcast_to(0, shape), layout).shape
 
 
-def alphafold_shape(shape: Shape, layout: Layout, num_heads: int) -> Shape:
-    """The inverse of `canonical_shape`; `num_heads` counts where the layout has heads."""
-    match layout:
-        case Layout.AS_IS:
-            return shape
-        case Layout.LINEAR:
-            return (shape[1], shape[0])
-        case Layout.HEADS:
-            return (shape[1], num_heads, shape[0] // num_heads)
-        case Layout.HEAD_BIAS:
-            return (num_heads, shape[0] // num_heads)
-        case Layout.OUTPUT:
-            return (num_heads, shape[1] // num_heads, shape[0])
-        case Layout.OUTER:
-            side = math.isqrt(shape[1])
-            return (side, side, shape[0])
-
-
-def to_canonical(array: NDArray[Any], layout: Layout, *, stacked: bool) -> NDArray[Any]:
-    """A view of AlphaFold's array in canonical layout; `stacked` keeps axis 0, the blocks."""
-    blocks = array.shape[:1] if stacked else ()
-    shape = array.shape[1:] if stacked else array.shape
+def to_canonical(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    """AlphaFold's array of one block in canonical layout, a view."""
     match layout:
         case Layout.AS_IS:
             return array
         case Layout.HEAD_BIAS:
-            return array.reshape(*blocks, -1)
+            return array.reshape(-1)
         case Layout.LINEAR | Layout.HEADS:
-            return array.reshape(*blocks, shape[0], -1).swapaxes(-1, -2)
+            return array.reshape(array.shape[0], -1).T
         case Layout.OUTPUT | Layout.OUTER:
-            return array.reshape(*blocks, -1, shape[-1]).swapaxes(-1, -2)
+            return array.reshape(-1, array.shape[-1]).T
 
 
-def from_canonical(array: NDArray[Any], layout: Layout, num_heads: int, *, stacked: bool) -> NDArray[Any]:
-    blocks = array.shape[:1] if stacked else ()
-    shape = array.shape[1:] if stacked else array.shape
-    if layout not in (Layout.AS_IS, Layout.HEAD_BIAS):
-        array = array.swapaxes(-1, -2)
-    return array.reshape(*blocks, *alphafold_shape(shape, layout, num_heads))
+def from_canonical(array: NDArray[Any], layout: Layout, num_heads: int) -> NDArray[Any]:
+    """The inverse of `to_canonical`; `num_heads` counts where the layout has heads."""
+    match layout:
+        case Layout.AS_IS:
+            return array
+        case Layout.LINEAR:
+            return array.T
+        case Layout.HEADS:
+            return array.T.reshape(array.shape[1], num_heads, -1)
+        case Layout.HEAD_BIAS:
+            return array.reshape(num_heads, -1)
+        case Layout.OUTPUT:
+            return array.T.reshape(num_heads, -1, array.shape[0])
+        case Layout.OUTER:
+            side = math.isqrt(array.shape[1])
+            return array.T.reshape(side, side, array.shape[0])
 
 
-class Stack(Enum):
-    """The stacks whose blocks AlphaFold keeps in one array."""
+class ArrayRow(NamedTuple):
+    """A row of the table."""
 
-    EVOFORMER = auto()
-    EXTRA_MSA = auto()
-    TEMPLATE = auto()
-
-
-class Heads(Enum):
-    """The setting with the number of heads of an array."""
-
-    NONE = auto()
-    MSA = auto()
-    PAIR = auto()
-    EXTRA_MSA = auto()
-    TEMPLATE_PAIR = auto()
-    TEMPLATE = auto()
-
-
-class Fused(StrEnum):
-    """Projections that one matrix of ours holds, one after another along its rows."""
-
-    QUERY_KEY_VALUE_GATE = "qkvg"
-    KEY_VALUE_GATE = "kvg"
-    """Of global attention: key and value have the channels of one head."""
-    FACTORS = "factors"
-    """Left and right factor of the outer product."""
-    TRIANGLE = "triangle"
-    """Left, right, gate of left, gate of right, gate of the output."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayRow:
     ours: str
     alphafold: str
     openfold: str
     layout: Layout
-    heads: Heads = Heads.NONE
-    stack: Stack | None = None
-    fused: Fused | None = None
+    heads: str = ""
+    """The setting with the number of heads, of an array that has some."""
+    blocks: str = ""
+    """The setting with the number of blocks, of an array in a stack."""
+    fused: str = ""
+    """What our matrix holds, one after another along its rows: `qkvg` (query, key, value, gate), `kvg` of global
+    attention (key and value have the channels of one head), `factors` of the outer product, or `triangle` (left,
+    right, gate of left, gate of right, gate of the output)."""
     part: int = 0
-    """Part of the fused matrix."""
+    """Which of them."""
 
 
 # Each line: what it is, and its names in our, AlphaFold's and OpenFold's scheme (- for none), beneath the `module`
@@ -303,6 +271,7 @@ _Names = tuple[str, str, str]
 
 @cache
 def parameter_table() -> tuple[ArrayRow, ...]:
+    """All rows; AlphaFold's keys without what stands before all of them."""
     extra_msa = (
         "extra_msa_stack.blocks.{block}",
         "evoformer/extra_msa_stack",
@@ -312,19 +281,21 @@ def parameter_table() -> tuple[ArrayRow, ...]:
     return (
         *_rows(_EMBEDDERS),
         *_templates(),
-        *_block(_GLOBAL_COLUMN_ATTENTION, extra_msa, Stack.EXTRA_MSA, Heads.EXTRA_MSA),
-        *_block(_COLUMN_ATTENTION, evoformer, Stack.EVOFORMER, Heads.MSA),
+        *_block(_GLOBAL_COLUMN_ATTENTION, extra_msa, "num_extra_msa_blocks", "extra_msa_heads"),
+        *_block(_COLUMN_ATTENTION, evoformer, "num_blocks", "msa_heads"),
         *_rows("linear evoformer.project_single evoformer/single_activations evoformer.linear"),
         *_rows(_STRUCTURE_MODULE, ("structure_module",) * 3),
         *_rows(_HEADS),
     )
 
 
-def _block(column_attention: str, names: _Names, stack: Stack, heads: Heads) -> Iterator[ArrayRow]:
+def _block(column_attention: str, names: _Names, blocks: str, heads: str) -> Iterator[ArrayRow]:
     """A block of the Evoformer or of the extra-MSA stack."""
     for text in (_ROW_ATTENTION, column_attention, _TRANSITION_AND_PRODUCT):
-        yield from _rows(text, names, stack=stack, heads=heads)
-    yield from _rows(_PAIR_UPDATES, _beneath(names, ("", "", "pair_stack")), stack=stack, heads=Heads.PAIR)
+        yield from _rows(text, names, blocks=blocks, heads=heads)
+    yield from _rows(
+        _PAIR_UPDATES, _beneath(names, ("", "", "pair_stack")), blocks=blocks, heads="pair_heads"
+    )
 
 
 def _templates() -> Iterator[ArrayRow]:
@@ -335,13 +306,13 @@ def _templates() -> Iterator[ArrayRow]:
         single, ("blocks.{block}", f"{stack}/__layer_stack_no_state", f"{stack}.blocks.{{block}}")
     )
     yield from _rows("linear project_pair embedding2d template_pair_embedder.linear", single)
-    yield from _rows(_PAIR_UPDATES, blocks, stack=Stack.TEMPLATE, heads=Heads.TEMPLATE_PAIR)
+    yield from _rows(_PAIR_UPDATES, blocks, blocks="templates.num_blocks", heads="templates.pair_heads")
     yield from _rows(f"norm normalise output_layer_norm {stack}.layer_norm", single)
-    yield from _rows(_TEMPLATE_ATTENTION, embedder, heads=Heads.TEMPLATE)
+    yield from _rows(_TEMPLATE_ATTENTION, embedder, heads="templates.attention_heads")
 
 
 def _rows(
-    text: str, names: _Names = ("", "", ""), *, stack: Stack | None = None, heads: Heads = Heads.NONE
+    text: str, names: _Names = ("", "", ""), *, blocks: str = "", heads: str = ""
 ) -> Iterator[ArrayRow]:
     """The arrays of a text above, beneath the module of these names."""
     module = names
@@ -352,29 +323,22 @@ def _rows(
             module = _beneath(names, (ours, alphafold, openfold))
             continue
         if kind == "attention":
-            attention = _beneath(module, (ours, alphafold, openfold))
-            yield from _rows(_ATTENTION, attention, stack=stack, heads=heads)
+            inner = _beneath(module, (ours, alphafold, openfold))
+            yield from _rows(_ATTENTION, inner, blocks=blocks, heads=heads)
             continue
         ours, _, fused = ours.partition(":")
-        arrays = (
-            [(ours, alphafold, openfold, Layout[kind])]
-            if kind in Layout.__members__
-            else [
-                (f"{ours}.{name}", f"{alphafold}//{theirs}", f"{openfold}.{name}", layout)
-                for name, theirs, layout in _TWO_ARRAYS[kind]
-            ]
-        )
-        for *of_array, layout in arrays:
-            ours, alphafold, openfold = of_array
+        fused, _, part = fused.partition(".")
+        for name, array, layout in _TWO_ARRAYS.get(kind) or [("", "", Layout[kind])]:
+            beneath = _beneath(module, (_joined(".", ours, name), alphafold, _joined(".", openfold, name)))
             yield ArrayRow(
-                ours=_joined(".", module[0], ours),
-                alphafold=_joined("/" if "//" in alphafold else "//", module[1], alphafold),
-                openfold=_joined(".", module[2], openfold),
+                ours=beneath[0],
+                alphafold=f"{beneath[1]}//{array}" if array else f"{module[1]}//{alphafold}",
+                openfold=beneath[2],
                 layout=layout,
-                heads=heads if layout in _WITH_HEADS else Heads.NONE,
-                stack=stack,
-                fused=Fused(fused[:-2]) if fused else None,
-                part=int(fused[-1]) if fused else 0,
+                heads=heads if layout in _WITH_HEADS else "",
+                blocks=blocks,
+                fused=fused,
+                part=int(part or 0),
             )
 
 
@@ -388,3 +352,63 @@ def _beneath(names: _Names, inner: _Names) -> _Names:
 
 def _joined(separator: str, before: str, name: str) -> str:
     return f"{before}{separator}{name}" if before and name else before or name
+
+
+class ModelRow(NamedTuple):
+    """A row of the parameter table for one model."""
+
+    row: ArrayRow
+    shape: Shape
+    """Of one canonical array."""
+    num_blocks: int
+    """Of the stack; 1 for an array outside of stacks."""
+    num_heads: int
+    rows: slice
+    """Of our (fused) matrix, those that hold the array."""
+
+    def canonical_names(self) -> list[str]:
+        """OpenFold's names, one a block."""
+        return [self.row.openfold.format(block=block) for block in range(self.num_blocks)]
+
+    def our_names(self) -> list[str]:
+        """Our names, one a block."""
+        return [self.row.ours.format(block=block) for block in range(self.num_blocks)]
+
+    @property
+    def alphafold_shape(self) -> Shape:
+        """Shape in AlphaFold's file, blocks on axis 0."""
+        shape = from_canonical(np.broadcast_to(0, self.shape), self.row.layout, self.num_heads).shape
+        return (self.num_blocks, *shape) if self.row.blocks else shape
+
+
+def model_rows(config: EvoformerConfig) -> list[ModelRow]:
+    """The rows of the table that a model of this shape has."""
+    with torch.device("meta"):
+        shapes = {name: tuple(tensor.shape) for name, tensor in EvoformerModel(config).state_dict().items()}
+    found = []
+    for row in parameter_table():
+        shape = shapes.get(row.ours.format(block=0))
+        if shape is not None:
+            rows = _part(row, shape[0], config)
+            blocks, heads = (attrgetter(name)(config) if name else 1 for name in (row.blocks, row.heads))
+            found.append(ModelRow(row, (rows.stop - rows.start, *shape[1:]), blocks, heads, rows))
+    return found
+
+
+def _part(row: ArrayRow, total: int, config: EvoformerConfig) -> slice:
+    match row.fused:
+        case "qkvg":
+            sizes = [total // 4] * 4
+        case "factors":
+            sizes = [total // 2] * 2
+        case "kvg":
+            head = config.extra_msa_channels // config.extra_msa_heads
+            sizes = [head, head, total - 2 * head]
+        case "triangle":
+            pairs = (config.templates or TemplateConfig()) if row.blocks.startswith("templates.") else config
+            hidden = pairs.triangle_multiplication_channels
+            sizes = [hidden] * 4 + [total - 4 * hidden]
+        case _:
+            sizes = [total]
+    first = sum(sizes[: row.part])
+    return slice(first, first + sizes[row.part])

@@ -12,8 +12,8 @@ import torch
 from bioattn.models.evoformer.config import EvoformerConfig, StructureModuleConfig
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.parameter_files import model_rows
-from bioattn.models.evoformer.parameter_loading import load_parameters
+from bioattn.models.evoformer.parameter_files import load_parameters
+from bioattn.models.evoformer.parameter_table import model_rows
 
 CASES = ("tiny", "wide")
 
