@@ -15,7 +15,7 @@ import pandas as pd
 from common import options, run, table
 
 from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
-from bioattn.models.evoformer.training_samples import TrainingFamily
+from bioattn.models.evoformer.training_families import TrainingFamily
 from bioattn.structures.contacts import ContactScores, contact_scores, mean_scores
 
 

@@ -39,10 +39,10 @@ from bioattn.checks.engine import CheckSettings, Evidence, check_model
 from bioattn.checks.record import CheckRecord
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.contact_probe import make_probe
-from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.heads import contact_bins
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.model import ModelOutputs
+from bioattn.models.evoformer.run import LoadedEvoformerModel
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.simulate.families import FamilySimulation, write_families
 from bioattn.structures.contacts import MIN_SEPARATION

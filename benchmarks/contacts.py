@@ -27,14 +27,14 @@ from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
 from bioattn.alignments.contact_preparation import prepare_contacts
 from bioattn.alignments.couplings import column_states, covariance_features
 from bioattn.models.evoformer.family import FAMILY, EvoformerTrainingSettings
-from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.training_evaluation import (
+from bioattn.models.evoformer.run import load_evoformer_model
+from bioattn.models.evoformer.training_families import (
     MEAN_FIELD,
     MUTUAL_INFORMATION,
+    TrainingFamily,
     coupling_scores,
     score_family,
 )
-from bioattn.models.evoformer.training_samples import TrainingFamily
 from bioattn.structures.contacts import ContactScores, contact_scores, contacts, known_pairs
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.training.run import train

@@ -37,8 +37,8 @@ from bioattn.alignments.input_features import (
 )
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.inputs import ModelInputs
+from bioattn.models.evoformer.run import load_evoformer_model
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import haiku as hk

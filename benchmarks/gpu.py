@@ -26,8 +26,8 @@ from benchmarks.common import options, run
 from benchmarks.evoformer_block import block_flops, make_block, make_inputs
 from benchmarks.evoformer_plain import PlainBlock
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
-from bioattn.models.evoformer.folder import write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.run import write_evoformer_model
 
 SIZES = ((128, 256), (512, 256), (512, 384), (512, 768), (512, 1536))
 """Rows and residues."""

@@ -18,7 +18,7 @@ from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.formats.tables import open_table
-from bioattn.interpret.structure_painting import map_to_target
+from bioattn.interpret.alignment_maps import map_to_target
 from bioattn.io.hdf5 import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.kinds import read_table
 from bioattn.structures.chain import read_chain

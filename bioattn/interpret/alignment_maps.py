@@ -1,15 +1,29 @@
-"""The maps of an alignment's attention, query × key, head by head or their mean."""
+"""Attention of residues to residues: its maps, head by head or their mean, and painting it on a structure.
 
-from collections.abc import Sequence
+How much each residue is looked at stands as B-factors from 0 to 100; scripts for ChimeraX and PyMOL colour them
+and draw lines between residues.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import matching_sites, not_there, require_names
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.alignment import Alignment
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.structure_output import ResidueKey, require_structure_name, write_bfactors
+from bioattn.interpret.choices import ScriptFormat
+from bioattn.io.files import text_output
 from bioattn.store.choices import Reduction
-from bioattn.store.reader import Attention, SiteInfo
+from bioattn.store.reader import Attention, SiteInfo, open_attention
+from bioattn.structures.chain import BLANK_CHAIN, Chain, read_chain
+from bioattn.structures.column_mapping import ColumnMapping, map_columns
 from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.text import quoted
 
@@ -140,3 +154,212 @@ def strongest_pairs(
     weights = (map_RR[first, second] + map_RR[second, first]) / 2
     order = np.argsort(-weights, kind="stable")[:number]
     return [(int(first[k]), int(second[k]), float(weights[k])) for k in order if weights[k] > 0]
+
+
+HIGHEST = 100.0
+"""B-factor of the residue that is looked at most; that of the one looked at least is 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Painted:
+    """What was painted."""
+
+    sample: str
+    chain: str
+    residues: int
+    """Residues of the chain that have attention."""
+    of_residues: int
+    minimum: float
+    """Attention that became 0, in multiples of uniform attention."""
+    maximum: float
+    most: str
+    """The residue that is looked at most, as the authors name it."""
+
+
+def paint_structure(
+    attention_path: Path,
+    structure: Path,
+    output: Path,
+    *,
+    sample: str | None = None,
+    chain: str | None = None,
+    alignment: Path | None = None,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    query_residue: str | None = None,
+    scripts: Sequence[ScriptFormat] = (),
+    top_k: int = 20,
+) -> Painted:
+    """Copy a PDB or mmCIF file with attention in the place of B-factors.
+
+    A residue's value is the attention that it receives, the mean over all residues that look, over sites, heads
+    and rows; with `query_residue` (the author's number and insertion code) what that residue gives to it.
+    Values are scaled to 0 … 100 between the least and the most of the chain; atoms of residues without a column
+    in the alignment, and of other chains, get -1.
+
+    scripts: also write, beside `output`, scripts for ChimeraX and PyMOL that colour it and draw lines between the
+    `top_k` pairs of residues, at least six apart in the chain, with most attention, both directions averaged;
+    with `query_residue`, from that residue to those it looks at most.
+
+    alignment: that of the attention, to find the chain's columns in where the target is another protein.
+
+    Raises: BioattnError when the file holds promoters, the chain does not fit the target, or the residue is not in
+    it; SettingsError for names and options that do not fit.
+    """
+    require_structure_name(output)
+    found = read_chain(structure, chain)
+    with open_attention(attention_path) as attention:
+        name = only_sample(attention, sample)
+        places = residue_places(attention, name, found, source=str(structure), alignment=alignment)
+        map_RR = mean_residue_map(attention, name, sites=sites, heads=heads)
+    present = np.flatnonzero(places >= 0)
+    shown_RR = map_RR[np.ix_(places[present], places[present])]
+    if query_residue is None:
+        weights = map_RR.mean(axis=0)
+    else:
+        place = places[_residue(found, query_residue, structure)]
+        if place < 0:
+            raise BioattnError(
+                f"--query-residue {query_residue}: this residue of chain {found.name} has no column in the "
+                "alignment"
+            )
+        weights = map_RR[place]
+        asked = np.flatnonzero(places[present] == place)[0]
+        # Both directions are averaged: from the residue alone.
+        shown_RR = np.where(np.arange(len(shown_RR))[:, None] == asked, shown_RR, 0)
+    values = weights[places[present]] * len(map_RR)
+    low, high = float(values.min()), float(values.max())
+    scaled = HIGHEST * (values - low) / (high - low) if high > low else np.zeros_like(values)
+    keys = [
+        ResidueKey(found.name, number, code)
+        for number, code in zip(found.numbers, found.insertion_codes, strict=True)
+    ]
+    write_bfactors(
+        structure, output, {keys[i]: float(value) for i, value in zip(present, scaled, strict=True)}
+    )
+    if scripts:
+        pairs = strongest_pairs(shown_RR, top_k)
+        lines = [
+            ResidueLine(keys[present[i]], keys[present[j]], weight / pairs[0][2]) for i, j, weight in pairs
+        ]
+        for each in scripts:
+            write_script(output.with_suffix(f".{each}"), each, output, lines)
+    most = int(present[int(values.argmax())])
+    return Painted(
+        sample=name,
+        chain=found.name,
+        residues=len(present),
+        of_residues=len(found),
+        minimum=low,
+        maximum=high,
+        most=f"{found.residue_names[most]} {found.numbers[most]}{found.insertion_codes[most]}",
+    )
+
+
+def residue_places(
+    attention: Attention, sample: str, chain: Chain, *, source: str, alignment: Path | None = None
+) -> NDArray[np.int64]:
+    """(L,) of each residue of a chain its place along the residue axes of the attention, -1 where it has none.
+
+    Raises: BioattnError when the chain is not close to the target (or, with `alignment`, to one of its rows), or
+    the alignment is another one.
+    """
+    columns = attention.columns(sample)
+    places = np.full(len(chain), -1, dtype=np.int64)
+    if alignment is None:
+        query = str(attention.samples["query"].loc[sample])
+        mapping = map_to_target(chain, Alignment.plain([sample], query), source)
+        places[mapping.residues] = mapping.columns
+        return places
+    rows = read_alignment(alignment)
+    known = int(attention.samples["alignment_columns"].loc[sample])
+    if rows.num_columns != known:
+        raise BioattnError(
+            f"{alignment}: has {rows.num_columns:,} match columns, that of {sample!r} in {attention.path} has "
+            f"{known:,}; give the one that the attention is of"
+        )
+    mapping = map_columns(chain, rows, source=source)
+    place_of = np.full(known, -1, dtype=np.int64)
+    place_of[columns] = np.arange(len(columns))
+    places[mapping.residues] = place_of[mapping.columns]
+    return places
+
+
+def map_to_target(chain: Chain, target: Alignment, source: str) -> ColumnMapping:
+    """Align a chain to an alignment of the target alone. Raises: BioattnError that says what else can be done."""
+    try:
+        return map_columns(chain, target, source=source)
+    except BioattnError as error:
+        raise BioattnError(f"{error}, or name the alignment with --alignment") from error
+
+
+def _residue(chain: Chain, text: str, structure: Path) -> int:
+    """Index of the residue that the author calls so: 52 or 52A."""
+    digits = text.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+    try:
+        number, code = int(digits), text[len(digits) :]
+    except ValueError:
+        raise SettingsError(f"--query-residue {text!r}: give a residue number such as 52, or 52A") from None
+    known = list(zip(chain.numbers, chain.insertion_codes, strict=True))
+    if (number, code) in known:
+        return known.index((number, code))
+    raise BioattnError(
+        f"--query-residue {text}: {structure} has no such residue in chain {chain.name}; its numbers run from "
+        f"{min(chain.numbers)} to {max(chain.numbers)}"
+    )
+
+
+_LINE_COLOUR = "D55E00"
+
+
+class ResidueLine(NamedTuple):
+    """A line from CA to CA."""
+
+    first: ResidueKey
+    second: ResidueKey
+    weight: float
+    """As a share of the largest, 0..1; decides the width."""
+
+
+def write_script(path: Path, format: ScriptFormat, structure: Path, lines: Sequence[ResidueLine]) -> None:
+    """Write a script that opens `structure`, which lies in the same folder, and draws `lines`.
+
+    Commands are those of the ChimeraX user guide (open, color byattribute, pbond) and of the PyMOL reference
+    (load, spectrum, distance). ChimeraX takes its model 1, so the script is for a new session; it opens files from
+    the folder of the script, PyMOL from where it runs.
+
+    Raises: BioattnError when the script cannot be written.
+    """
+    commands = _chimerax if format is ScriptFormat.CXC else _pymol
+    with text_output(path) as file:
+        file.writelines(command + "\n" for command in commands(structure.name, lines))
+
+
+def _chimerax(structure: str, lines: Sequence[ResidueLine]) -> Iterator[str]:
+    yield f'open "{structure}" maxModels 1'
+    yield "hide #1 atoms\nshow #1 cartoons\ncolor #1 gray"
+    yield "color byattribute bfactor #1 & @@bfactor>=0 palette white:blue range 0,100"
+    for line in lines:
+        ends = " ".join(_chimerax_atom(key) for key in (line.first, line.second))
+        yield f"pbond {ends} color #{_LINE_COLOUR} radius {0.05 + 0.4 * line.weight:.3f} dashes 0 name attention"
+
+
+def _chimerax_atom(key: ResidueKey) -> str:
+    chain = "" if key.chain == BLANK_CHAIN else f"/{key.chain}"
+    return f"#1{chain}:{key.number}{key.insertion_code}@CA"
+
+
+def _pymol(structure: str, lines: Sequence[ResidueLine]) -> Iterator[str]:
+    yield f'load "{structure}", painted\nhide everything, painted\nshow cartoon, painted\ncolor gray70, painted'
+    yield "spectrum b, white_blue, painted and b > -0.5, minimum=0, maximum=100"
+    yield f"set dash_color, 0x{_LINE_COLOUR}\nset dash_gap, 0"
+    for number, line in enumerate(lines, start=1):
+        ends = ", ".join(_pymol_atom(key) for key in (line.first, line.second))
+        yield f"distance attention_{number}, {ends}, label=0"
+        yield f"set dash_width, {0.5 + 6 * line.weight:.2f}, attention_{number}"
+
+
+def _pymol_atom(key: ResidueKey) -> str:
+    chain = "''" if key.chain == BLANK_CHAIN else key.chain
+    residue = f"{key.number}{key.insertion_code}".replace("-", "\\-")
+    return f"first (painted and chain {chain} and resi {residue} and name CA)"

@@ -1,6 +1,6 @@
 """What every model folder has in common: `config.json` that names format, version and kind, the weights, digests.
 
-Each kind of model adds its own files in its own room (`models/promoter/folder.py`, `models/evoformer/folder.py`).
+Each kind of model adds its own files in its own room (`models/promoter/folder.py`, `models/evoformer/run.py`).
 Nothing in a folder is ever unpickled. The schema stands in `docs/formats/model.md`.
 """
 

@@ -8,9 +8,8 @@ import torch
 
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.formats.fasta import read_fasta
-from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.training_evaluation import score_family
-from bioattn.models.evoformer.training_samples import TrainingFamily
+from bioattn.models.evoformer.run import load_evoformer_model
+from bioattn.models.evoformer.training_families import TrainingFamily, score_family
 from bioattn.structures.contacts import mean_scores
 from bioattn_cli.main import main
 

@@ -24,8 +24,7 @@ from bioattn.figures.structures import (
 )
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import StructureResidue, write_pdb
-from bioattn.models.evoformer.prediction import Prediction
-from bioattn.models.evoformer.prediction_files import PredictionOf, TargetRow, write_prediction
+from bioattn.models.evoformer.prediction import Prediction, PredictionOf, TargetRow, write_prediction
 from bioattn.structures.contacts import contact_scores
 from bioattn.structures.predictions import Distances, read_distances
 

@@ -4,8 +4,8 @@ import h5py
 import torch
 
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
-from bioattn.models.evoformer.folder import write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.run import write_evoformer_model
 from bioattn_cli.main import main
 
 CPU = torch.device("cpu")

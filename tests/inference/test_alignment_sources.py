@@ -8,7 +8,7 @@ import pytest
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment, split_insertions
 from bioattn.inference.alignment_inputs import find_alignments
-from bioattn.models.evoformer.prediction_files import target_row
+from bioattn.models.evoformer.prediction import target_row
 
 A3M = ">q\nACDE\n"
 

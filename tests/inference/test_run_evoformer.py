@@ -17,12 +17,11 @@ from bioattn.attention.capture import capture
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.config import EvoformerTrainingConfig, InputSettings
-from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.heads import plddt, predicted_tm_score
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.parameter_export import export_parameters
-from bioattn.models.evoformer.training_evaluation import predict_contacts
-from bioattn.models.evoformer.training_samples import TrainingFamily
+from bioattn.models.evoformer.run import load_evoformer_model
+from bioattn.models.evoformer.training_families import TrainingFamily, predict_contacts
 from bioattn.store.inspection import validate_file
 from tests.inference.evoformer_runs import (
     CPU,

@@ -14,9 +14,8 @@ import pytest
 from bioattn.errors import Interrupted
 from bioattn.inference.alignment_inputs import find_alignments
 from bioattn.inference.folders import run_folders
-from bioattn.models.evoformer import prediction, runner
-from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.runner import AlignmentRunner, RunSettings
+from bioattn.models.evoformer import prediction
+from bioattn.models.evoformer.run import AlignmentRunner, RunSettings, load_evoformer_model
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import validate_file
 from bioattn.store.schema import AttentionOptions
@@ -126,7 +125,9 @@ def test_an_output_that_cannot_be_written_is_told_before_the_prediction(trunk, t
     def refuse(path, *arguments, **options):
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
-    monkeypatch.setattr(runner, "predict", lambda *_, **__: pytest.fail("predicted in vain"))
+    monkeypatch.setattr(
+        "bioattn.models.evoformer.run.predict", lambda *_, **__: pytest.fail("predicted in vain")
+    )
     monkeypatch.setattr(Path, "mkdir", refuse)
     assert run(write_fasta(tmp_path / "x.fasta"), "--model", trunk, "-o", tmp_path / "out") == 1
     assert "out: cannot be written (Read-only file system)" in capsys.readouterr().err
@@ -222,7 +223,7 @@ def test_running_out_of_memory_stops_one_alignment(trunk, folder, tmp_path, monk
         return prediction.predict(_model, inputs, **arguments)
 
     write_fasta(folder / "b.fasta", ROWS[2:])
-    monkeypatch.setattr("bioattn.models.evoformer.runner.predict", predict)
+    monkeypatch.setattr("bioattn.models.evoformer.run.predict", predict)
     assert run(folder, "--model", trunk, "-o", tmp_path / "out") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b", "c"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from bioattn.alignments import couplings
 from bioattn.models.evoformer import memory as evoformer_memory
-from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.models.evoformer.run import load_evoformer_model
 from bioattn.models.evoformer.sites import AlignmentSizes
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import CPU, arrays, make_model, run, write_config, write_fasta

@@ -11,8 +11,8 @@ from bioattn.alignments.input_features import encode_alignment, sample_input_fea
 from bioattn.alignments.templates import read_templates
 from bioattn.attention.capture import capture
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.inputs import ModelInputs, TemplateInputs
+from bioattn.models.evoformer.run import load_evoformer_model
 from bioattn.store.inspection import validate_file
 from tests.inference.evoformer_runs import CPU, run, write_config
 from tests.making import bioattn

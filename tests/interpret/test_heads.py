@@ -12,10 +12,10 @@ import torch
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
 from bioattn.attention.measures import attention_layers, masked_heads
-from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.heads import distance_bins
 from bioattn.models.evoformer.inputs import AlignmentInputs
-from bioattn.models.evoformer.training_samples import TrainingFamily
+from bioattn.models.evoformer.run import load_evoformer_model
+from bioattn.models.evoformer.training_families import TrainingFamily
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.data import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset

@@ -10,8 +10,8 @@ from Bio.Data.IUPACData import protein_letters_1to3
 from Bio.PDB.PDBParser import PDBParser
 
 from bioattn.formats.structure_output import ResidueKey
+from bioattn.interpret.alignment_maps import ResidueLine, paint_structure, write_script
 from bioattn.interpret.choices import ScriptFormat
-from bioattn.interpret.structure_painting import ResidueLine, paint_structure, write_script
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from tests.making import bioattn
 from tests.result_files import write_alignments

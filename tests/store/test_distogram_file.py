@@ -8,8 +8,7 @@ import pytest
 
 from bioattn.errors import FormatError
 from bioattn.models.evoformer.config import Representation
-from bioattn.models.evoformer.prediction import Prediction
-from bioattn.models.evoformer.prediction_files import PredictionOf, TargetRow, write_prediction
+from bioattn.models.evoformer.prediction import Prediction, PredictionOf, TargetRow, write_prediction
 from bioattn.store.inspection import inspect_file, validate_file
 
 SIZE = 9

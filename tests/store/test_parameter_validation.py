@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from bioattn.models.evoformer.config import InputSettings
-from bioattn.models.evoformer.folder import write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameter_export import export_parameters
+from bioattn.models.evoformer.run import write_evoformer_model
 from bioattn.store.inspection import inspect_file, is_valid, validate_file
 from bioattn_cli.main import main
 from tests.making import small_evoformer

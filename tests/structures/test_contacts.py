@@ -82,8 +82,12 @@ def test_nothing_to_judge_is_not_a_number_and_left_out_of_means():
 
 def test_shared_pairs_reach_what_was_measured(shared):
     """Mean-field DCA and mutual information of the Pfam pairs, measured apart: 0.77/0.50 and 0.62/0.42."""
-    from bioattn.models.evoformer.training_evaluation import MEAN_FIELD, MUTUAL_INFORMATION, coupling_scores
-    from bioattn.models.evoformer.training_samples import TrainingFamily
+    from bioattn.models.evoformer.training_families import (
+        MEAN_FIELD,
+        MUTUAL_INFORMATION,
+        TrainingFamily,
+        coupling_scores,
+    )
 
     names = ["PF00542_1CTF_A", "PF00018_2O9S_A", "PF00240_2BWF_A", "PF00013_1WVN_A", "PF08666_1UCS_A"]
     folder = shared / "data" / "msa_structure"

@@ -43,14 +43,14 @@ from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, prepare_inputs
 from bioattn.models.evoformer.sites import EXTRA_MSA_ROW, MSA_ROW
-from bioattn.models.evoformer.training_samples import TrainingFamily
+from bioattn.models.evoformer.training_families import TrainingFamily
 from bioattn.store.training_record import read_training_record
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
 from bioattn.system.progress import watched
 from bioattn.text import first_names
 
 if TYPE_CHECKING:
-    from bioattn.models.evoformer.folder import LoadedEvoformerModel
+    from bioattn.models.evoformer.run import LoadedEvoformerModel
 
 Floats = NDArray[np.float64]
 SEED = 0

@@ -22,9 +22,9 @@ from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
 from bioattn.models.evoformer.inputs import ModelInputs, TemplateInputs
 from bioattn.models.evoformer.layers import add_update, final_linear, linear, relu_linear, tiled, tiles
 from bioattn.models.evoformer.pair_updates import TriangleMultiplication
-from bioattn.models.evoformer.rigid import pseudo_beta
 from bioattn.models.evoformer.sites import template_site
 from bioattn.models.evoformer.stacks import Transition
+from bioattn.models.evoformer.structure_module import pseudo_beta
 from bioattn.structures.ideal_geometry import ATOM37, NUM_ANGLES, PSI
 
 TILE_ROWS = 16

@@ -133,8 +133,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
 
     # What loads torch, which takes seconds, comes after the mistakes that need none of it.
     from bioattn.inference.folders import run_folders
-    from bioattn.models.evoformer.folder import load_evoformer_model
-    from bioattn.models.evoformer.runner import AlignmentRunner, RunSettings
+    from bioattn.models.evoformer.run import AlignmentRunner, RunSettings, load_evoformer_model
 
     device = running.device(settings.device, settings.threads)
     loaded = running.loaded or load_evoformer_model(weights, device, parameters.structure_layers)
@@ -250,7 +249,7 @@ class EvoformerFamily(Family):
     settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings, "run": EvoformerRun}
     table = "contacts.tsv"
 
-    load = imported("evoformer.folder", "load_evoformer_model")
+    load = imported("evoformer.run", "load_evoformer_model")
     load_file = load
     task = imported("evoformer.training_task", "EvoformerTask")
     run = staticmethod(run)

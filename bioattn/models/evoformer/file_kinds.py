@@ -49,8 +49,8 @@ _PICKLE_MAGIC = b"\x80\x02"
 def _describe_model(folder: Path) -> dict[str, Any]:
     import torch
 
-    from bioattn.models.evoformer.folder import load_evoformer_model
     from bioattn.models.evoformer.parameter_export import describe_architecture
+    from bioattn.models.evoformer.run import load_evoformer_model
 
     model = load_evoformer_model(folder, torch.device("cpu"))
     return {

@@ -23,12 +23,12 @@ from bioattn.errors import BioattnError
 from bioattn.inference.runner import Head
 from bioattn.models.evoformer.heads import sample_losses
 from bioattn.models.evoformer.inputs import ModelInputs
-from bioattn.models.evoformer.training_samples import TrainingFamily, load_families
+from bioattn.models.evoformer.training_families import TrainingFamily, load_families
 from bioattn.structures.contacts import distances
 from bioattn.system.progress import Progress, watched
 
 if TYPE_CHECKING:
-    from bioattn.models.evoformer.folder import LoadedEvoformerModel
+    from bioattn.models.evoformer.run import LoadedEvoformerModel
 
 SEED = 0
 """Of the draw of rows and of masked cells, as `bioattn run evoformer` has it by default."""

@@ -25,9 +25,8 @@ from bioattn.models.evoformer.heads import (
     PlddtHead,
 )
 from bioattn.models.evoformer.inputs import ModelInputs
-from bioattn.models.evoformer.rigid import pseudo_beta
 from bioattn.models.evoformer.stacks import EvoformerStack, ExtraMsaStack
-from bioattn.models.evoformer.structure_module import StructureModule, StructureOutputs
+from bioattn.models.evoformer.structure_module import StructureModule, StructureOutputs, pseudo_beta
 
 
 class Trunk(NamedTuple):

@@ -14,7 +14,6 @@ from bioattn.formats.npz import ARCHIVE_DAMAGE, npz_output
 from bioattn.io.files import atomic_output, check_apart, check_output, check_parent
 from bioattn.io.folders import atomic_folder
 from bioattn.models.evoformer.config import EvoformerConfig, TemplateConfig
-from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
 from bioattn.models.evoformer.parameter_files import (
     ALPHAFOLD_PREFIX,
     NOT_INFERRED,
@@ -22,6 +21,7 @@ from bioattn.models.evoformer.parameter_files import (
     open_parameters,
 )
 from bioattn.models.evoformer.parameter_table import from_canonical, model_rows
+from bioattn.models.evoformer.run import LoadedEvoformerModel, load_evoformer_model
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import model_files
 from bioattn.store.kinds import Problem, error, warning

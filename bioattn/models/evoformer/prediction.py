@@ -1,24 +1,35 @@
-"""Running an MSA/pair model on one alignment: what it predicts, as NumPy arrays.
+"""What an MSA/pair model predicts of one alignment, as NumPy arrays, and the files of it.
 
-Shapes: S MSA rows, R columns that the model sees, N distance bins, C channels.
+`docs/formats/evoformer-output.md` says what is in the files. Shapes: S MSA rows, R columns that the model sees, N
+distance bins, C channels.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bioattn import __version__
 from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.errors import BioattnError
-from bioattn.formats.alignment import Alignment
+from bioattn.formats.alignment import GAP, Alignment
+from bioattn.formats.rr import write_rr
+from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
 from bioattn.inference.passes import require_finite
+from bioattn.io.files import text_output, write_json
+from bioattn.io.hdf5 import create_array, hdf5_file, put_array, set_attribute
 from bioattn.models.evoformer.config import Representation
-from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.heads import (
     bin_edges,
     contact_bins,
@@ -26,12 +37,25 @@ from bioattn.models.evoformer.heads import (
     predicted_aligned_error,
     predicted_tm_score,
 )
-from bioattn.models.evoformer.inputs import AlignmentInputs, prepare_inputs
-from bioattn.models.evoformer.model import ModelOutputs
+from bioattn.models.evoformer.inputs import AlignmentInputs
+from bioattn.models.evoformer.model import EvoformerModel, ModelOutputs
 from bioattn.models.evoformer.stacks import EvoformerBlock
-from bioattn.system.progress import SILENT, Progress
+from bioattn.structures.ideal_geometry import predicted_residues
+from bioattn.structures.predictions import (
+    ALIGNED_ERROR,
+    CONTACT_COLUMNS,
+    DISTOGRAM,
+    DISTOGRAM_FORMAT,
+    FORMAT_VERSION,
+    MAX_ALIGNED_ERROR,
+    REPRESENTATIONS_FORMAT,
+    SCORES,
+    contact_rows,
+)
+from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 
+LOGGER = logging.getLogger("bioattn")
 _ROWS_AT_ONCE = 64
 
 
@@ -59,7 +83,7 @@ class Prediction:
 
 
 def predict(
-    model: LoadedEvoformerModel,
+    model: EvoformerModel,
     inputs: AlignmentInputs,
     *,
     seed: int,
@@ -77,9 +101,9 @@ def predict(
 
     Raises: BioattnError when the device is out of memory; NotFiniteError; Interrupted.
     """
-    settings = inputs.settings
+    settings, device = inputs.settings, next(model.parameters()).device
     num_passes = settings.num_recycles + 1
-    blocks = sum(isinstance(module, EvoformerBlock) for module in model.model.modules())
+    blocks = sum(isinstance(module, EvoformerBlock) for module in model.modules())
     progress.begin(description, blocks * num_passes * settings.num_samples)
     total: NDArray[np.float32] | None = None
     first: Prediction | None = None
@@ -89,10 +113,10 @@ def predict(
             listening = receiver is not None and sample == 0
             with (
                 torch.inference_mode(),
-                _watch(model.model, num_passes, progress, request, sites if listening else (), receiver),
+                _watch(model, num_passes, progress, request, sites if listening else (), receiver),
             ):
-                outputs = model.model(
-                    lambda number, first=first_pass: inputs.sample(seed, first + number).to(model.device),
+                outputs = model(
+                    lambda number, first=first_pass: inputs.sample(seed, first + number).to(device),
                     settings.num_recycles,
                 )
                 if (logits := outputs.distogram_logits) is not None:
@@ -105,7 +129,7 @@ def predict(
                 del outputs, logits
     except torch.OutOfMemoryError as error:
         raise BioattnError(
-            f"{model.device}: out of memory with {inputs.num_clusters} + {inputs.num_extra} rows and "
+            f"{device}: out of memory with {inputs.num_clusters} + {inputs.num_extra} rows and "
             f"{len(inputs.columns)} columns; give a smaller --max-msa-clusters, or max_extra_msa in [inputs] of "
             "--config, or --device cpu"
         ) from error
@@ -113,16 +137,6 @@ def predict(
         progress.end()
     assert first is not None
     return first if total is None else _with_distances(first, total, settings.num_samples)
-
-
-def try_model(model: LoadedEvoformerModel) -> None:
-    """Predict an alignment of random residues, eight rows of sixteen. Raises: NotFiniteError."""
-    residues = np.random.default_rng(0).choice(np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8), (8, 16))
-    alignment = Alignment.plain([f"row{number}" for number in range(len(residues))], residues)
-    settings = replace(model.inputs, num_samples=1, num_recycles=min(1, model.inputs.num_recycles))
-    inputs = prepare_inputs(alignment, model.config, settings, source=f"{model.path}: the trial")
-    states = (Representation.MSA, Representation.PAIR)
-    predict(model, inputs, seed=0, progress=SILENT, request=StopRequest(), representations=states)
 
 
 @contextmanager
@@ -204,3 +218,245 @@ def _numbers(tensor: Tensor, what: str) -> NDArray[np.float32]:
     array: NDArray[np.float32] = tensor.float().cpu().numpy()
     require_finite(array, what, ", or --precision fp32")
     return array
+
+
+_RANGE = re.compile(r"/(\d+)-(\d+)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRow:
+    """The target of a prediction, by match column."""
+
+    name: str
+    letters: str
+    """One letter per column, `-` where the target has a gap."""
+    numbers: list[int | None]
+    """Residue number per column, None where the target has a gap."""
+    num_inserted: int
+    """Residues that stand in no column."""
+
+
+def target_row(alignment: Alignment) -> TargetRow:
+    """Row 1 of `alignment`.
+
+    Residues are numbered from 1, insertions counted; or from the first number of a name that ends in
+    `/start-end`, as Pfam's do, when that says as many residues as there are.
+    """
+    inserted = alignment.insertions[0]
+    num_inserted = sum(map(len, inserted.values()))
+    letters = alignment.row(0)
+    found = _RANGE.search(alignment.names[0])
+    length = alignment.num_columns - letters.count("-") + num_inserted
+    number = int(found[1]) if found and int(found[2]) - int(found[1]) + 1 == length else 1
+    numbers: list[int | None] = []
+    for column, residue in enumerate(alignment.residues[0]):
+        number += len(inserted.get(column, ""))
+        numbers.append(None if residue == GAP else number)
+        number += int(residue != GAP)
+    return TargetRow(name=alignment.names[0], letters=letters, numbers=numbers, num_inserted=num_inserted)
+
+
+CONTACTS_RR = "contacts.rr"
+CONTACTS_TABLE = "contacts.tsv"
+REPRESENTATIONS = "representations.h5"
+STRUCTURE_PDB = "structure.pdb"
+STRUCTURE_MMCIF = "structure.cif"
+PREDICTION_FILES = frozenset(
+    {
+        *(CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM, REPRESENTATIONS),
+        *(STRUCTURE_PDB, STRUCTURE_MMCIF, ALIGNED_ERROR, SCORES),
+    }
+)
+"""All that `write_prediction` calls its files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionOf:
+    """What was predicted from what."""
+
+    name: str
+    target: TargetRow
+    columns: NDArray[np.intp]
+    """(R,) 0-based match columns that the model saw."""
+    aatype: NDArray[np.int32]
+    """(R,) 0..20."""
+    model_sha256: str
+    input_sha256: str
+
+    @property
+    def residue_numbers(self) -> list[int | None]:
+        """(R,) of the columns; None where the target has a gap."""
+        return [self.target.numbers[column] for column in self.columns]
+
+
+def write_prediction(
+    folder: Path, subject: PredictionOf, prediction: Prediction, scores: Mapping[str, Any]
+) -> list[str]:
+    """Write all files of a prediction into `folder`; returns their names. `scores` go to `scores.json` first.
+
+    Raises: BioattnError when a file cannot be written.
+    """
+    written = []
+    summary: dict[str, Any] = dict(scores)
+    if prediction.contact_probability is not None:
+        summary["contact_pairs"] = _write_contacts(folder, subject, prediction)
+        _write_distogram(folder / DISTOGRAM, subject, prediction)
+        written += [CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM]
+    if prediction.representations:
+        _write_representations(folder / REPRESENTATIONS, subject, prediction.representations)
+        written.append(REPRESENTATIONS)
+    if prediction.atom37 is not None and prediction.plddt is not None:
+        written += _write_structure(folder, subject, prediction)
+        if prediction.aligned_error is not None:
+            _write_aligned_error(folder / ALIGNED_ERROR, subject, prediction.aligned_error)
+            written.append(ALIGNED_ERROR)
+        summary["mean_plddt"] = round(float(prediction.plddt.mean()), 3)
+        summary["ptm"] = None if prediction.ptm is None else round(prediction.ptm, 5)
+        summary["plddt"] = [round(float(value), 2) for value in prediction.plddt]
+    write_json(folder / SCORES, summary)
+    return [*written, SCORES]
+
+
+def _write_contacts(folder: Path, subject: PredictionOf, prediction: Prediction) -> int:
+    probabilities, distances = prediction.contact_probability, prediction.expected_distance
+    assert probabilities is not None
+    assert distances is not None
+    target, columns = subject.target, subject.columns
+    method = [f"bioattn {__version__}", "probability that CB atoms (CA of glycine) are closer than 8 A"]
+    number = write_rr(
+        folder / CONTACTS_RR,
+        target.letters,
+        probabilities,
+        target=subject.name,
+        method=method,
+        columns=columns,
+    )
+    with text_output(folder / CONTACTS_TABLE) as file:
+        file.write("\t".join(CONTACT_COLUMNS) + "\n")
+        for cells in contact_rows(target.letters, columns, subject.residue_numbers, probabilities, distances):
+            file.write("\t".join(cells) + "\n")
+    return number
+
+
+def contact_table(subject: PredictionOf, prediction: Prediction) -> pd.DataFrame:
+    """The contacts of an alignment as contacts.tsv has them."""
+    probabilities, distances = prediction.contact_probability, prediction.expected_distance
+    assert probabilities is not None
+    assert distances is not None
+    letters, columns, numbers = subject.target.letters, subject.columns, subject.residue_numbers
+    table = pd.DataFrame(
+        list(contact_rows(letters, columns, numbers, probabilities, distances)), columns=list(CONTACT_COLUMNS)
+    )
+    numeric = [name for name in CONTACT_COLUMNS if not name.startswith("letter")]
+    table[numeric] = table[numeric].apply(pd.to_numeric)
+    return table
+
+
+def _write_distogram(path: Path, subject: PredictionOf, prediction: Prediction) -> None:
+    assert prediction.distogram is not None
+    assert prediction.bin_edges is not None
+    with hdf5_file(path) as file:
+        scales = _begin(file, DISTOGRAM_FORMAT, subject)
+        edges = _scale(file, "bin_edge", prediction.bin_edges, "Å between two distance bins")
+        set_attribute(edges, "units", "angstrom")
+        bins = _scale(
+            file, "bin", np.arange(len(prediction.bin_edges) + 1, dtype=np.int32), "distance bin, from 0"
+        )
+        _pairs(file, "probability", prediction.distogram, (*scales, bins), "probability of a distance bin")
+        for name, array, words in (
+            ("contact_probability", prediction.contact_probability, "probability of a distance below 8 Å"),
+            ("expected_distance", prediction.expected_distance, "expected distance of CB atoms"),
+            ("aligned_error", prediction.aligned_error, "expected error of column_j, aligned at column_i"),
+        ):
+            if array is not None:
+                _pairs(file, name, array, scales, words)
+        for name in ("expected_distance", "aligned_error"):
+            if name in file:
+                set_attribute(file[name], "units", "angstrom")
+
+
+def _write_representations(
+    path: Path, subject: PredictionOf, representations: Mapping[Representation, NDArray[np.float32]]
+) -> None:
+    with hdf5_file(path) as file:
+        first, second = _begin(file, REPRESENTATIONS_FORMAT, subject)
+        for name, array in representations.items():
+            channel = _scale(
+                file, f"{name}_channel", np.arange(array.shape[-1], dtype=np.int32), "channel, from 0"
+            )
+            axes = [first, channel]
+            if name is Representation.PAIR:
+                axes = [first, second, channel]
+            elif name is Representation.MSA:
+                row = _scale(file, "row", np.arange(len(array), dtype=np.int32), "clustered MSA row, from 0")
+                axes = [row, first, channel]
+            _pairs(file, str(name), array, axes, f"{name} representation")
+
+
+def _begin(file: h5py.File, kind: str, subject: PredictionOf) -> tuple[h5py.Dataset, h5py.Dataset]:
+    """Attributes and column scales that both files have."""
+    for name, value in (
+        ("format", kind),
+        ("format_version", FORMAT_VERSION),
+        ("generated_by", f"bioattn {__version__}"),
+        ("id", subject.name),
+        ("target", subject.target.name),
+        ("sequence", subject.target.letters),
+        ("model_sha256", subject.model_sha256),
+        ("input_sha256", subject.input_sha256),
+    ):
+        set_attribute(file, name, value)
+    columns = (subject.columns + 1).astype(np.int32)
+    words = "match column of the alignment, from 1"
+    scales = (_scale(file, "column_i", columns, words), _scale(file, "column_j", columns, words))
+    residues = np.array([-1 if number is None else number for number in subject.residue_numbers], np.int32)
+    dataset = put_array(file, "residue_number", residues)
+    set_attribute(dataset, "long_name", "residue number in the target, -1 where it has a gap")
+    dataset.dims[0].attach_scale(scales[0])
+    return scales
+
+
+def _scale(file: h5py.File, name: str, values: NDArray[Any], words: str) -> h5py.Dataset:
+    dataset = put_array(file, name, values)
+    dataset.make_scale(name)
+    set_attribute(dataset, "long_name", words)
+    return dataset
+
+
+def _pairs(file: h5py.File, name: str, array: NDArray[np.float32], scales: Any, words: str) -> None:
+    dataset = create_array(file, name, array.shape, np.float32)
+    for axis, scale in enumerate(scales):
+        dataset.dims[axis].attach_scale(scale)
+    set_attribute(dataset, "long_name", words)
+    for start in range(0, len(array), _ROWS_AT_ONCE):
+        dataset[start : start + _ROWS_AT_ONCE] = array[start : start + _ROWS_AT_ONCE]
+
+
+def _write_structure(folder: Path, subject: PredictionOf, prediction: Prediction) -> list[str]:
+    assert prediction.atom37 is not None
+    assert prediction.plddt is not None
+    # A column where the target has a gap is no residue of it.
+    numbers = subject.residue_numbers
+    kept = [place for place, number in enumerate(numbers) if number is not None]
+    residues = predicted_residues(
+        subject.aatype[kept],
+        prediction.atom37[kept],
+        prediction.plddt[kept],
+        [number for number in numbers if number is not None],
+    )
+    write_mmcif(folder / STRUCTURE_MMCIF, residues, name=subject.name)
+    try:
+        write_pdb(folder / STRUCTURE_PDB, residues)
+    except PdbRoomError as error:
+        LOGGER.warning(f"no {STRUCTURE_PDB} was written: {error}")
+        return [STRUCTURE_MMCIF]
+    return [STRUCTURE_PDB, STRUCTURE_MMCIF]
+
+
+def _write_aligned_error(path: Path, subject: PredictionOf, errors_RR: NDArray[np.float32]) -> None:
+    """Write the PAE of the residues of the structure as AlphaFold DB does: one line, whole ångströms."""
+    kept = [place for place, number in enumerate(subject.residue_numbers) if number is not None]
+    rounded = np.rint(errors_RR[np.ix_(kept, kept)]).astype(int).tolist()
+    content = [{"predicted_aligned_error": rounded, "max_predicted_aligned_error": MAX_ALIGNED_ERROR}]
+    with text_output(path) as file:
+        json.dump(content, file, separators=(",", ":"))

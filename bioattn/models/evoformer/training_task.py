@@ -18,20 +18,18 @@ from bioattn.io.files import sha256_of
 from bioattn.io.settings import build, settings_error
 from bioattn.models.evoformer.config import SMALL_MODEL, EvoformerConfig, EvoformerTrainingConfig
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
-from bioattn.models.evoformer.folder import load_evoformer_model, read_evoformer_config, write_evoformer_model
 from bioattn.models.evoformer.heads import sample_losses
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training_evaluation import (
+from bioattn.models.evoformer.run import load_evoformer_model, read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.training_families import (
     Evaluation,
-    card_lines,
-    evaluate_families,
-    score_family,
-)
-from bioattn.models.evoformer.training_samples import (
     Sample,
     SimulatedFamilies,
     TrainingSamples,
+    card_lines,
+    evaluate_families,
     load_families,
+    score_family,
 )
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.structures.contacts import ContactScores, mean_scores

@@ -310,7 +310,7 @@ def structure(
 
     bioattn export structure family.attention.h5 family.pdb -o painted.pdb --format cxc --format pml
     """
-    from bioattn.interpret.structure_painting import paint_structure
+    from bioattn.interpret.alignment_maps import paint_structure
 
     painted = paint_structure(
         attention,

@@ -20,9 +20,9 @@ from bioattn.models.evoformer.contact_probe import (
     make_probe,
     shuffle_columns,
 )
-from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training_samples import simulated_protein
+from bioattn.models.evoformer.run import load_evoformer_model, write_evoformer_model
+from bioattn.models.evoformer.training_families import simulated_protein
 from tests.making import bioattn, small_evoformer
 
 SETTINGS = CheckSettings(samples=20)

@@ -10,7 +10,7 @@ from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.evoformer.embedders import Recycled
 from bioattn.models.evoformer.heads import plddt, predicted_aligned_error, predicted_tm_score
 from bioattn.models.evoformer.inputs import ModelInputs
-from bioattn.models.evoformer.rigid import BackboneFrames
+from bioattn.models.evoformer.structure_module import BackboneFrames
 from tests.models.evoformer.golden import CASES, Golden, assert_close, model_inputs, read_arrays
 
 pytestmark = pytest.mark.shared

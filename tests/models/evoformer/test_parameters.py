@@ -18,11 +18,11 @@ from bioattn.models.evoformer.config import (
     StructureModuleConfig,
     TemplateConfig,
 )
-from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameter_export import export_parameters
 from bioattn.models.evoformer.parameter_files import load_parameters, published_inputs
 from bioattn.models.evoformer.parameter_table import model_rows
+from bioattn.models.evoformer.run import load_evoformer_model, write_evoformer_model
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
 from tests.making import small_evoformer

@@ -12,7 +12,7 @@ from bioattn.models.evoformer.embedders import Recycled, pair_features
 from bioattn.models.evoformer.inputs import TemplateInputs
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameter_files import load_parameters
-from bioattn.models.evoformer.rigid import pseudo_beta
+from bioattn.models.evoformer.structure_module import pseudo_beta
 from tests.models.evoformer.golden import CASES, assert_close, model_config, model_inputs, read_arrays
 
 pytestmark = pytest.mark.shared

@@ -17,7 +17,7 @@ from bioattn.models.evoformer.heads import (
     distance_bins,
     sample_losses,
 )
-from bioattn.models.evoformer.training_samples import (
+from bioattn.models.evoformer.training_families import (
     SimulatedFamilies,
     TrainingFamily,
     TrainingSamples,

@@ -9,8 +9,8 @@ import torch
 
 from bioattn.errors import SettingsError
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
-from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.training_evaluation import MODEL
+from bioattn.models.evoformer.run import load_evoformer_model
+from bioattn.models.evoformer.training_families import MODEL
 from bioattn_cli.main import main
 from tests.training.runs import CPU, EVOFORMER, same_folders, train, write_settings
 

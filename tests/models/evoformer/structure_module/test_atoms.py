@@ -8,7 +8,7 @@ import torch
 from Bio.PDB.PDBParser import PDBParser
 from Bio.PDB.vectors import calc_dihedral
 
-from bioattn.models.evoformer.rigid import AtomBuilder, Rigid, pseudo_beta
+from bioattn.models.evoformer.structure_module import AtomBuilder, Rigid, pseudo_beta
 from bioattn.structures.ideal_geometry import AMINO_ACIDS, ATOM37, GROUP_ATOMS, UNKNOWN
 
 CHI_ATOMS = {

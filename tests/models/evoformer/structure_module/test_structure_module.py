@@ -7,8 +7,13 @@ from scipy.spatial.transform import Rotation
 
 from bioattn.attention.capture import capture
 from bioattn.models.evoformer.config import StructureModuleConfig
-from bioattn.models.evoformer.rigid import BackboneFrames, Rigid, rotation_from_quaternion
-from bioattn.models.evoformer.structure_module import InvariantPointAttention, StructureModule
+from bioattn.models.evoformer.structure_module import (
+    BackboneFrames,
+    InvariantPointAttention,
+    Rigid,
+    StructureModule,
+    rotation_from_quaternion,
+)
 from bioattn.structures.ideal_geometry import UNKNOWN
 
 CONFIG = StructureModuleConfig(

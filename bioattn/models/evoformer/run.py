@@ -1,4 +1,7 @@
-"""One alignment at a time: reading it, running the model on it, writing its folder or giving its arrays."""
+"""An MSA/pair model that is ready to run: its folder, and one alignment at a time predicted into arrays or files.
+
+The schema of the folder stands in `docs/formats/model.md`.
+"""
 
 import logging
 import shlex
@@ -6,31 +9,40 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+import numpy as np
 import pandas as pd
 import torch
 
 from bioattn import __version__
 from bioattn.alignments.rows import centre_on_query, find_name
-from bioattn.alignments.templates import Templates
+from bioattn.alignments.templates import Templates, read_templates
 from bioattn.attention.site import AttentionSite
-from bioattn.errors import BioattnError
+from bioattn.choices import chosen
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_with_digest
 from bioattn.inference.alignment_inputs import Given, InputFile, alignments_in
 from bioattn.inference.attention_receiver import choose_sites
 from bioattn.inference.folders import AttentionWriter
+from bioattn.inference.inputs import names_in, python_warnings
+from bioattn.io.files import sha256_of
 from bioattn.io.folders import atomic_folder
-from bioattn.models.evoformer.config import InputSettings, Representation
-from bioattn.models.evoformer.folder import LoadedEvoformerModel
+from bioattn.io.settings import build
+from bioattn.models.attention_settings import AttentionKeywords, attention_options
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
 from bioattn.models.evoformer.inputs import AlignmentInputs, TemplateInputs, prepare_inputs
 from bioattn.models.evoformer.layers import use_precision
 from bioattn.models.evoformer.memory import plan_memory
-from bioattn.models.evoformer.prediction import Prediction, predict
-from bioattn.models.evoformer.prediction_files import (
+from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.parameter_files import allocate_model, load_parameters
+from bioattn.models.evoformer.prediction import (
     PREDICTION_FILES,
+    Prediction,
     PredictionOf,
+    contact_table,
+    predict,
     target_row,
     write_prediction,
 )
@@ -41,19 +53,31 @@ from bioattn.models.evoformer.sites import (
     alignment_sample,
     template_site,
 )
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.model_folder import (
+    LoadedModel,
+    Sites,
+    load_network,
+    read_model_config,
+    write_model,
+)
 from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
-from bioattn.structures.predictions import CONTACT_COLUMNS, SCORES, contact_rows
+from bioattn.structures.predictions import SCORES
 from bioattn.system.device import Precision
-from bioattn.system.progress import Progress
+from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted
 
-LOGGER = logging.getLogger("bioattn")
+if TYPE_CHECKING:
+    from bioattn.checks.engine import CheckSettings, Evidence
+    from bioattn.checks.record import CheckRecord
+    from bioattn.models.evoformer.contact_probe import ContactProbe
+    from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
 
-PREDICTION_FORMAT = "bioattn-prediction"
-PREDICTION_FORMAT_VERSION = 1
+LOGGER = logging.getLogger("bioattn")
+MODEL_TYPE = "evoformer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +96,198 @@ class RunSettings:
     representations: tuple[Representation, ...] = ()
     templates: Templates | None = None
     """Of the one alignment's target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
+    """An MSA/pair model: contacts, distances and structures of proteins from their alignments.
+
+    `inputs` of its methods are the path of an alignment, or a folder or list of them; an `Alignment`; or its rows
+    by name, the target first, or a list of rows, with insertions in lower case as in A3M.
+    """
+
+    family: ClassVar[str] = MODEL_TYPE
+
+    path: Path
+    """The file the weights came from."""
+    name: str
+    """The model's name in results: the file name; for a model folder, `FOLDER/model.safetensors`."""
+    inputs: InputSettings
+    """How alignments are presented to the model."""
+
+    def predict(
+        self,
+        inputs: Any,
+        *,
+        query: str | None = None,
+        recycles: int | None = None,
+        max_msa_clusters: int | None = None,
+        templates: Path | str | None = None,
+        precision: str = "fp32",
+        chunk: int | None = None,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """Predict contacts: a row for each pair of columns, the likeliest first, as contacts.tsv has them.
+
+        Of several alignments the tables stand below each other, their names in the index. query: name of the row
+        that is the target; None = the first. recycles: passes after the first, and max_msa_clusters: rows of the
+        clustered MSA at most; None = the model's. templates: a file of `prepare templates`. precision: fp32 or
+        bf16. chunk: rows or residues that layers take at a time; None = as memory allows. seed: of every random
+        choice.
+
+        Raises: BioattnError for alignments that cannot be read, and settings that the model has no part for.
+        """
+        with python_warnings():
+            runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
+            given, several = alignments_in(inputs)
+            tables = {
+                prepared.subject.name: contact_table(prepared.subject, prediction)
+                for prepared, prediction in runner.predictions(given)
+            }
+        return pd.concat(tables) if several else next(iter(tables.values()))
+
+    def arrays(
+        self,
+        inputs: Any,
+        *,
+        query: str | None = None,
+        recycles: int | None = None,
+        max_msa_clusters: int | None = None,
+        templates: Path | str | None = None,
+        representations: Sequence[str] = (),
+        precision: str = "fp32",
+        chunk: int | None = None,
+        seed: int = 0,
+    ) -> dict[str, Prediction]:
+        """Predict all that the model can, as arrays by the name of the alignment: distances, structure, pLDDT.
+
+        representations: those to keep too: `single`, `pair`, `msa`, `msa_first_row` or `structure`. Other
+        arguments and errors: as `predict`.
+        """
+        with python_warnings():
+            runner = self._runner(
+                query, recycles, max_msa_clusters, templates, precision, chunk, seed, representations
+            )
+            predictions = runner.predictions(alignments_in(inputs)[0])
+            return {prepared.subject.name: prediction for prepared, prediction in predictions}
+
+    def attention(
+        self,
+        inputs: Any,
+        *,
+        query: str | None = None,
+        recycles: int | None = None,
+        max_msa_clusters: int | None = None,
+        templates: Path | str | None = None,
+        precision: str = "fp32",
+        chunk: int | None = None,
+        seed: int = 0,
+        **choices: Unpack[AttentionKeywords],
+    ) -> Attention:
+        """Return the attention weights of the last pass over alignments, in memory.
+
+        choices: what is kept, as `AttentionKeywords` has them: sites, heads, dtype, reduce (not given:
+        `mean-rows`), top_k. Other arguments and errors: as `predict`.
+        """
+        choices.setdefault("reduce", "mean-rows")
+        options = attention_options(**choices)
+        with python_warnings():
+            runner = self._runner(query, recycles, max_msa_clusters, templates, precision, chunk, seed)
+            given, _ = alignments_in(inputs)
+            kept = Held(runner.layout(options))
+            for _ in runner.predictions(given, AttentionWriter(kept, kept.layout, runner.sites)):
+                pass
+        return Attention(kept)
+
+    def check(
+        self,
+        inputs: Path | str,
+        *,
+        other_models: Sequence["LoadedEvoformerModel"] = (),
+        samples: int = 300,
+        seed: int = 0,
+    ) -> "CheckRecord":
+        """Check whether the attention of the model can be believed (docs/checks.md).
+
+        inputs: the path of alignments or of a dataset of contacts. other_models: the same trained with uniform
+        attention. samples: proteins at most, drawn by `seed`.
+
+        Raises: BioattnError for too few alignments.
+        """
+        from bioattn.checks.engine import CheckSettings, Evidence, check_model
+
+        with python_warnings():
+            settings = CheckSettings(samples=samples, seed=seed)
+            return check_model(self, Path(inputs), Evidence(other_models=other_models), settings=settings)
+
+    def write(self, folder: Path) -> None:
+        """Write the weights and `config.json` into the existing `folder`."""
+        write_evoformer_model(folder, self.model, self.inputs)
+
+    def _runner(
+        self,
+        query: str | None,
+        recycles: int | None,
+        max_msa_clusters: int | None,
+        templates: Path | str | None,
+        precision: str,
+        chunk: int | None,
+        seed: int,
+        representations: Sequence[str] = (),
+    ) -> "AlignmentRunner":
+        inputs = self.inputs
+        if recycles is not None:
+            inputs = replace(inputs, num_recycles=recycles)
+        if max_msa_clusters is not None:
+            inputs = replace(inputs, max_msa_clusters=max_msa_clusters)
+        settings = RunSettings(
+            inputs=inputs,
+            query=query,
+            seed=seed,
+            precision=chosen(Precision, "precision", precision),
+            chunk=chunk,
+            representations=tuple(
+                chosen(Representation, "representations", name) for name in names_in(representations)
+            ),
+            templates=None if templates is None else read_templates(Path(templates)),
+        )
+        return AlignmentRunner(self, settings, SILENT)
+
+    @property
+    def sites(self) -> Sites:
+        """Attention sites by name."""
+        found = Sites()
+        for module in self.model.modules():
+            for value in vars(module).values():
+                for site in value if isinstance(value, list) else [value]:
+                    if isinstance(site, AttentionSite):
+                        found[site.name] = site
+        return found
+
+    def trial(self) -> None:
+        """Predict an alignment of random residues, eight rows of sixteen. Raises: NotFiniteError."""
+        residues = np.random.default_rng(0).choice(np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8), (8, 16))
+        alignment = Alignment.plain([f"row{number}" for number in range(len(residues))], residues)
+        settings = replace(self.inputs, num_samples=1, num_recycles=min(1, self.inputs.num_recycles))
+        inputs = prepare_inputs(alignment, self.config, settings, source=f"{self.path}: the trial")
+        states = (Representation.MSA, Representation.PAIR)
+        predict(self.model, inputs, seed=0, progress=SILENT, request=StopRequest(), representations=states)
+
+    def head_scorer(self, dataset: Path, split: str, progress: Progress) -> "AlignmentHeadScorer":
+        from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
+
+        return AlignmentHeadScorer(self, dataset, split, progress)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its attention to rows and columns is uniform by design."""
+        return self.config.uniform_msa_attention
+
+    def check_probe(self, inputs: Path, settings: "CheckSettings", evidence: "Evidence") -> "ContactProbe":
+        """Alignments to check the attention with. Raises: BioattnError for inputs or controls that do not fit."""
+        from bioattn.models.evoformer.contact_probe import make_probe
+
+        return make_probe(self, inputs, settings, evidence.other_models)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -245,7 +461,7 @@ class AlignmentRunner:
                 )
             )
             return predict(
-                self.model,
+                self.model.model,
                 inputs,
                 seed=self.settings.seed,
                 progress=self.progress,
@@ -256,11 +472,20 @@ class AlignmentRunner:
                 sites=() if attention is None else attention.site_names,
             )
 
+    def predictions(
+        self, given: Sequence[Given], attention: AttentionWriter | None = None
+    ) -> Iterator[tuple[PreparedAlignment, Prediction]]:
+        """Predict one alignment after the other."""
+        self.check()
+        for one in given:
+            prepared = self.prepare(*one)
+            yield prepared, self.compute(prepared, StopRequest(), attention)
+
     def _scores(self, prepared: PreparedAlignment) -> dict[str, Any]:
         inputs, subject = prepared.inputs, prepared.subject
         return {
-            "format": PREDICTION_FORMAT,
-            "format_version": PREDICTION_FORMAT_VERSION,
+            "format": "bioattn-prediction",
+            "format_version": 1,
             "generated_by": f"bioattn {__version__}",
             "id": subject.name,
             "target": subject.target.name,
@@ -307,45 +532,59 @@ def _tell(prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
         LOGGER.warning(f"{source.path}: {sentence}")
 
 
-def contacts(runner: AlignmentRunner, inputs: Any) -> pd.DataFrame:
-    """The contacts of alignments as contacts.tsv has them; of several with their names in the index."""
-    given, several = alignments_in(inputs)
-    tables = {}
-    for prepared, prediction in _predictions(runner, given):
-        probabilities, distances = prediction.contact_probability, prediction.expected_distance
-        assert probabilities is not None
-        assert distances is not None
-        subject = prepared.subject
-        rows = contact_rows(
-            subject.target.letters, subject.columns, subject.residue_numbers, probabilities, distances
+def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSettings) -> None:
+    """Write the weights and `config.json`, with their digest, into the existing `folder`.
+
+    inputs: what `run` gives the model.
+    """
+    architecture = asdict(model.config)
+    write_model(folder, MODEL_TYPE, model, architecture=architecture, inputs=asdict(inputs), digest=True)
+
+
+def read_evoformer_config(folder: Path) -> tuple[EvoformerConfig, InputSettings]:
+    """The architecture of the model in a folder, and how alignments are presented to it.
+
+    Raises: FormatError naming the file that is missing, of another version or kind, or damaged.
+    """
+    content = read_model_config(folder, MODEL_TYPE)
+    try:
+        return (
+            build(EvoformerConfig, content["architecture"], f"{folder / CONFIG}"),
+            build(InputSettings, content["inputs"], f"{folder / CONFIG}"),
         )
-        table = pd.DataFrame(list(rows), columns=list(CONTACT_COLUMNS))
-        numbers = [name for name in CONTACT_COLUMNS if not name.startswith("letter")]
-        table[numbers] = table[numbers].apply(pd.to_numeric)
-        tables[subject.name] = table
-    return pd.concat(tables) if several else next(iter(tables.values()))
+    except FormatError as error:
+        raise FormatError(f"{error}; the folder is damaged or was edited") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
 
 
-def arrays(runner: AlignmentRunner, inputs: Any) -> dict[str, Prediction]:
-    """All that a model says of alignments, by their names."""
-    given, _ = alignments_in(inputs)
-    return {prepared.subject.name: prediction for prepared, prediction in _predictions(runner, given)}
+def load_evoformer_model(
+    path: Path, device: torch.device, num_structure_layers: int | None = None
+) -> LoadedEvoformerModel:
+    """Load a folder that `write_evoformer_model` wrote, or a parameter file of AlphaFold or OpenFold.
 
+    num_structure_layers: layers of the structure module, for parameter files, which lack it (`load_parameters`).
 
-def attention(runner: AlignmentRunner, inputs: Any, options: AttentionOptions) -> Attention:
-    """The attention of the last pass over alignments."""
-    given, _ = alignments_in(inputs)
-    kept = Held(runner.layout(options))
-    for _ in _predictions(runner, given, AttentionWriter(kept, kept.layout, runner.sites)):
-        pass
-    return Attention(kept)
-
-
-def _predictions(
-    runner: AlignmentRunner, given: list[Given], attention: AttentionWriter | None = None
-) -> Iterator[tuple[PreparedAlignment, Prediction]]:
-    """Predict one alignment after the other."""
-    runner.check()
-    for one in given:
-        prepared = runner.prepare(*one)
-        yield prepared, runner.compute(prepared, StopRequest(), attention)
+    Raises: FormatError naming the file or array that is missing, of another version, damaged or at odds with the
+    rest; BioattnError when layers are given for a folder.
+    """
+    if path.is_dir():
+        if num_structure_layers is not None:
+            raise BioattnError(f"{path}: a model folder knows its number of structure module layers")
+        config, inputs = read_evoformer_config(path)
+        weights = path / WEIGHTS
+        model = load_network(
+            lambda: EvoformerModel(config), asdict(config), weights, lambda: allocate_model(config)
+        )
+        name = f"{(path if path.name not in ('', '..') else path.resolve()).name}/{WEIGHTS}"
+    else:
+        weights, name = path, path.name
+        model, inputs = load_parameters(path, num_structure_layers)
+    return LoadedEvoformerModel(
+        model=model.to(device).eval(),
+        device=device,
+        path=weights,
+        sha256=sha256_of(weights),
+        name=name,
+        inputs=inputs,
+    )
