@@ -36,7 +36,14 @@ from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns
 from bioattn.io.files import check_apart, check_output, check_parent, is_file_name
 from bioattn.io.records import audit_path, write_audit
-from bioattn.structures.chain import Chain, protein_aligner, read_chain, scorable
+from bioattn.structures.chain import (
+    Chain,
+    aligned_residues,
+    expected_alignments,
+    protein_aligner,
+    read_chain,
+    scorable,
+)
 from bioattn.structures.column_mapping import (
     ColumnMapping,
     map_columns,
@@ -52,7 +59,6 @@ LOGGER = logging.getLogger(__name__)
 MAX_EXPECTED = 1e-3
 MAX_PAIRS = 1_000_000
 """Largest number of pairs; more would take longer than some minutes."""
-_LAMBDA, _K = 0.267, 0.041
 
 
 class RelatedPair(NamedTuple):
@@ -68,26 +74,17 @@ class RelatedPair(NamedTuple):
 
 def related_pairs(sequences: Sequence[str], progress: Progress = SILENT) -> list[RelatedPair]:
     """All pairs of related sequences of one-letter codes, in ascending order."""
-    aligner = protein_aligner("local", -11)
-    texts = [scorable(sequence) for sequence in sequences]
-    number = math.comb(len(texts), 2)
-    progress.begin("comparing chains", len(texts))
+    number = math.comb(len(sequences), 2)
+    progress.begin("comparing chains", len(sequences))
     pairs = []
-    for first, second in combinations(range(len(texts)), 2):
+    for first, second in combinations(range(len(sequences)), 2):
         if second == first + 1:
             progress.advance()
-        if not texts[first] or not texts[second]:
-            continue
-        chances = _K * len(texts[first]) * len(texts[second]) * number
-        if chances * math.exp(-_LAMBDA * aligner.score(texts[first], texts[second])) >= MAX_EXPECTED:
-            continue
-        blocks = zip(*aligner.align(texts[first], texts[second])[0].aligned, strict=True)
-        letters = [
-            texts[first][start + step] == texts[second][other + step]
-            for (start, end), (other, _) in blocks
-            for step in range(end - start)
-        ]
-        pairs.append(RelatedPair(first, second, sum(letters) / len(letters), len(letters)))
+        one, other = scorable(sequences[first]), scorable(sequences[second])
+        if one and other and number * expected_alignments(one, other, opening=-11) < MAX_EXPECTED:
+            in_one, in_other = aligned_residues(protein_aligner("local", -11), one, other)
+            equal = [one[i] == other[j] for i, j in zip(in_one, in_other, strict=True)]
+            pairs.append(RelatedPair(first, second, sum(equal) / len(equal), len(equal)))
     progress.end()
     return pairs
 
@@ -295,12 +292,6 @@ class _Entry:
     mapping: ColumnMapping | None = None
 
 
-class _Refused(Exception):  # noqa: N818 - a verdict on one pair, caught where the next one begins
-    def __init__(self, reason: str, error: BioattnError) -> None:
-        super().__init__(str(error))
-        self.reason = reason
-
-
 def prepare_contacts(
     table: Path,
     output: Path,
@@ -416,26 +407,24 @@ def _proteins(
     """Read one alignment after the other; entries get their audit on the way."""
     kept = 0
     for entry in watched(progress, "mapping structures to alignments", entries):
-        if entry.chain is not None:
-            try:
-                protein = _protein(entry, entry.chain, settings)
-            except _Refused as refused:
-                _refuse(entry, refused.reason, str(refused))
-            else:
-                kept += 1
-                yield protein
+        if entry.chain is not None and (protein := _protein(entry, entry.chain, settings)) is not None:
+            kept += 1
+            yield protein
     if not kept:
         _refuse_all(table, output, entries)
 
 
-def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactProtein:
-    pair = entry.pair
+def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactProtein | None:
+    """The protein of a pair; None where it is refused."""
+    pair, reason = entry.pair, "alignment"
     try:
         alignment = read_alignment(pair.msa)
         encoded = encode_alignment(alignment, source=str(pair.msa))
+        reason = "sequence" if pair.mapping is None else "mapping"
+        mapping = entry.mapping = _mapping(pair, chain, alignment, settings)
     except BioattnError as error:
-        raise _Refused("alignment", error) from error
-    mapping = entry.mapping = _mapping(pair, chain, alignment, settings)
+        _refuse(entry, reason, str(error))
+        return None
     rows = _sampled_rows(encoded.num_rows, pair.id, settings)
     entry.concern = _concern(encoded.msa)
     cb = mapping.column_cb(chain, alignment.num_columns)
@@ -468,24 +457,20 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
 def _mapping(
     pair: ContactPair, chain: Chain, alignment: Alignment, settings: ContactSettings
 ) -> ColumnMapping:
-    reason = "sequence" if pair.mapping is None else "mapping"
-    try:
-        if pair.mapping is None:
-            source = f"{pair.msa} and {pair.structure}"
-            return map_columns(chain, alignment, source=source, min_identity=settings.min_identity)
-        mapping = read_mapping(pair.mapping, chain, alignment.num_columns)
-        identities = row_identities(mapping, chain, alignment)
-        best = int(identities.argmax())
-        if identities[best] < settings.min_identity:
-            raise BioattnError(
-                f"{pair.mapping}: no row of {pair.msa} has the residues of chain {chain.name} in these columns; "
-                f"the best, {alignment.names[best]!r}, has {percentage(identities[best])} of them "
-                f"({percentage(settings.min_identity)} are needed); check that mapping and alignment belong "
-                "together"
-            )
-        return replace(mapping, row=best, identity=round(float(identities[best]), 6))
-    except BioattnError as error:
-        raise _Refused(reason, error) from error
+    if pair.mapping is None:
+        source = f"{pair.msa} and {pair.structure}"
+        return map_columns(chain, alignment, source=source, min_identity=settings.min_identity)
+    mapping = read_mapping(pair.mapping, chain, alignment.num_columns)
+    identities = row_identities(mapping, chain, alignment)
+    best = int(identities.argmax())
+    if identities[best] < settings.min_identity:
+        raise BioattnError(
+            f"{pair.mapping}: no row of {pair.msa} has the residues of chain {chain.name} in these columns; "
+            f"the best, {alignment.names[best]!r}, has {percentage(identities[best])} of them "
+            f"({percentage(settings.min_identity)} are needed); check that mapping and alignment belong "
+            "together"
+        )
+    return replace(mapping, row=best, identity=round(float(identities[best]), 6))
 
 
 def _sampled_rows(number: int, name: str, settings: ContactSettings) -> NDArray[np.int64]:

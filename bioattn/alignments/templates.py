@@ -4,7 +4,6 @@ Of each structure file the chain that is most like the query is taken, residue b
 """
 
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,14 @@ from bioattn.io.hdf5 import (
     strings,
     text_attribute,
 )
-from bioattn.structures.chain import Chain, protein_aligner, read_chains, scorable
+from bioattn.structures.chain import (
+    Chain,
+    aligned_residues,
+    expected_alignments,
+    protein_aligner,
+    read_chains,
+    scorable,
+)
 from bioattn.structures.ideal_geometry import ATOM37
 from bioattn.text import counted, percentage, quoted
 
@@ -124,8 +130,6 @@ MAX_TEMPLATES = 4
 """AlphaFold's models were trained with four templates at most."""
 MAX_EVALUE = 0.01
 """Of the local alignment of query and chain; a chain that is less alike is no template."""
-_LAMBDA, _K = 0.267, 0.041
-"""Of BLOSUM62 with a cost of 11 for a gap and 1 for each of its residues (Altschul & Gish 1996)."""
 _BACKBONE = [ATOM37.index(name) for name in ("N", "CA", "C")]
 
 
@@ -212,18 +216,15 @@ def _best_hit(path: Path, letters: str) -> _Hit | str:
 
 
 def _aligned(path: Path, chain: Chain, letters: str) -> _Hit:
-    alignments = protein_aligner("local", -12).align(scorable(letters), scorable(chain.letters))
-    blocks = alignments[0].aligned if alignments.score > 0 else ([], [])
-    places, residues = (
-        np.array([place for block in of_one for place in range(*block)], np.intp) for of_one in blocks
-    )
+    texts = scorable(letters), scorable(chain.letters)
+    places, residues = aligned_residues(protein_aligner("local", -12), *texts)
     return _Hit(
         name=f"{path.name.removesuffix('.gz').removesuffix('.xz').rpartition('.')[0] or path.name}_{chain.name}",
         chain=chain,
         places=places,
         residues=residues,
         equal=sum(letters[i] == chain.letters[j] for i, j in zip(places, residues, strict=True)),
-        evalue=_K * len(letters) * len(chain) * math.exp(-_LAMBDA * alignments.score),
+        evalue=expected_alignments(*texts, opening=-12),
     )
 
 

@@ -6,6 +6,7 @@ like) count as their parents. Residues without a CA atom, waters and ligands are
 """
 
 import io
+import math
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -140,6 +141,27 @@ def protein_aligner(mode: str, opening: float, *, free_ends: bool = False) -> Pa
     if free_ends:
         aligner.end_gap_score = 0
     return aligner
+
+
+def aligned_residues(
+    aligner: PairwiseAligner, first: str, second: str
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Positions of the residues that the best alignment of two sequences aligns; none where nothing is alike."""
+    alignments = aligner.align(first, second)
+    blocks = alignments[0].aligned if alignments.score > 0 or aligner.mode == "global" else ([], [])
+    in_first, in_second = (
+        np.array([place for block in of_one for place in range(*block)], np.intp) for of_one in blocks
+    )
+    return in_first, in_second
+
+
+def expected_alignments(first: str, second: str, *, opening: float) -> float:
+    """How many local alignments of so high a score chance gives of two sequences (Karlin-Altschul).
+
+    For BLOSUM62 with a cost of 11 for a gap and 1 for each of its residues (Altschul & Gish 1996).
+    """
+    score = protein_aligner("local", opening).score(first, second)
+    return 0.041 * len(first) * len(second) * math.exp(-0.267 * score)
 
 
 def virtual_cb(
