@@ -98,7 +98,7 @@ def prepare_msa(
             f"--output {output}: the result is A3M; give it a name that ends in .a3m or .a3m.gz"
         )
     if statistics_file is not None:
-        _check_statistics_file(statistics_file, output, inputs)
+        check_output(statistics_file, [output, *inputs], "--stats")
     name = "standard input" if source == STANDARD_INPUT else str(source)
     rounds: dict[str, list[SearchRound]] = {}
     if not databases:
@@ -197,14 +197,6 @@ def prepare_alignment(
         keep("depth", random_rows(len(codes), settings.max_depth, random))
 
 
-def _check_statistics_file(path: Path, output: Path, inputs: list[Path]) -> None:
-    if str(path) == "-":
-        raise SettingsError("--stats -: this cannot go to standard output; give a file name")
-    if any(path.resolve() == other.resolve() for other in [output, *inputs]):
-        raise SettingsError(f"--stats would write {path}, another file of this command; choose another name")
-    check_output(path)
-
-
 def describe_step(step: Step) -> str:
     """Describe a step in one line.
 
@@ -219,11 +211,6 @@ def describe_step(step: Step) -> str:
     if step.removed_rows:
         parts.append(f"{counted(step.removed_rows, 'row')} left out, {step.rows:,} stay")
     return f"{step.step.replace('_', ' ')}: {'; '.join(parts)}"
-
-
-def steps_json(preparation: Preparation) -> list[dict[str, Any]]:
-    """List the steps as plain JSON."""
-    return [step._asdict() for step in preparation.steps]
 
 
 def statistics_json(
@@ -249,7 +236,7 @@ def statistics_json(
         ],
         "rows_read": read[0],
         "columns_read": read[1],
-        "steps": steps_json(preparation),
+        "steps": [step._asdict() for step in preparation.steps],
         **statistics.as_json(),
         "warnings": statistics.warnings(),
     }

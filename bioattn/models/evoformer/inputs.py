@@ -67,28 +67,22 @@ class TemplateInputs(NamedTuple):
 
 
 class ModelInputs(NamedTuple):
-    """One sample of an alignment's input features; recycling may take another sample for every pass."""
+    """One sample of an alignment's input features; recycling may take another sample for every pass.
+
+    Those of `InputFeatures` as tensors, whole numbers int64. Of residue_index only differences count. A model
+    without extra-MSA stack takes no extra rows; others take one masked row where there is none.
+    """
 
     aatype: Tensor
-    """(R,) int64, the query in model order 0..20; 20 = unknown (no atoms)."""
     residue_index: Tensor
-    """(R,) int64; only differences count."""
     seq_mask: Tensor
-    """(R,) float, 1 = residue, 0 = padding."""
     target_feat: Tensor
-    """(R, 22) float."""
     msa_feat: Tensor
-    """(S, R, 49) float, or however many channels the model's config names."""
     msa_mask: Tensor
-    """(S, R) float."""
     extra_msa: Tensor | None = None
-    """(E, R) int64 in 0..22; None for a model without extra-MSA stack. Never 0 rows: give one masked row."""
     extra_has_deletion: Tensor | None = None
-    """(E, R) float, 0 or 1."""
     extra_deletion_value: Tensor | None = None
-    """(E, R) float in 0..1."""
     extra_msa_mask: Tensor | None = None
-    """(E, R) float."""
     pair_feat: Tensor | None = None
     """(R, R, F) float for a model with pair input features (covariances, say), otherwise None."""
     templates: TemplateInputs | None = None

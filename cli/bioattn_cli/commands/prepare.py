@@ -220,7 +220,7 @@ def msa(
 
     Warns of alignments whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
-    from bioattn.alignments.preparation import prepare_msa, steps_json
+    from bioattn.alignments.preparation import prepare_msa
     from bioattn.errors import SettingsError
 
     if not databases and search != SearchSettings():
@@ -244,6 +244,6 @@ def msa(
         rows=statistics.depth,
         columns=statistics.columns,
         neff=round(statistics.neff, 3),
-        steps=steps_json(prepared),
+        steps=[step._asdict() for step in prepared.steps],
         warnings=statistics.warnings(),
     )
