@@ -1,7 +1,10 @@
 """What tests of several rooms make: small models without training, and calls of the command line."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from bioattn.models.evoformer.config import EvoformerConfig
@@ -66,3 +69,37 @@ def small_evoformer(**changes: Any) -> EvoformerConfig:
             **changes,
         }
     )
+
+
+def write_small_prediction(folder: Path, letters: str, columns: Sequence[int], **parts: Any) -> Any:
+    """Write the files of a prediction of random distances in four bins; returns their (R, R, 4) probabilities.
+
+    letters: of the target, `-` for a gap. columns: those that were seen. parts: others of `Prediction`.
+    """
+    from bioattn.models.evoformer.prediction import Prediction, PredictionOf, TargetRow, write_prediction
+
+    size, random = len(columns), np.random.default_rng(0)
+    chances = random.random((size, size, 4), dtype=np.float32)
+    chances += chances.transpose(1, 0, 2)
+    chances[0, 1] = chances[1, 0] = [1, 0, 0, 0]
+    chances /= chances.sum(-1, keepdims=True)
+    near = chances[..., :2].sum(-1)
+    residues = np.cumsum([letter != "-" for letter in letters]).tolist()
+    numbers = [None if letter == "-" else number for letter, number in zip(letters, residues, strict=True)]
+    subject = PredictionOf(
+        name="x",
+        target=TargetRow(name="q", letters=letters, numbers=numbers, num_inserted=0),
+        columns=np.array(columns),
+        aatype=np.zeros(size, np.int32),
+        model_sha256="m",
+        input_sha256="i",
+    )
+    prediction = Prediction(
+        bin_edges=np.array([4, 8, 12], np.float32),
+        distogram=chances,
+        contact_probability=near,
+        expected_distance=near * 10,
+        **{"aligned_error": None, "ptm": None, "plddt": None, "atom37": None, **parts},
+    )
+    write_prediction(folder, subject, prediction, {"format": "bioattn-prediction", "id": "x"})
+    return chances

@@ -24,9 +24,9 @@ from bioattn.figures.structures import (
 )
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import StructureResidue, write_pdb
-from bioattn.models.evoformer.prediction import Prediction, PredictionOf, TargetRow, write_prediction
 from bioattn.structures.contacts import contact_scores
 from bioattn.structures.predictions import Distances, read_distances
+from tests.making import write_small_prediction
 
 SIZE = 30
 LETTERS = "ACDEFGHIKLMNPQRSTVWYACDEFGHIKL"
@@ -301,35 +301,8 @@ def test_what_is_drawn(distances, width):
 
 def test_a_file_of_run_evoformer(tmp_path):
     """Written as `run evoformer` writes it; entropy by plain loops. A contact map is made of it, too."""
-    random = np.random.default_rng(0)
-    chances = random.random((5, 5, 4), dtype=np.float32)
-    chances += chances.transpose(1, 0, 2)
-    chances[0, 1] = chances[1, 0] = [1, 0, 0, 0]
-    chances /= chances.sum(-1, keepdims=True)
+    chances = write_small_prediction(tmp_path, TARGET, COLUMNS)
     near = chances[..., :2].sum(-1)
-    write_prediction(
-        tmp_path,
-        PredictionOf(
-            name="x",
-            target=TargetRow(name="q", letters=TARGET, numbers=[1, 2, 3, None, 4, 5, 6], num_inserted=0),
-            columns=COLUMNS,
-            aatype=np.zeros(5, np.int32),
-            model_sha256="m",
-            input_sha256="i",
-        ),
-        Prediction(
-            bin_edges=np.array([4, 8, 12], np.float32),
-            distogram=chances,
-            contact_probability=near,
-            expected_distance=near * 10,
-            aligned_error=None,
-            ptm=None,
-            plddt=None,
-            atom37=None,
-            representations={},
-        ),
-        {"format": "bioattn-prediction", "id": "x"},
-    )
     found = read_distances(tmp_path, with_entropy=True)
     assert (found.letters, found.num_bins) == (TARGET, 4)
     np.testing.assert_array_equal(found.columns, COLUMNS)

@@ -8,44 +8,23 @@ import pytest
 
 from bioattn.errors import FormatError
 from bioattn.models.evoformer.config import Representation
-from bioattn.models.evoformer.prediction import Prediction, PredictionOf, TargetRow, write_prediction
 from bioattn.store.inspection import inspect_file, validate_file
+from tests.making import write_small_prediction
 
 SIZE = 9
 
 
 @pytest.fixture
 def folder(tmp_path):
-    random = np.random.default_rng(0)
-    probability = random.random((SIZE, SIZE, 4), dtype=np.float32)
-    probability += probability.transpose(1, 0, 2)
-    probability /= probability.sum(-1, keepdims=True)
-    symmetric = probability[..., :2].sum(-1)
+    random = np.random.default_rng(1)
     (tmp_path / "out").mkdir()
-    write_prediction(
+    write_small_prediction(
         tmp_path / "out",
-        PredictionOf(
-            name="x",
-            target=TargetRow(
-                name="q", letters="ACDEFG-HIKL", numbers=[1, 2, 3, 4, 5, 6, None, 7, 8, 9, 10], num_inserted=0
-            ),
-            columns=np.array([0, 1, 2, 3, 5, 6, 7, 9, 10]),
-            aatype=np.zeros(SIZE, np.int32),
-            model_sha256="m",
-            input_sha256="i",
-        ),
-        Prediction(
-            bin_edges=np.array([4, 8, 12], np.float32),
-            distogram=probability,
-            contact_probability=symmetric,
-            expected_distance=symmetric * 10,
-            aligned_error=random.random((SIZE, SIZE), dtype=np.float32),
-            ptm=0.5,
-            plddt=None,
-            atom37=None,
-            representations={Representation.MSA: random.random((3, SIZE, 5), dtype=np.float32)},
-        ),
-        {"format": "bioattn-prediction", "id": "x"},
+        "ACDEFG-HIKL",
+        [0, 1, 2, 3, 5, 6, 7, 9, 10],
+        aligned_error=random.random((SIZE, SIZE), dtype=np.float32),
+        ptm=0.5,
+        representations={Representation.MSA: random.random((3, SIZE, 5), dtype=np.float32)},
     )
     return tmp_path / "out"
 
