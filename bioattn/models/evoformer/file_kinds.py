@@ -108,15 +108,11 @@ def _sample(folder: Path) -> Sample:
     return Sample(scores.id, {"general": general, "predictions": figures})
 
 
-def _is_prediction(folder: Path) -> bool:
-    """Whether a folder holds a prediction, or what is left of one."""
-    return any((folder / name).is_file() for name in (SCORES, *_OF_CONTACTS, *_OF_STRUCTURES))
-
-
 def _remains_of_prediction(folder: Path) -> str | None:
-    if not _is_prediction(folder):
-        return None
-    return "a prediction without its scores.json; run it again with another --output"
+    """What to say of a folder that holds what is left of a prediction."""
+    if any((folder / name).is_file() for name in (SCORES, *_OF_CONTACTS, *_OF_STRUCTURES)):
+        return "a prediction without its scores.json; run it again with another --output"
+    return None
 
 
 def file_kinds() -> Sequence[FileKind]:

@@ -65,18 +65,14 @@ class AlignmentHeadScorer:
         Raises: BioattnError when a protein has no two residues in the structure, or the model predicts no
         distances.
         """
-        by_protein: dict[Head, list[float]] = {
-            (name, head): []
+        families = watched(self._progress, "head importance", self._families)
+        gradients = [self._gradients(family, silenced) for family in families]
+        return {
+            (name, head): np.array([gradients_H[name][place] for gradients_H in gradients])
             for name, site in self.sites.items()
-            for head in site.heads
+            for place, head in enumerate(site.heads)
             if (name, head) not in silenced
         }
-        for family in watched(self._progress, "head importance", self._families):
-            for name, gradient_H in self._gradients(family, silenced).items():
-                for place, head in enumerate(self.sites[name].heads):
-                    if (name, head) in by_protein:
-                        by_protein[name, head].append(float(gradient_H[place]))
-        return {head: np.array(values) for head, values in by_protein.items()}
 
     def overall(self, by_item: NDArray[np.float64]) -> float:
         return float(by_item.mean())

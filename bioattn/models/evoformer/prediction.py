@@ -200,8 +200,7 @@ def _read_outputs(outputs: ModelOutputs, representations: Sequence[Representatio
     kept = {}
     for name in representations:
         state = states[name]
-        if state is None:
-            raise BioattnError(f"--representations {name}: the model has no structure module")
+        assert state is not None
         kept[name] = _numbers(state, f"the {name} representation")
     errors = outputs.aligned_error_logits
     ptm = None if errors is None else float(predicted_tm_score(errors))

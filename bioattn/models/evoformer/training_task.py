@@ -25,6 +25,7 @@ from bioattn.models.evoformer.training_families import (
     Evaluation,
     Sample,
     SimulatedFamilies,
+    TrainingFamily,
     TrainingSamples,
     card_lines,
     evaluate_families,
@@ -36,7 +37,7 @@ from bioattn.structures.contacts import ContactScores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted, quoted
-from bioattn.training.task import Judgement, PartLoss, Results, Stage, Step, Task, Training
+from bioattn.training.task import Judgement, PartLoss, Results, Stage, Step, Task, Training, figures_by_part
 
 
 class EvoformerTask(Task, Training):
@@ -127,17 +128,13 @@ class EvoformerTask(Task, Training):
         """Precisions of the validation families: float64 (families, 2)."""
         if not self.validation:
             return None
-        own = shard.slice(len(self.validation))
-        precisions = torch.zeros(len(self.validation), 2, dtype=torch.float64)
+
+        def precisions(family: TrainingFamily) -> Tensor:
+            scores = score_family(cast(EvoformerModel, model), family, self.training.round_inputs)
+            return torch.tensor([scores.precision_l5, scores.precision_l], dtype=torch.float64)
+
         with self.training.precision.autocast(self.device):
-            for number in range(own.start, own.stop):
-                scores = score_family(
-                    cast(EvoformerModel, model), self.validation[number], self.training.round_inputs
-                )
-                precisions[number] = torch.tensor(
-                    [scores.precision_l5, scores.precision_l], dtype=torch.float64
-                )
-        return precisions
+            return figures_by_part(self.validation, shard, 2, precisions)
 
     def judge(self, values: Tensor) -> Judgement:
         scores = mean_scores(
