@@ -408,10 +408,27 @@ class AlignmentRunner:
     ) -> list[str]:
         """Read and predict one alignment and write its folder; returns the names of the files."""
         prepared = self.prepare(source, *read_with_digest(source.path))
+        inputs, subject = prepared.inputs, prepared.subject
+        scores = {
+            "format": "bioattn-prediction",
+            "format_version": 1,
+            "generated_by": f"bioattn {__version__}",
+            "id": subject.name,
+            "target": subject.target.name,
+            "input": {"file": source.path.name, "sha256": subject.input_sha256},
+            "model": {"file": self.model.name, "sha256": self.model.sha256},
+            "rows": len(prepared.row_names),
+            "distinct_rows": inputs.encoded.num_rows,
+            "msa_clusters": inputs.num_clusters,
+            "extra_msa_rows": inputs.num_extra,
+            "templates": prepared.template_names,
+            "columns": len(subject.target.letters),
+            "columns_used": len(inputs.columns),
+            "settings": self.settings_json(),
+        }
         # First of all: a place that takes no files is better known before hours of prediction than after.
         with atomic_folder(folder, PREDICTION_FILES) as partial:
-            prediction = self.compute(prepared, request, attention)
-            return write_prediction(partial, prepared.subject, prediction, self._scores(prepared))
+            return write_prediction(partial, subject, self.compute(prepared, request, attention), scores)
 
     def layout(self, options: AttentionOptions) -> FileLayout:
         """The layout of the attention file. Raises: BioattnError for sites or heads that the model lacks."""
@@ -480,26 +497,6 @@ class AlignmentRunner:
         for one in given:
             prepared = self.prepare(*one)
             yield prepared, self.compute(prepared, StopRequest(), attention)
-
-    def _scores(self, prepared: PreparedAlignment) -> dict[str, Any]:
-        inputs, subject = prepared.inputs, prepared.subject
-        return {
-            "format": "bioattn-prediction",
-            "format_version": 1,
-            "generated_by": f"bioattn {__version__}",
-            "id": subject.name,
-            "target": subject.target.name,
-            "input": {"file": prepared.source.path.name, "sha256": subject.input_sha256},
-            "model": {"file": self.model.name, "sha256": self.model.sha256},
-            "rows": len(prepared.row_names),
-            "distinct_rows": inputs.encoded.num_rows,
-            "msa_clusters": inputs.num_clusters,
-            "extra_msa_rows": inputs.num_extra,
-            "templates": prepared.template_names,
-            "columns": len(subject.target.letters),
-            "columns_used": len(inputs.columns),
-            "settings": self.settings_json(),
-        }
 
 
 def _tell(prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
