@@ -326,7 +326,11 @@ class PromoterModelConfig:
 
     @property
     def contribution(self) -> Contribution:
-        """How it is known what a bin adds to the prediction of `cross`."""
+        """How it is known what a bin adds to the prediction."""
+        if self.conditioning is Conditioning.RIDGE:
+            return Contribution.PRODUCT
+        if self.conditioning is not Conditioning.CROSS:
+            return Contribution.NONE
         if self.readout == Readout.OWN:
             return Contribution.NONE if self.reader == Reader.HIDDEN else Contribution.PRODUCT
         summed = self.hops == 1 and self.reader == Reader.LINEAR

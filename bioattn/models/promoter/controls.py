@@ -31,6 +31,7 @@ from bioattn.models.promoter.config import (
 )
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
+from bioattn.models.promoter.model import PromoterModel, RidgeModel
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.store.training_record import read_training_record as read_training_json
@@ -272,7 +273,8 @@ def train_control(
                 f"stopped while a control was trained; what is done lies in {folder}: repeat the command to go on",
                 stopped.exit_code,
             ) from stopped
-    return load_promoter_model(settings.output, model.device)
+    control = load_promoter_model(settings.output, model.device)
+    return replace(control, model=PromoterModel.beside(control.model, model.model, model.vocabulary))
 
 
 def control_settings(
@@ -285,7 +287,8 @@ def control_settings(
 ) -> PromoterTrainingSettings:
     """Settings that train a control. Arguments as of `train_control`."""
     networks = []
-    for member, training in zip(model.model.members, record.networks, strict=True):
+    trained = [member for member in model.model.members if not isinstance(member.network, RidgeModel)]
+    for member, training in zip(trained, record.networks, strict=True):
         config, how = changed(member.config, training, control, step)
         settings = {name: value for name, value in asdict(config).items() if name != "length"}
         networks.append({"model": settings, "training": asdict(how)})

@@ -20,8 +20,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from bioattn.attention.capture import listener_for
 from bioattn.attention.multi_head import MultiHeadAttention
-from bioattn.attention.site import AttentionSite, Axis
+from bioattn.attention.site import AttentionSite, Axis, Contribution
 from bioattn.inference.runner import BinEncoder
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.cross import CrossModel
@@ -155,6 +156,16 @@ class RidgeBlock(nn.Module):
         counts_BX = self.added_XT.new_zeros(len(cells_BS), len(self.added_XT) + 1)
         return counts_BX.scatter_add_(1, cells_BS, self.weight_S.expand_as(cells_BS))[:, :-1]
 
+    def by_place(self, codes_BL: Tensor) -> Tensor:
+        """What the k-mer at each place adds to each training treatment (B, S, T); occurrences share a log."""
+        cells_BS = self.cells(codes_BL)
+        share_BS = self.weight_S.expand_as(cells_BS)
+        if self.log:
+            count_BX = F.pad(self.counts(cells_BS), (0, 1))
+            count_BS = count_BX.gather(1, cells_BS)
+            share_BS = share_BS * count_BS.log1p() / count_BS.clamp(min=1e-30)
+        return F.pad(self.added_XT, (0, 0, 0, 1))[cells_BS] * share_BS[..., None]
+
     def expected(self, bases_BL4: Tensor) -> Tensor:
         """Mean counts (B, X) of sequences whose bases are drawn apart by these probabilities; differentiable."""
         windows_BSk4 = bases_BL4.unfold(1, self.k, 1).transpose(2, 3)
@@ -181,7 +192,11 @@ def _expected_counts(windows_BSk4: Tensor, weight_S: Tensor) -> Tensor:
 
 
 class RidgeModel(nn.Module):
-    """A sum of blocks of counts, and a number per treatment: what is predicted where nothing is counted."""
+    """A sum of blocks of counts, and a number per treatment: what is predicted where nothing is counted.
+
+    It weighs all bins alike; what a bin contributes is what its k-mers add, so that contributions add up as those
+    of attention do. A treatment that was not in training gets the mean of those that were.
+    """
 
     offset_T: Tensor
 
@@ -193,15 +208,57 @@ class RidgeModel(nn.Module):
             for k, strands, windows, log in config.ridge_blocks
         )
         self.register_buffer("offset_T", torch.zeros(number))
+        position = Axis("key", "position", edges=config.bin_edges)
+        self.site = AttentionSite(
+            name="promoter.ridge.0",
+            axes=(Axis("sample"), Axis("head"), Axis("treatment"), position),
+            heads=(0,),
+            receptive_field=config.pool,
+            contributes=Contribution.PRODUCT,
+        )
 
     def forward(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
     ) -> Tensor:
         """Codes (B, L) and T treatments → predictions (B, T); bases_BL4: probabilities of bases instead."""
+        listener = listener_for(self.site)
+        if listener is not None and listener.receiver is not None:
+            added_B1TP = _of(treatments, self.contributions(codes_BL).transpose(1, 2)).unsqueeze(1)
+            bins = torch.full_like(added_B1TP, 1 / added_B1TP.shape[-1])
+            listener.receiver.receive(self.site, bins, added_B1TP)
         answer_BT = self.offset_T.expand(len(codes_BL), -1)
         for block in self.blocks:
             answer_BT = answer_BT + block(codes_BL, bases_BL4)
-        return answer_BT[:, treatments.index_T]
+        return _of(treatments, answer_BT)
+
+    def intercept(self, treatments: TreatmentBatch) -> Tensor:
+        """What is predicted where nothing is counted (T,): contributions are added to it."""
+        return _of(treatments, self.offset_T[None])[0]
+
+    def contributions(self, codes_BL: Tensor) -> Tensor:
+        """What the bases of each bin add for the training treatments (B, P, T): all bases of a k-mer alike."""
+        edges = torch.tensor(self.site.key_edges, device=codes_BL.device)
+        added_BPT = self.offset_T.new_zeros(len(codes_BL), len(edges) - 1, len(self.offset_T))
+        for block in self.blocks:
+            assert isinstance(block, RidgeBlock)
+            by_base_BLT = F.pad(block.by_place(codes_BL) / block.k, (0, 0, block.k - 1, block.k - 1))
+            by_base_BLT = by_base_BLT.unfold(1, block.k, 1).sum(-1)
+            bin_L = torch.bucketize(
+                torch.arange(codes_BL.shape[1], device=edges.device), edges[1:], right=True
+            )
+            added_BPT.index_add_(1, bin_L, by_base_BLT)
+        return added_BPT
+
+
+def _of(treatments: TreatmentBatch, answers_BTX: Tensor) -> Tensor:
+    """Answers (B, T, …) for the training treatments → those for `treatments`; the mean for others."""
+    known_T = treatments.index_T >= 0
+    chosen_BTX = answers_BTX[:, treatments.index_T.clamp(min=0)]
+    if bool(known_T.all()):
+        return chosen_BTX
+    return torch.where(
+        known_T.view(1, -1, *[1] * (answers_BTX.dim() - 2)), chosen_BTX, answers_BTX.mean(1, keepdim=True)
+    )
 
 
 class AdaptiveGroupNormStage(nn.Module):
@@ -375,7 +432,9 @@ class PromoterModel(nn.Module):
         self.members = cast(Any, nn.ModuleList(Member(config, vocabulary) for config in configs))
         numbers: Counter[str] = Counter()
         for module in self.modules():
-            if isinstance(module, MultiHeadAttention) and module.site.name.startswith("promoter."):
+            if isinstance(module, MultiHeadAttention | RidgeModel) and module.site.name.startswith(
+                "promoter."
+            ):
                 kind = module.site.name.rpartition(".")[0]
                 module.site = replace(module.site, name=f"{kind}.{numbers[kind]}")
                 numbers[kind] += 1
@@ -392,6 +451,23 @@ class PromoterModel(nn.Module):
             member.response_mean_T /= len(models)
             member.response_sd_T /= len(models)
         return mean.to(next(models[0].parameters()).device).eval()
+
+    @classmethod
+    def beside(
+        cls, trained: "PromoterModel", model: "PromoterModel", vocabulary: TreatmentVocabulary
+    ) -> "PromoterModel":
+        """`trained` with the ridges that are members of `model`, each with its share of the mean."""
+        ridges = [member for member in model.members if isinstance(member.network, RidgeModel)]
+        if not ridges:
+            return trained
+        joined = cls([member.config for member in (*trained.members, *ridges)], vocabulary)
+        for member, of in zip(joined.members, (*trained.members, *ridges), strict=True):
+            member.load_state_dict(of.state_dict())
+        share = 1 - len(ridges) / len(joined.members)
+        for member in joined.members[: len(trained.members)]:
+            member.response_mean_T *= share
+            member.response_sd_T *= share
+        return joined.to(next(trained.parameters()).device).eval()
 
     @property
     def config(self) -> PromoterModelConfig:
@@ -421,5 +497,5 @@ def attention_sites(model: nn.Module) -> dict[str, AttentionSite]:
     return {
         module.site.name: module.site
         for module in model.modules()
-        if isinstance(module, MultiHeadAttention) and module.site.name.startswith("promoter.")
+        if isinstance(module, MultiHeadAttention | RidgeModel) and module.site.name.startswith("promoter.")
     }

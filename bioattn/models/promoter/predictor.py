@@ -27,7 +27,7 @@ from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
 from bioattn.models.promoter.config import Stem
 from bioattn.models.promoter.cross import CrossModel
-from bioattn.models.promoter.model import Member
+from bioattn.models.promoter.model import Member, RidgeModel
 from bioattn.models.promoter.mutant_bins import (
     MutatedBins,
     MutatedStem,
@@ -352,8 +352,11 @@ class PromoterPredictor:
 
     def fast_mutants(self, batch_size: int) -> "FastMutants | None":
         """All single mutants with less work than a forward pass for each: of `cross` models."""
-        found = []
+        found: list[CrossMutants | PlainMutants] = []
         for member in self.runner.model.members:
+            if isinstance(member.network, RidgeModel) and found:
+                found.append(PlainMutants(member, self.treatments, batch_size))
+                continue
             if not isinstance(member.network, CrossModel) or not member.network.stem.is_local:
                 return None
             with torch.inference_mode():
@@ -361,10 +364,25 @@ class PromoterPredictor:
         return FastMutants(found)
 
 
+class PlainMutants(NamedTuple):
+    """A member that is asked for each mutant."""
+
+    member: Member
+    treatments: TreatmentBatch
+    batch_size: int
+
+    def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """As `CrossMutants.answers`."""
+        for rows in torch.arange(len(position_M), device=codes_L.device).split(self.batch_size):
+            codes_NL = codes_L.repeat(len(rows), 1)
+            codes_NL[torch.arange(len(rows)), position_M[rows]] = base_M[rows]
+            yield rows, self.member(codes_NL, self.treatments)
+
+
 class FastMutants(NamedTuple):
     """The sum of what the members of a model answer to mutants."""
 
-    members: list[CrossMutants]
+    members: list[CrossMutants | PlainMutants]
 
     def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """As `CrossMutants.answers`."""

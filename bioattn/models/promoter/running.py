@@ -29,7 +29,7 @@ from bioattn.inference.passes import fitting_batch
 from bioattn.inference.promoter_windows import N_CODE, Promoters, padding
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.models.promoter.cross import CrossModel
-from bioattn.models.promoter.model import Member, attention_sites
+from bioattn.models.promoter.model import Member, RidgeModel, attention_sites
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.choices import Reduction
@@ -122,9 +122,12 @@ class PromoterRunner:
     def _intercept(self, member: Member) -> NDArray[np.float32]:
         """What a member predicts where nothing is attended to (T,), in the units of responses."""
         network, treatments = member.network, self.predictor.treatments
-        assert isinstance(network, CrossModel)
         with torch.inference_mode():
-            standard_T = network.intercept(network.treatment_encoder(treatments))
+            if isinstance(network, RidgeModel):
+                standard_T = network.intercept(treatments)
+            else:
+                assert isinstance(network, CrossModel)
+                standard_T = network.intercept(network.treatment_encoder(treatments))
             intercept_T: NDArray[np.float32] = member.in_response_units(standard_T, treatments).cpu().numpy()
         return intercept_T
 

@@ -510,7 +510,6 @@ def as_promoter_model(
         conditioning=Conditioning.RIDGE,
         unconditional=False,
         channels=len(vocabulary.names),
-        pool=1,
         ridge_blocks=tuple(
             (block.k, 2 if block.canonical else 1, int(block.windows(length).max()) + 1, int(block.log))
             for block in blocks

@@ -201,50 +201,57 @@ class PromoterTask(Task):
         return replace(kept, rows=[*kept.rows, *network], beside=None)
 
     def _choose(self) -> list[Row]:
-        """Make `model` of the networks trained: the mean of those of one kind, or of both, whichever is better on
-        validation genes beyond noise. Returns the rows of both."""
+        """Make `model` of the networks trained, and of the best simple model: the mean that is best on validation
+        genes beyond noise. Returns a row of each candidate."""
         models = [training.model for training in self.trainings]
         self.model = PromoterModel.mean(models, self.vocabulary)
         self.used = list(range(len(models)))
-        cold = self.settings.members
-        if self.given or len(models) == cold or self.validation is None:
+        if self.given or self.reason == "given" or self.validation is None:
             return []
-        alone = PromoterModel.mean(models[:cold], self.vocabulary)
+        cold, everything = self.used[: self.settings.members], self.used
+        kinds = {"cold networks": cold}
+        if len(everything) > len(cold):
+            kinds["cold and warm networks"] = everything
+        simple = best_simple(self.simple or (), self.dataset.task)
+        by_id = self.first.config.treatment_encoder is TreatmentEncoding.ID
+        units = response_units(self.dataset, self.columns)
+        ridge = None
+        if simple is not None and simple.model is not None and by_id and not self.binary:
+            ridge = as_promoter_model(simple, self.vocabulary, self.dataset.length, *units).to(self.device)
         genes, truth_GT = self.validation, self.dataset.targets[np.ix_(self.validation, self.columns)]
-        mean_T, sd_T = response_units(self.dataset, self.columns)
-        predicted: list[NDArray[np.float64]] = [
-            (
-                predict_responses(model, self.dataset, self.vocabulary, genes, self.columns, self.device)
-                - mean_T
-            )
-            / sd_T
-            for model in (alone, self.model)
-        ]
         statistic = median_auroc if self.binary else median_pearson
-        one_B, both_B = (resampled(statistic(truth_GT, each), len(genes)) for each in predicted)
-        gain = interval(both_B - one_B)
-        kmer_is_clear = clear_motif(self.dataset)
-        title = next(iter(FIGURES[self.dataset.task].values()))
-        told = f"{title} on validation genes {both_B[0]:.3f} against {one_B[0]:.3f}"
-        if gain.low > 0:
-            why = f"the mean of both kinds of networks is better: {told}"
-        elif gain.high < 0:
-            why = f"the warm network does not help: {told}"
-        elif kmer_is_clear:
-            why = f"the warm network makes no clear difference ({told}), and one k-mer tells much by itself"
+        candidates: dict[str, tuple[PromoterModel, list[int], NDArray[np.float64]]] = {}
+        for name, numbers in kinds.items():
+            members = {name: [models[number] for number in numbers]}
+            if ridge is not None and simple is not None:
+                members[f"{name} and {simple.name}"] = [*members[name], ridge]
+            for label, joined in members.items():
+                model = PromoterModel.mean(joined, self.vocabulary)
+                answers = predict_responses(
+                    model, self.dataset, self.vocabulary, genes, self.columns, self.device
+                )
+                figures = resampled(statistic(truth_GT, (answers - units[0]) / units[1]), len(genes))
+                candidates[label] = model, numbers, figures
+        first = next(iter(candidates))
+        best = max(candidates, key=lambda label: candidates[label][2][0])
+        gain = interval(candidates[best][2] - candidates[first][2])
+        figure = next(iter(FIGURES[self.dataset.task].values()))
+        told = f"{figure} on validation genes {candidates[best][2][0]:.3f}, {first} {candidates[first][2][0]:.3f}"
+        if best != first and not gain.low > 0 and clear_motif(self.dataset):
+            self.reason = (
+                f"{first}: the mean with others is not clearly better ({told}), and one k-mer tells much"
+            )
+            best = first
+        elif best == first:
+            self.reason = f"{first}: no mean with others is better ({told})"
         else:
-            why = f"both kinds are alike within noise ({told}), and of noisy data their mean tells more"
-        if gain.high < 0 or (not gain.low > 0 and kmer_is_clear):
-            self.model, self.used = alone, self.used[:cold]
-        self.reason = why
-        LOGGER.info(f"kept: {why}")
+            self.reason = f"mean of {best}: {told}"
+        self.model, self.used, _ = candidates[best]
+        LOGGER.info(f"kept: {self.reason}")
         key = next(iter(FIGURES[self.dataset.task]))
         return [
-            Row(name=name, cells="validation genes", figures={key: float(value)})
-            for name, value in (
-                ("candidate: cold networks", one_B[0]),
-                ("candidate: mean of cold and warm", both_B[0]),
-            )
+            Row(name=f"candidate: {label}", cells="validation genes", figures={key: float(figures_B[0])})
+            for label, (_, _, figures_B) in candidates.items()
         ]
 
     def _checked(self, results: Evaluation) -> Evaluation:
