@@ -145,7 +145,7 @@ def _name(path: Path) -> str:
 def _listed(path: Path) -> list[Path] | None:
     """What a list names, whether there is such a file or not; None when no line at its beginning names one."""
     try:
-        lines = (line.strip() for _, line in read_lines(path))
+        lines = (line.strip().replace("\0", "") for _, line in read_lines(path))
         entries = (_resolve(path, line) for line in lines if line and not line.startswith("#"))
         head = list(islice(entries, _LIST_HEAD))
         if not any(map(os.path.isfile, head)):

@@ -54,7 +54,7 @@ def train(
     kind = of.settings["train"]
     made = mkdtemp(prefix="bioattn-") if output is None else None
     path = Path(made) / "model" if made is not None else Path(str(output))
-    (argument,) = (one.name for one in parameters_of(kind) if one.said.is_argument)
+    argument = next(one.name for one in parameters_of(kind) if one.said.is_argument)
     given = {argument: dataset, "output": path, **settings, "resume": resume, "force": force}
     filled = with_config_file(_filled(kind, given))
     set_threads(threads)

@@ -121,7 +121,7 @@ def test_a_full_disk_under_the_pdb_file_is_an_error(model, tmp_path, monkeypatch
     path = write_fasta(tmp_path / "x.fasta")
     assert run_one_pass(path, "--model", model, "-o", tmp_path / "out") == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"bioattn: error: {tmp_path / 'out/structure.pdb'}: no space left")
+    assert said.startswith(f"bioattn: error: {tmp_path / 'out.partial/structure.pdb'}: no space left")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.fasta"]
 
 

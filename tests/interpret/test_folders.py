@@ -42,7 +42,7 @@ def contents(folder):
     [
         ("tracks", "attention.h5", "tracks", "tracks.json", "heat.genes.tsv"),
         ("motifs", "explain.h5", "motifs", "motifs.json", "edges.tsv"),
-        ("attribution", "explain.h5", "attribution-arrays", "arrays.json", "genes.tsv"),
+        ("arrays", "explain.h5", "attribution-arrays", "arrays.json", "genes.tsv"),
     ],
 )
 def test_a_folder_with_a_record(results, tmp_path, capsys, command, source, kind, record, table):

@@ -4,6 +4,8 @@ import pytest
 
 from tests.making import bioattn as command
 
+ONE_NETWORK = ("--epochs", 1, "--no-baselines", "-c", "model.reader=hidden")
+
 
 @pytest.fixture(scope="session")
 def promoters(tmp_path_factory):
@@ -18,7 +20,7 @@ def promoters(tmp_path_factory):
     assert command(*made) == 0
     assert command("prepare", "dataset", fasta, sim / "responses.tsv", "-o", folder / "set.h5") == 0
     model = folder / "model"
-    assert command("train", "promoter", folder / "set.h5", "-o", model, "--epochs", 1, "--no-baselines") == 0
+    assert command("train", "promoter", folder / "set.h5", "-o", model, *ONE_NETWORK) == 0
     assert command("run", "promoter", model, fasta, "-o", folder / "predictions.tsv") == 0
     assert command("export", "attention", model, fasta, "-o", folder / "attention.h5") == 0
     genes = ("--genes", fasta.read_text().split()[0][1:])

@@ -184,7 +184,9 @@ def test_attribution_is_that_of_the_command(promoters, model, sequences, tmp_pat
 
 
 def test_training_gives_the_model_of_the_command(promoters, written, tmp_path):
-    model = bioattn.train("promoter", promoters / "set.h5", epochs=1, baselines=False, threads=1)
+    model = bioattn.train(
+        "promoter", promoters / "set.h5", epochs=1, baselines=False, threads=1, model={"reader": "hidden"}
+    )
     predicted = model.predict(promoters / "promoters.fa")
     pd.testing.assert_frame_equal(predicted, written, check_dtype=False, rtol=1e-6)
     model.save(tmp_path / "model")
@@ -270,7 +272,9 @@ def test_what_cannot_be_done_is_said(promoters, model, tmp_path):
         model.attention(fasta, treatments=["sun"])
     with pytest.raises(BioattnError, match="torch sees no such device here"):
         bioattn.load_model(promoters / "model", device="mps")
-    with pytest.raises(SettingsError, match="no setting 'epoch' here; there are baselines, conditioning"):
+    with pytest.raises(
+        SettingsError, match="no setting 'epoch' here; there are baselines, check, conditioning"
+    ):
         bioattn.train("promoter", promoters / "set.h5", epoch=1)
     with pytest.raises(KeyError, match="holds no 'nothing'"):
         bioattn.open(promoters / "sim")["nothing"]

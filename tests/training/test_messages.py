@@ -106,7 +106,7 @@ def test_a_model_below_a_simple_one_says_so_everywhere(
     words = ["train", family, str(dataset), "-o", str(model), "-c", str(config), *steps, "--threads", "1"]
     assert main(words) == 0
     captured = capsys.readouterr()
-    last = captured.err.splitlines()[-1]
+    (last,) = [line for line in captured.err.splitlines() if "ends below a simple model" in line]
     assert last.startswith("this model ends below a simple model: ")
     assert f"Note: {last}." in (model / "README.md").read_text()
     comparison = read_json(model / "training.json")["comparison"]

@@ -170,7 +170,7 @@ def classifier_guide(
     deed = "guide designs: they predict no responses"
     classifier = with_ability(load_runner(folder, device), "predictor", deed, "--classifier")
     record = read_training_record(folder)
-    trained = record.get("training", {}).get("noise")
+    trained = next((each["training"]["noise"] for each in record.get("networks", ())), None)
     if trained != noise:
         raise BioattnError(
             f"--classifier {folder}: was trained on promoters with {trained or 'no'} noise, and half-written ones "

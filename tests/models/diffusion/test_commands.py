@@ -198,7 +198,7 @@ def test_designs_are_checked_drawn_and_reported(folder, capsys):
 
 def test_a_classifier_that_saw_masked_bases_guides(folder, capsys):
     (folder / "classifier.toml").write_text(
-        '[model]\nchannels = 32\npool = 4\n[training]\nnoise = "masked"\n'
+        '[model]\nchannels = 32\npool = 4\nreader = "hidden"\n[training]\nnoise = "masked"\n'
     )
     common = ("--no-baselines", "-t", 1, "--epochs")
     words = (*common, 6, "-c", folder / "classifier.toml", "-o", folder / "classifier")

@@ -70,7 +70,10 @@ def test_promoter_models_begin_with_an_encoder(tmp_path, capsys):
     def is_kept(folder):
         """Whether the encoder's weights are those of the language model."""
         weights = load_file(folder / "model.safetensors")
-        return all(torch.equal(weights[f"network.stem.encoder.model.{name}"], begun[name]) for name in begun)
+        return all(
+            torch.equal(weights[f"members.0.network.stem.encoder.model.{name}"], begun[name])
+            for name in begun
+        )
 
     frozen, learned = tmp_path / "frozen", tmp_path / "learned"
     assert bioattn(*train, "--encoder", tmp_path / "lm", "-o", frozen) == 0

@@ -50,7 +50,7 @@ def undisturbed(dataset_path, tmp_path_factory):
     [
         (2, 'conditioning = "film"', "treatments_per_step = 2\nreverse_complement = true"),
         (2, 'conditioning = "cross-all"', "attention_entropy = 0.2\nmicro_batch_size = 10"),
-        (2, 'stem = "kmer"\nkmer = 4', "warm_start = true"),
+        (2, 'readout = "shared"\nstem = "kmer"\nkmer = 4', "warm_start = true"),
         (3, "hops = 2", "batch_size = 149\nmicro_batch_size = 30"),
     ],
     ids=["sampled", "entropy-micro-batches", "kmer-warm", "uneven"],

@@ -17,6 +17,7 @@ from bioattn.models.promoter.config import (
     PositionBias,
     PromoterModelConfig,
     QuerySource,
+    Reader,
     Readout,
     Stem,
     TrainingConfig,
@@ -111,8 +112,12 @@ def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -
 
 
 def chosen_plans(first: Plan, dataset: PromoterDataset) -> tuple[list[Plan], str]:
-    """The networks to train where no setting was given, and why: a cold one, and for regression a warm one, whose
-    mean is kept where it is better on validation genes.
+    """The networks to train where no setting was given, and why: a cold one, and for regression without a clear
+    motif a warm one, whose mean is kept where it is better on validation genes.
+
+    Where a single k-mer tells much, gradient descent finds motifs by itself. Linear readers then sometimes predict
+    one treatment from all bins alike: the stem's normalisation lets every bin know of a strong motif elsewhere.
+    Hidden readers, whose maps are weights, point at the motifs of all treatments.
 
     Different kinds of networks help a mean more than other seeds do: gradient descent finds clear motifs, and a
     ridge what single treatments have of their own in noisy data. The warm network's k-mers are as long as those of
@@ -120,7 +125,10 @@ def chosen_plans(first: Plan, dataset: PromoterDataset) -> tuple[list[Plan], str
     """
     data = BaselineData(dataset)
     if dataset.task != "regression" or not data.deviations.any():
-        return [first], "cold (a warm start is for regression)"
+        return [first], "a cold one (a warm start is for regression)"
+    if clear_motif(dataset):
+        hidden = replace(first, config=replace(first.config, reader=Reader.HIDDEN))
+        return [hidden], "a cold one with hidden readers, as one k-mer tells much by itself"
     ridge = component_ridge(data)
     assert ridge.model is not None
     kmer, dropout = ridge.model.standardiser.blocks[0].k, matching_dropout(data, ridge)

@@ -40,7 +40,6 @@ from bioattn.models.promoter.training.network import Learned, NetworkTraining
 from bioattn.models.promoter.training.settings import (
     Plan,
     chosen_plans,
-    clear_motif,
     model_config,
     report_features,
     with_stem_dropout,
@@ -48,10 +47,8 @@ from bioattn.models.promoter.training.settings import (
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset
 from bioattn.promoters.response_metrics import (
-    interval,
     median_auroc,
     median_pearson,
-    resampled,
 )
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 from bioattn.store.training_record import MODEL_ROW
@@ -87,7 +84,7 @@ class PromoterTask(Task):
         self.first = self.given[0] if self.given else self._plan(model, settings.training)
         self.digest = {
             "dataset": sha256_of(settings.dataset),
-            "networks": [_plain(plan) for plan in self.given or [self.first]],
+            **({"networks": [_plain(plan) for plan in self.given]} if self.given else _plain(self.first)),
             "members": settings.members,
             "treatment_columns": settings.treatment_columns,
             "reference": settings.reference,
@@ -202,11 +199,12 @@ class PromoterTask(Task):
 
     def _choose(self) -> list[Row]:
         """Make `model` of the networks trained, and of the best simple model: the mean that is best on validation
-        genes beyond noise. Returns a row of each candidate."""
+        genes. Returns a row of each candidate."""
         models = [training.model for training in self.trainings]
         self.model = PromoterModel.mean(models, self.vocabulary)
         self.used = list(range(len(models)))
-        if self.given or self.reason == "given" or self.validation is None:
+        known = all(member.config.contribution for model in models for member in model.members)
+        if self.given or self.reason == "given" or self.validation is None or not known:
             return []
         cold, everything = self.used[: self.settings.members], self.used
         kinds = {"cold networks": cold}
@@ -230,22 +228,17 @@ class PromoterTask(Task):
                 answers = predict_responses(
                     model, self.dataset, self.vocabulary, genes, self.columns, self.device
                 )
-                figures = resampled(statistic(truth_GT, (answers - units[0]) / units[1]), len(genes))
+                figures = statistic(truth_GT, (answers - units[0]) / units[1])(np.ones((1, len(genes))))
                 candidates[label] = model, numbers, figures
         first = next(iter(candidates))
         best = max(candidates, key=lambda label: candidates[label][2][0])
-        gain = interval(candidates[best][2] - candidates[first][2])
-        figure = next(iter(FIGURES[self.dataset.task].values()))
-        told = f"{figure} on validation genes {candidates[best][2][0]:.3f}, {first} {candidates[first][2][0]:.3f}"
-        if best != first and not gain.low > 0 and clear_motif(self.dataset):
-            self.reason = (
-                f"{first}: the mean with others is not clearly better ({told}), and one k-mer tells much"
-            )
-            best = first
-        elif best == first:
-            self.reason = f"{first}: no mean with others is better ({told})"
+        title = next(iter(FIGURES[self.dataset.task].values()))
+        told = f"{title} on validation genes"
+        if best == first:
+            self.reason = f"{first}: no mean with others is better ({told} {candidates[first][2][0]:.3f})"
         else:
-            self.reason = f"mean of {best}: {told}"
+            ours, alone = (float(candidates[label][2][0]) for label in (best, first))
+            self.reason = f"mean of {best}: {told} {ours:.3f}, {first} alone {alone:.3f}"
         self.model, self.used, _ = candidates[best]
         LOGGER.info(f"kept: {self.reason}")
         key = next(iter(FIGURES[self.dataset.task]))
