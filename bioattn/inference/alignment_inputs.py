@@ -145,12 +145,13 @@ def _name(path: Path) -> str:
 def _listed(path: Path) -> list[Path] | None:
     """What a list names, whether there is such a file or not; None when no line at its beginning names one."""
     try:
-        lines = (line.strip().replace("\0", "") for _, line in read_lines(path))
+        lines = (line.strip() for _, line in read_lines(path))
         entries = (_resolve(path, line) for line in lines if line and not line.startswith("#"))
         head = list(islice(entries, _LIST_HEAD))
         if not any(map(os.path.isfile, head)):
             return None
-        return list(dict.fromkeys([*head, *entries]))
+        listed = list(dict.fromkeys([*head, *entries]))
+        return None if any("\0" in each.name for each in listed) else listed  # no text either
     except FormatError:  # no text
         return None
 

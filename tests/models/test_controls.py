@@ -19,6 +19,7 @@ from bioattn.models.promoter.controls import (
 )
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.model import PromoterModel
 from bioattn.system.progress import SILENT
 from bioattn.system.signals import StopRequest
 from tests.training.promoter.conftest import make_dataset, write_dataset
@@ -134,3 +135,24 @@ def test_which_controls_say_something(own):
     config = replace(model.config, position_bias="shared")
     common = replace(model, model=type(model.model)([config], model.vocabulary))
     assert (Control.QUERY, 0) not in controls_wanted(common, 0)
+
+
+def test_a_control_of_a_mean_keeps_its_ridges(own):
+    """A mean of two networks and a ridge: the two retrained ones get the ridge beside them, at a third."""
+    vocabulary, network = own.model.vocabulary, own.model.model
+    batch = own.model.encode_treatments(own.model.treatments)
+    config = replace(own.model.config, conditioning="ridge", hops=1, ridge_blocks=((3, 1, 1, 0),))
+    torch.manual_seed(0)
+    ridge = PromoterModel([config], vocabulary).eval()
+    ridge.members[0].network.blocks[0].weight_S.fill_(1.0)
+    ridge.members[0].network.blocks[0].added_XT.normal_()
+    other = PromoterModel([own.model.config], vocabulary).eval()
+    whole = PromoterModel.mean([network, other, ridge], vocabulary)
+    retrained = PromoterModel.mean([other, other], vocabulary)
+    codes = torch.randint(4, (7, own.model.length), dtype=torch.uint8)
+    with torch.no_grad():
+        control = PromoterModel.beside(retrained, whole, vocabulary)(codes, batch)
+        expected = (2 * other(codes, batch) + ridge(codes, batch)) / 3
+        alone = PromoterModel.beside(other, network, vocabulary)
+    torch.testing.assert_close(control, expected, atol=1e-5, rtol=1e-4)
+    assert alone is other

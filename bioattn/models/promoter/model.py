@@ -444,30 +444,28 @@ class PromoterModel(nn.Module):
         """The model that predicts the mean of what `models` do; with one, that one."""
         if len(models) == 1:
             return models[0]
-        members = [member for model in models for member in model.members]
-        mean = cls([member.config for member in members], vocabulary)
-        for member, of in zip(mean.members, members, strict=True):
-            member.load_state_dict(of.state_dict())
-            member.response_mean_T /= len(models)
-            member.response_sd_T /= len(models)
-        return mean.to(next(models[0].parameters()).device).eval()
+        return cls._sum([(each, 1 / len(models)) for model in models for each in model.members], vocabulary)
 
     @classmethod
     def beside(
         cls, trained: "PromoterModel", model: "PromoterModel", vocabulary: TreatmentVocabulary
     ) -> "PromoterModel":
-        """`trained` with the ridges that are members of `model`, each with its share of the mean."""
-        ridges = [member for member in model.members if isinstance(member.network, RidgeModel)]
+        """`trained` with the ridges that are members of `model`, each with the share that it has there."""
+        ridges = [(each, 1.0) for each in model.members if isinstance(each.network, RidgeModel)]
         if not ridges:
             return trained
-        joined = cls([member.config for member in (*trained.members, *ridges)], vocabulary)
-        for member, of in zip(joined.members, (*trained.members, *ridges), strict=True):
+        share = len(trained.members) / (len(trained.members) + len(ridges))
+        return cls._sum([*((each, share) for each in trained.members), *ridges], vocabulary)
+
+    @classmethod
+    def _sum(cls, shares: Sequence[tuple[Member, float]], vocabulary: TreatmentVocabulary) -> "PromoterModel":
+        """Copies of members, each with a share of what it answers."""
+        made = cls([of.config for of, _ in shares], vocabulary)
+        for member, (of, share) in zip(made.members, shares, strict=True):
             member.load_state_dict(of.state_dict())
-        share = 1 - len(ridges) / len(joined.members)
-        for member in joined.members[: len(trained.members)]:
             member.response_mean_T *= share
             member.response_sd_T *= share
-        return joined.to(next(trained.parameters()).device).eval()
+        return made.to(next(shares[0][0].parameters()).device).eval()
 
     @property
     def config(self) -> PromoterModelConfig:

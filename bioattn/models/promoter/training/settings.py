@@ -1,7 +1,7 @@
 """Settings of a training run against its dataset: whether they fit, and those that nobody gave."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +33,7 @@ from bioattn.text import quoted
 LOGGER = logging.getLogger("bioattn")
 FEW_PROMOTERS = 20_000
 CLEAR_MOTIF = 0.4
-"""Correlation of the presence of one k-mer with a component of the responses."""
+"""Correlation of one k-mer's presence with a component of the responses: such motifs gradient descent finds."""
 WARM: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "model": {
@@ -111,12 +111,13 @@ def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -
         )
 
 
-def chosen_plans(first: Plan, dataset: PromoterDataset) -> tuple[list[Plan], str]:
+def chosen_plans(first: Plan, dataset: PromoterDataset, simple: Sequence[Baseline]) -> tuple[list[Plan], str]:
     """The networks to train where no setting was given, and why: a cold one, and for regression without a clear
     motif a warm one, whose mean is kept where it is better on validation genes.
 
     Where a single k-mer tells much, gradient descent finds motifs by itself. Linear readers then sometimes predict
-    one treatment from all bins alike: the stem's normalisation lets every bin know of a strong motif elsewhere.
+    one treatment from all bins alike (seen on the demo; the stem's normalisation, by which every bin knows of the
+    others, makes that possible).
     Hidden readers, whose maps are weights, point at the motifs of all treatments.
 
     Different kinds of networks help a mean more than other seeds do: gradient descent finds clear motifs, and a
@@ -125,11 +126,11 @@ def chosen_plans(first: Plan, dataset: PromoterDataset) -> tuple[list[Plan], str
     """
     data = BaselineData(dataset)
     if dataset.task != "regression" or not data.deviations.any():
-        return [first], "a cold one (a warm start is for regression)"
-    if clear_motif(dataset):
+        return [first], "one from random weights (a warm start is for regression)"
+    if strongest_kmer(data) >= CLEAR_MOTIF:
         hidden = replace(first, config=replace(first.config, reader=Reader.HIDDEN))
-        return [hidden], "a cold one with hidden readers, as one k-mer tells much by itself"
-    ridge = component_ridge(data)
+        return [hidden], "one from random weights with hidden readers, as one k-mer tells much by itself"
+    ridge = next((row for row in simple if row.name == "component ridge"), None) or component_ridge(data)
     assert ridge.model is not None
     kmer, dropout = ridge.model.standardiser.blocks[0].k, matching_dropout(data, ridge)
     model = {"kmer": kmer, "kmer_dropout": dropout, "treatment_encoder": first.config.treatment_encoder}
@@ -147,7 +148,8 @@ def chosen_plans(first: Plan, dataset: PromoterDataset) -> tuple[list[Plan], str
         config=model_config(dataset, {**WARM["model"], **model}, how, "chosen settings"), training=how
     )
     reason = (
-        f"a cold one, and a warm one that starts as a ridge on {kmer}-mers, {dropout:.0%} of them dropped"
+        f"one from random weights (cold), and one that starts as a ridge on {kmer}-mers (warm; {dropout:.0%} of "
+        "them dropped in a step)"
     )
     return [first, warm], reason
 
@@ -163,14 +165,11 @@ def with_stem_dropout(plan: Plan, dataset: PromoterDataset, given: Mapping[str, 
     if not shared or "stem_dropout" in given:
         return plan
     few = len(dataset.genes_in(TRAIN)) < FEW_PROMOTERS
-    dropout = WARM["model"]["stem_dropout"] if few and not clear_motif(dataset) else 0.0
+    dropout = (
+        WARM["model"]["stem_dropout"] if few and strongest_kmer(BaselineData(dataset)) < CLEAR_MOTIF else 0.0
+    )
     LOGGER.info(f"settings: stem_dropout = {dropout:g}")
     return replace(plan, config=replace(config, stem_dropout=dropout))
-
-
-def clear_motif(dataset: PromoterDataset) -> bool:
-    """Whether a single k-mer tells much of the responses: such motifs gradient descent finds by itself."""
-    return strongest_kmer(BaselineData(dataset)) >= CLEAR_MOTIF
 
 
 def matching_dropout(data: BaselineData, ridge: Baseline) -> float:

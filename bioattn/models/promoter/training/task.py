@@ -155,7 +155,7 @@ class PromoterTask(Task):
         if given:
             plans = [with_stem_dropout(self.first, self.dataset, settings.model)]
         elif self.validation is not None:
-            plans, self.reason = chosen_plans(self.first, self.dataset)
+            plans, self.reason = chosen_plans(self.first, self.dataset, self.simple or ())
             LOGGER.info(f"networks: {self.reason}")
         return [
             replace(plan, training=replace(plan.training, seed=plan.training.seed + step))
