@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import bioattn
+from bioattn.errors import Interrupted
 from bioattn.io.files import read_json
 from bioattn.io.settings import read_toml
 from bioattn.models.evaluation import read_comparison
@@ -26,8 +27,9 @@ from bioattn.models.promoter.training.settings import WARM, matching_dropout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
 from bioattn.store.training_record import Comparison
+from bioattn.system.signals import StopRequest
 from bioattn_cli.main import main
-from tests.training.runs import train
+from tests.training.runs import StopAfter, same_folders, train
 
 SETTINGS = Path(__file__).resolve().parents[3] / "data" / "settings"
 
@@ -122,6 +124,21 @@ def test_the_best_candidate_on_validation_genes_is_kept(noisy_path, tmp_path):
     assert kept == named[networks] + ([("ridge", "own")] if ridge else [])
     figure = next(row for row in record["evaluation"]["rows"] if row["name"] == "this model")["pearson"]
     assert abs(figure - max(row["pearson"] for row in candidates)) < 1e-5
+
+
+def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(noisy_path, tmp_path):
+    job = PromoterTrainingSettings(
+        dataset=noisy_path, output=tmp_path / "m", training={"epochs": 2}, baselines=False
+    )
+    train(job)
+    steps = 2 * (300 // 64)  # of a network: two epochs of 300 promoters in batches of 64
+    stopped, request = dataclasses.replace(job, output=tmp_path / "stopped"), StopRequest()
+    with pytest.raises(Interrupted):
+        train(stopped, progress=StopAfter(steps + 2, request), stop=request)
+    states = sorted(path.name for path in (tmp_path / "stopped.partial").iterdir())
+    assert states == ["trainer_state.1.safetensors", "trainer_state.safetensors"]
+    train(stopped, resume=True)
+    same_folders(tmp_path / "m", tmp_path / "stopped")
 
 
 def test_a_clear_motif_is_left_to_one_network(dataset_path, tmp_path):
