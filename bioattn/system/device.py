@@ -4,7 +4,6 @@ import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +14,8 @@ from bioattn.io.settings import RUNNING, option
 from bioattn.system.memory import cpu_quota
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import torch
 
 Item = TypeVar("Item")
@@ -168,6 +169,8 @@ def map_in_order(
     if threads == 1:
         yield from map(function, items)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads)
     try:
