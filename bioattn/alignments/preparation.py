@@ -30,7 +30,7 @@ from bioattn.alignments.search import SearchRound, read_search_query, search_dat
 from bioattn.alignments.weights import filter_order, non_redundant, sequence_weights
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, join_rows, require_proteins
-from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment, write_a3m
+from bioattn.formats.alignment_file import read_alignment, write_a3m
 from bioattn.io.files import check_output, write_json
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted, percentage
@@ -82,7 +82,7 @@ def prepare_msa(
 ) -> tuple[Preparation, AlignmentStatistics]:
     """Prepare the alignment in `source` and write it as A3M, and its statistics if a file is named.
 
-    source: any format of `read_alignment`, `-` for standard input. With `databases`, source is protein FASTA that
+    source: any format of `read_alignment`. With `databases`, source is protein FASTA that
     holds the query (`settings.query` where there are several) and the alignment is what `search` finds: the hits
     in the first database, then those in the next, as AlphaFold joins them.
     output: X.a3m or X.a3m.gz. Files appear when they are complete.
@@ -91,7 +91,7 @@ def prepare_msa(
     not there or has no residue, an alignment of DNA, or one that needs more memory than there is; FormatError as
     the readers do.
     """
-    inputs = [path for path in (source, *databases) if path != STANDARD_INPUT]
+    inputs = [source, *databases]
     check_output(output, inputs)
     if not output.name.endswith(OUTPUT_SUFFIXES):
         raise SettingsError(
@@ -99,11 +99,10 @@ def prepare_msa(
         )
     if statistics_file is not None:
         check_output(statistics_file, [output, *inputs], "--stats")
-    name = "standard input" if source == STANDARD_INPUT else str(source)
     rounds: dict[str, list[SearchRound]] = {}
     if not databases:
         preparation = Preparation(read_alignment(source))
-        require_proteins(preparation.alignment, name)
+        require_proteins(preparation.alignment, str(source))
     else:
         query = read_search_query(source, settings.query)
         found: list[Alignment] = []
@@ -114,10 +113,10 @@ def prepare_msa(
             found.append(hits.select_rows(range(1, hits.num_rows)) if found else hits)
         preparation = Preparation(join_rows(found))
     alignment = preparation.alignment
-    what = f"found in {' and '.join(map(str, databases))}, with the query" if databases else name
+    what = f"found in {' and '.join(map(str, databases))}, with the query" if databases else str(source)
     LOGGER.info(f"{what}: {counted(alignment.num_rows, 'row')} of {counted(alignment.num_columns, 'column')}")
     read = (alignment.num_rows, alignment.num_columns)
-    prepare_alignment(preparation, settings, name, centred=bool(databases), progress=progress)
+    prepare_alignment(preparation, settings, str(source), centred=bool(databases), progress=progress)
     alignment = preparation.alignment
     identity = settings.weight_identity
     codes = msa_codes(alignment.residues)

@@ -19,7 +19,7 @@ from bioattn.alignments.choices import SearchSettings
 from bioattn.alignments.rows import find_name
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import Alignment, looks_like_nucleotides, split_insertions
-from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
+from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.fasta import FastaRecord, read_fasta
 from bioattn.io.files import decompression_errors, open_bytes, read_lines
 from bioattn.system.device import map_in_order
@@ -51,11 +51,11 @@ class SearchRound:
 def read_search_query(source: Path, name: str | None) -> FastaRecord:
     """The sequence to search with, without gaps: the only one of `source`, or the one called `name`.
 
-    source: FASTA, aligned or not; on standard input (`-`), and where it is not FASTA, an alignment.
+    source: FASTA, aligned or not, or an alignment.
 
     Raises: BioattnError when there are several and no name, or none is called so.
     """
-    if source == STANDARD_INPUT or not _starts_like_fasta(source):
+    if not _starts_like_fasta(source):
         alignment = read_alignment(source)
         records = [
             FastaRecord(alignment.names[row], alignment.descriptions[row], alignment.sequence(row))
@@ -63,13 +63,14 @@ def read_search_query(source: Path, name: str | None) -> FastaRecord:
         ]
     else:
         records = list(read_fasta(source))
-    shown = "standard input" if source == STANDARD_INPUT else str(source)
     if name is None and len(records) > 1:
         raise BioattnError(
-            f"{shown} holds {counted(len(records), 'sequence')}; a search starts from one: name it with --query, "
+            f"{source} holds {counted(len(records), 'sequence')}; a search starts from one: name it with --query, "
             f"for example --query {shlex.quote(records[0].name)}"
         )
-    record = records[0] if name is None else records[find_name([each.name for each in records], name, shown)]
+    record = (
+        records[0] if name is None else records[find_name([each.name for each in records], name, str(source))]
+    )
     return record._replace(sequence=re.sub("[-.]", "", record.sequence).removesuffix("*"))
 
 

@@ -1,4 +1,4 @@
-"""Reading an alignment of any format, plain, gzip or xz, from a file or standard input, and writing A3M.
+"""Reading an alignment of any format, plain, gzip or xz, and writing A3M.
 
 The format is found by content; docs/formats/alignments.md has the rules. Two readings of rows exist. In A3M and
 A2M the case carries meaning: upper case and `-` are match columns, lower case is an insertion; A2M pads insertions
@@ -11,13 +11,10 @@ in a file says which of the four it is: all are tried, and the row count and row
 twice. So the readers are ours.)
 """
 
-import gzip
 import hashlib
 import io
 import logging
-import lzma
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -40,7 +37,6 @@ from bioattn.system.memory import free_memory
 from bioattn.text import counted, human_bytes, quoted
 
 LOGGER = logging.getLogger("bioattn")
-STANDARD_INPUT = Path("-")
 ANNOTATION_RECORDS = ("ss_dssp", "sa_dssp", "aa_dssp", "ss_pred", "aa_pred", "ss_conf")
 """Records of HH-suite that are no rows: one character per match column, digits among them."""
 BYTES_PER_LETTER = 8
@@ -66,7 +62,7 @@ _OTHER_FORMATS = {
 
 
 def read_alignment(path: Path, *, format: str | None = None) -> Alignment:
-    """Read the alignment in `path` (`-`: standard input), in the format stated (of `PARSERS`) or by content.
+    """Read the alignment in `path`, in the format stated (of `PARSERS`) or by content.
 
     Raises: FormatError naming file, line and row for anything that is no alignment of that format: unequal rows,
     letters that are no residues, damaged compression, text that is not UTF-8; BioattnError when unreadable, or
@@ -76,9 +72,9 @@ def read_alignment(path: Path, *, format: str | None = None) -> Alignment:
 
 
 def read_with_digest(path: Path, format: str | None = None) -> tuple[Alignment, str]:
-    """An alignment as `read_alignment` reads it, and the SHA-256 of the file, or of what standard input gave."""
-    source = "standard input" if path == STANDARD_INPUT else str(path)
-    data, digest = _read_text(path, source)
+    """An alignment as `read_alignment` reads it, and the SHA-256 of the file."""
+    source = str(path)
+    data, digest = _read_text(path)
     if not data.strip():
         raise FormatError(f"{source}: is empty, an alignment is needed")
     if b"\0" in data:
@@ -563,20 +559,14 @@ def _is_packed_and_fits(path: Path) -> bool:
     return packed
 
 
-def _read_text(path: Path, source: str) -> tuple[bytes, str]:
+def _read_text(path: Path) -> tuple[bytes, str]:
     """All bytes of a text file, decompressed, line ends as `\\n`, no byte-order mark, checked to be UTF-8; and the
     SHA-256 of the file."""
-    with decompression_errors(Path(source)):
-        if path == STANDARD_INPUT:
-            data = sys.stdin.buffer.read()
-            digest = hashlib.sha256(data).hexdigest()
-            if is_packed(data):
-                data = (lzma if data.startswith(XZ_MAGIC) else gzip).decompress(data)
-        else:
-            packed = path.is_file() and _is_packed_and_fits(path)
-            with open_bytes(path) as file:
-                data = file.read()
-            digest = sha256_of(path) if packed else hashlib.sha256(data).hexdigest()
+    with decompression_errors(path):
+        packed = path.is_file() and _is_packed_and_fits(path)
+        with open_bytes(path) as file:
+            data = file.read()
+        digest = sha256_of(path) if packed else hashlib.sha256(data).hexdigest()
         if not data.isascii():
             data.decode("utf-8")
             data = data.removeprefix(b"\xef\xbb\xbf")

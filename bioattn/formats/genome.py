@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import FastaRecord, read_fasta, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
-from bioattn.io.files import atomic_output, is_packed, remove_leftover, unreadable
+from bioattn.io.files import PIPED, atomic_output, is_packed, remove_leftover, unreadable
 from bioattn.io.folders import cache_folder
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import first_names
@@ -137,7 +137,10 @@ def open_genome(fasta: Path, index: Path | None = None, progress: Progress = SIL
         raise unreadable(fasta, error) from error
     # The change time moves even when a tool sets the old modification time on new content.
     source: list[str | int] = [str(fasta.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns]
-    if index is None:
+    piped = next((folder for folder in fasta.parents if folder.name.startswith(PIPED)), None)
+    if index is None and piped is not None:
+        index = piped / "piped.genome"
+    elif index is None:
         name = hashlib.sha256(str(fasta.resolve()).encode()).hexdigest()[:16]
         index = cache_folder() / f"{fasta.name}-{name}.genome"
     elif index.is_file() and index.stat().st_size and _footer(index) is None:

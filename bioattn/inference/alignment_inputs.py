@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_file import STANDARD_INPUT, parse_records, read_with_digest
+from bioattn.formats.alignment_file import parse_records, read_with_digest
 from bioattn.inference.inputs import HELD, path_in, sequences_in
 from bioattn.io.files import (
     OUTPUT_SUFFIXES,
@@ -76,13 +76,11 @@ def find_alignments(given: Path) -> tuple[list[InputFile], bool]:
 
     A folder stands for the files in it with a suffix of alignments, in the order of their names; a list is a text
     file whose every line is the path of a file, from the folder of the list or from where the program runs, or a
-    comment after `#`; `-` is standard input. A missing file that a list names counts: reading it fails.
+    comment after `#`. A missing file that a list names counts: reading it fails.
 
     Raises: BioattnError when there is no such file, or no alignment in a folder, and when two alignments
     would have the same name.
     """
-    if given == STANDARD_INPUT:
-        return [InputFile(name="stdin", path=given)], False
     if given.is_dir():
         try:
             paths = sorted(path for path in given.iterdir() if path.is_file() and _is_alignment(path))
@@ -181,7 +179,7 @@ def check_run_paths(
     if output.exists() and not output.is_dir():
         raise BioattnError(f"{output}: is a file, the results need a folder; choose another --output")
     check_parent(output)
-    inputs = [model, *(source.path for source in sources if source.path != STANDARD_INPUT)]
+    inputs = [model, *(source.path for source in sources)]
     folders = {source.name: output / source.name if several else output for source in sources}
     if several:
         _check_folders_in(output, folders, inputs)

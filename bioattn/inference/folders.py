@@ -204,8 +204,6 @@ class _FolderRun:
             return False
         earlier = read_json(folder / runner.record_file)
         same = isinstance(earlier, dict) and earlier.get("settings") == runner.settings_json()
-        if str(source.path) == "-":
-            return False  # what is piped is read once, so it is run again
         if not same or earlier.get("input", {}).get("sha256") != sha256_of(source.path):
             if settings.force:  # with --resume: a run that replaces earlier results was interrupted
                 return False

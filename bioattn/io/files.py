@@ -20,6 +20,8 @@ from bioattn.text import human_bytes
 
 OUTPUT_SUFFIXES = ("", ".partial", ".run.json")
 """What is written for an output: itself, the folder it is made in, and its run record."""
+PIPED = "bioattn-piped-"
+"""How the name of a temporary folder begins that holds copies of pipes, and what is made of them on the way."""
 _TEMPORARY = re.compile(r"(?<![^/])\.tmp-\d+-(?=[^/])")
 
 

@@ -20,6 +20,7 @@ from bioattn.io.settings import Parameter, Writes, filled, is_one_setting, param
 from bioattn.models.family import is_parameter_file
 from bioattn.models.running import RunReport
 from bioattn.system.device import launch
+from bioattn_cli.pipes import pipes_as_files
 from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
 
 Result: TypeAlias = "Record | RunReport | None"
@@ -157,12 +158,14 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
                 arguments[one.name] = tuple(arguments[one.name] or ())
         words = typer_context.obj or ()
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
-        if launch().count == 1:  # of several processes one says it, once they have met
+        is_alone = launch().count == 1
+        if is_alone:  # of several processes one says it, once they have met
             _check(own, arguments)
         try:
-            record = function(reporter, **filled(declared, arguments))
-            if record is not None:
-                _write(record, reporter, own, arguments, began)
+            with pipes_as_files(own if is_alone else (), arguments) as given:
+                record = function(reporter, **filled(declared, given))
+                if record is not None:
+                    _write(record, reporter, own, given, began)
         finally:
             take_bar_away()
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("bioattn")
 PLAIN_INTERVAL_SECONDS = 10.0
+TYPED: dict[str, str] = {}
+"""What the user typed for a file that stands for a pipe, by its path: messages name that."""
 
 
 class ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
@@ -69,8 +71,14 @@ def asks_for_json(arguments: Sequence[str]) -> bool:
 def error_line(sentence: str, arguments: Sequence[str]) -> str:
     """How the sentence that ends a command is written on stderr."""
     if asks_for_json(arguments):
-        return _json_line(time.time(), "error", sentence)
-    return f"bioattn: error: {printable(sentence)}"
+        return _json_line(time.time(), "error", _as_typed(sentence))
+    return f"bioattn: error: {printable(_as_typed(sentence))}"
+
+
+def _as_typed(sentence: str) -> str:
+    for path, name in TYPED.items():
+        sentence = sentence.replace(path, name)
+    return sentence
 
 
 def _json_line(seconds: float, level: str, event: str) -> str:
@@ -79,13 +87,13 @@ def _json_line(seconds: float, level: str, event: str) -> str:
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return _json_line(record.created, record.levelname.lower(), shortened(record.getMessage()))
+        return _json_line(record.created, record.levelname.lower(), shortened(_as_typed(record.getMessage())))
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         prefix = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        return prefix + printable(shortened(record.getMessage()))
+        return prefix + printable(shortened(_as_typed(record.getMessage())))
 
 
 class _Messages(logging.StreamHandler[TextIO]):

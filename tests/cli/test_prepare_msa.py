@@ -88,7 +88,10 @@ def test_packed_input_standard_input_and_packed_output(small, tmp_path, monkeypa
     assert run("-", "-o", tmp_path / "in.a3m.gz", "--query", "b", "-q") == 0
     assert gzip.decompress((tmp_path / "in.a3m.gz").read_bytes()).decode() == A3M
     record = json.loads((tmp_path / "in.a3m.gz.run.json").read_text())
-    assert record["inputs"]["alignment"] == {"file": "-", "sha256": None}
+    assert record["inputs"]["alignment"] == {
+        "file": "stdin",
+        "sha256": hashlib.sha256(small.read_bytes()).hexdigest(),
+    }
 
 
 def test_what_is_written_can_be_prepared_again(small, tmp_path):

@@ -1,10 +1,7 @@
 """Alignments in memory; read in every format and layout, written, refused in one sentence; garbage."""
 
 import gzip
-import io
 import lzma
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -371,18 +368,12 @@ def test_refused_in_one_sentence(tmp_path, text):
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_packed_files_and_standard_input(tmp_path, pack, monkeypatch):
+def test_packed_files(tmp_path, pack):
     packed = pack(STOCKHOLM.encode())
     assert rows(read(tmp_path, packed, "any.name")) == DETECTED[STOCKHOLM]
-    for data in (packed, STOCKHOLM.encode()):
-        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
-        assert rows(read_alignment(Path("-"))) == DETECTED[STOCKHOLM]
     for broken in (packed[:40], packed[:20] + b"??" + packed[22:]):
         with pytest.raises(FormatError, match="compressed data end early or are damaged"):
             read(tmp_path, broken)
-        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(broken)))
-        with pytest.raises(FormatError, match="standard input: the compressed data end early or are damaged"):
-            read_alignment(Path("-"))
 
 
 def test_unreadable_inputs(tmp_path):

@@ -165,10 +165,8 @@ def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
     names = [path.resolve().name.removesuffix(".npz").removesuffix(".pt") for path in settings.model]
     if len(set(names)) < len(names):
         raise SettingsError(f"--model and --parameters: two models are called alike ({', '.join(names)})")
-    if settings.attention or settings.shard or str(settings.alignment) == "-":
-        raise SettingsError(
-            "--attention, --shard and standard input are for one model; give one --parameters"
-        )
+    if settings.attention or settings.shard:
+        raise SettingsError("--attention and --shard are for one model; give one --parameters")
     with folder_of_results(output):
         reports = [
             run(replace(settings, model=(path,), output=output / name), running)
