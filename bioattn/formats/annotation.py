@@ -8,7 +8,8 @@ what is left of genes that were cut away: counted and ignored. The `##FASTA` sec
 with `>`, ends the features.
 
 GTF: genes by their gene_id; gene and transcript rows may be absent: the extent of a gene is that of its gene row,
-else of its transcript rows, else of its exons and CDS.
+else of its transcript rows, else of its exons and CDS. In AUGUSTUS and BRAKER's rows of genes and transcripts the
+bare id stands in place of attributes.
 
 BED: six columns or more; every row is a gene, and there are no transcripts.
 """
@@ -25,6 +26,7 @@ from bioattn.io.files import read_lines
 
 _NO_STRAND = (".", "*", "?", "")
 _TWO_NUMBERS = re.compile(r"\s*-*\d+\s*\t\s*-*\d+\s*")
+_BARE_ID = re.compile(r"""\s*([^\s=;"]+)\s*""")
 _GTF_ATTRIBUTES = re.compile(r"""\s*[^\s=;"]+\s+("[^"]*"|[^\s=;"]+)\s*(;|$)""")
 
 
@@ -68,7 +70,9 @@ def annotation_format(path: Path) -> str:
             return "BED"
         positions = "\t".join(columns[3:5])
         if (len(columns) >= 8 and _TWO_NUMBERS.fullmatch(positions)) or positions == ".\t.":
-            if _GTF_ATTRIBUTES.match(columns[8] if len(columns) > 8 else ""):
+            last = columns[8] if len(columns) > 8 else ""
+            has_bare_id = columns[2] in _BARE_KINDS and last.strip() != "." and _BARE_ID.fullmatch(last)
+            if _GTF_ATTRIBUTES.match(last) or (has_bare_id and not version.startswith("3")):
                 return "GTF"
             if version.startswith(("1", "2")):
                 raise FormatError(f"{path}: is GFF version {version}; convert it to GFF3 or GTF")
@@ -268,7 +272,8 @@ class _Gff3:
             place = _place(where, unquote(columns[0]) if "%" in columns[0] else columns[0], columns)
             if columns[8] != last_text:  # the parts of one CDS mostly share their attributes
                 last_text, attributes = columns[8], _gff3_attributes(where, columns[8])
-            parents = [unquote(parent) for parent in attributes.get("Parent", "").split(",") if parent]
+            names = (_unquoted(name) for name in attributes.get("Parent", "").split(","))
+            parents = [unquote(name) for name in names if name]
             is_gene = kind.endswith("gene") and "Parent" not in attributes
             row = _Row(number, kind, place, attributes, is_gene, parents)
             if kind not in _SEQUENCE_TYPES:
@@ -394,10 +399,16 @@ def _gff3_attributes(where: str, text: str) -> dict[str, str]:
         name, equals, value = piece.partition("=")
         # A stray ";" inside a free-text note leaves pieces without "=": they are passed over.
         if equals:
-            attributes[name.strip()] = value.strip()
+            attributes[name.strip()] = _unquoted(value)
     if not attributes and text.strip() not in ("", "."):
         raise FormatError(f"{where}: the last column {text[:60]!r} does not hold GFF3 name=value attributes")
     return attributes
+
+
+def _unquoted(value: str) -> str:
+    """A value without blanks and quotes around it: some programs quote as in GTF."""
+    value = value.strip()
+    return value[1:-1].strip() if len(value) > 1 and value[0] == value[-1] == '"' else value
 
 
 def _is_transcript(row: _Row) -> bool:
@@ -409,6 +420,8 @@ def _is_transcript(row: _Row) -> bool:
 _GTF_NAMES = ("gene_name", "gene")
 _GTF_BIOTYPES = ("gene_biotype", "gene_type")
 _GTF_TRANSCRIPTS = ("transcript", "mRNA")
+_BARE_KINDS = ("gene", *_GTF_TRANSCRIPTS)
+_TRANSCRIPT_SUFFIX = re.compile(r"\.t?\d+$")
 _ATTRIBUTE = re.compile(r'\s*([^\s;"]+)\s+(?:"([^"]*)"|([^;"]*?))\s*(?:;|$)')
 _GENE_ID = re.compile(r'(?:^|[;\s])gene_id\s+(?:"([^"]*)"|([^;"\s]+))')
 _TRANSCRIPT_ID = re.compile(r'(?:^|[;\s])transcript_id\s+(?:"([^"]*)"|([^;"\s]+))')
@@ -441,6 +454,9 @@ class _Gtf:
     """The gene's value of `id_attribute`, by gene_id; the gene row has the last word."""
     described_by_gene_row: set[str] = field(default_factory=set)
     exons: dict[tuple[str, str], list[Place]] = field(default_factory=dict)
+    gene_of_transcript: dict[str, str] = field(default_factory=dict)
+    bare_transcripts: list[tuple[int, list[str]]] = field(default_factory=list)
+    """Lines and columns of transcript rows that do not name their gene, which other rows of the transcript do."""
     attributes_seen: dict[str, None] = field(default_factory=dict)
 
     def add(self, number: int, columns: list[str]) -> None:
@@ -451,7 +467,13 @@ class _Gtf:
         kind = columns[2].strip()
         if kind not in ("gene", "exon", "CDS", *_GTF_TRANSCRIPTS):
             return
+        bare = _BARE_ID.fullmatch(columns[8]) if kind in _BARE_KINDS else None
+        if bare is not None and kind != "gene":
+            self.bare_transcripts.append((number, columns))
+            return
         place = _place(where, columns[0], columns)
+        if bare is not None:
+            columns[8] = f'gene_id "{bare[1]}"'
         match = _GENE_ID.search(columns[8])
         gene_id = (match[1] or match[2] or "") if match else ""
         if not gene_id:
@@ -468,6 +490,7 @@ class _Gtf:
             return
         match = _TRANSCRIPT_ID.search(columns[8])
         transcript_id = (match[1] or match[2] or "") if match else ""
+        self.gene_of_transcript.setdefault(transcript_id, gene_id)
         if kind == "exon":
             self.exons.setdefault((gene_id, transcript_id), []).append(place)
             return
@@ -490,6 +513,12 @@ class _Gtf:
 
     def genes(self) -> list[GeneDraft]:
         """All genes in file order, under their final ids."""
+        for number, columns in self.bare_transcripts:
+            transcript_id = columns[8].strip()
+            gene_id = self.gene_of_transcript.get(transcript_id) or _TRANSCRIPT_SUFFIX.sub("", transcript_id)
+            columns[8] = f'gene_id "{gene_id}"; transcript_id "{transcript_id}"'
+            self.add(number, columns)
+            self.drafts[gene_id].line = min(number, self.drafts[gene_id].line)
         for (gene_id, transcript_id), exons in self.exons.items():
             transcript = self.drafts[gene_id].transcript(transcript_id, "transcript")
             if not transcript.spans:
@@ -510,7 +539,7 @@ class _Gtf:
             first = renamed.setdefault(draft.gene_id, draft)
             if first is not draft:
                 _join(first, draft)
-        return list(renamed.values())
+        return sorted(renamed.values(), key=lambda draft: draft.line)
 
 
 def gtf_attributes(text: str) -> dict[str, str]:

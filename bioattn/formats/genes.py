@@ -116,8 +116,12 @@ class GeneDraft:
         return self.transcripts.setdefault(transcript_id, TranscriptDraft(transcript_id, kind))
 
     def finish(self) -> Gene:
-        """The gene; without gene rows its extent is that of its transcripts on each chromosome and strand."""
-        drafts = list(self.transcripts.values())
+        """The gene; without gene rows its extent is that of its transcripts on each chromosome and strand.
+
+        A transcript without a strand (StringTie's of one exon) does not count beside others that have one.
+        """
+        stranded = [d for d in self.transcripts.values() if any(p.strand in STRANDS for p in d.spans + d.cds)]
+        drafts = stranded or list(self.transcripts.values())
         places = tuple(self.places) or _extents(part for each in drafts for part in each.spans + each.cds)
         problem = self.problem
         transcripts: list[Transcript] = []
@@ -160,7 +164,11 @@ class TranscriptDraft:
 def _extents(places: Iterable[Place]) -> tuple[Place, ...]:
     """The extent of places on each chromosome and strand, in order of appearance."""
     extents: dict[tuple[str, str], tuple[int, int]] = {}
+    places = list(places)
+    stranded = {place.chrom for place in places if place.strand in STRANDS}
     for chrom, start, end, strand in places:
+        if strand not in STRANDS and chrom in stranded:
+            continue
         low, high = extents.get((chrom, strand), (start, end))
         extents[chrom, strand] = min(low, start), max(high, end)
     return tuple(Place(chrom, low, high, strand) for (chrom, strand), (low, high) in extents.items())

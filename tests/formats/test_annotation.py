@@ -432,3 +432,52 @@ def test_the_corpus_is_read_or_refused_as_expected(corpus):
         else:
             genes = read_annotation(entry.path).genes
             assert len(genes) == (expected or len(genes)), entry.path.name
+
+
+def test_bare_ids_of_augustus_and_braker(tmp_path):
+    """Rows of genes and transcripts hold the id alone; other rows of a transcript name its gene."""
+    rows = [
+        row("gene", 1001, 1900, "-", "g1"),
+        row("transcript", 1001, 1900, "-", "g1.t1"),
+        row("CDS", 1101, 1400, "-", 'transcript_id "g1.t1"; gene_id "g1";'),
+        row("transcript", 2001, 2900, "-", "jg2.t1"),
+        row("transcript", 2001, 2500, "-", "jg2.t2"),
+        row("CDS", 3101, 3400, "+", 'transcript_id "g5_t"; gene_id "g5_g";'),
+        row("mRNA", 3001, 3500, "+", "g5_t"),
+    ]
+    genes = read_annotation(write(tmp_path, *rows)).genes
+    assert [(gene.gene_id, gene.place.start, gene.place.end) for gene in genes] == [
+        ("g1", 1000, 1900),
+        ("jg2", 2000, 2900),
+        ("g5_g", 3000, 3500),
+    ]
+    assert [[t.transcript_id for t in gene.transcripts] for gene in genes] == [
+        ["g1.t1"],
+        ["jg2.t1", "jg2.t2"],
+        ["g5_t"],
+    ]
+    (gene,) = read_annotation(write(tmp_path, rows[0])).genes  # genes alone, as grep leaves them
+    assert (gene.gene_id, gene.place.strand) == ("g1", "-")
+
+
+def test_a_transcript_without_strand_leaves_those_with_one(tmp_path):
+    """StringTie gives a strand to transcripts with introns only."""
+    rows = [
+        row("exon", 101, 300, "-", 'gene_id "g"; transcript_id "t1"'),
+        row("exon", 90, 900, ".", 'gene_id "g"; transcript_id "t2"'),
+        row("exon", 2001, 2300, ".", 'gene_id "alone"; transcript_id "t3"'),
+    ]
+    first, alone = read_annotation(write(tmp_path, *rows)).genes
+    assert (first.problem, first.places) == ("", (Place("c", 100, 300, "-"),))
+    assert [t.transcript_id for t in first.transcripts] == ["t1"]
+    assert alone.places == (Place("c", 2000, 2300, "."),)
+
+
+def test_quotes_around_gff3_values_are_no_part_of_them(tmp_path):
+    rows = [
+        row("gene", 11, 90, attributes='ID="gene:g1"; Name="abc"'),
+        row("mRNA", 11, 80, attributes='ID="t1";Parent="gene:g1"'),
+        row("CDS", 21, 50, attributes='ID="c";Parent="t1"'),
+    ]
+    (gene,) = read_annotation(write(tmp_path, *rows)).genes
+    assert (gene.gene_id, gene.name, gene.transcripts[0].cds_length) == ("g1", "abc", 30)
