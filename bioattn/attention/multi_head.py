@@ -90,6 +90,7 @@ class MultiHeadAttention(nn.Module):
         rotary: bool = False,
         frequencies: Sequence[float] = (),
         key_bias: bool = False,
+        normalised: bool = False,
     ) -> None:
         """output_channels: None for values that are single numbers, one per head and key: the heads' sums are
         returned as they are.
@@ -104,6 +105,8 @@ class MultiHeadAttention(nn.Module):
         `frequencies` are their radians per position, where they are not the usual ones.
 
         `key_bias` adds a bias to keys; without `rotary` all logits of a query get the same from it.
+
+        `normalised` puts a layer norm over queries and one over keys, over the channels of all heads (ESM C).
         """
         super().__init__()
         self.rotary = rotary
@@ -116,6 +119,8 @@ class MultiHeadAttention(nn.Module):
         self.project_key = nn.Linear(key_channels, hidden, bias=key_bias)
         self.project_value = nn.Linear(value_channels, num_heads if output_channels is None else hidden)
         self.project_output = nn.Identity() if output_channels is None else nn.Linear(hidden, output_channels)
+        self.normalise_query = nn.LayerNorm(hidden) if normalised else nn.Identity()
+        self.normalise_key = nn.LayerNorm(hidden) if normalised else nn.Identity()
         with torch.no_grad():
             self.project_query.weight *= first_gain
             self.project_key.weight *= first_gain
@@ -149,7 +154,7 @@ class MultiHeadAttention(nn.Module):
         flat: Sequence[Tensor] = ()
         if cache is not None and query is key is value and not torch.is_grad_enabled():
             flat = cache.projected(layers, query)
-        query_HQD = self._split_heads(flat[0] if flat else self.project_query(query))
+        query_HQD = self._split_heads(self.normalise_query(flat[0] if flat else self.project_query(query)))
         if self.uniform:
             query_HQD = torch.zeros_like(query_HQD)
         if self.rotary:
@@ -195,7 +200,7 @@ class MultiHeadAttention(nn.Module):
         """Keys and values (..., H, K, D) of the heads; first: number of the first key's position; flat: what the
         layers made of both, where that is known."""
         flat_key, flat_value = flat or (self.project_key(key), self.project_value(value))
-        key_HKD = self._split_heads(flat_key)
+        key_HKD = self._split_heads(self.normalise_key(flat_key))
         if self.rotary:
             key_HKD = rotated(key_HKD, first=first, frequencies=self.frequencies)
         return key_HKD, self._split_heads(flat_value)

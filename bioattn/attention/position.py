@@ -107,3 +107,17 @@ class RelativePositions(nn.Module):
         shared_QK = single + (share_QK.clamp(min=0) * (buckets - single)).long()
         near_QK = distance_QK < single
         return behind_QK + torch.where(near_QK, distance_QK, shared_QK.clamp(max=buckets - 1))
+
+
+def sloping_bias(num_heads: int, length: int, device: torch.device) -> Tensor:
+    """Biases (H, L, L) of logits that fall with the distance of a key from its query (ALiBi, Press et al. 2022).
+
+    The slopes of a power of two of heads run geometrically down to 2^-8; further heads have every second slope of
+    twice as many.
+    """
+    power = 1 << (num_heads.bit_length() - 1)
+    slopes = [2 ** (-8 * head / power) for head in range(1, power + 1)]
+    slopes += [2 ** (-4 * head / power) for head in range(1, 2 * (num_heads - power), 2)]
+    position_L = torch.arange(length, device=device)
+    distance_LL = (position_L[:, None] - position_L).abs()
+    return -torch.tensor(slopes, device=device)[:, None, None] * distance_LL

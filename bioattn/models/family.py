@@ -102,7 +102,7 @@ def family_of(model_folder: Path) -> Family:
     content = read_json(path)
     name = content.get("model_type") if isinstance(content, dict) else None
     for each in families().values():
-        if name in getattr(each, "published", ()):
+        if isinstance(content, dict) and hasattr(each, "published") and each.published(content):
             return each
     if name not in families():
         raise FormatError(

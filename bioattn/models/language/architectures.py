@@ -1,12 +1,13 @@
 """What published architectures are in the terms of this family: their settings, and which array is which.
 
-Read are the encoders ESM-2 (Lin et al. 2023) and BERT (Devlin et al. 2019; DNABERT), the decoder GPT-2 (Radford et
-al. 2019) and the encoder-decoder T5 or its encoder alone (Raffel et al. 2020; ProtT5), by the names that
-`transformers` gives their arrays, without the prefix of the base model.
+Read are the encoders ESM-2 (Lin et al. 2023), ESM C, Nucleotide Transformer v2 (Dalla-Torre et al. 2024), BERT
+(Devlin et al. 2019; DNABERT) and DNABERT-2 (Zhou et al. 2024), the decoder GPT-2 (Radford et al. 2019) and the
+encoder-decoder T5 or its encoder alone (Raffel et al. 2020; ProtT5), by the names that `transformers`, or the code
+in their repositories, gives their arrays, without the prefix of the base model.
 """
 
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +24,10 @@ from bioattn.sequences.vocabulary import Vocabulary
 
 ENDLESS_CONTEXT = 1 << 14
 """Most tokens read at once by rotation or biases of distances, which have no last position."""
-LAYERS = ("encoder.layer.", "h.", "encoder.block.", "decoder.block.")
+LAYERS = ("encoder.layer.", "layers.", "h.", "encoder.block.", "decoder.block.")
 """What names of arrays of layers begin with."""
+_WITH_OUTPUT = ("ForMaskedLM", "ForPreTraining", "LMHeadModel", "ForConditionalGeneration")
+"""What classes with an output layer are called."""
 
 
 class Turn(NamedTuple):
@@ -47,12 +50,17 @@ class Row(NamedTuple):
     theirs: Sequence[str] = ()
     """Names it may have, of which the first is written; none: zeros, for which they have no place."""
     turn: Turn = AS_IT_IS
-    third: int | None = None
-    """Which third of their array it is, along its last axis."""
+    part: tuple[int, int] | None = None
+    """Which of how many equal parts of their array it is, along the first axis as we have it."""
     by_token: bool = False
     """Whether its first axis are tokens."""
     plus: str = ""
     """Name of an array whose first row is added to all rows, and which is written as zeros."""
+
+    def read(self, array: Tensor) -> Tensor:
+        """Ours of theirs."""
+        array = self.turn.read(array)
+        return array if self.part is None else array.chunk(self.part[1])[self.part[0]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,13 @@ class Settings:
             raise FormatError(f"{self.path}: {name} is {value!r}; read are {', '.join(choices)}")
         return choices[value]
 
+    def has_output(self, arrays: Iterable[str], prefix: str) -> bool:
+        """Whether there is an output layer: some of its arrays, or the class of a model that has one."""
+        classes = self.content.get("architectures") or ()
+        return any(name.startswith(prefix) for name in arrays) or any(
+            str(name).endswith(_WITH_OUTPUT) for name in classes
+        )
+
     def sizes(self) -> dict[str, Any]:
         """Those of BERT and ESM: an encoder, or the same layers as a decoder."""
         return {
@@ -101,12 +116,18 @@ class Architecture:
     """Names that the embeddings of tokens may have."""
     output: str
     """Name of the matrix of the output layer, where it is not that of the embeddings."""
-    settings: Callable[[Settings, Alphabet, Container[str]], LanguageModelConfig]
+    tied: bool = True
+    """Whether the two are one where the settings do not say so."""
+    settings: Callable[[Settings, Alphabet, Collection[str]], LanguageModelConfig]
     """Our settings, without frequencies and `tied`; given their settings and the names of all arrays."""
     rows: Callable[[LanguageModelConfig, Mapping[str, Any]], Iterator[Row]]
     """All arrays but those of tokens. The mapping is their config.json."""
 
 
+TYPES = "embeddings.token_type_embeddings.weight"
+"""Of BERT's kinds of tokens; every sequence is the first of a pair."""
+FUSED = "encoder.layer.0.attention.self.Wqkv.weight"
+"""What DNABERT-2 has and BERT has not."""
 _ACTIVATIONS = {
     "gelu": Activation.GELU,
     "gelu_python": Activation.GELU,
@@ -117,7 +138,7 @@ _ACTIVATIONS = {
 }
 
 
-def _esm(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> LanguageModelConfig:
+def _esm(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> LanguageModelConfig:
     rotary = settings.chosen("position_embedding_type", "absolute", {"rotary": True, "absolute": False})
     longest = settings.number("max_position_embeddings", 1026)
     return LanguageModelConfig(
@@ -129,8 +150,11 @@ def _esm(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> Lang
             epsilon=float(settings.content.get("layer_norm_eps", 1e-12)),
             embedding_norm=bool(settings.content.get("emb_layer_norm_before")),
             key_bias=True,
+            # Only the code of Nucleotide Transformer v2 has this setting; its layers are gated.
+            gated="add_bias_fnn" in settings.content,
+            activation=Activation.SILU if "add_bias_fnn" in settings.content else Activation.GELU,
             token_dropout=bool(settings.content.get("token_dropout")),
-            output=Output.DENSE if "lm_head.dense.weight" in arrays else Output.NONE,
+            output=Output.DENSE if settings.has_output(arrays, "lm_head.") else Output.NONE,
         ),
     )
 
@@ -148,7 +172,8 @@ def _esm_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterat
         yield Row("add_positions.table_LC", ["embeddings.position_embeddings.weight"], turn)
     if config.form.embedding_norm:
         yield from _pair("normalise_embedded", "embeddings.layer_norm")
-    yield from _bert_layers(config, "attention.LayerNorm", "LayerNorm")
+    biased = bool(content.get("add_bias_fnn", True))
+    yield from _bert_layers(config, "attention.LayerNorm", "LayerNorm", biased=biased)
     yield from _pair("normalise", "encoder.emb_layer_norm_after")
     if config.form.output is Output.DENSE:
         yield from _pair("output_dense", "lm_head.dense")
@@ -156,38 +181,46 @@ def _esm_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterat
         yield Row("bias_V", ["lm_head.bias"], by_token=True)
 
 
-def _bert(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> LanguageModelConfig:
+def _bert(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> LanguageModelConfig:
     settings.chosen("position_embedding_type", "absolute", {"absolute": True})
+    sloping = FUSED in arrays
     return LanguageModelConfig(
         **settings.sizes(),
         alphabet=alphabet,
-        positions=PositionEncoding.LEARNED,
-        context=settings.number("max_position_embeddings"),
+        positions=PositionEncoding.NONE if sloping else PositionEncoding.LEARNED,
+        context=ENDLESS_CONTEXT if sloping else settings.number("max_position_embeddings"),
         form=Form(
             epsilon=float(settings.content.get("layer_norm_eps", 1e-12)),
             post_norm=True,
             embedding_norm=True,
             activation=settings.chosen("hidden_act", "gelu", _ACTIVATIONS),
+            gated=sloping,
             key_bias=True,
-            output=Output.DENSE if "cls.predictions.transform.dense.weight" in arrays else Output.NONE,
+            slopes=sloping,
+            output=Output.DENSE if settings.has_output(arrays, "cls.predictions.") else Output.NONE,
         ),
     )
 
 
 def _bert_rows(config: LanguageModelConfig, _: Mapping[str, Any]) -> Iterator[Row]:
-    # Every sequence is the first of a pair.
-    types = "embeddings.token_type_embeddings.weight"
-    yield Row("add_positions.table_LC", ["embeddings.position_embeddings.weight"], plus=types)
     yield from _pair("normalise_embedded", "embeddings.LayerNorm")
-    yield from _bert_layers(config, "attention.output.LayerNorm", "output.LayerNorm")
+    if config.form.slopes:
+        yield from _dnabert2_layers(config)
+    else:
+        yield Row("add_positions.table_LC", ["embeddings.position_embeddings.weight"], plus=TYPES)
+        yield from _bert_layers(config, "attention.output.LayerNorm", "output.LayerNorm")
     if config.form.output is Output.DENSE:
         yield from _pair("output_dense", "cls.predictions.transform.dense")
         yield from _pair("normalise_output", "cls.predictions.transform.LayerNorm")
-        yield Row("bias_V", ["cls.predictions.bias", "cls.predictions.decoder.bias"], by_token=True)
+        yield Row("bias_V", ["cls.predictions.decoder.bias", "cls.predictions.bias"], by_token=True)
 
 
-def _bert_layers(config: LanguageModelConfig, first_norm: str, second_norm: str) -> Iterator[Row]:
-    """The layers of BERT, which ESM has too, but for their norms."""
+def _bert_layers(
+    config: LanguageModelConfig, first_norm: str, second_norm: str, *, biased: bool = True
+) -> Iterator[Row]:
+    """The layers of BERT, which ESM has too, but for their norms. biased: whether feed-forward networks have
+    biases."""
+    pair = _pair if biased else _without_bias
     stack = "decoder" if config.shape is Shape.DECODER else "encoder"
     turned = _half_rotation(config.num_heads) if config.positions is PositionEncoding.ROTARY else AS_IT_IS
     for number in range(config.layers):
@@ -198,11 +231,68 @@ def _bert_layers(config: LanguageModelConfig, first_norm: str, second_norm: str)
         yield from _pair(f"{ours}.self_attention.project_value", f"{theirs}.attention.self.value")
         yield from _pair(f"{ours}.self_attention.project_output", f"{theirs}.attention.output.dense")
         yield from _pair(f"{ours}.normalise_hidden", f"{theirs}.{second_norm}")
-        yield from _pair(f"{ours}.widen", f"{theirs}.intermediate.dense")
-        yield from _pair(f"{ours}.narrow", f"{theirs}.output.dense")
+        for number_of_part, part in enumerate(("gate", "widen") if config.form.gated else ("widen",)):
+            parts = (number_of_part, 2) if config.form.gated else None
+            yield from pair(f"{ours}.{part}", f"{theirs}.intermediate.dense", part=parts)
+        yield from pair(f"{ours}.narrow", f"{theirs}.output.dense")
 
 
-def _gpt2(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> LanguageModelConfig:
+def _dnabert2_layers(config: LanguageModelConfig) -> Iterator[Row]:
+    for number in range(config.layers):
+        ours, theirs = f"encoder.{number}", f"encoder.layer.{number}"
+        for part, name in enumerate(("query", "key", "value")):
+            fused = f"{theirs}.attention.self.Wqkv"
+            yield from _pair(f"{ours}.self_attention.project_{name}", fused, part=(part, 3))
+        yield from _pair(f"{ours}.self_attention.project_output", f"{theirs}.attention.output.dense")
+        yield from _pair(f"{ours}.normalise_self", f"{theirs}.attention.output.LayerNorm")
+        for part, name in enumerate(("gate", "widen")):
+            yield from _without_bias(f"{ours}.{name}", f"{theirs}.mlp.gated_layers", part=(part, 2))
+        yield from _pair(f"{ours}.narrow", f"{theirs}.mlp.wo")
+        yield from _pair(f"{ours}.normalise_hidden", f"{theirs}.mlp.layernorm")
+
+
+def _esmc(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> LanguageModelConfig:
+    return LanguageModelConfig(
+        **settings.sizes(),
+        alphabet=alphabet,
+        positions=PositionEncoding.ROTARY,
+        context=ENDLESS_CONTEXT,
+        form=Form(
+            activation=settings.chosen("hidden_act", "silu", {"silu": Activation.SILU}),
+            gated=True,
+            query_norm=True,
+            output=Output.DENSE if settings.has_output(arrays, "lm_head.") else Output.NONE,
+        ),
+    )
+
+
+def _esmc_rows(config: LanguageModelConfig, _: Mapping[str, Any]) -> Iterator[Row]:
+    turned = _half_rotation(config.num_heads)
+    # What a layer adds is divided by the root of so many layers.
+    smaller = _scaled(math.sqrt(36 / config.layers))
+    for number in range(config.layers):
+        ours, theirs = f"encoder.{number}", f"layers.{number}"
+        yield from _pair(f"{ours}.normalise_self", f"{theirs}.input_layernorm")
+        attention = f"{ours}.self_attention"
+        yield from _without_bias(f"{attention}.project_query", f"{theirs}.self_attn.q_proj", turned)
+        yield Row(f"{attention}.project_key.weight", [f"{theirs}.self_attn.k_proj.weight"], turned)
+        yield from _without_bias(f"{attention}.project_value", f"{theirs}.self_attn.v_proj")
+        yield from _without_bias(f"{attention}.project_output", f"{theirs}.self_attn.o_proj", smaller)
+        for name in ("query", "key"):
+            norm = f"{theirs}.self_attn.{name[0]}_norm"
+            yield from _without_bias(f"{attention}.normalise_{name}", norm, turned)
+        yield from _pair(f"{ours}.normalise_hidden", f"{theirs}.post_attention_layernorm")
+        yield from _without_bias(f"{ours}.gate", f"{theirs}.mlp.gate_proj")
+        yield from _without_bias(f"{ours}.widen", f"{theirs}.mlp.up_proj")
+        yield from _without_bias(f"{ours}.narrow", f"{theirs}.mlp.down_proj", smaller)
+    yield from _without_bias("normalise", "norm")
+    if config.form.output is Output.DENSE:
+        yield from _pair("output_dense", "lm_head.dense")
+        yield from _pair("normalise_output", "lm_head.layer_norm")
+        yield Row("bias_V", ["lm_head.decoder.bias"], by_token=True)
+
+
+def _gpt2(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> LanguageModelConfig:
     channels = settings.number("n_embd", 768)
     tied = settings.content.get("tie_word_embeddings", True)
     return LanguageModelConfig(
@@ -218,7 +308,7 @@ def _gpt2(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> Lan
             epsilon=float(settings.content.get("layer_norm_epsilon", 1e-5)),
             activation=settings.chosen("activation_function", "gelu_new", _ACTIVATIONS),
             key_bias=True,
-            output=Output.PLAIN if tied or "lm_head.weight" in arrays else Output.NONE,
+            output=Output.PLAIN if tied or settings.has_output(arrays, "lm_head.") else Output.NONE,
         ),
     )
 
@@ -231,9 +321,10 @@ def _gpt2_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Itera
         if content.get("scale_attn_by_inverse_layer_idx"):
             scale /= number + 1
         yield from _pair(f"{ours}.normalise_self", f"{theirs}.ln_1")
-        for third, name in enumerate(("query", "key", "value")):
+        for part, name in enumerate(("query", "key", "value")):
             turn = _scaled(scale, TRANSPOSED) if name == "query" else TRANSPOSED
-            yield from _pair(f"{ours}.self_attention.project_{name}", f"{theirs}.attn.c_attn", turn, third)
+            fused = f"{theirs}.attn.c_attn"
+            yield from _pair(f"{ours}.self_attention.project_{name}", fused, turn, (part, 3))
         yield from _pair(f"{ours}.self_attention.project_output", f"{theirs}.attn.c_proj", TRANSPOSED)
         yield from _pair(f"{ours}.normalise_hidden", f"{theirs}.ln_2")
         yield from _pair(f"{ours}.widen", f"{theirs}.mlp.c_fc", TRANSPOSED)
@@ -241,13 +332,10 @@ def _gpt2_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Itera
     yield from _pair("normalise", "ln_f")
 
 
-def _t5(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> LanguageModelConfig:
-    both = "decoder.final_layer_norm.weight" in arrays
+def _t5(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> LanguageModelConfig:
+    both = has_decoder(settings.content, arrays)
     layers = settings.number("num_layers")
-    if both and settings.number("num_decoder_layers", layers) != layers:
-        raise FormatError(
-            f"{settings.path}: num_decoder_layers differs from num_layers; such models are not read"
-        )
+    tied = settings.content.get("tie_word_embeddings", True)
     gated, activation = settings.chosen(
         "feed_forward_proj",
         "relu",
@@ -256,6 +344,7 @@ def _t5(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> Langu
             "gelu": (False, Activation.GELU),
             "gated-gelu": (True, Activation.GELU_TANH),
             "gated-relu": (True, Activation.RELU),
+            "gated-silu": (True, Activation.SILU),
         },
     )
     return LanguageModelConfig(
@@ -273,11 +362,21 @@ def _t5(settings: Settings, alphabet: Alphabet, arrays: Container[str]) -> Langu
             activation=activation,
             gated=gated,
             head_channels=settings.number("d_kv"),
+            decoder_layers=settings.number("num_decoder_layers", layers) if both else None,
             buckets=settings.number("relative_attention_num_buckets", 32),
             farthest=settings.number("relative_attention_max_distance", 128),
-            output=Output.PLAIN if both else Output.NONE,
+            output=Output.PLAIN
+            if both and (tied or settings.has_output(arrays, "lm_head."))
+            else Output.NONE,
         ),
     )
+
+
+def has_decoder(content: Mapping[str, Any], arrays: Iterable[str]) -> bool:
+    """Whether a T5 has its decoder, by its arrays or its class."""
+    classes = {"T5Model", "T5WithLMHeadModel", "T5ForConditionalGeneration"}
+    named = classes.intersection(content.get("architectures") or ())
+    return bool(named) or any(name.startswith("decoder.block.") for name in arrays)
 
 
 def _t5_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterator[Row]:
@@ -285,7 +384,8 @@ def _t5_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterato
     for stack in ("encoder", "decoder")[: 1 + both]:
         table = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         yield Row(f"relative.{stack}.bias_NH", [table])
-        for number in range(config.layers):
+        layers = config.form.decoder_layers if stack == "decoder" else None
+        for number in range(layers or config.layers):
             ours, theirs = f"{stack}.{number}", f"{stack}.block.{number}.layer"
             yield from _t5_attention(config, f"{ours}.self_attention", f"{theirs}.0.SelfAttention")
             yield Row(f"{ours}.normalise_self.weight", [f"{theirs}.0.layer_norm.weight"])
@@ -316,8 +416,10 @@ def _t5_attention(config: LanguageModelConfig, ours: str, theirs: str) -> Iterat
         yield from (row for row in rows if row.ours != f"{ours}.project_key.bias")
 
 
-def _without_bias(ours: str, theirs: str, turn: Turn = AS_IT_IS) -> Iterator[Row]:
-    yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn)
+def _without_bias(
+    ours: str, theirs: str, turn: Turn = AS_IT_IS, part: tuple[int, int] | None = None
+) -> Iterator[Row]:
+    yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn, part)
     yield Row(f"{ours}.bias")
 
 
@@ -327,9 +429,11 @@ def _scaled(factor: float, turn: Turn = AS_IT_IS) -> Turn:
     return Turn(lambda array: turn.read(array) * factor, lambda array: turn.write(array / factor))
 
 
-def _pair(ours: str, theirs: str, turn: Turn = AS_IT_IS, third: int | None = None) -> Iterator[Row]:
-    yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn, third)
-    yield Row(f"{ours}.bias", [f"{theirs}.bias"], turn, third)
+def _pair(
+    ours: str, theirs: str, turn: Turn = AS_IT_IS, part: tuple[int, int] | None = None
+) -> Iterator[Row]:
+    yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn, part)
+    yield Row(f"{ours}.bias", [f"{theirs}.bias"], turn, part)
 
 
 def _half_rotation(heads: int) -> Turn:
@@ -351,6 +455,15 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         settings=_esm,
         rows=_esm_rows,
     ),
+    "esmc": Architecture(
+        prefix="esmc.",
+        starts="cls_token",
+        embedding=["embed_tokens.weight"],
+        output="lm_head.decoder.weight",
+        tied=False,
+        settings=_esmc,
+        rows=_esmc_rows,
+    ),
     "bert": Architecture(
         prefix="bert.",
         starts="cls_token",
@@ -362,7 +475,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "gpt2": Architecture(
         prefix="transformer.",
         starts="bos_token",
-        embedding=["wte.weight", "lm_head.weight"],
+        embedding=["wte.weight"],
         output="lm_head.weight",
         settings=_gpt2,
         rows=_gpt2_rows,
@@ -370,7 +483,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "t5": Architecture(
         prefix="transformer.",
         starts="decoder_start_token_id",
-        embedding=["shared.weight", "encoder.embed_tokens.weight", "lm_head.weight"],
+        embedding=["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"],
         output="lm_head.weight",
         settings=_t5,
         rows=_t5_rows,
@@ -393,9 +506,12 @@ def all_rows(
     architecture: Architecture, config: LanguageModelConfig, content: Mapping[str, Any], *, output: bool
 ) -> list[Row]:
     """All arrays. content: of `config.json`; output: whether the output layer has a matrix of its own."""
-    rows = [Row("embed.weight", architecture.embedding, by_token=True), *architecture.rows(config, content)]
+    embedding, matrix = architecture.embedding, architecture.output
+    types = TYPES if config.form.slopes else ""
+    rows = [Row("embed.weight", [*embedding, matrix], by_token=True, plus=types)]
+    rows += architecture.rows(config, content)
     if output:
-        rows.append(Row("output_VC", [architecture.output], by_token=True))
+        rows.append(Row("output_VC", [matrix, *embedding], by_token=True))
     if not any(row.ours == "bias_V" for row in rows):
         rows.append(Row("bias_V", by_token=True))
     return rows

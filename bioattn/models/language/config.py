@@ -1,5 +1,7 @@
 """The settings of a language model and of its training; nothing here imports torch."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -9,6 +11,19 @@ from bioattn.errors import SettingsError
 from bioattn.io.settings import option, require
 from bioattn.sequences.choices import Alphabet
 from bioattn.training.settings import UpdateConfig
+
+PUBLISHED = ("esm", "esmc", "bert", "gpt2", "t5")
+"""The `model_type` of published models that are read."""
+
+
+def published_type(content: Mapping[str, Any]) -> str | None:
+    """The architecture that a `config.json` names, if it is one that is read here."""
+    name = content.get("model_type")
+    if name is None:  # of some models whose code lies in their repository the class alone is named
+        classes = [str(each).lower() for each in content.get("architectures") or ()]
+        named = (kind for kind in PUBLISHED for each in classes if re.match(f"{kind}(for|model)", each))
+        name = next(named, None)
+    return name if name in PUBLISHED and "format" not in content else None
 
 
 class Shape(StrEnum):
@@ -49,6 +64,7 @@ class Activation(StrEnum):
     GELU_TANH = "gelu_tanh"
     """Its approximation by a hyperbolic tangent (GPT-2)."""
     RELU = "relu"
+    SILU = "silu"
 
 
 class Norm(StrEnum):
@@ -84,9 +100,10 @@ class Form:
     embedding_norm: bool = False
     """Embeddings are normalised."""
     activation: Activation = Activation.GELU
-    """gelu, gelu_tanh or relu."""
+    """gelu, gelu_tanh, relu or silu."""
     gated: bool = False
-    """The activated channels are multiplied with further ones (Shazeer 2020)."""
+    """The activated channels are multiplied with further ones (Shazeer 2020); the activation of a dense output
+    layer is then gelu."""
     head_channels: int | None = None
     """Channels of a head; left out: channels / num_heads."""
     key_bias: bool = False
@@ -97,6 +114,12 @@ class Form:
     """Buckets of distances with a bias of their own (`RelativePositions`); 0 for no such biases."""
     farthest: int = 128
     """Distance from which on all share the last bucket."""
+    decoder_layers: int | None = None
+    """Of an encoder-decoder's decoder; left out: as many as of its encoder."""
+    slopes: bool = False
+    """Logits fall in proportion to the distance, in a half of the heads steeply (`sloping_bias`)."""
+    query_norm: bool = False
+    """Queries and keys are normalised, the channels of all heads together, before they are rotated."""
     token_dropout: bool = False
     """Embeddings of `<mask>` are 0, and the others scaled as if 12 % were (ESM)."""
     output: Output = Output.PLAIN

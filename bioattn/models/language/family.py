@@ -16,7 +16,13 @@ from bioattn.io.settings import (
 )
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.family import Family, imported
-from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig, Pool
+from bioattn.models.language.config import (
+    FineTuningConfig,
+    LanguageModelConfig,
+    LanguageTrainingConfig,
+    Pool,
+    published_type,
+)
 from bioattn.models.running import RunCommand, Running, RunReport, loaded_model, stream_output, tsv
 from bioattn.sequences.choices import Alphabet, SequenceSplit
 from bioattn.text import counted, listed
@@ -276,7 +282,7 @@ class LanguageFamily(Family):
         "generate": LanguageGeneration,
     }
     files: Sequence[str] = ("vocabulary.json",)
-    published: Sequence[str] = ("esm", "bert", "gpt2", "t5")
+    published = staticmethod(published_type)
 
     load = imported("language.folder", "load_language_model")
     prepare = staticmethod(prepare)

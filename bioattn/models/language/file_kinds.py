@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.hdf5 import hdf5_file, put_array, put_text
 from bioattn.models.family import CONFIG
+from bioattn.models.language.config import published_type
 from bioattn.models.language.family import FAMILY
 from bioattn.models.model_kind import model_kind
 from bioattn.sequences.sequence_dataset import (
@@ -46,11 +47,7 @@ def read_embeddings(path: Path) -> tuple[list[str], NDArray[np.float32]]:
 
 
 def _is_published(candidate: Candidate) -> bool:
-    if not candidate.holds(CONFIG):
-        return False
-    from bioattn.models.language.published_reading import published_type  # loads torch
-
-    return published_type(candidate.index(CONFIG)) is not None
+    return candidate.holds(CONFIG) and published_type(candidate.index(CONFIG)) is not None
 
 
 def _describe_embeddings(path: Path) -> dict[str, Any]:

@@ -14,11 +14,17 @@ from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
 from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.language.architectures import ARCHITECTURES
-from bioattn.models.language.config import FineTuned, LanguageModelConfig, Output, Pool
+from bioattn.models.language.config import (
+    PUBLISHED,
+    FineTuned,
+    LanguageModelConfig,
+    Output,
+    Pool,
+    published_type,
+)
 from bioattn.models.language.layers import base_digest
 from bioattn.models.language.model import LanguageModel, attention_sites
-from bioattn.models.language.published_reading import published_type, read_published_model
+from bioattn.models.language.published_reading import ADAPTER_SETTINGS, read_published_model
 from bioattn.models.model_folder import (
     CheckedModel,
     Sites,
@@ -238,11 +244,17 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
     there is none.
     """
     content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
+    if content is None and (folder / ADAPTER_SETTINGS).is_file():
+        base = read_json(folder / ADAPTER_SETTINGS).get("base_model_name_or_path")
+        raise FormatError(
+            f"{folder}: holds low-rank adapters alone; copy them into the folder of the model that they were "
+            f"trained on ({base})"
+        )
     if isinstance(content, dict) and "format" not in content:
         if published_type(content) is None:
             raise FormatError(
                 f"{folder / CONFIG}: a model of type {content.get('model_type')!r}; read are folders of bioattn, "
-                f"and of transformers those of type {', '.join(ARCHITECTURES)}"
+                f"and of transformers those of type {', '.join(PUBLISHED)}"
             )
         model, sha256 = read_published_model(folder)
         return LoadedLanguageModel(model=model.to(device).eval(), device=device, sha256=sha256, path=folder)

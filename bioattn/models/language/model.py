@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention
-from bioattn.attention.position import AddedPositions, RelativePositions
+from bioattn.attention.position import AddedPositions, RelativePositions, sloping_bias
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.models.language.config import Activation, FineTuned, LanguageModelConfig, Norm, Output, Shape
 from bioattn.models.language.layers import PrecedingTokens, Readout, add_adapters, merge_adapters
@@ -31,6 +31,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     Activation.GELU: F.gelu,
     Activation.GELU_TANH: partial(F.gelu, approximate="tanh"),
     Activation.RELU: F.relu,
+    Activation.SILU: F.silu,
 }
 
 
@@ -157,7 +158,10 @@ class LanguageModel(nn.Module):
         )
         self.normalise_encoded = _norm(config) if both else None
         self.decoder = (
-            nn.ModuleList(Block(config, "decoder", number, source=both) for number in range(config.layers))
+            nn.ModuleList(
+                Block(config, "decoder", number, source=both)
+                for number in range(form.decoder_layers or config.layers)
+            )
             if config.shape is not Shape.ENCODER
             else None
         )
@@ -204,7 +208,8 @@ class LanguageModel(nn.Module):
         """Logits (..., V) of normalised channels (..., C). places: positions of the tokens in rows of an
         alignment, which broadcast to (...)."""
         if self.output_dense is not None and self.normalise_output is not None:
-            activate = ACTIVATIONS[self.config.form.activation]
+            form = self.config.form
+            activate = F.gelu if form.gated else ACTIVATIONS[form.activation]
             hidden_BLC = self.normalise_output(activate(self.output_dense(hidden_BLC)))
         logits = F.linear(
             hidden_BLC, self.embed.weight if self.output_VC is None else self.output_VC, self.bias_V
@@ -240,6 +245,8 @@ class LanguageModel(nn.Module):
         bias = None
         if stack in self.relative:
             bias = self.relative[stack](tokens_BL.shape[1], first + tokens_BL.shape[1])
+        elif self.config.form.slopes:
+            bias = sloping_bias(self.config.num_heads, tokens_BL.shape[1], tokens_BL.device)
         tokens_BLC = self._embedded(tokens_BL, first, cache)
         # Behind the last token of a sequence a decoder's padding is seen by padding alone.
         mask = None if stack == "decoder" else _mask(tokens_BL)
@@ -306,6 +313,7 @@ def _attention(
         rotary=rotary,
         frequencies=config.form.frequencies,
         key_bias=config.form.key_bias,
+        normalised=config.form.query_norm,
     )
 
 

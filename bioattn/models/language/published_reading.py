@@ -1,13 +1,14 @@
 """Hugging Face folders of published language models, read as they are."""
 
 import hashlib
+import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch import Tensor
 from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.position import LONGEST_WAVE, angles
 from bioattn.errors import FormatError, SettingsError
-from bioattn.io.checkpoint import DAMAGE, damaged, load_checkpoint, open_safetensors
+from bioattn.io.checkpoint import DAMAGE, damaged, load_state_dict, open_safetensors
 from bioattn.io.files import read_json, sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.architectures import (
@@ -24,61 +25,132 @@ from bioattn.models.language.architectures import (
     Architecture,
     Settings,
     all_rows,
+    has_decoder,
     published_numbers,
 )
-from bioattn.models.language.config import LanguageModelConfig
+from bioattn.models.language.config import LanguageModelConfig, Output, published_type
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.model_folder import LARGEST_SIZE
 from bioattn.sequences.published_vocabulary import read_published_vocabulary
 from bioattn.sequences.vocabulary import Vocabulary
-from bioattn.text import listed
+from bioattn.text import counted, listed
 
 NEVER = -1e4
 """Bias of the logit of a token that the published vocabulary lacks: its probability is 0."""
 FILES = (WEIGHTS, f"{WEIGHTS}.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Where weights may lie; an index names the files of parts."""
+ADAPTER_SETTINGS = "adapter_config.json"
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+"""Where the library `peft` puts low-rank adapters."""
+LOGGER = logging.getLogger("bioattn")
 _OLD_NORM = {"gamma": "weight", "beta": "bias"}
-_UNUSED = re.compile(r"(attn\.(masked_)?bias|inv_freq)$|EncDecAttention\.relative_attention_bias\.")
-"""Arrays within layers that follow from the settings."""
+_WRAPPERS = re.compile(
+    r"(?<![^.])(_orig_mod|module|model|_fsdp_wrapped_module|base_layer)\.|^base_model\.model\."
+)
+"""What compiling, training in parallel and adapters put into names."""
+_LOW_RANK = re.compile(r"(.+)\.lora_(?:(embedding)_)?([AB])(?:\.weight)?$")
+_UNUSED = re.compile(
+    r"(attn\.(masked_)?bias|inv_freq|position_ids|EncDecAttention\.relative_attention_bias\.weight)$"
+    r"|^(pooler|contact_head|cls\.seq_relationship|embeddings\.position_embeddings)\."
+)
+"""Arrays that follow from the settings, or are for other tasks than those of a language model."""
+
+
+class Stored(NamedTuple):
+    name: str
+    path: Path
+    get: Callable[[str], Tensor]
+
+
+class Adapter(NamedTuple):
+    """What is added to a matrix: scale · up · down."""
+
+    down: Stored
+    up: Stored
+    scale: float
+    transposed: bool
 
 
 class PublishedWeights:
     """Arrays of a folder by their names without the prefix of the base model."""
 
     def __init__(self, folder: Path, prefix: str, files: ExitStack) -> None:
+        """Raises: FormatError for missing or damaged files, an array that comes twice, and adapters not read."""
         self.path, self.files = _files(folder)
-        self._arrays: dict[str, tuple[str, Path, Any]] = {}
+        self._prefix = prefix
+        self._arrays: dict[str, Stored] = {}
+        self._adapters: dict[str, Adapter] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         for path in self.files:
-            if path.suffix == ".safetensors":
-                try:
-                    file = files.enter_context(open_safetensors(path))
-                    shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-                except DAMAGE as error:
-                    raise damaged(path, error) from error
+            for stored, shape in _stored(path, files):
+                name = self._plain(stored.name)
+                if name in self._arrays:
+                    raise FormatError(
+                        f"{self.where(name)} is also in {path} ({stored.name}); take away the wrong one"
+                    )
+                self._arrays[name], self.shapes[name] = stored, shape
+        if (folder / ADAPTER_SETTINGS).is_file():
+            self._adapt(folder, files)
+
+    def _plain(self, name: str) -> str:
+        name = _WRAPPERS.sub("", name).removeprefix(self._prefix)
+        head, _, last = name.rpartition(".")
+        return f"{head}.{_OLD_NORM[last]}" if last in _OLD_NORM else name
+
+    def _adapt(self, folder: Path, files: ExitStack) -> None:
+        """Read low-rank adapters (Hu et al. 2021) and what was trained beside them."""
+        settings = folder / ADAPTER_SETTINGS
+        content = read_json(settings)
+        unread = {"peft_type": "LORA"} | dict.fromkeys(
+            ("use_dora", "lora_bias", "rank_pattern", "alpha_pattern")
+        )
+        for key, read in unread.items():
+            if (content.get(key) or None) != read:
+                raise FormatError(
+                    f"{settings}: {key} is {content.get(key)!r}; such adapters are not read: merge them into the "
+                    "weights (merge_and_unload of peft)"
+                )
+        path = next((folder / name for name in ADAPTERS if (folder / name).is_file()), None)
+        if path is None:
+            raise FormatError(
+                f"{settings}: has no {ADAPTERS[0]} beside it; fetch it too, or take the settings away"
+            )
+        halves: dict[str, dict[str, Stored]] = {}
+        for stored, shape in _stored(path, files):
+            name = self._plain(stored.name)
+            if (found := _LOW_RANK.fullmatch(name)) is not None:
+                halves.setdefault(f"{found[1]}.weight", {})[found[3]] = stored
+            elif name in self._arrays or name.startswith(("classifier.", "score.")):
+                self._arrays[name], self.shapes[name] = stored, shape
             else:
-                file = load_checkpoint(path)
-                if not isinstance(file, Mapping):
-                    raise FormatError(f"{path}: holds a {type(file).__name__}; names and tensors are needed")
-                shapes = {
-                    name: tuple(value.shape) for name, value in file.items() if isinstance(value, Tensor)
-                }
-            for name, shape in shapes.items():
-                plain = name.removeprefix("module.").removeprefix(prefix)
-                head, _, last = plain.rpartition(".")
-                plain = f"{head}.{_OLD_NORM[last]}" if last in _OLD_NORM else plain
-                self._arrays[plain], self.shapes[plain] = (name, path, file), shape
+                raise FormatError(f"{path}: the array {stored.name} has no counterpart in {self.path}")
+        for name, both in halves.items():
+            if name not in self._arrays or len(both) < 2:
+                first = next(iter(both.values()))
+                raise FormatError(
+                    f"{path}: the array {first.name} lacks its other half, or its matrix in {self.path}"
+                )
+            rank = both["A"].get(both["A"].name).shape[0]
+            scale = content.get("lora_alpha", 8) / (math.sqrt(rank) if content.get("use_rslora") else rank)
+            transposed = bool(content.get("fan_in_fan_out")) or "lora_embedding_" in both["A"].name
+            self._adapters[name] = Adapter(both["A"], both["B"], scale, transposed)
+        LOGGER.warning(
+            f"{path}: low-rank adapters of {counted(len(halves), 'array')} are added to {self.path}"
+        )
+        self.files += [path, settings]
 
     def read(self, name: str) -> Tensor:
-        """An array as float32. Raises: FormatError when it is damaged or not finite."""
-        stored, path, file = self._arrays[name]
-        try:
-            found = file[stored] if isinstance(file, Mapping) else file.get_tensor(stored)
-        except DAMAGE as error:
-            raise damaged(path, error) from error
-        array: Tensor = found.detach().float()
-        if not torch.isfinite(array).all():
-            raise FormatError(f"{path}: the array {stored} holds NaN or infinite values")
+        """An array as float32. Raises: FormatError when it is damaged, of whole numbers or not finite."""
+        array = _read(self._arrays[name])
+        if (adapter := self._adapters.get(name)) is not None:
+            try:
+                added = adapter.scale * (_read(adapter.up) @ _read(adapter.down))
+                array = array + (added.mT if adapter.transposed else added)
+            except RuntimeError as error:
+                raise FormatError(
+                    f"{adapter.up.path}: the arrays {adapter.up.name} and {adapter.down.name} do not fit "
+                    f"{self.where(name)}; the adapters belong to another model"
+                ) from error
         return array
 
     def first(self, names: Sequence[str]) -> str:
@@ -91,17 +163,58 @@ class PublishedWeights:
         )
 
     def where(self, name: str) -> str:
-        stored, path, _ = self._arrays[name]
-        return f"{path}: the array {stored}"
+        stored = self._arrays[name]
+        return f"{stored.path}: the array {stored.name}"
+
+
+def _stored(path: Path, files: ExitStack) -> Iterator[tuple[Stored, tuple[int, ...]]]:
+    """The arrays of a file and their shapes."""
+    if path.suffix != ".safetensors":
+        arrays = load_state_dict(path)
+        for name, array in arrays.items():
+            yield Stored(name, path, arrays.__getitem__), tuple(array.shape)
+        return
+    try:
+        file = files.enter_context(open_safetensors(path))
+        for name in file.keys():  # noqa: SIM118
+            yield Stored(name, path, file.get_tensor), tuple(file.get_slice(name).get_shape())
+    except DAMAGE as error:
+        raise damaged(path, error) from error
+
+
+def _read(stored: Stored) -> Tensor:
+    try:
+        array = stored.get(stored.name).detach()
+    except DAMAGE as error:
+        raise damaged(stored.path, error) from error
+    if not array.is_floating_point():
+        raise FormatError(
+            f"{stored.path}: the array {stored.name} is {str(array.dtype).removeprefix('torch.')}; floating-point "
+            "numbers are needed, not weights that were quantised"
+        )
+    array = array.float()
+    if not torch.isfinite(array).all():
+        raise FormatError(f"{stored.path}: the array {stored.name} holds NaN or infinite values")
+    return array
 
 
 def _files(folder: Path) -> tuple[Path, list[Path]]:
     """The file of weights of a folder or its index, and the files that hold the weights."""
-    path = next((folder / name for name in FILES if (folder / name).is_file()), None)
-    if path is None:
+    there = [folder / name for name in FILES if (folder / name).is_file()]
+    if not there:
         raise FormatError(f"{folder}: holds no weights ({', '.join(FILES)}); fetch them too")
+    path = there[0]
     if path.suffix != ".json":
+        if len(there) > 1 and there[1].name == f"{path.name}.index.json" and _parts(there[1]) != [path]:
+            raise FormatError(
+                f"{path}: lies beside {there[1].name}, which names other files; take one of the two away"
+            )
         return path, [path]
+    return path, _parts(path)
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files that an index names. Raises: FormatError when it is none, or one of them is missing."""
     try:
         parts = sorted(set(read_json(path)["weight_map"].values()))
     except (AttributeError, KeyError, TypeError) as error:
@@ -111,13 +224,7 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
             raise FormatError(f"{path}: names {part!r}, which is no file of weights in this folder")
         if not path.with_name(part).is_file():
             raise FormatError(f"{path}: names {part}, which is missing; fetch it too")
-    return path, [path.with_name(part) for part in parts]
-
-
-def published_type(content: Mapping[str, Any]) -> str | None:
-    """The architecture that a `config.json` names, if it is one that is read here."""
-    name = content.get("model_type")
-    return name if name in ARCHITECTURES and "format" not in content else None
+    return [path.with_name(part) for part in parts]
 
 
 def read_published_model(folder: Path) -> tuple[LanguageModel, str]:
@@ -127,7 +234,11 @@ def read_published_model(folder: Path) -> tuple[LanguageModel, str]:
     """
     path = folder / CONFIG
     content = read_json(path)
-    architecture = ARCHITECTURES[content["model_type"]]
+    if content.get("quantization_config"):
+        raise FormatError(
+            f"{path}: the weights were quantised (quantization_config); use those that were not"
+        )
+    architecture = ARCHITECTURES[str(published_type(content))]
     with ExitStack() as files:
         weights = PublishedWeights(folder, architecture.prefix, files)
         config, vocabulary = _described(folder, content, architecture, weights)
@@ -143,15 +254,28 @@ def _described(
     folder: Path, content: Mapping[str, Any], architecture: Architecture, weights: PublishedWeights
 ) -> tuple[LanguageModelConfig, Vocabulary]:
     path = folder / CONFIG
-    embedding = weights.first(architecture.embedding)
-    if len(weights.shapes[embedding]) != 2:
+    output = architecture.output
+    tie = content.get("tie_word_embeddings")
+    # T5 says so by another setting since transformers 5.
+    tie = architecture.tied if tie is None or "scale_decoder_outputs" in content else bool(tie)
+    embedding = weights.first([*architecture.embedding, *([output] if tie else [])])
+    for other in architecture.embedding:
+        if other in weights.shapes and not _equal(weights, embedding, other):
+            raise FormatError(
+                f"{weights.where(embedding)} and {other} differ; models with two such matrices are not read"
+            )
+    rows, *others = weights.shapes[embedding]
+    if len(others) != 1 or rows != (content.get("vocab_size") or rows):
         raise FormatError(
-            f"{weights.where(embedding)} has shape {weights.shapes[embedding]}; two axes are needed"
+            f"{weights.where(embedding)} has shape {weights.shapes[embedding]}; {CONFIG} has a vocab_size of "
+            f"{content.get('vocab_size')}"
         )
-    rows = weights.shapes[embedding][0]
-    both = content["model_type"] == "t5" and any(name.startswith("decoder.") for name in weights.shapes)
     vocabulary = read_published_vocabulary(
-        folder, rows=rows, config=content, starts=architecture.starts, sentinels=both
+        folder,
+        rows=rows,
+        config=content,
+        starts=architecture.starts,
+        sentinels=architecture.starts == "decoder_start_token_id" and has_decoder(content, weights.shapes),
     )
     largest = max(LARGEST_SIZE, sum(map(math.prod, weights.shapes.values())))
     try:
@@ -162,9 +286,16 @@ def _described(
         raise FormatError(f"{path}: {error}") from error
     if config.layers > len(weights.shapes):
         raise FormatError(f"{path}: has {config.layers:,} layers, the weights {len(weights.shapes):,} arrays")
-    output = architecture.output
-    shared = output not in weights.shapes or output == embedding
-    tied = shared or torch.equal(weights.read(output), weights.read(embedding))
+    tied = config.form.output is Output.NONE
+    if not tied:
+        tied = _equal(weights, embedding, weights.first([output, embedding] if tie else [output]))
+        if tie and not tied and content.get("scale_decoder_outputs", True):
+            LOGGER.warning(
+                f"{weights.where(output)} differs from {embedding}, though {path} does not say that they do "
+                "(tie_word_embeddings); both are read"
+            )
+    # The kinds of tokens are added to embeddings, and not to the matrix of the output.
+    tied = tied and not config.form.slopes
     form = replace(config.form, frequencies=_frequencies(content, config, weights), tied=tied)
     published = vocabulary.published
     assert published is not None
@@ -203,39 +334,48 @@ def _fill(
     arrays, filled = model.state_dict(), dict[str, Tensor]()
     for row in all_rows(architecture, config, content, output=not config.form.tied):
         own = arrays.pop(row.ours)
-        if not row.theirs:
-            array = torch.zeros(len(model.vocabulary.published.tokens) if row.by_token else own.shape)
-        else:
-            name = weights.first(row.theirs)
-            used.add(name)
-            array = weights.read(name)
-            if row.third is not None:
-                array = array.chunk(3, dim=-1)[row.third]
-            try:
-                array = row.turn.read(array)
-            except RuntimeError:
-                raise _misshapen(weights, name) from None
+        needed = own.shape
+        if row.by_token:
+            needed = torch.Size([len(model.vocabulary.published.tokens), *own.shape[1:]])
+        array = torch.zeros(needed)
+        if row.theirs:
+            array = _turned(weights, weights.first(row.theirs), row.read, needed)
         if row.plus:
-            array = array + weights.read(weights.first([row.plus]))[0]
+            array = array + _turned(weights, weights.first([row.plus]), lambda rows: rows[0], needed[1:])
+        used |= {*row.theirs, row.plus}
         if row.by_token:
             array = array[order].masked_fill_(order.view(-1, *[1] * (array.dim() - 1)) < 0, 0.0)
             if row.ours == "bias_V":
                 array[~predicted] = NEVER
-        if array.shape != own.shape:
-            raise _misshapen(weights, name)
         filled[row.ours] = array.clone(memory_format=torch.contiguous_format)  # not a view of the file
     assert not arrays, f"no array is read for {listed(list(arrays))}"
     model.load_state_dict(filled, assign=True)
-    for name in weights.shapes:
-        if name not in used and name.startswith(LAYERS) and not _UNUSED.search(name):
-            raise FormatError(
-                f"{weights.where(name)} has no place in {config.layers} layers of the {content['model_type']} of "
-                "transformers; other layers are not read"
-            )
+    used.update(architecture.embedding)
+    unread = [name for name in weights.shapes if name not in used and not _UNUSED.search(name)]
+    if (name := next((each for each in unread if each.startswith(LAYERS)), None)) is not None:
+        raise FormatError(
+            f"{weights.where(name)} has no place in {config.layers} layers of the {published_type(content)} of "
+            "transformers; other layers are not read"
+        )
+    if unread:
+        LOGGER.warning(
+            f"{weights.path}: {listed(unread)}: not read, for they are no part of a language model"
+        )
 
 
-def _misshapen(weights: PublishedWeights, name: str) -> FormatError:
-    return FormatError(
-        f"{weights.where(name)} has shape {weights.shapes[name]}, which {CONFIG} does not ask for; the two belong "
-        "to different models"
+def _turned(
+    weights: PublishedWeights, name: str, turn: Callable[[Tensor], Tensor], needed: torch.Size
+) -> Tensor:
+    """What `turn` makes of an array. Raises: FormatError when that has not the needed shape."""
+    array = weights.read(name)
+    with suppress(IndexError, RuntimeError):
+        if (turned := turn(array)).shape == needed:
+            return turned
+    raise FormatError(
+        f"{weights.where(name)} has shape {weights.shapes[name]}, which {CONFIG} and the vocabulary do not ask "
+        f"for ({' × '.join(map(str, needed))} values are needed); they belong to different models"
     )
+
+
+def _equal(weights: PublishedWeights, name: str, other: str) -> bool:
+    return name == other or torch.equal(weights.read(name), weights.read(other))

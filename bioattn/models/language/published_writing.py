@@ -15,10 +15,16 @@ from bioattn.io.files import atomic_output, read_json, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.architectures import ARCHITECTURES, all_rows, first_position, published_numbers
-from bioattn.models.language.config import Activation, LanguageModelConfig, Norm, Output, Shape
+from bioattn.models.language.config import (
+    Activation,
+    LanguageModelConfig,
+    Norm,
+    Output,
+    Shape,
+    published_type,
+)
 from bioattn.models.language.folder import load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.published_reading import published_type
 from bioattn.models.model_folder import model_files, save_arrays
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, PublishedTokens, Vocabulary
@@ -238,6 +244,7 @@ def _content(name: str, config: LanguageModelConfig, tokens: PublishedTokens) ->
             "d_kv": config.head_channels,
             "d_ff": config.hidden_channels,
             "num_layers": config.layers,
+            "num_decoder_layers": form.decoder_layers or config.layers,
             "num_heads": config.num_heads,
             "relative_attention_num_buckets": form.buckets,
             "relative_attention_max_distance": form.farthest,
