@@ -1,27 +1,27 @@
 """One protein chain of a PDB or mmCIF file: residues, residue numbers, coordinates.
 
 What is read: the first model; chain ids and residue numbers as the authors gave them (mmCIF: `auth_asym_id`,
-`auth_seq_id`); of alternative locations the one with the highest occupancy. Modified amino acids (MSE and its
-like) count as their parents. Residues without a CA atom, waters and ligands are left out.
+`auth_seq_id`); of alternative locations, and of several kinds of amino acid at one place, the one with the highest
+occupancy. Modified amino acids (MSE and its like) count as their parents. Residues without a CA atom, waters and
+ligands are left out. Copies of a molecule that only TER, segments or numbers that start again tell apart are
+separate chains.
+
+Not by Biopython's parsers: they join such copies into one chain, and refuse mmCIF without optional columns.
 """
 
 import io
+import logging
 import math
-import warnings
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from Bio.Align import PairwiseAligner, substitution_matrices
 from Bio.Data.PDBData import protein_letters_3to1, protein_letters_3to1_extended
-from Bio.PDB.Chain import Chain as BioChain
-from Bio.PDB.MMCIFParser import MMCIFParser
-from Bio.PDB.Model import Model
-from Bio.PDB.PDBExceptions import PDBConstructionException, PDBException
-from Bio.PDB.PDBParser import PDBParser
-from Bio.PDB.Residue import DisorderedResidue, Residue
+from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 from numpy.typing import NDArray
 
 from bioattn.choices import MissingCb
@@ -30,13 +30,16 @@ from bioattn.io.files import decompression_errors, open_bytes
 from bioattn.structures.ideal_geometry import ATOM37
 from bioattn.text import counted, quoted
 
+LOGGER = logging.getLogger("bioattn")
 BLANK_CHAIN = "_"
 """Name of a chain without an id, in PDB files whose column 22 is empty."""
 UNKNOWN_LETTER = "X"
 
-# Selenocysteine and pyrrolysine are missing from Biopython's table, as are the ambiguous residues.
+# Missing from Biopython's table: rare and ambiguous residues, protonation states of simulations.
 _LETTER_OF = protein_letters_3to1_extended | {"SEC": "U", "PYL": "O", "ASX": "B", "GLX": "Z"}
-# What Biopython's parsers let through on files that only begin well.
+_LETTER_OF |= dict.fromkeys(("HID", "HIE", "HIP", "HSD", "HSE", "HSP"), "H") | {"CYX": "C", "CYM": "C"}
+_LETTER_OF |= {"ASH": "D", "GLH": "E", "LYN": "K"}
+# What parsers let through on files that only begin well.
 _PARSER_ERRORS = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, StopIteration)
 # CB of an ideal residue from its backbone: coefficients of (CA-N)x(C-CA), CA-N and C-CA.
 _SLOT_OF = {name: slot for slot, name in enumerate(ATOM37)}
@@ -84,17 +87,18 @@ def read_chain(
 ) -> Chain:
     """Read one chain of a PDB or mmCIF file, plain, gzip or xz; which of the two is found by content.
 
-    chain: the author's id, `_` for the blank one; None takes the only protein chain. chosen_by: where the user
-    gives it, for the message.
+    chain: the author's id, `_` for the blank one; None takes the only protein chain. Of several molecules under
+    one id the first is taken, with a warning; `A2` is the second of `A`.
+    chosen_by: where the user gives it, for the message.
 
     Raises: BioattnError naming the chains there are when `chain` is not one of them, has no amino acids, or is
     needed to choose; FormatError when the file is neither PDB nor mmCIF or is damaged.
     """
-    model = _first_model(path)
-    proteins = {_name(each): residues for each in model if (residues := _amino_acids(each))}
+    structure = _read_structure(path)
+    proteins = structure.proteins
     known = quoted(list(proteins), limit=10) if proteins else "none"
     if chain is None:
-        if len(proteins) != 1:
+        if len(structure.copies) != 1:
             raise BioattnError(
                 f"{path}: holds {counted(len(proteins), 'protein chain')} ({known}); "
                 f"name the one that is meant, {chosen_by}"
@@ -104,18 +108,23 @@ def read_chain(
         chain = next(iter(proteins))
     chain = chain.strip() or BLANK_CHAIN
     if chain not in proteins:
-        if chain in {_name(each) for each in model}:
+        if chain in structure.chains:
             raise BioattnError(f"{path}: chain {chain!r} has no amino acids; protein chains: {known}")
         raise BioattnError(f"{path}: there is no chain {chain!r}; protein chains: {known}")
-    return _chain(path, chain, proteins[chain], missing_cb)
+    if others := structure.copies.get(chain, [])[1:]:
+        LOGGER.warning(
+            f"{path}: several molecules are called {chain!r}; the first is taken, the others are "
+            f"{quoted(others)}"
+        )
+    return _chain(path, chain, proteins[chain], missing_cb, structure.method)
 
 
 def read_chains(path: Path) -> list[Chain]:
     """All protein chains of the first model, in the file's order; otherwise as `read_chain`."""
+    structure = _read_structure(path)
     return [
-        _chain(path, _name(found), residues, MissingCb.CA)
-        for found in _first_model(path)
-        if (residues := _amino_acids(found))
+        _chain(path, name, residues, MissingCb.CA, structure.method)
+        for name, residues in structure.proteins.items()
     ]
 
 
@@ -173,23 +182,212 @@ def virtual_cb(
     return across * np.cross(first, second) + along_first * first + along_second * second + ca
 
 
-def _first_model(path: Path) -> Model:
+class _Atom(NamedTuple):
+    """One row of a file."""
+
+    chain: str
+    number: int
+    code: str
+    segment: Hashable
+    """Changes where the file says that a molecule ends."""
+    residue: str
+    is_hetero: bool
+    name: str
+    element: str
+    position: tuple[float, float, float]
+    altloc: str
+    occupancy: float
+    bfactor: float
+
+
+class _Residue(NamedTuple):
+    name: str
+    number: int
+    code: str
+    atoms: dict[str, _Atom]
+
+
+class _Structure(NamedTuple):
+    proteins: dict[str, list[_Residue]]
+    """Amino acids by the name of their chain; further copies of a chain `A` are `A2`, `A3`."""
+    copies: dict[str, list[str]]
+    """Names of the proteins of each chain of the file."""
+    chains: set[str]
+    method: str
+
+
+def _read_structure(path: Path) -> _Structure:
     with open_bytes(path) as raw, decompression_errors(path):
         text = io.TextIOWrapper(raw, encoding="utf-8", errors="replace").read()
     is_mmcif = text.lstrip("\ufeff \t\r\n#").startswith("data_") or "\n_atom_site." in text
     if not is_mmcif and not any(line.startswith(("ATOM", "HETATM")) for line in text.splitlines()):
         raise FormatError(f"{path}: holds no atoms; a PDB or mmCIF file is needed")
-    parser: Any = MMCIFParser(QUIET=True) if is_mmcif else PDBParser(QUIET=True)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model: Model = next(iter(parser.get_structure("", io.StringIO(text))))
-    except (PDBException, PDBConstructionException, *_PARSER_ERRORS) as error:
+        atoms, method = _mmcif_atoms(text) if is_mmcif else _pdb_atoms(text)
+    except _PARSER_ERRORS as error:
         kind = "mmCIF" if is_mmcif else "PDB"
         raise FormatError(
             f"{path}: cannot be read as {kind} ({_reason(error)}); fetch the file again"
         ) from error
-    return model
+    chains = {_name(atom.chain) for atom in atoms}
+    proteins: dict[str, list[_Residue]] = {}
+    copies: dict[str, list[str]] = {}
+    for molecule in _molecules(atoms):
+        residues = _amino_acids(molecule.atoms)
+        if residues:
+            name = first = _name(molecule.atoms[0].chain)
+            number = len(copies.setdefault(first, []))
+            while number and (name in proteins or name in chains):
+                number += 1
+                name = f"{first}{number}"
+            copies[first].append(name)
+            proteins[name] = residues
+    return _Structure(proteins, copies, chains, "" if method in (".", "?") else method.lower())
+
+
+def _pdb_atoms(text: str) -> tuple[list[_Atom], str]:
+    """The atoms of the first model, and the method."""
+    atoms: list[_Atom] = []
+    method, molecule = "", 0
+    for line in text.splitlines():
+        record = line[:6].rstrip()
+        if record in ("ENDMDL", "END") and atoms:
+            break
+        if record == "TER":
+            molecule += 1
+        elif record == "EXPDTA":
+            method = method or line[10:].strip()
+        elif record in ("ATOM", "HETATM"):
+            chain = line[21].strip()
+            atoms.append(
+                _Atom(
+                    chain=chain,
+                    number=int(line[22:26]),
+                    code=line[26].strip(),
+                    # Simulations name chains in the columns of segments.
+                    segment=(molecule, "" if chain else line[72:76]),
+                    residue=line[17:20].strip(),
+                    is_hetero=record == "HETATM",
+                    name=line[12:16].strip(),
+                    element=line[76:78].strip().upper(),
+                    position=(float(line[30:38]), float(line[38:46]), float(line[46:54])),
+                    altloc=line[16].strip(),
+                    occupancy=float(line[54:60].strip() or 1),
+                    bfactor=float(line[60:66].strip() or 0),
+                )
+            )
+    return atoms, method
+
+
+def _mmcif_atoms(text: str) -> tuple[list[_Atom], str]:
+    """The atoms of the first model, and the method. What optional columns and cells do not say is the default."""
+    table: dict[str, list[str]] = MMCIF2Dict(io.StringIO(text))
+    rows = len(table["_atom_site.Cartn_x"])
+
+    def column(*names: str, default: str | None = None) -> list[str]:
+        present = (table[f"_atom_site.{name}"] for name in names if f"_atom_site.{name}" in table)
+        cells = next(present, None if default is None else [default] * rows)
+        if cells is None:
+            raise KeyError(f"_atom_site.{names[0]}")
+        return [(default or "") if cell in (".", "?") else cell for cell in cells]
+
+    labels = (
+        column("pdbx_PDB_model_num", default=""),
+        column("auth_seq_id", "label_seq_id"),
+        column("auth_asym_id", "label_asym_id", default=""),
+        column("pdbx_PDB_ins_code", default=""),
+        column("label_asym_id", default=""),
+        column("label_comp_id", "auth_comp_id"),
+        column("group_PDB", default="ATOM"),
+        column("label_atom_id", "auth_atom_id"),
+        column("type_symbol", default=""),
+        column("label_alt_id", default=""),
+    )
+    measures = (
+        *(column(f"Cartn_{axis}") for axis in "xyz"),
+        column("occupancy", default="1"),
+        column("B_iso_or_equiv", default="0"),
+    )
+    if {len(cells) for cells in (*labels, *measures)} != {rows}:
+        raise IndexError
+    atoms = []
+    for named, measured in zip(zip(*labels, strict=True), zip(*measures, strict=True), strict=True):
+        model, number, chain, code, segment, residue, group, name, element, altloc = named
+        if model == labels[0][0] and number:  # waters need none
+            x, y, z, occupancy, bfactor = map(float, measured)
+            atoms.append(
+                _Atom(
+                    chain=chain,
+                    number=int(number),
+                    code=code,
+                    segment=segment,
+                    residue=residue,
+                    is_hetero=group == "HETATM",
+                    name=name,
+                    element=element.upper(),
+                    position=(x, y, z),
+                    altloc=altloc,
+                    occupancy=occupancy,
+                    bfactor=bfactor,
+                )
+            )
+    return atoms, table.get("_exptl.method", [""])[0]
+
+
+@dataclass(slots=True)
+class _Molecule:
+    """Atoms of a chain, or of one of the copies under its name."""
+
+    atoms: list[_Atom]
+    places: set[tuple[int, str]]
+    names: set[tuple[int, str, str, str]]
+
+    def is_followed_by_copy(self, run: "_Molecule") -> bool:
+        """Whether atoms of the same chain are those of a further copy, of which the file says no more than that.
+
+        Its numbers start again, or it repeats the sequence behind the end of this molecule. What goes on with
+        another sequence is the chain behind a gap.
+        """
+        if self.places & run.places:
+            return bool(self.names & run.names)  # else other locations of the same atoms
+        words, before = _words(run.atoms), _words(self.atoms)
+        return len(words) >= _FEWEST_WORDS and 2 * len(words & before) >= len(words)
+
+
+def _molecules(atoms: Sequence[_Atom]) -> list[_Molecule]:
+    runs: list[list[_Atom]] = []
+    last_run: dict[str, list[_Atom]] = {}
+    for atom in atoms:
+        run = last_run.get(atom.chain)
+        if run is None or atom.segment != run[-1].segment or atom.number < run[-1].number:
+            run = last_run[atom.chain] = []
+            runs.append(run)
+        run.append(atom)
+    molecules: list[_Molecule] = []
+    last: dict[str, _Molecule] = {}
+    for run in runs:
+        here = _Molecule(
+            run,
+            {(atom.number, atom.code) for atom in run},
+            {(atom.number, atom.code, atom.name, atom.altloc) for atom in run},
+        )
+        molecule = last.get(run[0].chain)
+        if molecule is None or molecule.is_followed_by_copy(here):
+            last[run[0].chain] = here
+            molecules.append(here)
+        else:
+            molecule.atoms += run
+            molecule.places |= here.places
+            molecule.names |= here.names
+    return molecules
+
+
+_FEWEST_WORDS = 6
+
+
+def _words(atoms: Sequence[_Atom]) -> set[tuple[str, str, str]]:
+    names = [atom.residue for atom in atoms if atom.name == "CA"]
+    return set(zip(names, names[1:], names[2:], strict=False))
 
 
 def _reason(error: Exception) -> str:
@@ -200,70 +398,71 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _name(chain: BioChain) -> str:
-    return str(chain.id).strip() or BLANK_CHAIN
+def _name(chain: str) -> str:
+    return chain.strip() or BLANK_CHAIN
 
 
-def _amino_acids(chain: BioChain) -> list[Residue]:
-    return [residue for residue in map(_likeliest, chain) if _is_amino_acid(residue)]
+def _amino_acids(atoms: Sequence[_Atom]) -> list[_Residue]:
+    """In the file's order; of several kinds at one place (a point mutation) that of the highest occupancy."""
+    kinds_of: dict[tuple[int, str], dict[tuple[str, bool], list[_Atom]]] = {}
+    for atom in atoms:
+        kinds = kinds_of.setdefault((atom.number, atom.code), {})
+        kinds.setdefault((atom.residue, atom.is_hetero), []).append(atom)
+    residues = []
+    for (number, code), kinds in kinds_of.items():
+        amino_acids = [each for each in kinds.values() if _is_amino_acid(each)]
+        if amino_acids:
+            likeliest = max(amino_acids, key=lambda each: max(atom.occupancy for atom in each))
+            best: dict[str, _Atom] = {}
+            for atom in likeliest:
+                if atom.name not in best or atom.occupancy > best[atom.name].occupancy:
+                    best[atom.name] = atom
+            residues.append(_Residue(likeliest[0].residue, number, code, best))
+    return residues
 
 
-def _likeliest(residue: Residue | DisorderedResidue) -> Residue:
-    """The amino acid with the highest occupancy, of a residue modelled as several (a point mutation)."""
-    if not isinstance(residue, DisorderedResidue):
-        return residue
-    children: list[Residue] = residue.disordered_get_list()
-    return max(
-        children, key=lambda child: max((atom.get_occupancy() or 0) for atom in child.get_unpacked_list())
+def _is_amino_acid(atoms: Sequence[_Atom]) -> bool:
+    name, is_hetero = atoms[0].residue, atoms[0].is_hetero
+    is_standard = name in protein_letters_3to1
+    # Calcium is called CA, too.
+    has_ca = any(
+        atom.name == "CA" and (is_standard or (atom.element in ("C", "") and name != "CA")) for atom in atoms
     )
-
-
-def _is_amino_acid(residue: Residue) -> bool:
-    if "CA" not in residue or residue["CA"].element not in ("C", ""):
-        return False
-    name = residue.get_resname().strip()
-    if residue.id[0] == " ":
-        return True
     # Amino acids among the ligands carry standard names; modified residues of the chain do not.
-    return name in _LETTER_OF and name not in protein_letters_3to1
+    return has_ca and (not is_hetero or (name in _LETTER_OF and not is_standard))
 
 
-def _chain(path: Path, name: str, residues: list[Residue], missing_cb: MissingCb) -> Chain:
-    names = [residue.get_resname().strip() for residue in residues]
-    cb, missing = [], 0
-    for residue, residue_name in zip(residues, names, strict=True):
-        if "CB" in residue:
-            cb.append(residue["CB"].coord)
-        elif missing_cb == "virtual" and residue_name != "GLY" and "N" in residue and "C" in residue:
-            cb.append(virtual_cb(residue["N"].coord, residue["CA"].coord, residue["C"].coord))
-        else:
-            cb.append(residue["CA"].coord)
-        missing += "CB" not in residue and residue_name != "GLY"
-    ca = [residue["CA"].coord for residue in residues]
+def _chain(path: Path, name: str, residues: Sequence[_Residue], missing_cb: MissingCb, method: str) -> Chain:
+    cb: list[NDArray[np.floating]] = []
+    missing = 0
     atom37 = np.full((len(residues), len(ATOM37), 3), np.nan, np.float32)
-    for place, (residue, residue_name) in enumerate(zip(residues, names, strict=True)):
-        for atom in residue:
-            slot = _SLOT_OF.get("SD" if (residue_name, atom.name) == ("MSE", "SE") else atom.name)
+    for place, residue in enumerate(residues):
+        positions = {name: np.array(atom.position, np.float32) for name, atom in residue.atoms.items()}
+        is_glycine = residue.name == "GLY"
+        if "CB" in positions:
+            cb.append(positions["CB"])
+        elif missing_cb == "virtual" and not is_glycine and "N" in positions and "C" in positions:
+            cb.append(virtual_cb(positions["N"], positions["CA"], positions["C"]))
+        else:
+            cb.append(positions["CA"])
+        missing += "CB" not in positions and not is_glycine
+        for atom, position in positions.items():
+            slot = _SLOT_OF.get("SD" if (residue.name, atom) == ("MSE", "SE") else atom)
             if slot is not None:
-                atom37[place, slot] = atom.coord
-    if not np.isfinite([ca, cb]).all():
+                atom37[place, slot] = position
+    ca = [residue.atoms["CA"].position for residue in residues]
+    if not np.isfinite(np.array([ca, cb])).all():
         raise FormatError(f"{path}: chain {name!r} has coordinates that are no numbers; fetch the file again")
     return Chain(
         name=name,
-        letters="".join(_LETTER_OF.get(found, UNKNOWN_LETTER) for found in names),
-        residue_names=names,
-        numbers=[int(residue.id[1]) for residue in residues],
-        insertion_codes=[residue.id[2].strip() for residue in residues],
+        letters="".join(_LETTER_OF.get(residue.name, UNKNOWN_LETTER) for residue in residues),
+        residue_names=[residue.name for residue in residues],
+        numbers=[residue.number for residue in residues],
+        insertion_codes=[residue.code for residue in residues],
         ca=np.array(ca, np.float32),
         cb=np.array(cb, np.float32),
-        bfactors=np.array([residue["CA"].get_bfactor() for residue in residues], np.float32),
+        bfactors=np.array([residue.atoms["CA"].bfactor for residue in residues], np.float32),
         atom37=atom37,
         num_missing_cb=missing,
-        method=_method(residues[0]),
+        method=method,
     )
-
-
-def _method(residue: Residue) -> str:
-    structure: Any = residue.get_parent().get_parent().get_parent()
-    found = str(structure.header.get("structure_method") or "").lower()
-    return "" if found == "unknown" else found

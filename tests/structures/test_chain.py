@@ -6,7 +6,7 @@ from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 
 from bioattn.alignments.contact_preparation import families, related_pairs
 from bioattn.errors import BioattnError
-from bioattn.structures.chain import read_chain
+from bioattn.structures.chain import read_chain, read_chains
 
 NAMES = "ALA ARG ASN ASP CYS GLN GLU GLY HIS ILE LEU LYS MET PHE PRO SER THR TRP TYR VAL"
 LETTERS = dict(zip(NAMES.split(" "), "ARNDCQEGHILKMFPSTWYV", strict=True))
@@ -138,6 +138,87 @@ def test_chains_that_are_not_there(tmp_path):
         read_chain(file, "Z")
     with pytest.raises(BioattnError, match="chain 'C' has no amino acids"):
         read_chain(file, "C")
+
+
+def copy(x, numbers, chain="A", shift=0, segment=""):
+    residues = [NAMES.split(" ")[(number - shift) % 20] for number in numbers]
+    lines = [atom(number, name, x, chain=chain) for number, name in zip(numbers, residues, strict=True)]
+    return [f"{line[:66]}      {segment:4}{line[76:]}" for line in lines]
+
+
+COPIES = {
+    "numbers that start again, below those of the first": copy(0, range(5, 20)) + copy(60, range(1, 25)),
+    "TER": [*copy(0, range(5, 20), " "), "TER", *copy(60, range(5, 25), " ")],
+    "TER, and numbers that go on": [*copy(0, range(5, 20)), "TER", *copy(60, range(20, 35), shift=15)],
+    "segments": copy(0, range(5, 20), " ", 0, "PROA") + copy(60, range(20, 35), " ", 15, "PROB"),
+}
+
+
+@pytest.mark.parametrize("told_apart_by", COPIES)
+def test_copies_without_letters_of_their_own_are_not_joined(tmp_path, caplog, told_apart_by):
+    file = pdb(tmp_path / "x.pdb", *COPIES[told_apart_by])
+    chain = read_chain(file)
+    assert chain.numbers == list(range(5, 20))
+    assert set(chain.ca[:, 0]) == {0.0}
+    assert "the first is taken" in caplog.text
+    first, second = read_chains(file)
+    assert second.name == f"{first.name}2"
+    assert set(second.ca[:, 0]) == {60.0}
+    assert read_chain(file, second.name).numbers == second.numbers
+
+
+def test_a_chain_goes_on_behind_a_gap(tmp_path, caplog):
+    """TER at a gap, other locations behind all first ones, waters that are numbered from 1."""
+    lines = [
+        *copy(0, range(1, 12)),
+        "TER",
+        *copy(0, range(15, 20)),
+        *(each[:16] + "B" + each[17:] for each in copy(9, range(15, 20))),
+        *(atom(number, "HOH", 5, "O", record="HETATM", element="O") for number in range(1, 9)),
+        "END",
+        *copy(99, range(1, 12)),  # the next frame
+    ]
+    (chain,) = read_chains(pdb(tmp_path / "x.pdb", *lines))
+    assert chain.numbers == [*range(1, 12), *range(15, 20)]
+    assert set(chain.ca[:, 0]) == {0.0}
+    assert not caplog.text
+
+
+def test_two_kinds_of_amino_acid_leave_the_likelier(tmp_path):
+    """Without letters of alternative locations, and where one kind is a modified residue."""
+    file = pdb(
+        tmp_path / "x.pdb",
+        atom(1, "ALA", 0),
+        atom(2, "SER", 1, occupancy=0.3),
+        atom(2, "SER", 2, "CB", occupancy=0.3),
+        atom(2, "THR", 3, occupancy=0.7),
+        atom(3, "MET", 4, altloc="A", occupancy=0.4),
+        atom(3, "MSE", 5, altloc="B", occupancy=0.6, record="HETATM"),
+        atom(4, "HSD", 6),
+    )
+    chain = read_chain(file)
+    assert chain.residue_names == ["ALA", "THR", "MSE", "HSD"]
+    assert chain.letters == "ATMH"
+    assert chain.cb[:, 0].tolist() == [0, 3, 5, 6]
+
+
+def test_mmcif_without_optional_columns(tmp_path):
+    names = [
+        *(f"label_{name}_id" for name in ("atom", "comp", "asym", "seq")),
+        "Cartn_x",
+        "Cartn_y",
+        "Cartn_z",
+    ]
+    rows = ["CA MET A 1 1 0 0 ?", "CB MET A 1 2 0 0 .", "CA GLY A 2 3 0 0 1", "O HOH B . 9 0 0 1"]
+    file = tmp_path / "x.cif"
+    header = "".join(f"_atom_site.{name}\n" for name in [*names, "occupancy"])
+    file.write_text(f"data_x\nloop_\n{header}" + "\n".join(rows) + "\n")
+    chain = read_chain(file)
+    assert (chain.name, chain.letters, chain.numbers) == ("A", "MG", [1, 2])
+    assert chain.cb[:, 0].tolist() == [2, 3]
+    file.write_text(file.read_text().replace("label_seq_id", "other"))
+    with pytest.raises(BioattnError, match=r"it has no _atom_site.auth_seq_id"):
+        read_chain(file)
 
 
 AMINO_ACIDS = np.array(list("ACDEFGHIKLMNPQRSTVWY"))
