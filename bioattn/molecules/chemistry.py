@@ -1,12 +1,15 @@
 """From SMILES and SDF to cleaned molecules, by RDKit (extra `chem`).
 
-What cleaning does: of several fragments the largest is kept when it has at least twice the heavy atoms of each
-other one (salts, solvents), else the record is a mixture and refused; what holds no carbon is kept whole; charges
-are neutralised where protons can do it; metals in a kept fragment, and molecules of too many heavy atoms, are
-refused. Every change is a note.
+What cleaning does: of several fragments those go that are counter-ions of drugs or hold no carbon; of others the
+largest is kept when it has at least twice the heavy atoms of each other one, else the record is a mixture and
+refused; what holds no carbon at all is kept whole; charges are neutralised where protons can do it; stereo centres
+of racemates count as not given; metals in a kept fragment, and molecules of too many heavy atoms, are refused.
+Every change is a note.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -26,6 +29,21 @@ MAX_SMILES = 20 * MAX_ATOMS
 """Letters of a SMILES that are read at most: a long one is refused before RDKit works on it."""
 _NON_METALS = frozenset(("H", *"BCNOFPSI", "Si", "Cl", "As", "Se", "Br", "Te"))
 _CHIRALITY = {"R": 1, "S": 2}
+_COUNTER_IONS = """
+    OC=O CC(=O)O CCC(=O)O OC(=O)C(F)(F)F OC(=O)C(=O)O OC(=O)CC(=O)O OC(=O)CCC(=O)O OC(=O)C=CC(=O)O OC(=O)CCCC(=O)O
+    OC(=O)CCCCC(=O)O CC(O)C(=O)O OCC(=O)O OC(=O)CC(O)C(=O)O OC(=O)C(O)C(O)C(=O)O OC(=O)CC(O)(CC(=O)O)C(=O)O
+    OCC(O)C(O)C(O)C(O)C(=O)O OC(=O)C1OC(O)C(O)C(O)C1O OCC(O)C(O)C(O)C(O)C(O)C(=O)O OC(=O)c1ccccc1 OC(=O)c1ccccc1O
+    OC(=O)C(O)c1ccccc1 OC(=O)CNC(=O)c1ccccc1 OC(=O)c1ccc2ccccc2c1O OC(=O)c1cc2ccccc2c(Cc2c3ccccc3cc(C(=O)O)c2O)c1O
+    OC(=O)C1CCC(=O)N1 Cc1ccc(S(=O)(=O)O)cc1 CS(=O)(=O)O CCS(=O)(=O)O OCCS(=O)(=O)O OS(=O)(=O)C(F)(F)F
+    OS(=O)(=O)c1ccccc1 OS(=O)(=O)CCS(=O)(=O)O OS(=O)(=O)c1ccc2ccccc2c1 OS(=O)(=O)c1cccc2c(S(=O)(=O)O)cccc12
+    CC1(C)C2CCC1(CS(=O)(=O)O)C(=O)C2 OS(=O)(=O)NC1CCCCC1 COS(=O)(=O)O Oc1c(N(=O)=O)cc(N(=O)=O)cc1N(=O)=O
+    NC(CC(=O)O)C(=O)O NC(CCC(=O)O)C(=O)O NCCCCC(N)C(=O)O NC(N)=NCCCC(N)C(=O)O
+    CNCC(O)C(O)C(O)C(O)CO NC(CO)(CO)CO NCCO OCCNCCO OCCN(CCO)CCO C[N+](C)(C)CCO NCCN CCN(CC)CC CCNCC CN(C)CCO
+    C1CCC(NC2CCCCC2)CC1 C1CNCCN1 C(CNCc1ccccc1)NCc1ccccc1
+    CO CCO CC(C)O CS(C)=O CN(C)C=O CC(C)=O CC#N CCOC(C)=O C1CCOC1 C1COCCO1 ClCCl ClC(Cl)Cl
+"""
+"""SMILES of acids and bases that make salts of drugs (Stahl & Wermuth, Handbook of Pharmaceutical Salts), last of
+solvents; without stereo, as salts are named without it now and then."""
 
 
 class MoleculeError(BioattnError):
@@ -68,6 +86,11 @@ def read_molecule(text: str) -> Molecule:
             raise MoleculeError(str(error)) from error
         if "\n" in text:
             chem.AssignStereochemistryFrom3D(mol)
+        # Of racemates (`|&1:1|` in CXSMILES, STERAC in MOL files) and where one of two is meant, one was drawn.
+        for group in mol.GetStereoGroups():
+            if group.GetGroupType() != chem.StereoGroupType.STEREO_ABSOLUTE:
+                for atom in group.GetAtoms():
+                    atom.SetChiralTag(chem.ChiralType.CHI_UNSPECIFIED)
         return _cleaned(chem, chem.RemoveHs(mol))
 
 
@@ -148,11 +171,28 @@ def _largest_fragment(chem: Any, mol: Any, notes: list[str]) -> Any:
         if kept.GetNumAtoms() < mol.GetNumAtoms():
             notes.append("one of several equal fragments kept")
         return kept
-    (name, kept), *others = sorted(fragments.items(), key=lambda each: (-each[1].GetNumHeavyAtoms(), each[0]))
-    if kept.GetNumHeavyAtoms() < 2 * others[0][1].GetNumHeavyAtoms():
+    carbon = {name: each for name, each in fragments.items() if _has_carbon(each)}
+    ions = _neutral_counter_ions()
+    drugs = {name: each for name, each in carbon.items() if _neutral_name(each) not in ions} or carbon
+    (name, kept), *others = sorted(drugs.items(), key=lambda each: (-each[1].GetNumHeavyAtoms(), each[0]))
+    if others and kept.GetNumHeavyAtoms() < 2 * others[0][1].GetNumHeavyAtoms():
         raise MoleculeError(f"is a mixture of {name} and {others[0][0]}; give one molecule")
-    notes.append(f"salt or solvent removed: {'.'.join(name for name, _ in others)}")
+    notes.append(f"salt or solvent removed: {'.'.join(sorted(fragments.keys() - {name}))}")
     return kept
+
+
+@cache
+def _neutral_counter_ions() -> frozenset[str]:
+    chem = require_rdkit()
+    return frozenset(_neutral_name(chem.MolFromSmiles(smiles)) for smiles in _COUNTER_IONS.split())
+
+
+def _neutral_name(mol: Any) -> str:
+    """SMILES without charges and stereo."""
+    from rdkit.Chem.MolStandardize import rdMolStandardize
+
+    neutral = rdMolStandardize.Uncharger().uncharge(mol)
+    return str(require_rdkit().MolToSmiles(neutral, isomericSmiles=False))
 
 
 def _has_carbon(mol: Any) -> bool:
@@ -177,14 +217,15 @@ def atom_map(values_RA: NDArray[np.floating], smiles: str, *, centred: bool) -> 
 
 
 def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Name, SMILES or MOL block, and further columns of every record of a table or an SDF file (`.sdf`).
+    """Name, SMILES or MOL block, and further columns of every record of a table or an SDF or MOL file.
 
     In a table the first column other than the SMILES names the molecules; records without a name are called by
     their number. smiles_column: None = the one called `smiles`, in any case.
 
     Raises: FormatError without such a column.
     """
-    if path.name.removesuffix(".gz").endswith(".sdf"):
+    start = [line for _, line in itertools.islice(read_lines(path), _SDF_LOOK)]
+    if any(line.startswith("M  END") or line.strip() == "$$$$" for line in start):
         yield from _sdf_records(path)
         return
     reader = open_table(path)
@@ -201,6 +242,10 @@ def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple
             if each not in (place, first)
         }
         yield (cells[first] if first != place else "") or f"molecule{number}", cells[place], others
+
+
+_SDF_LOOK = 3000
+"""Lines by which an SDF file shows itself: more than a molecule of 999 atoms has."""
 
 
 def _sdf_records(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
@@ -221,7 +266,9 @@ def _sdf_records(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
                 columns[each[each.index("<") + 1 : each.rindex(">")]] = lines[place + 1].strip()
         yield lines[0].strip() or f"molecule{number}", "\n".join(lines[: end + 1]) + "\n", columns
         lines = []
-    if any(line.strip() for line in lines):
+    if number == 0 and [line for line in lines if line.strip()][-1].startswith("M  END"):  # a MOL file
+        yield lines[0].strip() or "molecule1", "\n".join(lines) + "\n", {}
+    elif any(line.strip() for line in lines):
         raise FormatError(f"{path}: the last record does not end in $$$$; the file is cut off")
 
 

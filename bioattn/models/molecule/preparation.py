@@ -4,6 +4,7 @@ Simulated ones are chains of pieces in which a planted substructure acts, and an
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -40,6 +41,10 @@ from bioattn.text import counted, percentage
 LOGGER = logging.getLogger("bioattn")
 
 MOLECULES = SplitWords("molecule", "molecules", "random")
+_MEASURED = re.compile(r"[<>=~≤≥≈\s]*[+-]?(\d[\d.,]*|\.\d+)([eE][+-]?\d+)?\s*(%|\s\S{1,6}|[±(].*)?$")
+"""A cell that tells a measured value: perhaps beyond the range of the assay (`>10`), or with its unit or error."""
+LEAST_NUMBERS = 0.1
+"""Share of such cells from which a column is taken for one of measured values."""
 SIMILAR = 0.6
 """Tanimoto similarity from which two molecules count as near relatives."""
 LEAKAGE_SAMPLE = 2000
@@ -153,10 +158,14 @@ def _targets(
     """Names of the tasks, and their values (N, T). A column of words becomes one task of 0 and 1 for each word."""
     numeric = [name for name, cells in table.items() if all(is_missing(c) or is_number(c) for c in cells)]
     source = str(path)
-    for name in [] if settings.target else table.keys() - numeric:
-        if sum(is_number(cell) or has_comma(cell) for cell in table[name]) > 0.5 * len(ids):
-            slip = next(cell for cell in table[name] if not (is_missing(cell) or is_number(cell)))
-            LOGGER.warning(f"{path}: the column {name!r} is not learned: {slip!r} is no number")
+    for name in [] if settings.target else table:
+        present = [cell for cell in table[name] if not is_missing(cell)]
+        slips = [cell for cell in present if not is_number(cell)]
+        if slips and sum(bool(_MEASURED.match(cell)) for cell in present) >= LEAST_NUMBERS * len(present):
+            LOGGER.warning(
+                f"{path}: the column {name!r} is not learned: {slips[0]!r} is no number ({len(slips):,} of "
+                f"{counted(len(present), 'cell')} are none); write a number, or leave the cell empty"
+            )
     if settings.responses is not None:
         more = _read_responses(settings.responses, ids)
         source = f"{source} and {settings.responses}"

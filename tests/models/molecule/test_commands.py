@@ -274,6 +274,7 @@ BAD = {
     "C[Hg]C": "holds Hg",
     "C" * 10_000: "SMILES of 10,000 letters",
     "C" * 300: "has 300 heavy atoms",
+    "NCCc1ccccc1.OCCc1ccccc1": "is a mixture",
 }
 
 
@@ -294,6 +295,24 @@ def test_what_is_no_molecule_is_refused(smiles):
         ("C[C@H](N)C(=O)O", "C[C@H](N)C(=O)O", ""),
         ("CC(N)C(=O)O", "CC(N)C(=O)O", "1 of 1 stereo centres not given"),
         ("OO", "OO", ""),
+        ("C[C@H](N)C(=O)O |&1:1|", "CC(N)C(=O)O", "1 of 1 stereo centres not given"),
+        ("C[C@H](N)C(=O)O |a:1|", "C[C@H](N)C(=O)O", ""),
+        (
+            "NCCc1ccccc1.OC(=O)CC(O)(CC(=O)O)C(=O)O",  # the citrate is the larger one
+            "NCCc1ccccc1",
+            "salt or solvent removed: O=C(O)CC(O)(CC(=O)O)C(=O)O",
+        ),
+        (
+            "C[C@@H]([NH3+])Cc1ccccc1.OC(=O)[C@H](O)[C@@H](O)C(=O)[O-]",
+            "C[C@@H](N)Cc1ccccc1",
+            "salt or solvent removed: O=C([O-])[C@H](O)[C@@H](O)C(=O)O; charge +1 neutralised",
+        ),
+        (
+            "[Na+].OC(=O)CC(O)(CC(=O)O)C(=O)[O-]",
+            "O=C(O)CC(O)(CC(=O)O)C(=O)O",
+            "salt or solvent removed: [Na+]; charge -1 neutralised",
+        ),
+        ("NCCc1ccccc1.F[P-](F)(F)(F)(F)F", "NCCc1ccccc1", "salt or solvent removed: F[P-](F)(F)(F)(F)F"),
     ],
 )
 def test_what_is_cleaned_is_noted(smiles, clean, note):
@@ -342,6 +361,27 @@ def test_every_record_is_accounted_for(tmp_path, capsys):
     assert "there is no column 'mass'" in capsys.readouterr().err
     assert bioattn("prepare", "molecules", tmp_path / "split.tsv", "-o", tmp_path / "y.h5") == 1
     assert "there is no column 'smiles'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cell", [">10", "< 0,5", "~3", "10 uM", "1.5±0.2"])
+def test_measured_values_that_are_no_numbers_are_told(tmp_path, capsys, cell):
+    """Even where most of a column are none; a column of words and numbered names are passed over."""
+    rows = [
+        (f"m{n}", "C" * n, str(n) if n < 3 else cell, "n.d." if n < 7 else cell, f"{n}-a", n)
+        for n in range(1, 9)
+    ]
+    text = "\n".join(
+        "\t".join(map(str, row)) for row in [("id", "smiles", "IC50", "Ki", "cas", "logP"), *rows]
+    )
+    (tmp_path / "t.tsv").write_text(text)
+    words = ("prepare", "molecules", tmp_path / "t.tsv", "--split", "random", "-o", tmp_path / "x.dataset.h5")
+    assert bioattn(*words) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "is not learned" in line]
+    assert [name for name in ("IC50", "Ki", "cas") if any(f"{name!r}" in line for line in told)] == [
+        "IC50",
+        "Ki",
+    ]
+    assert open_molecule_dataset(tmp_path / "x.dataset.h5").tasks == ["logP"]
 
 
 def test_numbers_with_commas_become_no_classes(tmp_path, capsys):
@@ -393,6 +433,10 @@ def test_sdf_gives_what_smiles_give(tmp_path):
     assert dataset.molecules.ids == ["a", "b", "c"]
     assert dataset.tasks == ["logS", "pH"]
     np.testing.assert_array_equal(dataset.targets_NT, [[1.5, np.nan], [2.5, 7], [0.5, np.nan]])
+    for name in ("X.SDF", "x.sd", "x"):
+        (tmp_path / name).write_text("".join(records))
+        assert bioattn("prepare", "molecules", tmp_path / name, *words, "-o", tmp_path / "z.h5") == 0
+        assert open_molecule_dataset(tmp_path / "z.h5").molecules.smiles == dataset.molecules.smiles
     (tmp_path / "cut.sdf").write_text(records[0].replace("$$$$", ""))
     assert bioattn("prepare", "molecules", tmp_path / "cut.sdf", "-o", tmp_path / "y.h5") == 1
 
