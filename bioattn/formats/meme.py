@@ -1,12 +1,14 @@
-"""DNA motifs as position probability matrices, and files of them: MEME text, JASPAR, TRANSFAC.
+"""DNA motifs as position probability matrices, and files of them: MEME text, JASPAR, HOMER, TRANSFAC.
 
 The minimal format and what the programs of the MEME suite write (meme, streme, dreme as text) are read alike: of
-their many other lines nothing is used. Count matrices are JASPAR's (with or without letters and headers), whose
-rows are bases, and TRANSFAC's, whose rows are positions. Formats are told apart by content; MEME is written, too.
+their many other lines nothing is used. Matrices of counts or probabilities have a row for each base (JASPAR, with
+or without letters and headers) or for each position (HOMER, HOCOMOCO, CIS-BP, TRANSFAC). Formats are told apart by
+content; MEME is written, too.
 Bio.motifs is not used: its errors name no line, and it reads neither the programs' output nor plain matrices.
 """
 
 import itertools
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.nucleotides import decode
 from bioattn.io.files import read_lines, text_output
 
+LOGGER = logging.getLogger("bioattn")
 UNIFORM_BACKGROUND = (0.25, 0.25, 0.25, 0.25)
 USUAL_SITES = 20
 """What MEME takes where a matrix does not say how many sites it was made of."""
@@ -104,46 +107,119 @@ def _letter(row: NDArray[np.float64]) -> str:
 
 
 _NUMBERS_ONLY = re.compile(r"[\s\[\]|0-9.eE+-]+")
+_BASES_LINE = re.compile(r"#?\s*(pos(ition)?\s+)?A\s+C\s+G\s+[TU]\s*", re.IGNORECASE)
 _TRANSFAC_START = re.compile(r"(AC|ID|XX|VV|NA|DE|BF|P0|PO)(\s|$)")
 _TRANSFAC_HEADER = ("P0", "PO")
 
 
-def starts_jaspar(line: str) -> bool:
-    """Tell whether the first line of a file begins a JASPAR or plain count matrix."""
+def starts_matrix(line: str) -> bool:
+    """Tell whether the first line of a file begins a matrix of JASPAR or HOMER, or a plain one."""
     words = line.replace("[", " ").replace("|", " ").split()
     return (
         line.startswith(">")
         or _NUMBERS_ONLY.fullmatch(line) is not None
+        or _BASES_LINE.fullmatch(line) is not None
         or (words[0].rstrip(":") == "A" and len(words) > 1 and _NUMBERS_ONLY.fullmatch(words[1]) is not None)
     )
 
 
-def jaspar_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Motif]:
-    """Yield the motifs of a JASPAR file. lines: numbered lines that are not blank."""
-    header, header_line = [path.name.split(".")[0] or "motif"], 1
-    rows: list[list[float]] = []
-    started = False
+@dataclass(slots=True)
+class _Matrix:
+    """A motif as it stands in a file."""
+
+    name: str
+    alternative: str
+    line: int
+    rows: list[list[float]] = field(default_factory=list)
+    by_position: bool | None = None
+    """Whether rows are positions, where header or letters say so."""
+
+    def told_by_position(self) -> bool | None:
+        """The same, also by shape and sums: the counts of every position have (about) one sum.
+
+        None: nothing tells.
+        """
+        counts = np.array(self.rows)
+        if self.by_position is not None or counts.shape != (4, 4):
+            return len(self.rows) != 4 if self.by_position is None else self.by_position
+        rows, columns = (
+            max(_SUM_NOISE, float(np.ptp(counts.sum(axis))) / (counts.sum() / 4)) for axis in (1, 0)
+        )
+        return None if max(rows, columns) < 2 * min(rows, columns) else rows < columns
+
+
+_SUM_NOISE = 0.01
+"""Relative difference of sums that rounding makes."""
+
+
+def matrix_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> list[Motif]:
+    """The motifs of a file of matrices, of JASPAR, HOMER or plain. lines: numbered lines that are not blank."""
+    matrices: list[_Matrix] = []
     for number, line in lines:
         if line.startswith(">"):
-            if started:
-                yield _from_bases(path, header, header_line, rows)
-            header, header_line, rows, started = line[1:].split(maxsplit=1), number, [], True
-            if not header:
-                raise FormatError(f"{path}:{number}: the motif has no name")
+            matrices.append(_headed(path, number, line))
             continue
-        started = True
+        if not matrices:
+            matrices.append(_Matrix(path.name.split(".")[0] or "motif", "", 1))
+        matrix = matrices[-1]
+        if _BASES_LINE.fullmatch(line):
+            matrix.by_position = True
+            continue
         words = line.replace("[", " ").replace("]", " ").replace("|", " ").split()
         if words and words[0].rstrip(":").upper() in tuple("ACGTU"):
-            letter = words.pop(0).rstrip(":").upper()
-            if len(rows) > 3 or letter != "ACGT"[len(rows)]:
+            letter = words.pop(0).rstrip(":").upper().replace("U", "T")
+            if len(matrix.rows) > 3 or letter != "ACGT"[len(matrix.rows)]:
                 raise FormatError(
                     f"{path}:{number}: row {letter}; the rows of a motif are A, C, G, T, in this order"
                 )
-        if len(rows) == 4:
-            raise FormatError(f"{path}:{number}: a fifth row; a motif has one row for each of A, C, G, T")
-        rows.append(_counts(path, number, words))
-    if started:
-        yield _from_bases(path, header, header_line, rows)
+            matrix.by_position = False
+        matrix.rows.append(_counts(path, number, words))
+        if matrix.by_position and len(matrix.rows[-1]) == 5:  # numbered
+            del matrix.rows[-1][0]
+    for matrix in matrices:
+        widths = {len(row) for row in matrix.rows}
+        if widths != {4} and (len(matrix.rows) != 4 or len(widths) != 1 or 0 in widths):
+            raise FormatError(
+                f"{path}:{matrix.line}: motif {matrix.name} has {len(matrix.rows)} rows of "
+                f"{', '.join(map(str, sorted(widths))) or 'no'} counts; a motif has a row for each of A, C, G, T "
+                "(JASPAR), or one of four counts for each position (HOMER)"
+            )
+    return [
+        _from_matrix(path, matrix, by)
+        for matrix, by in zip(matrices, _by_position(path, matrices), strict=True)
+    ]
+
+
+def _headed(path: Path, number: int, line: str) -> _Matrix:
+    fields = [field.strip() for field in line[1:].split("\t")]
+    if len(fields) > 2 and _number(fields[2]) is not None:  # HOMER: consensus, name, threshold, …
+        name = "_".join(fields[1].split()) or fields[0]
+        return _Matrix(name, re.split(r"[(/]", name)[0], number, by_position=True)
+    words = line[1:].split()
+    if not words:
+        raise FormatError(f"{path}:{number}: the motif has no name")
+    return _Matrix(words[0], words[1] if len(words) > 1 else "", number)
+
+
+def _by_position(path: Path, matrices: Sequence[_Matrix]) -> list[bool]:
+    """Of each matrix whether rows are positions; one that does not tell is as all others of the file."""
+    told = [matrix.told_by_position() for matrix in matrices]
+    known = set(told) - {None}
+    usual = known == {True}
+    unsure = [matrix for matrix, by in zip(matrices, told, strict=True) if by is None]
+    if unsure and len(known) != 1:
+        LOGGER.warning(
+            f"{path}:{unsure[0].line}: nothing tells whether the rows of motif {unsure[0].name} (4 × 4) are bases "
+            "or positions; they are taken for A, C, G and T, as in JASPAR's files"
+        )
+    return [usual if by is None else by for by in told]
+
+
+def _from_matrix(path: Path, matrix: _Matrix, by_position: bool) -> Motif:
+    counts = np.array(matrix.rows)
+    return _from_positions(
+        path, matrix.line, matrix.name, matrix.alternative, counts if by_position else counts.T
+    )
 
 
 def transfac_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Motif]:
@@ -183,20 +259,6 @@ def _transfac_motif(path: Path, number: int, names: dict[str, str], rows: list[l
     return _from_positions(path, number, name, names.get("ID", ""), np.array(rows))
 
 
-def _from_bases(path: Path, header: list[str], line: int, rows: list[list[float]]) -> Motif:
-    if len(rows) != 4:
-        raise FormatError(
-            f"{path}:{line}: motif {header[0]} has {len(rows)} rows; one for each of A, C, G, T"
-        )
-    if len({len(row) for row in rows}) != 1 or not rows[0]:
-        raise FormatError(
-            f"{path}:{line}: the rows of motif {header[0]} have {', '.join(str(len(row)) for row in rows)} "
-            "counts; all need the same number"
-        )
-    alternative = header[1].split()[0] if len(header) > 1 else ""
-    return _from_positions(path, line, header[0], alternative, np.array(rows).T)
-
-
 def _from_positions(path: Path, line: int, name: str, alternative: str, counts: NDArray[np.float64]) -> Motif:
     totals = counts.sum(axis=1)
     if totals.min() <= 0:
@@ -207,7 +269,7 @@ def _from_positions(path: Path, line: int, name: str, alternative: str, counts: 
         name=name,
         alternative_name=alternative,
         probabilities=counts / totals[:, None],
-        sites=max(1, round(float(totals.max()))),
+        sites=USUAL_SITES if totals.max() <= 1 + MAX_ROW_ERROR else round(float(totals.max())),
     )
 
 
@@ -230,10 +292,10 @@ _MATRIX_LINE = "letter-probability matrix"
 
 
 def read_meme(path: Path) -> MotifDatabase:
-    """Read motifs: MEME text (version 4 or newer), JASPAR or plain count matrices, TRANSFAC; plain, gzip or xz.
+    """Read motifs: MEME text (version 4 or newer), JASPAR, HOMER or plain matrices, TRANSFAC; plain, gzip or xz.
 
-    Counts are divided by their column's sum, nothing is added. A plain matrix without a header is named after
-    its file.
+    Counts are divided by their position's sum, nothing is added. A plain matrix without a header is named after
+    its file. Where nothing tells the positions of a 4 × 4 matrix from its bases, rows are bases, with a warning.
 
     Raises: FormatError naming the line when the file is none of these, is not over DNA, holds no motif, holds
     two of one name, or a matrix is not what its header says.
@@ -241,11 +303,11 @@ def read_meme(path: Path) -> MotifDatabase:
     lines = ((number, line) for number, line in read_lines(path) if line.strip())
     first = next(lines, None)
     if first is None:
-        raise FormatError(f"{path}: is empty; motifs in MEME, JASPAR or TRANSFAC format are needed")
+        raise FormatError(f"{path}: is empty; motifs in MEME, JASPAR, HOMER or TRANSFAC format are needed")
     rest = itertools.chain([first], lines)
     background = np.array(UNIFORM_BACKGROUND)
-    if starts_jaspar(first[1]):
-        motifs = list(jaspar_motifs(path, rest))
+    if starts_matrix(first[1]):
+        motifs = matrix_motifs(path, rest)
     elif _TRANSFAC_START.match(first[1]):
         motifs = list(transfac_motifs(path, rest))
     else:
@@ -298,7 +360,7 @@ def _meme_motifs(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[list[Mot
     start = next((place for place, (_, line) in enumerate(lines) if line.startswith("MEME version")), None)
     if start is None:
         raise FormatError(
-            f"{path}: is no motif file (no line begins with 'MEME version', and it is neither JASPAR nor TRANSFAC)"
+            f"{path}: is no motif file (no line begins with 'MEME version'; nor is it JASPAR, HOMER, TRANSFAC)"
         )
     for place in range(start, len(lines)):
         number, line = lines[place]

@@ -79,6 +79,9 @@ _PDB_START = re.compile(
 _ALIGNED = frozenset({".a3m", ".a2m", ".afa"})
 """Names of alignments, whatever is in them."""
 
+_MATRICES = frozenset({".pfm", ".pcm", ".pwm", ".motif", ".motifs", ".jaspar"})
+_MATRIX_ROW = re.compile(rb"\s*(A[\s:|\[]+)?\d[\d\s.eE+-]*[\]|]?\s*")
+
 _ROWS_SEEN = 100
 """Rows of a FASTA of proteins by which it is told from an alignment."""
 
@@ -110,11 +113,13 @@ def _describe_contacts(path: Path) -> dict[str, Any]:
 
 
 def _is_motif_file(candidate: Candidate) -> bool:
-    """Whether a file begins as motifs in MEME or JASPAR format."""
+    """Whether a file begins as motifs in MEME format or in matrices of JASPAR or HOMER."""
     lines = candidate.head.lstrip().splitlines()
     if not lines or lines[0].startswith(b"MEME version"):
         return bool(lines)
-    return len(lines) > 1 and lines[0].startswith(b">") and lines[1].split()[:2] == [b"A", b"["]
+    has_name = lines[0].startswith(b">") or not _MATRICES.isdisjoint(candidate.path.suffixes)
+    row = lines[lines[0].startswith(b">") :][:1]
+    return has_name and bool(row) and _MATRIX_ROW.fullmatch(row[0]) is not None
 
 
 def _describe_motifs(path: Path) -> dict[str, Any]:
@@ -305,7 +310,7 @@ def field_kinds() -> Sequence[FileKind]:
         ),
         FileKind(
             "motif-database",
-            "motifs (MEME or JASPAR)",
+            "motifs (MEME, JASPAR or HOMER)",
             _is_motif_file,
             _describe_motifs,
             read_meme,

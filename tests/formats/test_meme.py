@@ -132,6 +132,9 @@ def test_what_is_written_reads_back(tmp_path_factory, made):
         "\n1\t0\t2\n0\t0\t2\n0\t4\t0\n3\t0\t0\n",
         "A | 1 0 2\nC | 0 0 2\nG | 0 4 0\nT | 3 0 0\n",
         "AC MA1\nXX\nID ABC\nPO A C G T\n01 1 0 0 3 W\n02 0 0 4 0 G\n03 2 2 0 0 M\nXX\n//\n",
+        ">MA1 ABC\n1 0 0 3\n0 0 4 0\n2 2 0 0\n",
+        ">ATR\tMA1\t6.5\t-10\t0\n1\t0\t0\t3\n0\t0\t4\t0\n2\t2\t0\t0\n",
+        "Pos\tA\tC\tG\tT\n1\t1\t0\t0\t3\n2\t0\t0\t4\t0\n3\t2\t2\t0\t0\n",
         "AC MA1\nXX\nID ABC\nP0 T G C A\n01 3 0 0 1\n02 0 4 0 0\n03 0 0 2 2\n//\n",
     ],
 )
@@ -139,9 +142,32 @@ def test_count_matrices(tmp_path, text):
     (tmp_path / "MA1.pfm").write_text(text)
     (motif,) = read_meme(tmp_path / "MA1.pfm").motifs
     assert motif.name == "MA1"
-    assert motif.alternative_name == ("ABC" if "ABC" in text else "")
+    assert motif.alternative_name == ("ABC" if "ABC" in text else "MA1" if "ATR" in text else "")
     assert motif.sites == 4
     assert motif.probabilities.tolist() == [[0.25, 0, 0, 0.75], [0, 0, 1, 0], [0.5, 0.5, 0, 0]]
+
+
+FOUR = {
+    ">x\n0 0 0 100\n0 0 98 2\n100 0 0 0\n1 97 1 1\n": "TGAC",  # rows sum to 100
+    ">x\n0 0 100 1\n0 0 0 97\n0 98 0 1\n100 2 0 1\n": "TGAC",  # columns do
+    "0.1 0.2 0.3 0.4\n0 0.5 0.5 0\n0.7 0.1 0.1 0.1\n0.7 0.1 0.1 0.1\n": "TCAA",
+    ">TGAC\tAP1 core(bZIP)\t6.0\n0 0 0 1\n0 0 1 0\n1 0 0 0\n0 1 0 0\n": "TGAC",  # HOMER's header
+    ">x\n0 0 0 1\n0 0 1 0\n1 0 0 0\n0 1 0 0\n>y\n1 0 0 0\n": "TGAC",  # as the others of the file
+    "A [ 0 0 1 0 ]\nC [ 0 0 0 1 ]\nG [ 0 1 0 0 ]\nT [ 1 0 0 0 ]\n": "TGAC",
+}
+
+
+@pytest.mark.parametrize("text", FOUR)
+def test_rows_of_four_by_four_are_told_by_sums(tmp_path, text, caplog):
+    (tmp_path / "m").write_text(text)
+    assert read_meme(tmp_path / "m").motifs[0].consensus == FOUR[text]
+    assert not caplog.text
+
+
+def test_rows_that_nothing_tells_are_bases_with_a_warning(tmp_path, caplog):
+    (tmp_path / "m").write_text(">x\n0 0 0 1\n0 0 1 0\n1 0 0 0\n0 1 0 0\n")
+    assert read_meme(tmp_path / "m").motifs[0].consensus == "GTCA"
+    assert "m:1: nothing tells" in caplog.text
 
 
 def test_output_of_the_meme_program_is_read(tmp_path):
