@@ -18,7 +18,15 @@ from torch import Tensor
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import FormatError
-from bioattn.models.language.config import Activation, Form, LanguageModelConfig, Norm, Output, Shape
+from bioattn.models.language.config import (
+    Activation,
+    Form,
+    LanguageModelConfig,
+    Norm,
+    Output,
+    Shape,
+    classes_in,
+)
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import Vocabulary
 
@@ -81,6 +89,14 @@ class Settings:
             )
         return value
 
+    def fraction(self, name: str, default: float) -> float:
+        """A number between 0 and 1. Raises: FormatError."""
+        value = self.content.get(name)
+        value = default if value is None else value
+        if not isinstance(value, float | int) or not 0 <= value < 1:
+            raise FormatError(f"{self.path}: {name} is {value!r}; a number between 0 and 1 is needed")
+        return float(value)
+
     def chosen(self, name: str, default: str, choices: Mapping[str, Any]) -> Any:
         """What `choices` has for a text. Raises: FormatError naming what can be read."""
         value = self.content.get(name) or default
@@ -90,9 +106,8 @@ class Settings:
 
     def has_output(self, arrays: Iterable[str], prefix: str) -> bool:
         """Whether there is an output layer: some of its arrays, or the class of a model that has one."""
-        classes = self.content.get("architectures") or ()
         return any(name.startswith(prefix) for name in arrays) or any(
-            str(name).endswith(_WITH_OUTPUT) for name in classes
+            name.endswith(_WITH_OUTPUT) for name in classes_in(self.content)
         )
 
     def sizes(self) -> dict[str, Any]:
@@ -147,7 +162,7 @@ def _esm(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> Lan
         positions=PositionEncoding.ROTARY if rotary else PositionEncoding.LEARNED,
         context=max(longest, ENDLESS_CONTEXT) if rotary else longest - first_position(settings.content),
         form=Form(
-            epsilon=float(settings.content.get("layer_norm_eps", 1e-12)),
+            epsilon=settings.fraction("layer_norm_eps", 1e-12),
             embedding_norm=bool(settings.content.get("emb_layer_norm_before")),
             key_bias=True,
             # Only the code of Nucleotide Transformer v2 has this setting; its layers are gated.
@@ -190,7 +205,7 @@ def _bert(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> La
         positions=PositionEncoding.NONE if sloping else PositionEncoding.LEARNED,
         context=ENDLESS_CONTEXT if sloping else settings.number("max_position_embeddings"),
         form=Form(
-            epsilon=float(settings.content.get("layer_norm_eps", 1e-12)),
+            epsilon=settings.fraction("layer_norm_eps", 1e-12),
             post_norm=True,
             embedding_norm=True,
             activation=settings.chosen("hidden_act", "gelu", _ACTIVATIONS),
@@ -305,7 +320,7 @@ def _gpt2(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> La
         hidden_channels=settings.number("n_inner", 4 * channels),
         context=settings.number("n_positions", 1024),
         form=Form(
-            epsilon=float(settings.content.get("layer_norm_epsilon", 1e-5)),
+            epsilon=settings.fraction("layer_norm_epsilon", 1e-5),
             activation=settings.chosen("activation_function", "gelu_new", _ACTIVATIONS),
             key_bias=True,
             output=Output.PLAIN if tied or settings.has_output(arrays, "lm_head.") else Output.NONE,
@@ -358,7 +373,7 @@ def _t5(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> Lang
         context=ENDLESS_CONTEXT,
         form=Form(
             norm=Norm.RMS,
-            epsilon=float(settings.content.get("layer_norm_epsilon", 1e-6)),
+            epsilon=settings.fraction("layer_norm_epsilon", 1e-6),
             activation=activation,
             gated=gated,
             head_channels=settings.number("d_kv"),
@@ -375,8 +390,9 @@ def _t5(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> Lang
 def has_decoder(content: Mapping[str, Any], arrays: Iterable[str]) -> bool:
     """Whether a T5 has its decoder, by its arrays or its class."""
     classes = {"T5Model", "T5WithLMHeadModel", "T5ForConditionalGeneration"}
-    named = classes.intersection(content.get("architectures") or ())
-    return bool(named) or any(name.startswith("decoder.block.") for name in arrays)
+    return not classes.isdisjoint(classes_in(content)) or any(
+        name.startswith("decoder.block.") for name in arrays
+    )
 
 
 def _t5_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterator[Row]:

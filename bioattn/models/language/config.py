@@ -20,10 +20,15 @@ def published_type(content: Mapping[str, Any]) -> str | None:
     """The architecture that a `config.json` names, if it is one that is read here."""
     name = content.get("model_type")
     if name is None:  # of some models whose code lies in their repository the class alone is named
-        classes = [str(each).lower() for each in content.get("architectures") or ()]
-        named = (kind for kind in PUBLISHED for each in classes if re.match(f"{kind}(for|model)", each))
-        name = next(named, None)
+        classes = " ".join(classes_in(content)).lower()
+        name = next((kind for kind in PUBLISHED if re.search(rf"\b{kind}(for|model)", classes)), None)
     return name if name in PUBLISHED and "format" not in content else None
+
+
+def classes_in(content: Mapping[str, Any]) -> list[str]:
+    """The classes of models that a `config.json` names."""
+    classes = content.get("architectures")
+    return list(map(str, classes)) if isinstance(classes, list) else []
 
 
 class Shape(StrEnum):

@@ -24,7 +24,11 @@ from bioattn.models.language.config import (
 )
 from bioattn.models.language.layers import base_digest
 from bioattn.models.language.model import LanguageModel, attention_sites
-from bioattn.models.language.published_reading import ADAPTER_SETTINGS, read_published_model
+from bioattn.models.language.published_reading import (
+    ADAPTER_SETTINGS,
+    adapter_settings,
+    read_published_model,
+)
 from bioattn.models.model_folder import (
     CheckedModel,
     Sites,
@@ -245,7 +249,7 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
     """
     content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     if content is None and (folder / ADAPTER_SETTINGS).is_file():
-        base = read_json(folder / ADAPTER_SETTINGS).get("base_model_name_or_path")
+        base = adapter_settings(folder).get("base_model_name_or_path")
         raise FormatError(
             f"{folder}: holds low-rank adapters alone; copy them into the folder of the model that they were "
             f"trained on ({base})"

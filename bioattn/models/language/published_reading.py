@@ -62,6 +62,14 @@ class Stored(NamedTuple):
     get: Callable[[str], Tensor]
 
 
+def adapter_settings(folder: Path) -> dict[str, Any]:
+    """What `peft` wrote of adapters. Raises: FormatError when it is something else."""
+    content = read_json(folder / ADAPTER_SETTINGS)
+    if not isinstance(content, dict) or not isinstance(content.get("lora_alpha", 8), int | float):
+        raise FormatError(f"{folder / ADAPTER_SETTINGS}: holds no settings of adapters; fetch it again")
+    return content
+
+
 class Adapter(NamedTuple):
     """What is added to a matrix: scale · up · down."""
 
@@ -100,12 +108,11 @@ class PublishedWeights:
     def _adapt(self, folder: Path, files: ExitStack) -> None:
         """Read low-rank adapters (Hu et al. 2021) and what was trained beside them."""
         settings = folder / ADAPTER_SETTINGS
-        content = read_json(settings)
-        unread = {"peft_type": "LORA"} | dict.fromkeys(
-            ("use_dora", "lora_bias", "rank_pattern", "alpha_pattern")
-        )
-        for key, read in unread.items():
-            if (content.get(key) or None) != read:
+        content = adapter_settings(folder)
+        # Other first values were taken from the matrices, which have changed by that.
+        allowed = {"peft_type": ("LORA",), "init_lora_weights": (None, True, False, "gaussian")}
+        for key in ("peft_type", "init_lora_weights", "use_dora", "lora_bias", "alpha_pattern"):
+            if (content.get(key) or None) not in allowed.get(key, (None,)):
                 raise FormatError(
                     f"{settings}: {key} is {content.get(key)!r}; such adapters are not read: merge them into the "
                     "weights (merge_and_unload of peft)"
@@ -320,6 +327,8 @@ def _frequencies(
             f"{weights.path.with_name(CONFIG)}: positions of the kind {rope['rope_type']!r} are not read"
         )
     base = rope.get("rope_theta", content.get("rope_theta", LONGEST_WAVE))
+    if not isinstance(base, int | float):
+        raise FormatError(f"{weights.path.with_name(CONFIG)}: rope_theta is {base!r}; a number is needed")
     usual_P = angles(1, 1, size, torch.device("cpu"))[0]
     frequency_P = base ** -(torch.arange(0, size, 2) / size) if stored is None else weights.read(stored)
     return () if torch.equal(frequency_P, usual_P) else tuple(frequency_P.tolist())

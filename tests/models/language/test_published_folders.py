@@ -624,6 +624,7 @@ def test_adapters_are_added_to_the_weights_beside_them(
 BROKEN_ADAPTERS: dict[str, tuple[dict[str, object], Callable[[Arrays], object], str]] = {
     "kind": ({"peft_type": "IA3"}, lambda a: None, "peft_type is 'IA3'"),
     "dora": ({"use_dora": True}, lambda a: None, "use_dora is True"),
+    "first values": ({"init_lora_weights": "pissa"}, lambda a: None, "init_lora_weights is 'pissa'"),
     "half": ({}, lambda a: a.popitem(), "lacks its other half"),
     "no matrix": ({}, lambda a: a.update({"x.lora_A.weight": a[next(iter(a))]}), "lacks its other half"),
     "stranger": ({}, lambda a: a.update({"base_model.model.esm.x": torch.zeros(2)}), "no counterpart"),
