@@ -32,6 +32,8 @@ from bioattn.sequences.vocabulary import Vocabulary
 
 ENDLESS_CONTEXT = 1 << 14
 """Most tokens read at once by rotation or biases of distances, which have no last position."""
+SLOPING_CONTEXT = 1 << 11
+"""The same with biases that grow with distance: words of the longest sequences that DNABERT-2 was tried on."""
 LAYERS = ("encoder.layer.", "layers.", "h.", "encoder.block.", "decoder.block.")
 """What names of arrays of layers begin with."""
 _WITH_OUTPUT = ("ForMaskedLM", "ForPreTraining", "LMHeadModel", "ForConditionalGeneration")
@@ -203,7 +205,7 @@ def _bert(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> La
         **settings.sizes(),
         alphabet=alphabet,
         positions=PositionEncoding.NONE if sloping else PositionEncoding.LEARNED,
-        context=ENDLESS_CONTEXT if sloping else settings.number("max_position_embeddings"),
+        context=SLOPING_CONTEXT if sloping else settings.number("max_position_embeddings"),
         form=Form(
             epsilon=settings.fraction("layer_norm_eps", 1e-12),
             post_norm=True,

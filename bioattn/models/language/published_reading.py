@@ -150,14 +150,16 @@ class PublishedWeights:
         """An array as float32. Raises: FormatError when it is damaged, of whole numbers or not finite."""
         array = _read(self._arrays[name])
         if (adapter := self._adapters.get(name)) is not None:
-            try:
-                added = adapter.scale * (_read(adapter.up) @ _read(adapter.down))
-                array = array + (added.mT if adapter.transposed else added)
-            except RuntimeError as error:
-                raise FormatError(
-                    f"{adapter.up.path}: the arrays {adapter.up.name} and {adapter.down.name} do not fit "
-                    f"{self.where(name)}; the adapters belong to another model"
-                ) from error
+            up, down = _read(adapter.up), _read(adapter.down)
+            with suppress(RuntimeError):
+                added = up @ down
+                added = added.mT if adapter.transposed else added
+                if added.shape == array.shape:
+                    return array + adapter.scale * added
+            raise FormatError(
+                f"{adapter.up.path}: the arrays {adapter.up.name} and {adapter.down.name} do not fit "
+                f"{self.where(name)}; the adapters belong to another model"
+            )
         return array
 
     def first(self, names: Sequence[str]) -> str:
