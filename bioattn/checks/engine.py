@@ -11,7 +11,7 @@ Shape suffixes: N samples, R resamples.
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from bioattn.attention.capture import Substitution, substitute
 from bioattn.checks import thresholds
 from bioattn.checks.measures import Measure, Measures, Verdict
+from bioattn.checks.next_steps import Names, next_steps
 from bioattn.checks.record import CheckRecord, Curve, HeadSpread, TreatmentVariants
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.passes import finite_results, require_finite
@@ -45,8 +46,8 @@ class CheckSettings:
 
     samples: int = 300
     """Number of samples (promoters, windows, molecules, proteins) whose maps and predictions are used."""
-    mutated: int = 40
-    """Number of these samples whose bases or tokens are replaced one by one."""
+    mutated: int | None = None
+    """Number of these samples whose bases or tokens are replaced one by one; None: two of 15, and at least 40."""
     probed: int = 8
     """Number of treatments (of several at least two) under which bins of promoters are replaced; maps of all
     treatments are compared."""
@@ -60,10 +61,14 @@ class CheckSettings:
     """Decides which samples, treatments and backgrounds are drawn, and the resamples of intervals."""
 
     def __post_init__(self) -> None:
-        at_least = {"samples": 20, "mutated": 1, "probed": 1, "backgrounds": 1, "exchanges": 1}
+        at_least = {"samples": 20, "probed": 1, "backgrounds": 1, "exchanges": 1}
         for name, least in at_least.items():
             if getattr(self, name) < least:
                 raise SettingsError(f"--{name} is {getattr(self, name)}; it must be {least} or more")
+
+    @property
+    def num_mutated(self) -> int:
+        return max(40, self.samples * 2 // 15) if self.mutated is None else self.mutated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +113,10 @@ class Probe:
 
     takes: ClassVar[frozenset[str]] = frozenset()
     """Fields of `Evidence` that it can use."""
+    instead: ClassVar[str] = ""
+    """A sentence on what to look at instead of maps; may hold `{model}`, `{inputs}` and `{dataset}`."""
+    noun: ClassVar[str]
+    """A sample, as people call it."""
 
     inputs: Any
     """The file that the samples are from, or what the caller gave."""
@@ -138,6 +147,18 @@ class Probe:
     @abstractmethod
     def measure(self) -> None:
         """Add all measures."""
+
+    def counted_for(self, _measure: str) -> tuple[int, str, bool]:
+        """Number and noun of the samples that a measure is of, and whether there may be more to draw from."""
+        return len(self.ids), f"{self.noun}s", len(self.ids) >= self.settings.samples
+
+    def simple_model(self, _names: Names) -> list[str]:
+        """What to do where a simple model predicts better."""
+        return []
+
+    def another(self, _names: Names) -> list[str]:
+        """How to train a model whose maps may be better."""
+        return []
 
     def estimate(self, statistic: Statistic) -> Estimate:
         """A statistic of the samples with its 95 % interval."""
@@ -177,8 +198,6 @@ class LikelihoodProbe(Probe):
     beyond: ClassVar[str]
     """The simple prediction that skill is measured from."""
     skill_label: ClassVar[str]
-    noun: ClassVar[str]
-    """A sample, as people call it."""
     least: ClassVar[int] = MIN_SAMPLES
     """Least number of samples."""
     judged: "LikelihoodProbe | None" = None
@@ -301,6 +320,9 @@ def check_model(
             assert isinstance(judged, LikelihoodProbe)
             probe.judged = judged
         probe.measure()
+    verdict = probe.verdict()
+    dataset = evidence.dataset or (inputs if str(inputs).endswith(".h5") else None)
+    names = Names.of(model.family, model.path, inputs, dataset)
     return CheckRecord(
         model_sha256=model.sha256,
         input_sha256=probe.sha256,
@@ -309,7 +331,7 @@ def check_model(
             **probe.record,
             "dataset_sha256": None if evidence.dataset is None else sha256_of(evidence.dataset),
         },
-        verdict=probe.verdict(),
+        verdict=replace(verdict, next=next_steps(probe, verdict, names)),
         measures=list(probe.measures),
         curves=probe.curves,
         heads=probe.heads,

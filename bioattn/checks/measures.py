@@ -2,12 +2,13 @@
 
 Questions are asked in order, and each presupposes the one before: a model that predicts nothing has no meaningful
 maps; maps that are not needed explain nothing; maps that follow from position alone, or point elsewhere, mislead.
-The first question that fails gives the verdict.
+The first question that does not pass gives the verdict: "undecided" where the interval of the measure holds its
+threshold.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -35,6 +36,13 @@ class Measure:
     """Whether the measure passes; None where it is not judged or cannot be computed."""
     sentence: str
     """The result in plain words."""
+
+    @property
+    def unclear(self) -> bool:
+        """Whether the interval holds the threshold: other samples could have passed, or failed."""
+        if self.passed is None or self.threshold is None or self.interval is None:
+            return False
+        return self.interval[0] < self.threshold < self.interval[1]
 
     def to_json(self) -> dict[str, Any]:
         ends = None if self.interval is None else [rounded(end) for end in self.interval]
@@ -109,6 +117,11 @@ class Measures:
         measure = self._measures.get(name)
         return None if measure is None else measure.passed
 
+    def unclear(self, name: str) -> bool:
+        """Whether the interval of a measure holds its threshold; False where there is no such measure."""
+        measure = self._measures.get(name)
+        return measure is not None and measure.unclear
+
     def value(self, name: str) -> float:
         """The value of a measure; NaN where it does not exist."""
         measure = self._measures.get(name)
@@ -156,7 +169,7 @@ class Code(StrEnum):
     """Attention was needed and points; treatments are not compared."""
     NOT_USED = "not-used"
     UNDECIDED = "undecided"
-    """Uniform attention, retrained, does worse, but not by more than chance could explain."""
+    """The interval of the measure that decides holds its threshold."""
     POSITION_ONLY = "position-only"
     """The maps of another sample point as well."""
     NOT_PAIR_SPECIFIC = "not-pair-specific"
@@ -171,12 +184,14 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict, its caveats, and the names of the measures it rests on."""
+    """The verdict, its caveats, the names of the measures it rests on, the deciding one last, and what to do."""
 
     code: Code
     sentence: str
     caveats: list[str]
     rests_on: list[str]
+    next: list[str] = field(default_factory=list)
+    """Sentences with commands (`bioattn.checks.next_steps`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +199,8 @@ class Question:
     """Measures that must pass where they were taken, and the verdict when one does not."""
 
     measures: Sequence[str]
+    asks: str
+    """The question, to follow "whether"."""
     code: Code
     sentence: str
     """May hold `{lost}`, the cost of uniform weights, and `{sentence}`, that of the measure that fails."""
@@ -201,9 +218,11 @@ class Question:
         return [name for name in self.measures if name in measures]
 
     def failed(self, measures: Measures) -> str | None:
-        """The first measure that fails."""
+        """The first measure that fails, or else the first whose interval holds its threshold."""
         names = self.measures if self.required else self.asked(measures)
-        return next((name for name in names if not measures.passed(name)), None)
+        open_ones = [name for name in names if not measures.passed(name) or measures.unclear(name)]
+        sure = [name for name in open_ones if not measures.unclear(name)]
+        return next(iter(sure or open_ones), None)
 
 
 NEEDED = "uniform_retrained"
@@ -216,7 +235,7 @@ def judge(
     passed: tuple[Code, Code, str],
     caveats: Mapping[str, bool],
 ) -> Verdict:
-    """The verdict of the first question that fails.
+    """The verdict of the first question that does not pass.
 
     questions: the first is about skill. passed: code where attention was shown to be needed, code where that was
     not tested, and sentence of a model that passes all. caveats: those that hold are kept.
@@ -227,13 +246,31 @@ def judge(
         rests_on += [name for name in question.asked(measures) if name not in rests_on]
         failed = question.failed(measures)
         if failed is not None:
+            rests_on.sort(key=failed.__eq__)  # the one that decides last
+            if measures.unclear(failed):
+                return _undecided(measures, failed, question.asks, kept, rests_on)
             return Verdict(question.code, _filled(question.sentence, measures, failed), kept, rests_on)
         if number == 0 and NEEDED in measures:
             rests_on.append(NEEDED)
-            if measures.passed(NEEDED) is False:
+            needed = measures.passed(NEEDED)
+            if measures.unclear(NEEDED) or (needed is False and measures.value(NEEDED) >= thresholds.USED):
+                return _undecided(measures, NEEDED, "attention is needed", kept, rests_on)
+            if needed is False:
                 return _not_needed(measures, questions[1:], kept, rests_on)
     code = passed[0] if measures.passed(NEEDED) else passed[1]
     return Verdict(code, _filled(passed[2], measures, None), kept, rests_on)
+
+
+def _undecided(measures: Measures, name: str, asks: str, caveats: list[str], rests_on: list[str]) -> Verdict:
+    """The verdict where the interval of a measure holds its threshold, or another seed differs by as much."""
+    measure = measures.get(name)
+    assert measure is not None
+    why = "and another seed differs by as much"
+    if measure.interval is not None and measure.unclear:
+        low, high = (f"{end:.3f}" for end in measure.interval)
+        why = f"95 % interval {low} to {high}, and the threshold is {measure.threshold:.3f}".removesuffix("0")
+    sentence = f"Undecided whether {asks}: {measure.label} is {measure.value:.3f}, {why}."
+    return Verdict(Code.UNDECIDED, sentence, caveats, rests_on)
 
 
 def _filled(sentence: str, measures: Measures, failed: str | None) -> str:
@@ -245,22 +282,20 @@ def _filled(sentence: str, measures: Measures, failed: str | None) -> str:
 def _not_needed(
     measures: Measures, questions: Iterable[Question], caveats: list[str], rests_on: list[str]
 ) -> Verdict:
-    """The verdict on a model that uniform attention, retrained, equals, or may equal."""
+    """The verdict on a model that uniform attention, retrained, equals."""
     lost = measures.value(NEEDED)
-    if lost >= thresholds.USED:
-        sentence = (
-            f"Whether attention is used cannot be told: with uniform attention, retrained, the model lacks "
-            f"{of_it(lost)} of its skill, which may be chance."
-        )
-        return Verdict(Code.UNDECIDED, sentence, caveats, rests_on)
     lacks = f"lacks {of_it(lost)}" if lost >= 0 else f"has {of_it(-lost)} more"
     sentence = (
         "Attention is not used to any gain: with uniform attention, retrained, the model predicts as well "
         f"({lacks} of its skill)."
     )
     questions = [question for question in questions if question.of_maps]
-    if any(question.failed(measures) is not None for question in questions):
+    failed = [name for question in questions if (name := question.failed(measures)) is not None]
+    if any(not measures.unclear(name) for name in failed):
         return Verdict(Code.NOT_USED, f"{sentence} The maps explain nothing.", caveats, rests_on)
-    relies = "As it was trained the model relies on it, and the maps point at what its predictions rest on."
+    if not failed:
+        sentence += (
+            " As it was trained the model relies on it, and the maps point at what its predictions rest on."
+        )
     names = [name for question in questions for name in question.asked(measures)]
-    return Verdict(Code.NOT_USED, f"{sentence} {relies}", caveats, [*rests_on, *names])
+    return Verdict(Code.NOT_USED, sentence, caveats, [*rests_on, *names])

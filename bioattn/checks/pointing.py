@@ -103,7 +103,7 @@ def check_pointing(probe: PromoterProbe, maps: PromoterMaps, *, curves: bool = T
         _add_insertion(probe, effects, TOP[maps.quantity])
     # Which promoters and treatments are mutated, and what mutating their bins changes.
     rows = np.random.default_rng([settings.seed, 6]).permutation(len(codes_BL))
-    rows = np.sort(rows[: settings.mutated])
+    rows = np.sort(rows[: settings.num_mutated])
     effects_RTP = mutation_effects(probe, probed, codes_BL[rows], edges)
     mutated = pairs.kept(np.isin(pairs.sample_N, rows))
     row_N, number = np.searchsorted(rows, mutated.sample_N), len(probe.probed)

@@ -19,6 +19,7 @@ from bioattn.checks import thresholds
 from bioattn.checks.deletion import mean_ignoring_nan
 from bioattn.checks.engine import MIN_SAMPLES, NO_SKILL, Probe
 from bioattn.checks.measures import NEEDED, Code, Measures, Question, Verdict, judge, percent
+from bioattn.checks.next_steps import Names
 from bioattn.checks.weights import MapSums
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
@@ -119,6 +120,11 @@ class PromoterProbe(Probe):
     """Promoters, and what a model predicts of their responses."""
 
     takes = frozenset({"dataset", "controls", "other_models", "variants", "treatments", "weights"})
+    noun = "promoter"
+    instead = (
+        "Ask the model itself which bases a response rests on: "
+        "`bioattn explain attribution {model} {inputs} -o attribution.h5`."
+    )
 
     model: ResponseRunner
     predictor: Predictor
@@ -143,6 +149,8 @@ class PromoterProbe(Probe):
     """Indices of the treatments under which bins are replaced."""
     quantity: Quantity = Quantity.ATTENTION
     """What the maps that are judged are of."""
+    other_readout: tuple[str, str] = ("shared", "--readout shared")
+    """Another readout to train the model with, as the name of a folder and as options."""
 
     @property
     def names(self) -> list[str]:
@@ -161,6 +169,28 @@ class PromoterProbe(Probe):
             "split": None if genes is None else genes.split,
             "variants_sha256": None if variants is None else sha256_of(variants),
         }
+
+    def counted_for(self, measure: str) -> tuple[int, str, bool]:
+        if self.genes is None or not measure.endswith(("skill", "_retrained")):
+            return super().counted_for(measure)
+        return len(self.genes.ids), f"{self.genes.split} genes", False
+
+    def simple_model(self, names: Names) -> list[str]:
+        best = self.measures.get("best_simple_model")
+        if best is None or best.passed:
+            return []
+        keep = (
+            "" if self.model.task == "binary" else f" Keep that one: {names.train('best', ' --keep-best')}."
+        )
+        return [f"{best.sentence}{keep}"]
+
+    def another(self, names: Names) -> list[str]:
+        if self.evidence.weights:
+            return [
+                "Judge what the model shows by itself, its contributions if it has them: leave out --weights."
+            ]
+        ending, options = self.other_readout
+        return [f"Or train with another readout, and check its maps: {names.train(ending, f' {options}')}."]
 
     def mean(self, values_BT: Floats) -> Estimate:
         """Mean over sampled promoters and treatments, NaN left out, with its interval over promoters."""
@@ -225,18 +255,21 @@ def _questions(measures: Measures, quantity: Quantity) -> Sequence[Question]:
     questions = [
         Question(
             measures=() if predictive is None else (predictive,),
+            asks="the model predicts enough for its attention to be judged",
             code=Code.NOT_PREDICTIVE,
             sentence=_too_little(measures, predictive),
         ),
         Question(
             measures=(OTHER_PROMOTERS,),
             given=POINTING[0],
+            asks="maps belong to their promoter",
             code=Code.POSITION_ONLY,
             sentence=f"{maps} say where along a promoter the model looks, not at which sequence: deleting what "
             "those of another promoter point at takes away as much.",
         ),
         Question(
             measures=POINTING,
+            asks="maps point at what the predictions depend on",
             code=Code.UNFAITHFUL,
             sentence=f"{maps} do not point at what the predictions depend on: deleting the {TOP[quantity]} of a "
             f"promoter takes away {percent(measures.value('deletion'))} of what the model says of it beyond a "
@@ -255,6 +288,7 @@ def _questions(measures: Measures, quantity: Quantity) -> Sequence[Question]:
                     *([OTHER_TREATMENTS] if OTHER_TREATMENTS in measures else []),
                     *cheats,
                 ),
+                asks="maps are treatment-specific",
                 code=Code.NOT_SPECIFIC if used else Code.FAITHFUL_NOT_SPECIFIC,
                 sentence=f"{_point(measures, quantity)}, but are not treatment-specific: "
                 f"{'; '.join(_not_specific(measures, deciding, cheats))}.",

@@ -127,8 +127,13 @@ class CheckRecord:
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict and its caveats."""
-        return [self.verdict.sentence, *(f"But: {caveat}" for caveat in self.verdict.caveats)]
+        """The verdict, its caveats, and what to do next."""
+        found = self.verdict
+        return [
+            found.sentence,
+            *(f"But: {caveat}" for caveat in found.caveats),
+            *(f"Next: {step}" for step in found.next),
+        ]
 
     def text(self) -> str:
         """The report as text: lines of at most about 120 characters, ending in a newline."""

@@ -43,15 +43,24 @@ NOT_USED = (
 QUESTIONS = (
     Question(
         measures=("skill",),
+        asks="the model predicts",
         code=Code.NOT_PREDICTIVE,
         sentence="The model predicts no better, or hardly better, than how often words are: its attention "
         "explains nothing.",
         required=True,
     ),
-    Question(measures=("uniform_weights",), code=Code.NOT_USED, sentence=NOT_USED.format("uniform")),
-    Question(measures=("shuffled_weights",), code=Code.NOT_USED, sentence=NOT_USED.format("shuffled")),
+    *(
+        Question(
+            measures=(f"{other}_weights",),
+            asks="attention is used",
+            code=Code.NOT_USED,
+            sentence=NOT_USED.format(other),
+        )
+        for other in ("uniform", "shuffled")
+    ),
     Question(
         measures=("other_sequences_maps",),
+        asks="maps depend on the sequence",
         code=Code.POSITION_ONLY,
         sentence="Attention is used, but the maps of another sequence do as well: they say how far from a token "
         "the model looks, not at which tokens.",
@@ -59,12 +68,14 @@ QUESTIONS = (
     Question(
         measures=("deletion_of_other_sequences",),
         given="deletion",
+        asks="maps point at tokens of their sequence",
         code=Code.POSITION_ONLY,
         sentence="Attention is used ({lost}), but the mean maps say how far from a token the model looks, not at "
         "which tokens: replacing what another sequence's map points at takes away as much.",
     ),
     Question(
         measures=("deletion", "deletion_against_mutagenesis"),
+        asks="maps point at what a prediction rests on",
         code=Code.UNFAITHFUL,
         sentence="Attention is used ({lost}), but the mean maps do not point at what a prediction rests on. "
         "{sentence}",
@@ -103,6 +114,9 @@ class TokenProbe(LikelihoodProbe):
     beyond = "word frequencies"
     skill_label = "share of the bits of word frequencies saved"
     noun = "window"
+    instead = (
+        "Look at heads one by one, which may be better: `bioattn explain heads {model} {dataset} -o heads`."
+    )
     aligns: ClassVar[bool] = False
     """Whether predictions are of another sequence than the tokens: maps are then alignments, each for its own two
     sequences, which no other two can take over."""
@@ -241,7 +255,7 @@ class TokenProbe(LikelihoodProbe):
                 f"Where another sequence is attended to most, replacing takes away {effects.percent('other')}.",
                 thresholds.OWN_MAP,
             )
-        own = pairs.kept(random.permutation(len(pairs.sample_N)) < self.settings.mutated)
+        own = pairs.kept(random.permutation(len(pairs.sample_N)) < self.settings.num_mutated)
         scores = {
             "own": map_NL[own.sample_N],
             "mutagenesis": _single_effects(replacement, own, backgrounds[0]),

@@ -71,25 +71,40 @@ POINTLESS = "Attention is used ({lost}), but the mean maps do not point at what 
 QUESTIONS = (
     Question(
         measures=("skill",),
+        asks="the model predicts",
         code=Code.NOT_PREDICTIVE,
         sentence="The model predicts hardly better than how often residues touch: its attention explains nothing.",
     ),
-    Question(measures=("uniform_weights",), code=Code.NOT_USED, sentence=NOT_USED.format("uniform")),
-    Question(measures=("shuffled_weights",), code=Code.NOT_USED, sentence=NOT_USED.format("shuffled")),
+    *(
+        Question(
+            measures=(f"{other}_weights",),
+            asks="attention is used",
+            code=Code.NOT_USED,
+            sentence=NOT_USED.format(other),
+        )
+        for other in ("uniform", "shuffled")
+    ),
     Question(
         measures=("other_alignments_maps",),
+        asks="maps belong to their alignment",
         code=Code.POSITION_ONLY,
         sentence="Attention is used ({lost}), but the maps of another alignment do nearly as well: they say where "
         "along a chain the model looks, not at what in this alignment.",
     ),
     Question(
         measures=("other_residues_weights",),
+        asks="maps belong to their residue",
         code=Code.NOT_PAIR_SPECIFIC,
         sentence="Attention is used ({lost}) and belongs to its alignment, but the weights of another residue do "
         "as well: the maps say nothing of single pairs.",
     ),
     *(
-        Question(measures=(name,), code=Code.UNFAITHFUL, sentence=POINTLESS)
+        Question(
+            measures=(name,),
+            asks="maps point at what contacts rest on",
+            code=Code.UNFAITHFUL,
+            sentence=POINTLESS,
+        )
         for name in ("attention_contacts", "deletion", "deletion_against_contacts")
     ),
 )
@@ -155,6 +170,10 @@ class ContactProbe(LikelihoodProbe):
     beyond = "contact frequencies"
     skill_label = "share of the bits of contact frequencies saved"
     noun = "protein"
+    instead = (
+        "Read the contacts that the model predicts, not its maps; a single head may be better: "
+        "`bioattn explain heads {model} {dataset} -o heads`."
+    )
     least = 1
 
     model: "LoadedEvoformerModel"

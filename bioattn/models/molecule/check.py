@@ -43,13 +43,16 @@ NOT_USED = "Attention is not used to any gain: {} the model predicts as well. Th
 QUESTIONS = (
     Question(
         measures=("skill",),
+        asks="the model predicts",
         code=Code.NOT_PREDICTIVE,
         sentence="The model predicts no better, or hardly better, than the training mean: its attention explains "
         "nothing.",
         required=True,
     ),
     *(
-        Question(measures=(name,), code=Code.NOT_USED, sentence=NOT_USED.format(done))
+        Question(
+            measures=(name,), asks="attention is used", code=Code.NOT_USED, sentence=NOT_USED.format(done)
+        )
         for name, done in (
             ("without_network", "without its network"),
             ("uniform_weights", "with uniform weights"),
@@ -59,6 +62,7 @@ QUESTIONS = (
     ),
     Question(
         measures=POINTING,
+        asks="attention points at what predictions rest on",
         code=Code.UNFAITHFUL,
         sentence="Attention is used ({lost}), but does not point at what predictions rest on. {sentence}",
     ),
@@ -73,6 +77,10 @@ class MoleculeProbe(LikelihoodProbe):
     beyond = "the training mean"
     skill_label = "share of the error of the training mean saved"
     noun = "molecule"
+    instead = (
+        "Look at what each atom contributes, which is judged beside: `bioattn export attention {model} {inputs} "
+        "-o attention.h5`, then `bioattn plot attention.h5 -o atoms.svg`."
+    )
 
     loaded: LoadedMoleculeModel
     dataset: MoleculeDataset

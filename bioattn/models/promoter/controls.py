@@ -11,12 +11,15 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bioattn import __version__
+from bioattn.attention.site import Contribution
 from bioattn.checks.engine import FEW, CheckSettings, Evidence, draw_names, draw_rows
+from bioattn.checks.measures import Code
+from bioattn.checks.next_steps import Names, next_steps
 from bioattn.checks.pointing import check_pointing
 from bioattn.checks.promoters import POINTING, HeldOut, PromoterProbe, draw_sample, read_maps
 from bioattn.errors import BioattnError, FormatError, Interrupted
@@ -27,6 +30,7 @@ from bioattn.models.promoter.config import (
     PositionBias,
     PromoterModelConfig,
     QuerySource,
+    Readout,
     TrainingConfig,
 )
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
@@ -125,6 +129,7 @@ def make_probe(
         evaluation={} if training is None else training.evaluation,
         controls=controls_wanted(model, settings.other_seeds),
         train_control=None if training is None else partial(train_control, model, training),
+        other_readout=other_readout(model.config),
         probed=[
             table.names.index(name)
             for name in draw_names(table.names, max(2, settings.probed), settings.seed)
@@ -135,21 +140,26 @@ def make_probe(
 QUICK = CheckSettings(samples=30, mutated=10, probed=4, backgrounds=1)
 
 
-def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset) -> str:
-    """Check in seconds whether maps point at what predictions depend on, of some promoters not trained on.
+class QuickCheck(NamedTuple):
+    """What a quick check says."""
 
-    Returns a verdict and a figure; empty where a model has no attention over positions, or too few promoters are
-    left.
-    """
+    sentence: str = ""
+    """A verdict and a figure; empty where a model has no attention over positions, or promoters are too few."""
+    next: tuple[str, ...] = ()
+    """What to do next, with the user's names of files, which a model folder is not to hold."""
+
+
+def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Names) -> QuickCheck:
+    """Check in seconds whether maps point at what predictions depend on, of some promoters not trained on."""
     genes = np.flatnonzero(np.isin(dataset.gene_split, (VALIDATION, TEST)))
     genes = genes[draw_rows(len(genes), QUICK.samples, QUICK.seed)]
     try:
         require_checkable(model)
     except BioattnError:
-        return ""
+        return QuickCheck()
     if len(genes) < FEW:
-        return ""
-    names = model.treatments.names
+        return QuickCheck()
+    treatments = model.treatments.names
     probe = PromoterProbe(
         inputs="",
         ids=[dataset.gene_ids[gene] for gene in genes],
@@ -163,17 +173,29 @@ def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset) -> str:
         evaluation={},
         controls=[],
         train_control=None,
-        probed=[names.index(name) for name in draw_names(names, QUICK.probed, QUICK.seed)],
+        probed=[treatments.index(name) for name in draw_names(treatments, QUICK.probed, QUICK.seed)],
+        other_readout=other_readout(model.config),
     )
     maps = read_maps(probe.predictor, probe.codes)
     probe.quantity = maps.quantity
     check_pointing(probe, maps, curves=False)
-    found = probe.measures.get("deletion_against_mutagenesis")
-    said = "The model says the same of every promoter." if found is None else probe.verdict().sentence
-    passed = all(probe.measures.passed(name) for name in POINTING)
+    found, verdict = probe.measures.get("deletion_against_mutagenesis"), probe.verdict()
+    said = "The model says the same of every promoter." if found is None else verdict.sentence
     more = "" if found is None else f" {found.sentence}"
-    more += "" if passed else " `bioattn explain check` says more."
-    return f"Quick check of {counted(len(genes), 'promoter')}: {said}{more}"
+    sentence = f"Quick check of {counted(len(genes), 'promoter')}: {said}{more}"
+    if all(probe.measures.passed(name) for name in POINTING) and verdict.code is not Code.UNDECIDED:
+        return QuickCheck(sentence)
+    whole = f"bioattn explain check {names.model} {names.inputs} -o check.json --dataset {names.dataset}"
+    steps = [] if verdict.code is Code.UNDECIDED else next_steps(probe, verdict, names)
+    return QuickCheck(sentence, (f"Check it with more promoters: `{whole}`.", *steps))
+
+
+def other_readout(config: PromoterModelConfig) -> tuple[str, str]:
+    """What `PromoterProbe.other_readout` is of a model: a readout with contributions, or the other of those."""
+    if config.contribution is Contribution.NONE:
+        return "linear", "-c model.reader=linear"
+    other = Readout.OWN if config.readout == Readout.SHARED else Readout.SHARED
+    return str(other), f"--readout {other}"
 
 
 def require_checkable(model: LoadedPromoterModel) -> None:

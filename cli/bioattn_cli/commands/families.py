@@ -87,6 +87,7 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
     When nothing is left to do, a run record that is there stays as it is and a missing one is written: its run
     was killed before it could write one.
     """
+    from bioattn.checks.next_steps import Names, beaten
     from bioattn.io.files import run_record_path
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.signals import stop_on_signals
@@ -116,10 +117,14 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
         figures["finished_before"] = True
     if results is None:
         return Record(**figures)
-    comparison = results.comparison()
-    below = [comparison.sentence()] if comparison is not None and comparison.below else []
-    checked = [check] if (check := getattr(results, "check", "")) else []
-    return Record(f"wrote {settings.output}", *below, *checked, **figures)
+    comparison, said = results.comparison(), [f"wrote {settings.output}"]
+    if comparison is not None and comparison.below:
+        data = next(iter(settings.input_paths().values()))
+        names = Names.of(family.name, settings.output, None, data)
+        said += [comparison.sentence(), f"Next: {beaten(comparison, names)}"]
+    if check := getattr(results, "check", ""):
+        said += [check, *(f"Next: {step}" for step in getattr(results, "next", ()))]
+    return Record(*said, **figures)
 
 
 class CommandSurroundings:

@@ -167,6 +167,8 @@ class Evaluation:
     """On the test (else validation) genes."""
     check: str = ""
     """What the quick check of the maps says."""
+    next: tuple[str, ...] = ()
+    """What to do after that check; it names the user's files, and is not part of the model folder."""
 
     def table(self) -> list[list[str]]:
         shown = FIGURES[self.task]

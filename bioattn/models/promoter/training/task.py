@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bioattn.checks.next_steps import Names
 from bioattn.choices import Noise
 from bioattn.errors import SettingsError
 from bioattn.inference.runner import with_ability
@@ -262,7 +263,10 @@ class PromoterTask(Task):
             device=self.device,
             sha256="",
         )
-        return replace(results, check=quick_check(model, self.dataset))
+        settings = self.settings
+        names = Names.of("promoter", settings.output, None, settings.dataset)
+        checked = quick_check(model, self.dataset, replace(names, inputs="PROMOTERS.fa"))
+        return replace(results, check=checked.sentence, next=checked.next)
 
     def write(self, folder: Path) -> Sequence[str]:
         write_promoter_model(
