@@ -122,7 +122,8 @@ class Step:
         first, *others = self.outputs
         words = [f"bioattn {self.words}"]
         words += [given(name) for name in self.arguments]
-        words += [f"--output {made(first)}"] * (not self.prints)
+        if not self.prints:
+            words += [f"--output {made(first)}", f"--record {made('record')}"]
         words += [f"{self.option(name)} {made(name)}" for name in others if name in self.declared]
         words += [
             f"{self.option(name)} {given(name)}" for name in self.required if name not in self.arguments

@@ -306,7 +306,7 @@ class _FolderRun:
         if self.failed:
             failure = (
                 f"{len(self.failed):,} of {counted(number, noun)} failed: {listed(list(self.failed))}"
-                f"; the reasons stand above and in {output.name}.run.json"
+                f"; the reasons stand above and in the run record"
             )
         return RunReport(
             sentences=sentences,

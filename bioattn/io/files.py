@@ -18,8 +18,10 @@ from typing import Any, BinaryIO, cast
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.text import human_bytes
 
-OUTPUT_SUFFIXES = ("", ".partial", ".run.json")
-"""What is written for an output: itself, the folder it is made in, and its run record."""
+OUTPUT_SUFFIXES = ("", ".partial")
+"""What is written for an output: itself, and the folder it is made in."""
+RECORDS = "bioattn-records"
+"""The folder of run records, beside outputs."""
 PIPED = "bioattn-piped-"
 """How the name of a temporary folder begins that holds copies of pipes, and what is made of them on the way."""
 _TEMPORARY = re.compile(r"(?<![^/])\.tmp-\d+-(?=[^/])")
@@ -50,7 +52,8 @@ def aside_path(path: Path) -> Path:
 
 
 def run_record_path(output: Path) -> Path:
-    return output.with_name(f"{output.name}.run.json")
+    """Where the run record of an output stands, unless --record says otherwise."""
+    return output.parent / RECORDS / f"{output.name}.json"
 
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -214,7 +217,7 @@ def check_parent(output: Path) -> None:
 def check_apart(output: Path, inputs: Iterable[Path], option: str = "--output") -> None:
     """Refuse an output that is an input, contains one, or lies in an input folder (a model).
 
-    What stands beside an output (`.partial` while it is made, `.run.json`) counts as the output.
+    What stands beside an output while it is made (`.partial`) counts as the output.
 
     Raises: SettingsError.
     """

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from bioattn import __version__
-from bioattn.io.files import read_json, remove_leftover, run_record_path, sha256_of, text_output, write_json
+from bioattn.io.files import (
+    RECORDS,
+    read_json,
+    remove_leftover,
+    run_record_path,
+    sha256_of,
+    text_output,
+    unwritable,
+    write_json,
+)
 
 Cell = str | int | float | tuple[str, ...] | None
 
@@ -47,15 +56,18 @@ def write_run_record(
     command: Sequence[str],
     inputs: Mapping[str, Path],
     seconds: float,
+    record: Path | None = None,
     **figures: Any,
 ) -> None:
-    """Write `<first output>.run.json`: command, version, inputs and outputs with digests, seconds and `figures`.
+    """Write the run record: command, version, inputs and outputs with digests, seconds and `figures`.
 
-    It stands beside the outputs so that they can be free of clocks and repeat byte for byte. Records of earlier
-    runs beside the other outputs go: they are of files that are no more.
+    It stands apart from the outputs so that they can be free of clocks and repeat byte for byte. Records of
+    earlier runs that wrote the other outputs go: they are of files that are no more.
+
+    record: its name; None: `bioattn-records/<first output>.json` beside the first output.
     """
     first, *others = outputs
-    record = {
+    content = {
         "command": list(command),
         "bioattn_version": __version__,
         "inputs": {name: {"file": path.name, "sha256": _digest(path)} for name, path in inputs.items()},
@@ -63,9 +75,15 @@ def write_run_record(
         "seconds": round(seconds, 3),
         **figures,
     }
-    write_json(run_record_path(first), record)
-    for path in others:
-        remove_leftover(run_record_path(path))
+    path = record or run_record_path(first)
+    if record is None:
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise unwritable(path.parent, error) from error
+    write_json(path, content)
+    for other in others:
+        remove_leftover(run_record_path(other))
 
 
 def _digest(path: Path) -> str | None:
@@ -74,12 +92,12 @@ def _digest(path: Path) -> str | None:
 
 
 def recorded_digest(path: Path) -> tuple[Path, str | None] | None:
-    """The run record that tells of a file, and the digest that it tells; None when no record beside it does.
+    """The run record that tells of a file, and the digest that it tells; None when none of the folder does.
 
     A record of the file's own name counts before those of other outputs of a command. Raises: FormatError for a
     damaged one.
     """
-    others = sorted(path.parent.glob(run_record_path(Path("*")).name))
+    others = sorted((path.parent / RECORDS).glob("*.json"))
     for record in dict.fromkeys((run_record_path(path), *others)):
         content = read_json(record) if record.is_file() else None
         outputs = content.get("outputs") if isinstance(content, dict) else None

@@ -479,7 +479,7 @@ def write_families(
 def own_names(folders: Mapping[str, str]) -> set[str]:
     """Names of the files of a simulation. folders: by name how the names of the files in them end."""
     samples = (f"{name}/simulated[0-9]*.{end}" for name, end in folders.items())
-    return {PAIRS, INDEX, f"{PAIRS}.run.json", *samples}
+    return {PAIRS, INDEX, *samples}
 
 
 def _write_family(folder: Path, name: str, family: SimulatedFamily) -> None:

@@ -137,7 +137,7 @@ def write_repeats(folder: Path, simulation: RepeatSimulation, *, force: bool = F
     """
     check_output_folder(folder, force=force)
     letters, word = np.array(simulation.words), len(simulation.words[0])
-    with atomic_folder(folder, {"sequences.fa", "truth.tsv", INDEX, f"{INDEX}.run.json"}) as partial:
+    with atomic_folder(folder, {"sequences.fa", "truth.tsv", INDEX}) as partial:
         records = []
         with text_output(partial / "truth.tsv") as file:
             file.write("id\tmotif\tcopy\tstart\tend\tknown_from\n")

@@ -333,7 +333,7 @@ def _role(rule: TreatmentRule, motif: str, held: set[str], *, near: bool) -> tup
 _PLAIN = ("treatments.tsv", "motifs.meme", INDEX)
 _PACKED = ("genome.fa", "annotation.gff3", "responses.tsv", "truth.tsv")
 """Files that are compressed with `compress`."""
-_OWN_NAMES = {*_PLAIN, *_PACKED, *(f"{name}.gz" for name in _PACKED), f"{INDEX}.run.json"}
+_OWN_NAMES = {*_PLAIN, *_PACKED, *(f"{name}.gz" for name in _PACKED)}
 
 
 def write_simulation(

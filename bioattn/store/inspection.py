@@ -42,7 +42,7 @@ def inspect_file(path: Path) -> Description:
 def validate_file(path: Path, progress: Progress = SILENT) -> list[Problem]:
     """Everything wrong with a file of bioattn, or a folder of its files; all that is stored is read.
 
-    A file whose run record (`<name>.run.json`) names another digest gets a warning. Raises: BioattnError when the
+    A file whose run record names another digest gets a warning. Raises: BioattnError when the
     file cannot be opened at all.
     """
     if not path.exists():

@@ -27,6 +27,8 @@ Result: TypeAlias = "Record | RunReport | None"
 """What a command returns: what is to be said and recorded."""
 GROUPS = ("Inputs", "Output", "Model", "Training", "Options", "Running")
 """Headings of --help, in their order; the last is that of the options that every command has."""
+DEFAULT = Path()
+"""Stands for the usual name of a run record."""
 COMMANDS: dict[str, Callable[..., Result]] = {}
 """What `command` was given, by words such as `export tracks`; `with_report` makes functions for typer of it."""
 
@@ -150,7 +152,14 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(
-        *, quiet: bool, verbose: bool, log_format: LogFormat, typer_context: typer.Context, **arguments: Any
+        *,
+        record: Path | None,
+        no_record: bool,
+        quiet: bool,
+        verbose: bool,
+        log_format: LogFormat,
+        typer_context: typer.Context,
+        **arguments: Any,
     ) -> None:
         began = time.monotonic()
         for one in own:
@@ -160,12 +169,13 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
         is_alone = launch().count == 1
         if is_alone:  # of several processes one says it, once they have met
-            _check(own, arguments)
+            _check(own, arguments, record)
+        place = None if no_record else record or DEFAULT
         try:
             with pipes_as_files(own if is_alone else (), arguments) as given:
-                record = function(reporter, **filled(declared, given))
-                if record is not None:
-                    _write(record, reporter, own, given, began)
+                done = function(reporter, **filled(declared, given))
+                if done is not None:
+                    _write(done, reporter, own, given, began, place)
         finally:
             take_bar_away()
 
@@ -178,6 +188,22 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
 _SHARED = [
     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
     for name, default, annotation in (
+        (
+            "record",
+            None,
+            Annotated[
+                Path | None,
+                typer.Option(
+                    help="Record of the run [default: bioattn-records/NAME.json beside the output].",
+                    metavar="FILE",
+                ),
+            ],
+        ),
+        (
+            "no_record",
+            False,
+            Annotated[bool, typer.Option("--no-record", help="Write no record of the run.")],
+        ),
         (
             "quiet",
             False,
@@ -194,7 +220,7 @@ _SHARED = [
 ]
 
 
-def _check(own: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
+def _check(own: Sequence[Parameter], arguments: Mapping[str, Any], record: Path | None) -> None:
     """Say that an input is absent, or an output cannot be or is there, before torch is loaded, which takes time.
 
     What else may be wrong with an input is for its reader to say. Raises: BioattnError.
@@ -213,6 +239,8 @@ def _check(own: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
         except OSError:
             continue
     _check_model_folder(inputs, arguments)
+    if record is not None:
+        check_output(record, given, "--record")
     may_replace = arguments.get("force", True) or arguments.get("resume", False)
     outputs: dict[Path, str] = {}
     for one in own:
@@ -256,8 +284,10 @@ def _write(
     own: Sequence[Parameter],
     arguments: Mapping[str, Any],
     began: float,
+    place: Path | None,
 ) -> None:
-    """Write the run record beside the first output, then say the sentences. Raises: BioattnError for a failure."""
+    """Write the run record (place: None: nowhere), then say the sentences. Raises: BioattnError for a failure."""
+    from bioattn.io.files import run_record_path
     from bioattn.io.records import write_run_record
 
     inputs = {name: path for one in own for name, path in _recorded(one, arguments).items()}
@@ -267,8 +297,11 @@ def _write(
         outputs = [output] if isinstance(output, Path) and str(output) != "-" else []
     figures = dict(record.figures) | ({} if arguments.get("shard") is None else {"shard": arguments["shard"]})
     seconds = time.monotonic() - began
-    if outputs:
-        write_run_record(outputs, reporter.command, inputs | dict(record.inputs), seconds, **figures)
+    path = place if place is not DEFAULT else run_record_path(outputs[0]) if outputs else None
+    finished = figures.get("finished_before") and path is not None and path.exists()
+    if outputs and place is not None and not finished:
+        known = None if place is DEFAULT else place
+        write_run_record(outputs, reporter.command, inputs | dict(record.inputs), seconds, known, **figures)
     for sentence in record.sentences:
         reporter.say(sentence)
     if record.failure is not None:

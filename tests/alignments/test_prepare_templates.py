@@ -88,7 +88,7 @@ def test_relatives_are_found_among_strangers(folder, tmp_path, capfd):
     said = capfd.readouterr().err
     assert said.count("no chain aligns to the query") == len(structures) - 1
     assert "PF00254_2PPN_A_A: 87 of 92 residues aligned (coverage 95 %), identity 49 %" in said
-    record = json.loads((tmp_path / "t.h5.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/t.h5.json").read_text())
     figures = [record[name] for name in ("templates", "coverage", "identity")]
     assert figures == [["PF00254_2PPN_A_A"], [0.9457], [0.4943]]
     templates = read_templates(tmp_path / "t.h5")

@@ -105,7 +105,7 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     (tmp_path / "broken.json").write_text(json.dumps({**content, "measures": None}))
     assert bioattn("validate", tmp_path / "broken.json") == 1
     assert "is incomplete" in capsys.readouterr().out
-    record = json.loads((tmp_path / "check.json.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/check.json.json").read_text())
     assert record["verdict"] == content["verdict"]["code"]
     assert read_check(tmp_path / "check.json").to_json() == content
     # The same again, byte for byte.

@@ -107,7 +107,7 @@ def test_what_was_planted_is_found_and_the_rest_is_silent(made, tmp_path):
     assert -2.5 > contributed[1] > -0.75 * 6
     contrast = table[table["against"] == "cold"]
     assert contrast["passed"].tolist() == ["yes", "yes", ""] * 3  # of no answer, nothing is expected there
-    record = json.loads((tmp_path / "motifs.tsv.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/motifs.tsv.json").read_text())
     assert record["missing_conditions"] == ["heat shock"]
     assert [
         (each["signal"], each["expected_passed"], each["expected"], each["none_passed"], each["none"])

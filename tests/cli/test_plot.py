@@ -142,7 +142,7 @@ def test_a_figure_of_the_width_asked_for(folder, tmp_path, monkeypatch, capsys, 
     image = np.asarray(Image.open(out).convert("L"))
     assert image.shape[1] in (int(150 / 25.4 * 60), int(85 / 25.4 * 60))  # a single logo is one column
     assert (image < 128).mean() > 0.001  # something is on it
-    record = json.loads((tmp_path / "x.png.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/x.png.json").read_text())
     assert record["command"] == ["bioattn", *command]
 
 
@@ -243,10 +243,13 @@ def test_contributions_of_attention_are_summed_and_signed(folder, against):
 def test_figures_are_in_the_run_record(folder, tmp_path):
     out = tmp_path / "x.pdf"
     assert main(["plot", str(folder / "attention.h5"), "-o", str(out)]) == 0
-    assert sorted(json.loads((tmp_path / "x.pdf.run.json").read_text())["treatments"]) == ["cold", "heat"]
+    assert sorted(json.loads((tmp_path / "bioattn-records/x.pdf.json").read_text())["treatments"]) == [
+        "cold",
+        "heat",
+    ]
     command = ["plot", str(folder / "contacts.tsv"), str(folder / "truth.tsv"), "-o", str(out)]
     assert main(command) == 0
-    record = json.loads((tmp_path / "x.pdf.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/x.pdf.json").read_text())
     assert (record["L"], record["P@L"]) == (15, round(2 / 15, 6))
     assert set(record["inputs"]) == {"file 1", "file 2"}
 

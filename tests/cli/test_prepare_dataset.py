@@ -54,7 +54,7 @@ def left_behind(folder):
 
 def test_everything_is_written(folder, capfd):
     assert run("p.fa", "r.tsv", "--treatment-table", "t.tsv", "-o", "x.dataset.h5") == 0
-    assert left_behind(folder) == ["x.dataset.audit.tsv", "x.dataset.h5", "x.dataset.h5.run.json"]
+    assert left_behind(folder) == ["bioattn-records", "x.dataset.audit.tsv", "x.dataset.h5"]
     audit = pd.read_csv("x.dataset.audit.tsv", sep="\t")
     assert audit.value_counts(["kind", "status"]).to_dict() == {
         ("gene", "kept"): 120,

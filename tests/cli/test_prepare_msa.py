@@ -65,15 +65,15 @@ def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys):
         ("duplicates", 1),
         ("empty_rows", 0),
     ]
-    record = json.loads((tmp_path / "x.a3m.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/x.a3m.json").read_text())
     assert figures["steps"][0]["removed_columns"] == 3
     assert record["outputs"]["x.a3m"] == hashlib.sha256(output.read_bytes()).hexdigest()
     assert record["inputs"]["alignment"]["file"] == "small.sto"
     assert record["steps"] == figures["steps"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "bioattn-records",
         "small.sto",
         "x.a3m",
-        "x.a3m.run.json",
         "x.json",
     ]
 
@@ -87,7 +87,7 @@ def test_packed_input_standard_input_and_packed_output(small, tmp_path, monkeypa
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(small.read_bytes())))
     assert run("-", "-o", tmp_path / "in.a3m.gz", "--query", "b", "-q") == 0
     assert gzip.decompress((tmp_path / "in.a3m.gz").read_bytes()).decode() == A3M
-    record = json.loads((tmp_path / "in.a3m.gz.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/in.a3m.gz.json").read_text())
     assert record["inputs"]["alignment"] == {
         "file": "stdin",
         "sha256": hashlib.sha256(small.read_bytes()).hexdigest(),
@@ -150,7 +150,10 @@ def test_found_by_search(tmp_path, capsys):
     assert {name.split("/")[0] for name in alignment.names} == {"target", *(f"s{i}" for i in range(40, 45))}
     searches = json.loads((tmp_path / "x.json").read_text())["search"]
     assert searches[0] == {"database": "db.fasta.gz", "sequences": 45, "domains": 5, "new_sequences": 5}
-    assert json.loads((tmp_path / "x.a3m.run.json").read_text())["inputs"].keys() == {"query", "database 1"}
+    assert json.loads((tmp_path / "bioattn-records/x.a3m.json").read_text())["inputs"].keys() == {
+        "query",
+        "database 1",
+    }
     # Another database: one sequence that the first has too, by another name, and one of its own.
     other, own = (
         tmp_path / "other.fasta",

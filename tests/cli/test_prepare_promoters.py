@@ -175,14 +175,14 @@ def test_bed_input_gz_output_and_named_index(inputs, tmp_path):
 
 
 def digests(folder):
-    files = [path for path in folder.iterdir() if not path.name.endswith(".run.json")]
+    files = [path for path in folder.iterdir() if path.is_file()]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def test_same_input_same_bytes_and_a_record_beside(inputs, tmp_path):
     assert run(inputs, *SMALL) == 0
     first = digests(tmp_path / "out")
-    record = json.loads((tmp_path / "out" / "x.fa.run.json").read_text())
+    record = json.loads((tmp_path / "out" / "bioattn-records/x.fa.json").read_text())
     assert record["genes"] == {"kept": 4, "dropped": 3}
     assert record["outputs"]["x.fa"] == first["x.fa"]
     assert run(inputs, *SMALL) == 0

@@ -92,7 +92,7 @@ def test_options_win_over_the_config_file(prepared, tmp_path):
     assert (architecture["hops"], architecture["num_heads"]) == (3, 2)
     training = json.loads((output / "training.json").read_text())["networks"][0]["training"]
     assert (training["epochs"], training["learning_rate"]) == (1, 1e-3)
-    record = json.loads((tmp_path / "m.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/m.json").read_text())
     assert record["command"][:3] == ["bioattn", "train", "promoter"]
     assert set(record["inputs"]) == {"dataset", "config 1"}
 
@@ -193,9 +193,10 @@ def test_a_stopped_run_says_how_to_go_on_and_does(prepared, tmp_path, bioattn_fo
 
 
 def test_a_run_killed_before_it_wrote_its_record_gets_one_on_resume(prepared, trained, tmp_path, monkeypatch):
-    model, record = tmp_path / "model", tmp_path / "model.run.json"
+    model, record = tmp_path / "model", tmp_path / "bioattn-records/model.json"
     words = ("train", "promoter", prepared / "tiny.dataset.h5", "-o", model, "--epochs", 1, "--no-baselines")
     shutil.copytree(trained, model)
+    record.parent.mkdir()
     record.write_text("of the model that is replaced")
 
     def killed(*_, **__):

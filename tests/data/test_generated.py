@@ -24,7 +24,7 @@ def files_in(folder):
     return sorted(
         path.relative_to(folder)
         for path in folder.rglob("*")
-        if path.is_file() and not path.name.endswith(".run.json")
+        if path.is_file() and path.parent.name != "bioattn-records"
     )
 
 

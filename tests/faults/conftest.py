@@ -78,12 +78,12 @@ class Program:
         return {
             path.relative_to(self.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in paths
-            if path.is_file() and not path.name.endswith(".run.json")
+            if path.is_file() and path.parent.name != "bioattn-records"
         }
 
     def others(self, output: str) -> set[str]:
         """What else lies in the folder."""
-        return {path.name for path in self.folder.iterdir()} - {output, f"{output}.run.json"}
+        return {path.name for path in self.folder.iterdir()} - {output, "bioattn-records"}
 
 
 @pytest.fixture

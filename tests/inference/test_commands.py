@@ -38,16 +38,14 @@ def test_run_and_export_are_the_same_thing(make_model, make_promoters, tmp_path)
         == 0
     )
     assert exported.read_bytes() == attention.read_bytes()
-    record = json.loads((tmp_path / "exported.h5.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/exported.h5.json").read_text())
     assert record["promoters"] == 23
     assert set(record["inputs"]) == {"model", "promoters"}
     assert bioattn("validate", exported) == 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
         "attention.h5",
         "exported.h5",
-        "exported.h5.run.json",
         "predictions.tsv",
-        "predictions.tsv.run.json",
         "promoters.fa",
     ]
 
@@ -207,7 +205,7 @@ def test_inspect_says_what_each_file_is(make_model, make_promoters, tmp_path, ca
         packed: ("promoters", {"promoters": 23}),
         predictions: ("table", {"rows": 23, "columns": 5}),
         audit: ("audit", {"genes": 3, "genes_per_status": {"dropped": 1, "kept": 2}}),
-        tmp_path / "predictions.tsv.run.json": ("run-record", {"promoters": 23}),
+        tmp_path / "bioattn-records/predictions.tsv.json": ("run-record", {"promoters": 23}),
     }
     for path, (kind, figures) in expected.items():
         capsys.readouterr()
@@ -256,9 +254,10 @@ def test_bad_files_are_invalid_and_named(tmp_path, capsys, name, content, words)
 
 def test_a_file_that_is_not_its_records_is_warned_about(make_model, make_promoters, tmp_path, capsys):
     predictions, attention = tmp_path / "predictions.tsv", tmp_path / "attention.h5"
-    record = tmp_path / "predictions.tsv.run.json"
+    record = tmp_path / "bioattn-records/predictions.tsv.json"
     arguments = ("promoter", make_model(), make_promoters(), "-o", predictions)
-    stale = tmp_path / "attention.h5.run.json"
+    stale = tmp_path / "bioattn-records/attention.h5.json"
+    stale.parent.mkdir()
     stale.write_text("{}")
     assert bioattn("run", *arguments, "--attention", attention) == 0
     assert not stale.exists()
@@ -273,7 +272,7 @@ def test_a_file_that_is_not_its_records_is_warned_about(make_model, make_promote
     predictions.write_text(predictions.read_text().replace("G000", "G00X"))
     capsys.readouterr()
     assert bioattn("validate", predictions, attention) == 0
-    warning = "warning: is not the file that predictions.tsv.run.json speaks of"
+    warning = "warning: is not the file that predictions.tsv.json speaks of"
     assert capsys.readouterr().out.count(warning) == 2
 
 

@@ -69,7 +69,7 @@ def test_results_are_those_of_the_model_called_by_hand(model, tmp_path):
     assert {file.name for file in out.iterdir()} == FILES | STRUCTURE_FILES | {
         *("representations.h5", "predicted_aligned_error.json")
     }
-    assert (tmp_path / "out.run.json").is_file()
+    assert (tmp_path / "bioattn-records/out.json").is_file()
     expected = by_hand(load_evoformer_model(model, CPU).model, path, INPUTS, seed=7)
     probability = expected.distogram_logits.softmax(-1).numpy()
     edges = np.linspace(2.3125, 21.6875, 63)
@@ -213,7 +213,7 @@ def test_results_and_record_name_the_model(trunk, tmp_path, monkeypatch):
         weights = Path(value) if option == "--parameters" else trunk / "model.safetensors"
         expected = {"file": name, "sha256": sha256_of(weights)}
         assert json.loads((out / "scores.json").read_text())["model"] == expected
-        record = json.loads(out.with_name(out.name + ".run.json").read_text())
+        record = json.loads((out.parent / "bioattn-records" / f"{out.name}.json").read_text())
         assert record["model"] == expected
         assert record["inputs"] == {"model": {"file": "model.fasta", "sha256": sha256_of(path)}}
 
@@ -243,7 +243,7 @@ def test_several_models_are_ranked(model, trunk, tmp_path, capsys):
     assert run(path, *words, "--resume") == 0
     assert (out / "ranking.tsv").read_bytes() == before
     assert bioattn("validate", out) == 0
-    record = json.loads((tmp_path / "out.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/out.json").read_text())
     assert [each["model"]["file"] for each in record["models"]][1:] == ["p.npz", "other/model.safetensors"]
 
 

@@ -41,7 +41,7 @@ def test_one_bad_alignment_does_not_stop_the_rest(trunk, folder, tmp_path, capsy
     said = capsys.readouterr().err
     assert "1 of 3 alignments failed: b; " in said.splitlines()[-1]
     assert said.count("b.fasta") == 1
-    record = json.loads((tmp_path / "out.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/out.json").read_text())
     assert record["finished"] == ["a", "c"]
     assert list(record["failed"]) == ["b"]
     assert validate_file(tmp_path / "att.h5") == []
@@ -61,7 +61,7 @@ def test_a_missing_file_of_a_list_does_not_stop_the_rest(trunk, folder, tmp_path
     said = capsys.readouterr().err
     assert f"none is left out: {tmp_path / 'in/none.a3m'}: no such file" in said
     assert "1 of 3 alignments failed: none; " in said.splitlines()[-1]
-    assert list(json.loads((tmp_path / "out.run.json").read_text())["failed"]) == ["none"]
+    assert list(json.loads((tmp_path / "bioattn-records/out.json").read_text())["failed"]) == ["none"]
 
 
 def test_killed_while_it_replaces_before_the_attention_file_is_put_together(trunk, folder, tmp_path):
@@ -88,7 +88,7 @@ def test_resume_keeps_what_is_finished_and_the_same(trunk, folder, tmp_path):
     assert run(folder, "--model", trunk, "-o", out, "--resume") == 0
     assert (out / "a/scores.json").stat().st_mtime_ns == kept.st_mtime_ns
     assert (out / "b/contacts.rr").is_file()
-    record = json.loads((tmp_path / "out.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/out.json").read_text())
     assert (record["finished"], record["resumed"]) == (["b"], ["a", "c"])
     assert run(folder, "--model", trunk, "-o", out, "--resume", "--seed", 5) == 1
     write_fasta(folder / "a.fasta", ROWS[3:])
@@ -234,4 +234,4 @@ def test_when_all_fail_no_empty_folder_stays(trunk, tmp_path):
         (tmp_path / "in" / name).write_text(">q\nACGT1\n")
     options = ("--model", trunk, "--attention", tmp_path / "att.h5")
     assert run(tmp_path / "in", *options, "-o", tmp_path / "out") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.run.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bioattn-records", "in"]

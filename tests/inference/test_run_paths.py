@@ -35,7 +35,6 @@ def run_options(trunk):
         ("m/out", None),
         ("out", "out"),
         ("out", "out/a.h5"),
-        ("out", "out.run.json"),
         ("a.h5.partial", "a.h5"),
     ],
 )
@@ -112,7 +111,7 @@ def test_refused_for_lack_of_space_no_folder_stays(trunk, tmp_path, monkeypatch)
     for attention in ("att.h5", "out/att.h5"):
         options = ("-o", tmp_path / "out", "--attention", tmp_path / attention)
         assert run(tmp_path / "in", *run_options(trunk), *options) == 1
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "m", "out.run.json"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["bioattn-records", "in", "m"]
 
 
 def test_thousands_of_alignments_are_checked_at_once(tmp_path):
@@ -138,7 +137,6 @@ def test_what_stands_beside_an_output_counts(tmp_path):
         ("model", "model/w", "model would be replaced"),
         ("model/new", "model", "lies in the folder"),
         ("x", "x.partial/in", r"x\.partial would be replaced"),
-        ("x", "x.run.json", r"x\.run\.json would be replaced"),
     ):
         with pytest.raises(SettingsError, match=said):
             check_apart(tmp_path / output, [tmp_path / inputs])

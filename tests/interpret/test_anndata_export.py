@@ -94,7 +94,7 @@ def test_what_is_chosen_and_that_bytes_repeat(promoters, tmp_path, capsys):
         (2, 1),
         [1],
     )
-    assert json.loads((tmp_path / "one.h5ad.run.json").read_text())["maps"] == 1
+    assert json.loads((tmp_path / "bioattn-records/one.h5ad.json").read_text())["maps"] == 1
     assert bioattn("inspect", tmp_path / "one.h5ad", "--json") == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["kind"] == "anndata"

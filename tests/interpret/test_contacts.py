@@ -246,7 +246,10 @@ def test_through_the_front_door(files, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "fitted on 2 proteins" in said
     assert "on 2 proteins of other splits" in said
-    assert json.loads((tmp_path / "h.json.run.json").read_text())["precision"]["held_out"]["P@L/5"] > 0.8
+    assert (
+        json.loads((tmp_path / "bioattn-records/h.json.json").read_text())["precision"]["held_out"]["P@L/5"]
+        > 0.8
+    )
     assert inspect_file(heads).figures["heads"] == 2 * HEADS
     assert validate_file(heads) == []
     assert bioattn("export", "contacts", attention, "--regression", heads, "--sample", "c", "-o", rr) == 0

@@ -244,7 +244,7 @@ def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, c
     overall = f"{expected.positives.loc[ALL, 'auroc']:.3f}"
     assert rows["AUROC of attention per base, motif against all others"][-1] == overall
     assert scores["predictions"]["treatment1"]["pearson"] == pytest.approx(1)
-    assert set(json.loads((files / "scores.json.run.json").read_text())["inputs"]) == {
+    assert set(json.loads((files / "bioattn-records/scores.json.json").read_text())["inputs"]) == {
         "attention",
         "truth",
         "dataset",

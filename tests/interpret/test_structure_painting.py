@@ -145,7 +145,7 @@ def test_lines_of_the_scripts_by_plain_loops(attention, weights, structure, tmp_
     assert pymol.startswith('load "out.pdb", painted\n')
     line = r"distance attention_\d, first \(painted and chain A and resi (\w+) and name CA\), first .* resi (\w+) "
     assert re.findall(line, pymol) == best
-    record = json.loads((tmp_path / "out.pdb.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/out.pdb.json").read_text())
     assert len(record["outputs"]) == 3
 
 

@@ -131,7 +131,7 @@ def test_a_family_runs(tmp_path):
     assert (done.returncode, (tmp_path / "out.txt").read_text()) == (0, "abab")
     assert "toys are odd" in done.stderr
     assert "wrote letters" in done.stderr
-    record = json.loads((tmp_path / "out.txt.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/out.txt.json").read_text())
     assert (record["letters"], record["shard"]) == (4, "1/2")
     assert list(record["inputs"]) == ["words"]
     broken = run("-o", "out.txt", "--times", "3")

@@ -200,7 +200,7 @@ def test_bytes_repeat_and_hold_no_path(run, page, tmp_path):
     assert bioattn("report", *words, "-o", again, "-q") == 0
     assert again.read_bytes() == page.read_bytes()
     assert str(elsewhere).encode() not in again.read_bytes()
-    record = json.loads((tmp_path / "again.html.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/again.html.json").read_text())
     assert record["outputs"]["again.html"] == hashlib.sha256(again.read_bytes()).hexdigest()
 
 

@@ -90,7 +90,7 @@ def tree(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.endswith(".run.json")
+        if path.is_file() and path.parent.name != "bioattn-records"
     }
 
 

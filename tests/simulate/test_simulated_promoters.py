@@ -227,7 +227,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path):
     for folder, seed in (("a", "5"), ("b", "5"), ("c", "6")):
         arguments = ["--genes", "120", "--seed", seed, "--gzip", "--quiet"]
         assert bioattn("simulate", "promoters", "-o", tmp_path / folder, *arguments) == 0
-    names = sorted(p.name for p in (tmp_path / "a").iterdir() if not p.name.endswith(".run.json"))
+    names = sorted(p.name for p in (tmp_path / "a").iterdir() if p.is_file())
     assert names == [
         "annotation.gff3.gz",
         "genome.fa.gz",
@@ -257,7 +257,7 @@ def test_the_command_writes_what_the_library_draws(tmp_path):
     description = json.loads((out / "simulation.json").read_text())
     assert description["settings"]["length"] == 1000
     assert description["treatments"]["treatment6"]["motifs"] == ["motif6a", "motif6b"]
-    assert json.loads(out.with_name(f"{out.name}.run.json").read_text())["inputs"] == {}
+    assert json.loads((out.parent / "bioattn-records" / f"{out.name}.json").read_text())["inputs"] == {}
 
 
 def test_compressed_and_plain_hold_the_same(tmp_path):

@@ -88,7 +88,6 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
     was killed before it could write one.
     """
     from bioattn.checks.next_steps import Names, beaten
-    from bioattn.io.files import run_record_path
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.signals import stop_on_signals
     from bioattn.text import table_text
@@ -108,7 +107,7 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
     if tables:
         typer.echo("\n\n".join(table_text(table, aligned=sys.stdout.isatty()) for table in tables))
     finished_before = results is None
-    if not processes.is_first or (finished_before and run_record_path(settings.output).exists()):
+    if not processes.is_first:
         return None
     figures: dict[str, Any] = {"device": device.type}
     if processes.count > 1:

@@ -110,7 +110,7 @@ def test_choices_and_the_record(model, promoters, tmp_path, capfd):
         assert some.treatments == ["dtt-10", "heat-5"]
         wanted = everything.values(gene=["G1", "G5"], treatment=["dtt-10", "heat-5"])
         np.testing.assert_allclose(some.values(), wanted, atol=1e-5)
-    record = json.loads((tmp_path / "some.h5.run.json").read_text())
+    record = json.loads((tmp_path / "bioattn-records/some.h5.json").read_text())
     assert record["promoters"] == 2
     assert bioattn("validate", tmp_path / "some.h5") == 0
     assert bioattn("inspect", tmp_path / "some.h5") == 0

@@ -390,7 +390,7 @@ def test_through_the_front_door(small, capsys):
     out = small / "door.npz"
     assert main(["export", "parameters", str(small / "model"), "-o", str(out)]) == 0
     assert out.read_bytes() == (small / "params.npz").read_bytes()
-    record = json.loads((small / "door.npz.run.json").read_text())
+    record = json.loads((small / "bioattn-records/door.npz.json").read_text())
     assert record["parameters"] == sum(
         p.numel() for p in load_evoformer_model(small / "model", CPU).model.parameters()
     )

@@ -40,7 +40,7 @@ def test_processes_learn_what_one_does(words, tmp_path, train_together, families
     idle = "families_per_step is 1, so there is nothing to do for 1 of 2 processes; set it to a multiple of 2"
     assert (idle in said) == (families == 1)
     assert "weights of process" not in said
-    assert json.loads((tmp_path / "two.run.json").read_text())["processes"] == 2
+    assert json.loads((tmp_path / "bioattn-records/two.json").read_text())["processes"] == 2
 
 
 def test_a_terminated_run_goes_on_in_one_process(words, tmp_path, train_together):

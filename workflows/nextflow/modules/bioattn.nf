@@ -26,6 +26,7 @@ process BIOATTN_PREPARE_PROMOTERS {
         ${genome} \\
         ${annotation} \\
         --output ${prefix}.promoters.fa \\
+        --record ${prefix}.promoters.fa.run.json \\
         ${args}
     """
 
@@ -59,6 +60,7 @@ process BIOATTN_PREPARE_DATASET {
         ${promoters} \\
         ${responses} \\
         --output ${prefix}.dataset.h5 \\
+        --record ${prefix}.dataset.h5.run.json \\
         ${treatment_table_option} \\
         ${args}
     """
@@ -91,6 +93,7 @@ process BIOATTN_PREPARE_TRANSLATION {
     bioattn prepare translation \\
         ${pairs} \\
         --output ${prefix}.dataset.h5 \\
+        --record ${prefix}.dataset.h5.run.json \\
         ${args}
     """
 
@@ -122,6 +125,7 @@ process BIOATTN_PREPARE_MOLECULES {
     bioattn prepare molecules \\
         ${table} \\
         --output ${prefix}.dataset.h5 \\
+        --record ${prefix}.dataset.h5.run.json \\
         ${args}
     """
 
@@ -153,6 +157,7 @@ process BIOATTN_PREPARE_LANGUAGE {
     bioattn prepare language \\
         ${fasta} \\
         --output ${prefix}.dataset.h5 \\
+        --record ${prefix}.dataset.h5.run.json \\
         ${args}
     """
 
@@ -184,6 +189,7 @@ process BIOATTN_PREPARE_CONTACTS {
     bioattn prepare contacts \\
         ${pairs}/PAIRS.tsv \\
         --output ${prefix}.dataset.h5 \\
+        --record ${prefix}.dataset.h5.run.json \\
         ${args}
     """
 
@@ -215,6 +221,7 @@ process BIOATTN_PREPARE_TEMPLATES {
         ${query} \\
         ${structures} \\
         --output ${prefix}.templates.h5 \\
+        --record ${prefix}.templates.h5.run.json \\
         ${args}
     """
 
@@ -246,6 +253,7 @@ process BIOATTN_PREPARE_MSA {
     bioattn prepare msa \\
         ${source} \\
         --output ${prefix}.prepared.a3m \\
+        --record ${prefix}.prepared.a3m.run.json \\
         --stats ${prefix}.prepared.json \\
         --threads ${task.cpus} \\
         ${args}
@@ -280,6 +288,7 @@ process BIOATTN_TRAIN_PROMOTER {
     bioattn train promoter \\
         ${dataset} \\
         --output ${prefix}.model \\
+        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -315,6 +324,7 @@ process BIOATTN_TRAIN_EVOFORMER {
     bioattn train evoformer \\
         ${dataset} \\
         --output ${prefix}.model \\
+        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -352,6 +362,7 @@ process BIOATTN_TRAIN_LANGUAGE {
     bioattn train language \\
         ${dataset} \\
         --output ${prefix}.model \\
+        --record ${prefix}.model.run.json \\
         ${start_option} \\
         ${targets_option} \\
         ${config_option} \\
@@ -389,6 +400,7 @@ process BIOATTN_TRAIN_MOLECULE {
     bioattn train molecule \\
         ${dataset} \\
         --output ${prefix}.model \\
+        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -424,6 +436,7 @@ process BIOATTN_TRAIN_PHYLOFORMER {
     bioattn train phyloformer \\
         ${pairs}/PAIRS.tsv \\
         --output ${prefix}.model \\
+        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -459,6 +472,7 @@ process BIOATTN_TRAIN_TRANSLATION {
     bioattn train translation \\
         ${dataset} \\
         --output ${prefix}.model \\
+        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -494,6 +508,7 @@ process BIOATTN_TRAIN_MEMORY {
     bioattn train memory \\
         ${facts} \\
         --output ${prefix}.model \\
+        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -529,6 +544,7 @@ process BIOATTN_TRAIN_DIFFUSION {
     bioattn train diffusion \\
         ${dataset} \\
         --output ${prefix}.model \\
+        --record ${prefix}.model.run.json \\
         ${config_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -564,6 +580,7 @@ process BIOATTN_RUN_PROMOTER {
         ${model} \\
         ${sequences} \\
         --output ${prefix}.predictions.tsv \\
+        --record ${prefix}.predictions.tsv.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -599,6 +616,7 @@ process BIOATTN_RUN_EVOFORMER {
     bioattn run evoformer \\
         ${alignment} \\
         --output ${prefix}.prediction \\
+        --record ${prefix}.prediction.run.json \\
         --attention ${prefix}.attention.h5 \\
         ${model_option} \\
         ${templates_option} \\
@@ -637,6 +655,7 @@ process BIOATTN_RUN_LANGUAGE {
         ${model} \\
         ${sequences} \\
         --output ${prefix}.scores.tsv \\
+        --record ${prefix}.scores.tsv.run.json \\
         --embeddings ${prefix}.embeddings.h5 \\
         --threads ${task.cpus} \\
         ${args}
@@ -671,6 +690,7 @@ process BIOATTN_RUN_PHYLOFORMER {
     bioattn run phyloformer \\
         ${alignment} \\
         --output ${prefix}.phylogeny \\
+        --record ${prefix}.phylogeny.run.json \\
         --attention ${prefix}.attention.h5 \\
         --model ${model} \\
         --threads ${task.cpus} \\
@@ -707,6 +727,7 @@ process BIOATTN_RUN_TRANSLATION {
         ${model} \\
         ${sources} \\
         --output ${prefix}.outputs.fa \\
+        --record ${prefix}.outputs.fa.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -740,6 +761,7 @@ process BIOATTN_RUN_MOLECULE {
         ${model} \\
         ${table} \\
         --output ${prefix}.predictions.tsv \\
+        --record ${prefix}.predictions.tsv.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -774,6 +796,7 @@ process BIOATTN_RUN_MEMORY {
         ${model} \\
         ${facts} \\
         --output ${prefix}.answers.tsv \\
+        --record ${prefix}.answers.tsv.run.json \\
         --attention ${prefix}.attention.h5 \\
         --threads ${task.cpus} \\
         ${args}
@@ -807,6 +830,7 @@ process BIOATTN_GENERATE_PROMOTERS {
     bioattn generate promoters \\
         ${model} \\
         --output ${prefix}.designs.fa \\
+        --record ${prefix}.designs.fa.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -839,6 +863,7 @@ process BIOATTN_GENERATE_LANGUAGE {
     bioattn generate language \\
         ${model} \\
         --output ${prefix}.generated.fa \\
+        --record ${prefix}.generated.fa.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -872,6 +897,7 @@ process BIOATTN_EXPORT_ATTENTION {
         ${model} \\
         ${sequences} \\
         --output ${prefix}.attention.h5 \\
+        --record ${prefix}.attention.h5.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -903,6 +929,7 @@ process BIOATTN_EXPORT_ARRAYS {
     bioattn export arrays \\
         ${file} \\
         --output ${prefix}.arrays \\
+        --record ${prefix}.arrays.run.json \\
         ${args}
     """
 
@@ -935,6 +962,7 @@ process BIOATTN_EXPORT_CONTACTS {
     bioattn export contacts \\
         ${attention} \\
         --output ${prefix}.contacts.tsv \\
+        --record ${prefix}.contacts.tsv.run.json \\
         ${regression_option} \\
         ${args}
     """
@@ -968,6 +996,7 @@ process BIOATTN_EXPORT_MOTIFS {
     bioattn export motifs \\
         ${files} \\
         --output ${prefix}.motifs \\
+        --record ${prefix}.motifs.run.json \\
         ${promoters_option} \\
         ${database_option} \\
         ${args}
@@ -1001,6 +1030,7 @@ process BIOATTN_EXPORT_MULTIQC {
     bioattn export multiqc \\
         ${files} \\
         --output ${prefix}.multiqc \\
+        --record ${prefix}.multiqc.run.json \\
         --sample ${prefix} \\
         ${args}
     """
@@ -1033,6 +1063,7 @@ process BIOATTN_EXPORT_PARAMETERS {
     bioattn export parameters \\
         ${model} \\
         --output ${prefix}.parameters.npz \\
+        --record ${prefix}.parameters.npz.run.json \\
         ${args}
     """
 
@@ -1064,6 +1095,7 @@ process BIOATTN_EXPORT_STRUCTURE {
         ${attention} \\
         ${structure} \\
         --output ${prefix}.painted.pdb \\
+        --record ${prefix}.painted.pdb.run.json \\
         ${args}
     """
 
@@ -1094,6 +1126,7 @@ process BIOATTN_EXPORT_TRACKS {
     bioattn export tracks \\
         ${attention} \\
         --output ${prefix}.tracks \\
+        --record ${prefix}.tracks.run.json \\
         ${args}
     """
 
@@ -1127,6 +1160,7 @@ process BIOATTN_EXPLAIN_ATTRIBUTION {
         ${model} \\
         ${promoters} \\
         --output ${prefix}.attribution.h5 \\
+        --record ${prefix}.attribution.h5.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -1160,6 +1194,7 @@ process BIOATTN_EXPLAIN_HEADS {
         ${model} \\
         ${dataset} \\
         --output ${prefix}.heads \\
+        --record ${prefix}.heads.run.json \\
         --threads ${task.cpus} \\
         ${args}
     """
@@ -1193,6 +1228,7 @@ process BIOATTN_EXPLAIN_RESPONSE_CURVE {
         ${responses} \\
         ${treatment_table} \\
         --output ${prefix}.curves.json \\
+        --record ${prefix}.curves.json.run.json \\
         ${args}
     """
 
@@ -1223,6 +1259,7 @@ process BIOATTN_EXPLAIN_MOTIFS {
     bioattn explain motifs \\
         ${results} \\
         --output ${prefix}.known-motifs.tsv \\
+        --record ${prefix}.known-motifs.tsv.run.json \\
         --expected ${expected} \\
         ${args}
     """
@@ -1257,6 +1294,7 @@ process BIOATTN_EXPLAIN_CHECK {
         ${model} \\
         ${promoters} \\
         --output ${prefix}.check.json \\
+        --record ${prefix}.check.json.run.json \\
         ${dataset_option} \\
         --threads ${task.cpus} \\
         ${args}
@@ -1289,6 +1327,7 @@ process BIOATTN_PLOT {
     bioattn plot \\
         ${files} \\
         --output ${prefix}.svg \\
+        --record ${prefix}.svg.run.json \\
         ${args}
     """
 
@@ -1320,6 +1359,7 @@ process BIOATTN_REPORT {
     bioattn report \\
         ${inputs} \\
         --output ${prefix}.report.html \\
+        --record ${prefix}.report.html.run.json \\
         ${annotation_option} \\
         ${args}
     """
@@ -1410,6 +1450,7 @@ process BIOATTN_MERGE {
     bioattn merge \\
         ${parts} \\
         --output ${prefix}.attention.h5 \\
+        --record ${prefix}.attention.h5.run.json \\
         ${args}
     """
 
@@ -1439,6 +1480,7 @@ process BIOATTN_SIMULATE_PROMOTERS {
     """
     bioattn simulate promoters \\
         --output ${prefix}.simulated \\
+        --record ${prefix}.simulated.run.json \\
         ${args}
     """
 
@@ -1469,6 +1511,7 @@ process BIOATTN_SIMULATE_LANGUAGE {
     """
     bioattn simulate language \\
         --output ${prefix}.sequences \\
+        --record ${prefix}.sequences.run.json \\
         ${args}
     """
 
@@ -1499,6 +1542,7 @@ process BIOATTN_SIMULATE_MOLECULES {
     """
     bioattn simulate molecules \\
         --output ${prefix}.molecules \\
+        --record ${prefix}.molecules.run.json \\
         ${args}
     """
 
@@ -1529,6 +1573,7 @@ process BIOATTN_SIMULATE_TRANSLATION {
     """
     bioattn simulate translation \\
         --output ${prefix}.pairs \\
+        --record ${prefix}.pairs.run.json \\
         ${args}
     """
 
@@ -1559,6 +1604,7 @@ process BIOATTN_SIMULATE_TREES {
     """
     bioattn simulate trees \\
         --output ${prefix}.trees \\
+        --record ${prefix}.trees.run.json \\
         ${args}
     """
 
@@ -1589,6 +1635,7 @@ process BIOATTN_SIMULATE_MSA {
     """
     bioattn simulate msa \\
         --output ${prefix}.families \\
+        --record ${prefix}.families.run.json \\
         ${args}
     """
 
@@ -1621,6 +1668,7 @@ process BIOATTN_SIMULATE_SCORE {
         ${attention} \\
         ${truth} \\
         --output ${prefix}.scores.json \\
+        --record ${prefix}.scores.json.run.json \\
         ${args}
     """
 

@@ -29,6 +29,7 @@ rule attention:
         "Writing the attention of all promoters"
     shell:
         "bioattn export attention {input.model:q} {input.promoters:q} --output {output.attention:q}"
+        " --record {output.record:q}"
         " --phases {params.phases} {params.options} --device {resources.device} --threads {threads} --resume"
         " > {log:q} 2>&1"
 
@@ -62,5 +63,6 @@ rule attribution:
         "Explaining predictions base by base"
     shell:
         "bioattn explain attribution {input.model:q} {input.promoters:q} --output {output.attribution:q}"
+        " --record {output.record:q}"
         " {params.genes} {params.options} --device {resources.device} --threads {threads} --resume"
         " > {log:q} 2>&1"

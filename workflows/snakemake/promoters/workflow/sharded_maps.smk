@@ -34,6 +34,7 @@ rule attention_shard:
         "Writing the attention of all promoters: shard {params.shard}"
     shell:
         "bioattn export attention {input.model:q} {input.promoters:q} --shard {params.shard} --output {output.attention:q}"
+        " --record {output.record:q}"
         " --phases {params.phases} {params.options} --device {resources.device} --threads {threads} --resume"
         " > {log:q} 2>&1"
 
@@ -59,7 +60,8 @@ rule attention:
     message:
         "Joining the shards of attention"
     shell:
-        "bioattn merge {input:q} --output {output.attention:q} > {log:q} 2>&1"
+        "bioattn merge {input:q} --output {output.attention:q}"
+        " --record {output.record:q} > {log:q} 2>&1"
 
 
 rule attribution_shard:
@@ -92,6 +94,7 @@ rule attribution_shard:
         "Explaining predictions base by base: shard {params.shard}"
     shell:
         "bioattn explain attribution {input.model:q} {input.promoters:q} --shard {params.shard} --output {output.attribution:q}"
+        " --record {output.record:q}"
         " {params.genes} {params.options} --device {resources.device} --threads {threads} --resume"
         " > {log:q} 2>&1"
 
@@ -117,4 +120,5 @@ rule attribution:
     message:
         "Joining the shards of attribution"
     shell:
-        "bioattn merge {input:q} --output {output.attribution:q} > {log:q} 2>&1"
+        "bioattn merge {input:q} --output {output.attribution:q}"
+        " --record {output.record:q} > {log:q} 2>&1"
