@@ -117,6 +117,8 @@ class Probe:
     """A sentence on what to look at instead of maps; may hold `{model}`, `{inputs}` and `{dataset}`."""
     noun: ClassVar[str]
     """A sample, as people call it."""
+    more: ClassVar[str] = "give more"
+    """How to have more samples where all that there are were used; holds what `instead` may."""
 
     inputs: Any
     """The file that the samples are from, or what the caller gave."""

@@ -50,6 +50,10 @@ class Names:
             },
         )
 
+    def filled(self, sentence: str) -> str:
+        """A sentence with `{model}`, `{inputs}` and `{dataset}` in place of names."""
+        return sentence.format(model=self.model, inputs=self.inputs, dataset=self.dataset)
+
     def train(self, ending: str, options: str = "") -> str:
         """The command that trains a model on the same dataset, beside this one."""
         output = shlex.quote(f"{''.join(shlex.split(self.model)).rstrip('/')}-{ending}")
@@ -58,7 +62,7 @@ class Names:
 
 def next_steps(probe: "Probe", verdict: Verdict, names: Names) -> list[str]:
     """What to do after a verdict; empty where nothing is wrong."""
-    instead = probe.instead.format(model=names.model, inputs=names.inputs, dataset=names.dataset)
+    instead = names.filled(probe.instead)
     match verdict.code:
         case Code.NOT_PREDICTIVE:
             more = f"Train again with more data, or with better measured responses: {names.train('2')}."
@@ -81,7 +85,8 @@ def _more_samples(probe: "Probe", measure: Measure, names: Names) -> str:
     if drawn:
         return f"Take more samples, about {wanted:,}: `{check} --samples {wanted}`."
     text = f"All {number:,} {noun} were used; about {wanted:,} would decide"
-    return f"{text}, which no dataset of this kind has." if wanted > MANY * number else f"{text}: give more."
+    more = f": {names.filled(probe.more)}" if wanted <= MANY * number else ", more than can be had"
+    return f"{text}{more}."
 
 
 def samples_needed(measure: Measure, number: int) -> int:

@@ -125,6 +125,10 @@ class PromoterProbe(Probe):
         "Ask the model itself which bases a response rests on: "
         "`bioattn explain attribution {model} {inputs} -o attribution.h5`."
     )
+    more = (
+        "hold out more genes and train on the rest, `bioattn prepare dataset {inputs} RESPONSES.tsv "
+        "-o larger-test.dataset.h5 --holdout test=0.3`"
+    )
 
     model: ResponseRunner
     predictor: Predictor

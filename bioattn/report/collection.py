@@ -118,6 +118,7 @@ def collect_report(
     others = [each for each in (inputs.evoformer_model, *inputs.trained_model) if each is not None]
     models = others if inputs.model is None else [inputs.model, *others]
     histories = [(_label(each), history) for each in models if (history := find_history(each)) is not None]
+    believed = check is None or check.tone != "bad"
     conditioning = next((each.get("conditioning") for each in config.get("networks", ())), None)
     found = [
         *(
@@ -126,9 +127,10 @@ def collect_report(
             for finding in findings.comparison_findings(each, read_training_record(each))
         ),
         *findings.accuracy_findings(accuracy, inputs.model is not None),
+        *(finding for each in models for finding in findings.next_findings(each, read_training_record(each))),
         *findings.check_findings(check, browser is not None or inputs.model is not None),
-        *findings.map_findings(browser, hidden, weighted),
-        *findings.motif_findings(motifs),
+        *findings.map_findings(browser, hidden, weighted, believed=believed),
+        *findings.motif_findings(motifs, believed=believed),
         *findings.alignment_findings(pages, left_out),
         *(Finding(table.title, text) for table in inputs.tables for text in table.sentences),
     ]

@@ -8,9 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bioattn.checks.next_steps import Names, beaten
 from bioattn.checks.record import CheckRecord
 from bioattn.interpret.motifs.motif_folder import MotifResults
+from bioattn.io.files import read_json
 from bioattn.models.evaluation import HEADLINE_TITLES, METRIC_TITLES, Evaluation, read_comparison
+from bioattn.models.family import CONFIG
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
 from bioattn.report.alignments import AlignmentPage
 from bioattn.report.promoters import PromoterBrowser
@@ -163,6 +166,17 @@ def comparison_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Find
     yield _beside_simple("method", cells, reached, name, simple, won, close=level)
 
 
+def next_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Finding]:
+    """What to do with a trained model of any family that ends below a simple one."""
+    comparison = read_comparison(model, record)
+    if comparison is not None and comparison.below:
+        data = record.get("dataset") or {}
+        names = Names.of(
+            read_json(model / CONFIG)["model_type"], model, None, Path(data["file"]) if data else None
+        )
+        yield Finding("Accuracy", f"Next: {beaten(comparison, names)}", "open")
+
+
 def headline(found: Sequence[Finding]) -> str:
     """What of the accuracy belongs into the headline; empty where the model is ahead or nothing is known."""
     bad = next((each.text for each in found if each.topic == "Accuracy" and each.tone == "bad"), "")
@@ -191,16 +205,21 @@ def check_findings(check: CheckRecord | None, asked: bool) -> Iterator[Finding]:
         text += f" {passed} of {counted(len(known), 'test')} passed"
         text += f", {len(check.skipped)} not run." if check.skipped else "."
     yield Finding("Check", text, check.tone, leads=True)
-    for caveat in check.verdict.caveats:
-        yield Finding("Check", f"But: {caveat}", "open")
+    for sentence in check.sentences[1:]:
+        yield Finding("Check", sentence, "open")
 
 
 def map_findings(
-    browser: PromoterBrowser | None, hidden_sites: Sequence[str] = (), value_weighted: Sequence[str] = ()
+    browser: PromoterBrowser | None,
+    hidden_sites: Sequence[str] = (),
+    value_weighted: Sequence[str] = (),
+    *,
+    believed: bool = True,
 ) -> Iterator[Finding]:
     """How far maps spread, how much treatments differ, and what of the file is not drawn.
 
-    value_weighted: sites that also hold weights times norms of values.
+    value_weighted: sites that also hold weights times norms of values. believed: whether no check says that maps
+    mislead: then where the model looks is not told.
     """
     if hidden_sites:
         yield Finding(
@@ -236,7 +255,7 @@ def map_findings(
         + (" That is hardly more pointed than no attention at all." if spread > 0.8 * bins else ""),
         "bad" if spread > 0.8 * bins else "plain",
     )
-    if len(site.treatments) > 1:
+    if len(site.treatments) > 1 and believed:
         upper = np.triu_indices(len(site.treatments), k=1)
         alike = float(np.median(site.specific_similarity_TT[upper]))
         share = site.between_share
@@ -254,8 +273,8 @@ def map_findings(
         yield Finding("Where the model looks", words + figures, tone, leads=True)
 
 
-def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:
-    """What attended windows hold."""
+def motif_findings(motifs: MotifResults | None, *, believed: bool = True) -> Iterator[Finding]:
+    """What attended windows hold. believed: as of `map_findings`."""
     if motifs is None:
         return
     numbers = dict(motifs.num_by_source)
@@ -289,7 +308,9 @@ def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:
         text += (
             f", at most ×{largest.ratio:.2f} ({largest.motif} in {largest.treatment})." if largest else "."
         )
-    yield Finding("Motifs", text, "plain", leads=True)
+    if not believed:
+        text = f"Of maps that are not to be believed: {text}"
+    yield Finding("Motifs", text, "plain" if believed else "bad", leads=believed)
 
 
 def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) -> Iterator[Finding]:

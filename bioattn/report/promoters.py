@@ -38,7 +38,7 @@ from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
 LETTERS_SHOWN = 40
-TRACKS_SHOWN = 4
+TRACKS_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,8 @@ class LeadTrack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadPromoter:
-    """The promoter shown first: that of the most treatment-specific response, or the first one asked for."""
+    """The promoter shown first: that of the most treatment-specific response, predicted and, where it was
+    measured, measured; or the first one asked for."""
 
     title: str
     place: str
@@ -70,6 +71,8 @@ class LeadPromoter:
     tracks: list[LeadTrack]
     best: int
     """The track of the most specific response."""
+    treatments: int
+    """How many treatments the browser of promoters has."""
 
     @property
     def length(self) -> int:
@@ -377,7 +380,8 @@ def collect_browser(
         responses = np.zeros((len(ids), max(1, len(names))))
     length = attention.window_length
     room = BESIDE_BYTES if inputs.prediction or inputs.alignment_attention else ALONE_BYTES
-    best_G = np.abs(specific_part(responses)).argmax(axis=1)
+    specific_GT = agreeing(specific_part(responses), context.measured_GT)
+    best_G = specific_GT.argmax(axis=1)
     with ExitStack() as stack:
         attribution = None
         if inputs.attribution is not None:
@@ -388,7 +392,7 @@ def collect_browser(
         if attribution is not None:
             explained_genes = set(attribution.genes)
             attributed = [name for name in attribution.treatments if not names or name in names]
-        order = ranked_genes(responses, unseen)
+        order = ranked_genes(specific_GT, unseen)
         explained = [row for row in order if ids[row] in explained_genes]
         ranked = list(dict.fromkeys([*(place[gene] for gene in wanted), *explained, *order]))
         read = read_maps(
@@ -445,11 +449,18 @@ def collect_browser(
             context,
             sites[0],
             shown_treatments,
-            np.abs(specific_part(responses)[first]),
+            specific_GT[first],
             lead_attribution,
         ),
         absent=absent,
-        chosen_by=_chosen_by(len(shown), len(ids), bool(unseen.any()), bool(explained), len(wanted)),
+        chosen_by=_chosen_by(
+            len(shown),
+            len(ids),
+            measured=context.measured_GT is not None,
+            held_out=bool(unseen.any()),
+            attribution=bool(explained),
+            asked=len(wanted),
+        ),
         attribution=None if attribution is None else {"method": attribution.method, "treatments": attributed},
         prediction_similarity_TT=_similarity(context.predicted_GT),
         measured_similarity_TT=None if context.measured_GT is None else _similarity(context.measured_GT),
@@ -521,6 +532,7 @@ def _lead(
             for number in chosen
         ],
         best=chosen.index(best),
+        treatments=len(treatments),
     )
 
 
@@ -538,12 +550,15 @@ def _similarity(values_GT: NDArray[np.float64]) -> NDArray[np.float64] | None:
     return found
 
 
-def _chosen_by(shown: int, total: int, held_out: bool, attribution: bool, asked: int) -> str:
+def _chosen_by(
+    shown: int, total: int, *, measured: bool, held_out: bool, attribution: bool, asked: int
+) -> str:
     if shown == total:
         return f"All {total:,} promoters are in this page."
     words = (
         f"{shown:,} of {total:,} promoters are in this page in full: the treatments took turns naming the "
-        "promoter whose predicted response is most specific to them"
+        f"promoter whose {'predicted and measured responses are' if measured else 'predicted response is'} most "
+        "specific to them"
     )
     if held_out:
         words += ", every second time among genes the model was not trained on"
@@ -574,14 +589,30 @@ def specific_part(responses: NDArray[np.floating]) -> NDArray[np.float64]:
     return z - z.mean(axis=1, keepdims=True) if z.shape[1] > 1 else z
 
 
-def ranked_genes(responses: NDArray[np.floating], unseen: NDArray[np.bool_]) -> list[int]:
+def agreeing(
+    predicted_GT: NDArray[np.float64], measured_GT: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Sizes of specific parts of predictions, as far as they were measured: the smaller of both sizes where both
+    have one sign, and hardly anything elsewhere, but for ties in the order of the predictions.
+
+    measured_GT: responses; None: sizes of predictions alone.
+    """
+    sizes_GT = np.abs(predicted_GT)
+    if measured_GT is None:
+        return sizes_GT
+    truth_GT = specific_part(measured_GT)
+    both_GT = np.where(predicted_GT * truth_GT > 0, np.minimum(sizes_GT, np.abs(truth_GT)), 0.0)
+    return np.asarray(both_GT + 1e-6 * sizes_GT)
+
+
+def ranked_genes(specific: NDArray[np.float64], unseen: NDArray[np.bool_]) -> list[int]:
     """All genes, those worth showing first: the treatments take turns, each naming the gene that responds to it
     most specifically; every second turn of a treatment is for genes that the model was not trained on, while
     there are.
 
-    responses: (genes, treatments). unseen: (genes,) whether a gene was held out.
+    specific: (genes, treatments), how specific the response to a treatment is. unseen: (genes,) whether a gene
+    was held out.
     """
-    specific = np.abs(specific_part(responses))
     num_genes, num_treatments = specific.shape
     orders = [np.argsort(-specific[:, t], kind="stable") for t in range(num_treatments)]
     queues = [(iter(order[unseen[order]].tolist()), iter(order.tolist())) for order in orders]

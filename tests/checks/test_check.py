@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from bioattn.checks.next_steps import Names
 from bioattn.checks.record import read_check
 from bioattn.models.promoter.controls import quick_check
 from bioattn.models.promoter.family import PromoterTrainingSettings
@@ -115,12 +116,14 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
 
 def test_training_ends_with_a_quick_check(made):
     model = load_promoter_model(made / "model", CPU)
-    said = quick_check(model, read_dataset(made / "small.dataset.h5"))
-    assert said.startswith("Quick check of 30 promoters: The contributions, ")
-    assert said in (made / "model" / "README.md").read_text()
-    assert (
-        quick_check(load_promoter_model(made / "concat", CPU), read_dataset(made / "small.dataset.h5")) == ""
-    )
+    names = Names.of("promoter", made / "model", None, made / "small.dataset.h5")
+    dataset = read_dataset(made / "small.dataset.h5")
+    said = quick_check(model, dataset, names)
+    assert said.sentence.startswith("Quick check of 30 promoters: ")
+    assert said.sentence in (made / "model" / "README.md").read_text()
+    assert f"explain check {made / 'model'} INPUT" in said.next[0]
+    assert str(made) not in (made / "model" / "README.md").read_text()
+    assert quick_check(load_promoter_model(made / "concat", CPU), dataset, names).sentence == ""
 
 
 def test_with_dataset_controls_and_another_model(made, tmp_path):
@@ -177,7 +180,10 @@ def test_a_model_that_predicts_nothing_is_called_so_and_no_control_is_trained(ma
     folder = tmp_path / "noise"
     folder.mkdir()
     shutil.copy(made / "promoters.fa", folder)
-    dataset = make_dataset(genes=500)
+    dataset = make_dataset(genes=900)
+    dataset = replace(
+        dataset, gene_split=np.where(np.arange(900) % 3 > 0, 2, dataset.gene_split).astype("u1")
+    )
     targets = np.random.default_rng(0).normal(size=dataset.targets.shape).astype(np.float32)
     write_dataset(folder / "small.dataset.h5", replace(dataset, targets=targets))
     job = PromoterTrainingSettings(
@@ -195,7 +201,10 @@ def test_a_model_that_predicts_nothing_is_called_so_and_no_control_is_trained(ma
     )
     content = json.loads((tmp_path / "c.json").read_text())
     assert content["verdict"]["code"] == "model-not-predictive"
-    assert "predicts nothing" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "predicts nothing" in said
+    assert f"bioattn train promoter {folder / 'small.dataset.h5'} -o {folder / 'model'}-2" in said
+    assert content["verdict"]["next"][0] in said
     assert not controls.exists()
 
 

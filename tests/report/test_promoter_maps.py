@@ -9,7 +9,7 @@ from bioattn.interpret.promoter_maps import ALL_TREATMENTS
 from bioattn.report import promoter_maps
 from bioattn.report.page import cluster_order
 from bioattn.report.promoter_maps import SiteSums, blocks_of, shown_maps, treatments_of
-from bioattn.report.promoters import ranked_genes, specific_part
+from bioattn.report.promoters import agreeing, ranked_genes, specific_part
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
@@ -113,24 +113,39 @@ def test_each_treatment_names_the_gene_that_is_its_own():
         responses[gene, treatment] = -9
     responses[5] = 9  # responds to everything, so to nothing in particular
     nobody = np.zeros(40, np.bool_)
-    order = ranked_genes(responses, nobody)
+    order = ranked_genes(agreeing(specific_part(responses), None), nobody)
     assert sorted(order) == list(range(40))
     assert set(order[:3]) == {7, 19, 31}
     assert np.abs(specific_part(responses)[5]).max() < np.abs(specific_part(responses)[7]).max()
     # Genes that were not trained on come in every second turn, the first one included.
     held_out = np.zeros(40, np.bool_)
     held_out[[2, 3, 4, 6, 8, 9]] = True
-    mixed = ranked_genes(responses, held_out)
+    mixed = ranked_genes(agreeing(specific_part(responses), None), held_out)
     assert held_out[mixed[:3]].all()
     assert set(mixed[3:6]) == {7, 19, 31}
     assert sorted(mixed) == list(range(40))
+
+
+def test_the_first_gene_is_one_whose_measured_response_is_as_predicted():
+    random = np.random.default_rng(0)
+    predicted = 0.1 * random.normal(size=(40, 2))
+    measured = 0.1 * random.normal(size=(40, 2))
+    predicted[3], measured[3] = (9, 0), (-9, 0)  # predicted the wrong way
+    predicted[8], measured[8] = (6, 0), (0, 6)  # and of the other treatment
+    predicted[5], measured[5] = (4, 0), (4, 0)
+    predicted[6], measured[6] = (8, 0), (np.nan, np.nan)
+    found = agreeing(specific_part(predicted), measured)
+    assert ranked_genes(found, np.zeros(40, np.bool_))[0] == 5
+    assert found[5].argmax() == 0
+    alone = agreeing(specific_part(predicted), None)
+    assert ranked_genes(alone, np.zeros(40, np.bool_))[0] == 3
 
 
 def test_missing_responses_and_one_treatment():
     responses = np.array([[np.nan, 1.0], [2.0, np.nan], [0.0, 0.0]])
     assert np.isfinite(specific_part(responses)).all()
     one = np.array([[0.0], [5.0], [-9.0]])
-    assert ranked_genes(one, np.zeros(3, np.bool_)) == [2, 1, 0]
+    assert ranked_genes(np.abs(specific_part(one)), np.zeros(3, np.bool_)) == [2, 1, 0]
 
 
 def test_alike_treatments_stand_together():

@@ -236,6 +236,8 @@ function promoterBrowser(host) {
     host.dataset.view = state.view.map((place) => Math.round(place)).join("-");
     if (state.treatments.length > MAX_TRACKS) {
       tracks.append(html("p", { class: "hint" }, `The first ${MAX_TRACKS} of ${state.treatments.length} chosen treatments are drawn.`));
+    } else if (!state.chosenByHand && state.treatments.length < names.length) {
+      tracks.append(html("p", { class: "hint" }, `${state.treatments.length} of ${names.length} treatments: those whose predictions differ most from the promoter's mean.`));
     } else if (!state.treatments.length) {
       tracks.prepend(html("p", { class: "hint" }, "No treatment is chosen."));
     }
