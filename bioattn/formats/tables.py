@@ -1,4 +1,4 @@
-"""Delimited text tables as people have them: TSV, CSV, semicolons or R's blanks, plain, gzip or xz.
+"""Tables as people have them: TSV, CSV, semicolons or R's blanks, plain, gzip or xz, and sheets of workbooks.
 
 `open_table` looks at the content, never at the file name, and hands out rows one at a time with their line
 numbers, so that every complaint can say where. Nothing is renamed or guessed; rows that repeat the header are left
@@ -6,9 +6,11 @@ out and listed in `TableReader.repeated_headers`.
 """
 
 import csv
+import datetime as dt
 import itertools
 import math
 import re
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from bioattn.errors import FormatError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_lines, text_output
 from bioattn.text import counted, quoted
 
@@ -28,6 +30,7 @@ MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "."})
 """Cells that mean "no value", compared without case and surrounding blanks."""
 
 SAMPLE_ROWS = 200
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 
@@ -43,7 +46,6 @@ class TableReader:
     """
 
     path: Path
-    delimiter: str
     header: tuple[str, ...]
     header_line: int
     sample: list[Row]
@@ -59,6 +61,11 @@ class TableReader:
         yield from self.sample
         yield from self._rest
 
+    def kept_rows(self) -> list[Row]:
+        """All rows, which stay in `sample`, so that `rows` yields them again."""
+        self.sample = [*self.sample, *self._rest]
+        return self.sample
+
     def column(self, name: str, option: str) -> int:
         """Index of column `name`; `option` is what the user said, for the message.
 
@@ -69,8 +76,8 @@ class TableReader:
         raise FormatError(f"{self.path}: {option}: there is no column {name!r}; it has {quoted(self.header)}")
 
 
-def open_table(path: Path) -> TableReader:
-    """Open a delimited table and read its header.
+def open_table(path: Path, sheet: str | None = None) -> TableReader:
+    """Open a delimited table, or a sheet of a workbook (the first one unless `sheet` names it).
 
     The delimiter is what the header line is cut by: tab, else semicolon, else comma, else blanks. Lines that
     begin with `#` before the header are comments, except one like `#gene<tab>heat` right above the rows with as
@@ -80,8 +87,18 @@ def open_table(path: Path) -> TableReader:
 
     Column names may repeat; see `refuse_duplicate_columns`.
 
-    Raises: FormatError for an empty file, a file of one column, or a spreadsheet.
+    Raises: FormatError for an empty file, a file of one column, or a sheet that is not there; BioattnError for a
+    workbook without openpyxl.
     """
+    repeated: list[int] = []
+    if path.is_file() and zipfile.is_zipfile(path):
+        (header_line, header), *sheet_rows = _read_sheet(path, sheet)
+        repeated += [number for number, row in sheet_rows if row == header]
+        rows = iter([row for row in sheet_rows if row[1] != header])
+        sample = list(itertools.islice(rows, SAMPLE_ROWS))
+        return TableReader(path, tuple(header), header_line, sample, repeated, rows)
+    if sheet is not None:
+        raise FormatError(f"{path}: --sheet {sheet!r}: this is text and has no sheets")
     header_line, header_text, lines = _find_header(path)
     delimiter = _delimiter_of(header_text)
     if delimiter is None:
@@ -90,12 +107,11 @@ def open_table(path: Path) -> TableReader:
             "separate columns by tabs or commas"
         )
     header = _split(path, header_line, header_text, delimiter)
-    repeated: list[int] = []
     rows = _rows(path, lines, delimiter, header, repeated)
     first = list(itertools.islice(rows, SAMPLE_ROWS))
     if delimiter == ";" and _has_decimal_commas(first):
         first, rows = list(map(_with_points, first)), map(_with_points, rows)
-    return TableReader(path, delimiter, tuple(header), header_line, first, repeated, rows)
+    return TableReader(path, tuple(header), header_line, first, repeated, rows)
 
 
 def refuse_duplicate_columns(reader: TableReader) -> None:
@@ -266,6 +282,38 @@ def _rows(
                 "complete the row (an empty cell still needs its separator)"
             )
         yield number, cells
+
+
+def _read_sheet(path: Path, sheet: str | None) -> list[Row]:
+    """The rows of a sheet from its header on; titles of a single cell above the header are passed over."""
+    try:
+        from openpyxl import load_workbook
+        from openpyxl.utils.exceptions import InvalidFileException
+    except ImportError as error:
+        raise BioattnError(
+            f"{path}: workbooks need openpyxl, which is not installed: pip install openpyxl (or save it as CSV)"
+        ) from error
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+    except (zipfile.BadZipFile, KeyError, InvalidFileException) as error:
+        raise FormatError(f"{path}: is a zip archive but no Excel workbook ({error}); unpack it") from error
+    if sheet is not None and sheet not in book.sheetnames:
+        raise FormatError(f"{path}: --sheet: there is no sheet {sheet!r}; it has {quoted(book.sheetnames)}")
+    cells = book[sheet or book.sheetnames[0]].iter_rows(values_only=True)
+    numbered = [(number, [_cell_text(cell) for cell in row]) for number, row in enumerate(cells, start=1)]
+    rows = [(number, row) for number, row in numbered if any(row)]
+    header = next((index for index, (_, row) in enumerate(rows) if sum(map(bool, row)) > 1), None)
+    if header is None:
+        raise FormatError(f"{path}: the sheet holds no table; choose another one with --sheet")
+    width = max(index for _, row in rows[header:] for index, cell in enumerate(row, start=1) if cell)
+    return [(number, (row + [""] * width)[:width]) for number, row in rows[header:]]
+
+
+def _cell_text(cell: object) -> str:
+    """A cell as the sheet shows it; a date as Excel makes it of gene names, `1-Mar`."""
+    if isinstance(cell, dt.date):
+        return f"{cell.day}-{MONTHS[cell.month - 1]}"
+    return "" if cell is None else str(cell).strip()
 
 
 def _shown(text: str, limit: int = 40) -> str:

@@ -59,6 +59,7 @@ def run_record_path(output: Path) -> Path:
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
 _HDF5_MAGIC = b"\x89HDF"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_NAME = 200
 """Bytes; file systems take 255, and what is written beside a file has a longer name."""
 _OTHER_MAGIC = {
@@ -113,13 +114,14 @@ def decompression_errors(path: Path) -> Iterator[None]:
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (1-based line number, line without its end) of a text file, plain, gzip or xz; CRLF is accepted.
 
-    Raises: FormatError when the file is not UTF-8 or its compression is damaged; BioattnError when unreadable.
+    The text is UTF-8, or UTF-16 with a byte order mark, as Excel's "Unicode text".
+
+    Raises: FormatError when the file is neither or its compression is damaged; BioattnError when unreadable.
     """
-    with (
-        open_bytes(path) as raw,
-        decompression_errors(path),
-        io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None) as text,
-    ):
+    with open_bytes(path) as raw, decompression_errors(path):
+        start = cast(io.BufferedReader, raw).peek(2)[:2]  # gzip and xz can as well
+        encoding = "utf-16" if start in _UTF16_MARKS else "utf-8-sig"
+        text = io.TextIOWrapper(raw, encoding=encoding, newline=None)
         for number, line in enumerate(text, start=1):
             yield number, line.rstrip("\n")
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,15 +15,19 @@ from bioattn.io.files import atomic_output, check_output
 from bioattn.io.records import audit_path, audit_text
 from bioattn.promoters.choices import DatasetSettings, ResponseColumns, Split, Standardize
 from bioattn.promoters.dataset import LARGEST_VALUE, SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
+from bioattn.promoters.expression import is_counts, log_counts, without_replicate
 from bioattn.promoters.gene_split import GeneSplit, split_genes
+from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import nearest_correlation, read_proteins
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.response_matrix import (
     AuditRow,
     ResponseMatrix,
+    against_control,
     apply_task,
     average_replicates,
     join_promoters,
+    replicate_groups,
 )
 from bioattn.promoters.responses import Responses, ResponseSource, read_responses
 from bioattn.promoters.splits import read_split_table, split_treatments
@@ -79,7 +83,7 @@ def prepare_dataset(
     check_output(output, files)
     check_output(audit_path(output), files)
     promoters = list(read_promoters(inputs.promoters))
-    responses = read_responses(inputs.responses, columns)
+    responses = read_responses(inputs.responses, columns, gene_names(promoters))
     table = None if inputs.treatment_table is None else read_treatment_table(inputs.treatment_table)
     proteins = None if inputs.proteins is None else read_proteins(inputs.proteins)
     sides = None if inputs.split_table is None else read_split_table(inputs.split_table)
@@ -109,12 +113,33 @@ def build_dataset(
     SettingsError when the settings do not fit the data.
     """
     flank = _common_flank(promoters)
-    features, unused = _treatments_of(responses, table)
-    matrix, rejected, notes = join_promoters([p.gene_id for p in promoters], responses, features)
+    control, replicates = settings.control, settings.replicate_column
+    raw = responses.padj is None and responses.standard_error is None and is_counts(responses.values)
+    if control is not None:
+        if not raw:
+            raise BioattnError(
+                "--control makes log2 ratios of raw counts, and the responses are none (whole numbers, some of "
+                "them large); leave it out"
+            )
+        responses = log_counts(responses)
+    elif raw:
+        raise BioattnError(
+            f"the responses look like raw counts (whole numbers up to {np.nanmax(responses.values):,.0f}) of "
+            f"{quoted(responses.treatments)}; give log2 fold changes of DESeq2 or edgeR or, for ratios of "
+            "normalised counts, --control NAME (replicates: NAME_1, NAME_2, … or --replicate-column)"
+        )
+    by_name = control is not None and replicates is None
+    features, unused = _treatments_of(responses.treatments, None if by_name else table)
+    matrix, rejected, notes = join_promoters(gene_names(promoters), responses, features)
     _report_matches(promoters, responses, rejected, notes)
     samples: list[AuditRow] = []
-    if settings.replicate_column is not None:
-        matrix, samples, differing = average_replicates(matrix, settings.replicate_column)
+    if by_name or replicates is not None:
+        groups = (
+            without_replicate(features.names)
+            if replicates is None
+            else replicate_groups(features, replicates)
+        )
+        matrix, samples, differing = average_replicates(matrix, groups)
         members = _grouped((sample.detail, sample.name) for sample in samples)
         LOGGER.info(
             f"{len(samples):,} samples averaged into {len(members):,} treatments: "
@@ -122,9 +147,14 @@ def build_dataset(
         )
         for column, merged in differing.items():
             LOGGER.warning(
-                f"--replicate-column {settings.replicate_column} merges samples that differ in {column!r}, "
+                f"--replicate-column {replicates} merges samples that differ in {column!r}, "
                 f"which is left out: {listed(merged, 3)}"
             )
+    if control is not None:
+        matrix = against_control(matrix, control)
+        if by_name:
+            features, unused = _treatments_of(matrix.treatments.names, table)
+            matrix = replace(matrix, treatments=features)
     whole = apply_task(matrix, settings)
     gene_counts, treatment_counts = ((~np.isnan(whole.values)).sum(axis=axis) for axis in (1, 0))
     without = [p.gene_id for p, count in zip(promoters, gene_counts, strict=True) if not count]
@@ -232,28 +262,31 @@ def _common_flank(promoters: Sequence[Promoter]) -> int:
     return first.flank
 
 
+def gene_names(promoters: Sequence[Promoter]) -> GeneNames:
+    """Ids and common names of promoters."""
+    return GeneNames([promoter.gene_id for promoter in promoters], [promoter.name for promoter in promoters])
+
+
 def _treatments_of(
-    responses: Responses, table: TreatmentTable | None
+    names: Sequence[str], table: TreatmentTable | None
 ) -> tuple[TreatmentTable, list[AuditRow]]:
     """The rows of the treatment table for the treatments of the responses, and the rows without responses."""
     if table is None:
-        return named_treatments(responses.treatments), []
+        return named_treatments(names), []
     known = set(table.names)
-    missing = [name for name in responses.treatments if name not in known]
+    missing = [name for name in names if name not in known]
     if missing:
         raise BioattnError(
-            f"the treatment table has no row for {len(missing):,} of {len(responses.treatments):,} treatments of "
+            f"the treatment table has no row for {len(missing):,} of {len(names):,} treatments of "
             f"the responses: {quoted(missing)}; its rows are {quoted(table.names)}"
         )
-    queried = set(responses.treatments)
+    queried = set(names)
     unused = [name for name in table.names if name not in queried]
     if unused:
         LOGGER.warning(
             f"{counted(len(unused), 'row')} of the treatment table without responses: {quoted(unused)}"
         )
-    return table.select(responses.treatments), [
-        AuditRow("table row", name, "unused", "no responses") for name in unused
-    ]
+    return table.select(names), [AuditRow("table row", name, "unused", "no responses") for name in unused]
 
 
 def _report_matches(
@@ -362,6 +395,7 @@ def _metadata(
         "direction": settings.direction,
         "max_padj": settings.max_padj,
         "replicate_column": settings.replicate_column,
+        "control": settings.control,
         "standardize": settings.standardize,
         "split": split.description,
         "holdouts": list(map(str, settings.parsed_holdouts)),

@@ -151,11 +151,21 @@ class ResponseColumns:
 
     layout: Layout | None = option("Layout of the tables [default: recognised].")
     gene: str | None = option("Column of gene ids [default: the first].", "--gene-column")
-    treatment: str | None = option("Column of treatments (long).", "--treatment-column")
+    treatment: tuple[str, ...] = option(
+        "Column of treatments: of a long table, or of obs (.h5ad), whose rows are averaged; can be repeated.",
+        "--treatment-column",
+        "--obs-column",
+        default=(),
+    )
     values: tuple[str, ...] = option(
         "Column of responses; wide: names or patterns (`hs_*`) of the columns to use; can be repeated.",
         "--value-column",
         default=(),
+    )
+    sheet: str | None = option(
+        "Sheet of a workbook [default: the first] or layer of an .h5ad file [default: X].",
+        "--sheet",
+        "--layer",
     )
 
 
@@ -206,6 +216,10 @@ class DatasetSettings:
     )
     replicate_column: str | None = option(
         "Column of the treatment table; samples that share its value are averaged."
+    )
+    control: str | None = option(
+        "For raw counts: log2 ratios to this group of samples, which --replicate-column or names such as NAME_1 "
+        "and NAME_2 make."
     )
     standardize: Standardize = option(
         "treatment: scale each to mean 0, sd 1 over training genes.", default=Standardize.NONE

@@ -4,6 +4,8 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from bioattn.text import quoted
 
 _SUFFIX = re.compile(r"\.\d+$")
 """Version or isoform of an id."""
+NO_PROMOTER = "no promoter of this name"
 
 
 def choose_genes(values: Sequence[str], known: Collection[str], source: Path) -> list[str]:
@@ -60,6 +63,53 @@ def _named(values: Sequence[str], known: Collection[str]) -> Iterator[tuple[str,
             raise BioattnError(f"{value}: holds no gene id")
 
 
+@dataclass(frozen=True)
+class GeneNames:
+    """Promoters by id and by common name."""
+
+    ids: Sequence[str]
+    names: Sequence[str] = ()
+    """Common names in the order of `ids`, "" where there is none; empty: none is known."""
+
+    @cached_property
+    def by_name(self) -> dict[str, list[int]]:
+        """Promoters of a name in lower case."""
+        numbers: dict[str, list[int]] = defaultdict(list)
+        for index, name in enumerate(self.names):
+            if name:
+                numbers[name.lower()].append(index)
+        return dict(numbers)
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset([*self.ids, *(_SUFFIX.sub("", name) for name in self.ids)])
+
+    def share(self, cells: Collection[str]) -> float:
+        """The share of cells that look like ids or names of promoters."""
+        known = sum(
+            cell in self._known or _SUFFIX.sub("", cell) in self._known or cell.lower() in self.by_name
+            for cell in cells
+        )
+        return known / max(1, len(cells))
+
+    def match(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+        """Find promoters as `match_ids` does and, for what is no id, by common name, in any case of letters.
+
+        A name of several promoters finds none of them.
+        """
+        promoter, reasons = match_ids(self.ids, ids)
+        exact = set(promoter[promoter >= 0].tolist())
+        for index, name in enumerate(ids):
+            of_name = self.by_name.get(name.lower(), []) if reasons[index] == NO_PROMOTER else []
+            if len(of_name) > 1:
+                reasons[index] = "several promoters have this name"
+            elif of_name and of_name[0] in exact:
+                reasons[index] = "another row has the id of the promoter"
+            elif of_name:
+                promoter[index], reasons[index] = of_name[0], ""
+        return promoter, reasons
+
+
 def match_ids(promoter_ids: Sequence[str], ids: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
     """Find the promoter of each of `ids`, exactly or, only where that cannot be wrong, without `.N` suffixes.
 
@@ -78,7 +128,7 @@ def match_ids(promoter_ids: Sequence[str], ids: Sequence[str]) -> tuple[NDArray[
     stems = [_SUFFIX.sub("", name) for name in ids]
     versions = all(len(group) == 1 for group in by_stem.values()) and len(set(stems)) == len(set(ids))
     promoter = np.full(len(ids), -1, dtype=np.int64)
-    reasons = ["no promoter of this name"] * len(ids)
+    reasons = [NO_PROMOTER] * len(ids)
     for index, (name, stem) in enumerate(zip(ids, stems, strict=True)):
         candidates = by_stem.get(stem, []) if name == stem or versions else []
         place = exact.get(name, exact.get(stem, candidates[0] if len(candidates) == 1 else -1))

@@ -331,9 +331,9 @@ class PromoterCutter:
             self.rows[plan.number] = row
             if row.status != "dropped":
                 start, end = row.start or 0, row.end or 0
-                yield Promoter(
-                    row.gene_id, row.chrom, start, end, row.strand, flank, sequence, settings.downstream
-                )
+                place = (row.chrom, start, end, row.strand)
+                name = row.name if row.name != row.gene_id else ""
+                yield Promoter(row.gene_id, *place, flank, sequence, settings.downstream, name=name)
 
     def _hide_other_genes(self, plan: _Plan, codes: NDArray[np.uint8]) -> int:
         """Write N where other genes lie, as `--overlap` says; returns how many bases of the window that were.

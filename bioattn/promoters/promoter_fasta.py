@@ -1,12 +1,13 @@
 """Promoter sequences as FASTA: the id is the gene id, the description says where the window lies.
 
-`>YAL068C BK006935.2:1969-2969(-) flank=10 downstream=200`: the window is 0-based and half-open, counted along the
-chromosome and WITHOUT the flanks; the sequence runs 5'->3' in the direction of the gene and has `flank` more bases
-on both sides. Position 0 of the gene is the first of the window's last `downstream` bases.
+`>YAL068C BK006935.2:1969-2969(-) flank=10 downstream=200 name=PAU8`: the window is 0-based and half-open, counted
+along the chromosome and WITHOUT the flanks; the sequence runs 5'->3' in the direction of the gene and has `flank`
+more bases on both sides. Position 0 of the gene is the first of the window's last `downstream` bases.
 A window padded beyond a chromosome's end keeps its full extent, so its start can be negative.
 """
 
 import re
+import string
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,8 @@ from bioattn.io.files import text_output
 
 _LOCATION = re.compile(r"(?P<chrom>\S+):(?P<start>-?\d{1,15})-(?P<end>-?\d{1,15})\((?P<strand>[-+.])\)")
 _BASES = re.compile(r"(flank|downstream)=(\d{1,15})")
-_UNIT = re.compile(r"unit=(\S+)")
+_SAFE = "".join(set(string.punctuation) - {"%"})
+_WORDS = re.compile(r"(unit|name)=(\S+)")
 
 
 class Promoter(NamedTuple):
@@ -45,6 +47,8 @@ class Promoter(NamedTuple):
     """Bases of the window from position 0 of the gene on; None when not given."""
     unit: str = ""
     """Transcription unit; empty when not given."""
+    name: str = ""
+    """Common name; empty when not given."""
 
 
 def read_promoters(path: Path) -> Iterator[Promoter]:
@@ -61,9 +65,10 @@ def read_promoters(path: Path) -> Iterator[Promoter]:
         codes = encode(record.sequence, f"{path}:{record.line}: record {record.name!r}")
         words = record.description.split()
         location = _LOCATION.fullmatch(words[0]) if words else None
-        unit = next((match[1] for match in map(_UNIT.fullmatch, words) if match), "")
+        more = {match[1]: unquote(match[2]) for match in map(_WORDS.fullmatch, words) if match}
+        unit, name = more.get("unit", ""), more.get("name", "")
         if location is None:
-            yield Promoter(record.name, "", -1, -1, ".", 0, codes, unit=unit)
+            yield Promoter(record.name, "", -1, -1, ".", 0, codes, unit=unit, name=name)
             continue
         said = {match[1]: int(match[2]) for match in map(_BASES.fullmatch, reversed(words)) if match}
         flank, downstream = said.get("flank", 0), said.get("downstream")
@@ -79,7 +84,16 @@ def read_promoters(path: Path) -> Iterator[Promoter]:
                 f"{downstream:,} of them downstream"
             )
         yield Promoter(
-            record.name, location["chrom"], start, end, location["strand"], flank, codes, downstream, unit
+            record.name,
+            location["chrom"],
+            start,
+            end,
+            location["strand"],
+            flank,
+            codes,
+            downstream,
+            unit,
+            name,
         )
 
 
@@ -103,7 +117,9 @@ def format_promoter(promoter: Promoter) -> str:
         if promoter.downstream is not None:
             description += f" downstream={promoter.downstream}"
         if promoter.unit:
-            description += f" unit={promoter.unit}"
+            description += f" unit={quote(promoter.unit, safe=_SAFE)}"
+        if promoter.name:
+            description += f" name={quote(promoter.name, safe=_SAFE)}"
     return format_record(promoter.gene_id, description, decode(promoter.codes))
 
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.promoters.choices import DatasetSettings, Direction
-from bioattn.promoters.genes import match_ids
+from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.responses import Cells, Responses, average_cells
 from bioattn.promoters.treatments import TreatmentTable, average_features
 from bioattn.text import quoted
@@ -59,7 +60,7 @@ class ResponseMatrix:
 
 
 def join_promoters(
-    promoter_ids: Sequence[str], responses: Responses, table: TreatmentTable
+    promoters: GeneNames, responses: Responses, table: TreatmentTable
 ) -> tuple[ResponseMatrix, list[AuditRow], list[str]]:
     """Bring responses into the order of the promoters; several rows for one promoter are averaged.
 
@@ -68,7 +69,8 @@ def join_promoters(
 
     Raises: BioattnError when no gene of the tables has a promoter, showing the first names of both sides.
     """
-    promoter_of, reasons = match_ids(promoter_ids, responses.gene_ids)
+    promoter_ids = promoters.ids
+    promoter_of, reasons = promoters.match(responses.gene_ids)
     if (promoter_of < 0).all():
         raise BioattnError(
             "no gene of the response tables is among the promoters: the tables have "
@@ -104,21 +106,16 @@ def join_promoters(
         elif repeated:
             notes[promoter] = "averaged over repeated rows"
         elif names[0] != promoter_ids[promoter]:
-            notes[promoter] = "matched without suffix"
+            by_name = names[0].lower() in promoters.by_name
+            notes[promoter] = "matched by common name" if by_name else "matched without suffix"
     return matrix, rejected, notes
 
 
-def average_replicates(
-    matrix: ResponseMatrix, column: str
-) -> tuple[ResponseMatrix, list[AuditRow], dict[str, list[str]]]:
-    """Average the samples that share a value of a treatment-table column into one treatment of that name.
-
-    Missing values are left out of the mean. Returns the matrix, an audit row per sample, and the
-    features that were left out because samples of one treatment differ in them, each with these treatments.
+def replicate_groups(table: TreatmentTable, column: str) -> list[str]:
+    """The value of every sample in a column of the treatment table.
 
     Raises: BioattnError when there is no such column, or a sample has no value in it.
     """
-    table = matrix.treatments
     if not table.columns:
         raise BioattnError(
             f"--replicate-column {column}: there is no treatment table with features; give --treatment-table"
@@ -134,6 +131,18 @@ def average_replicates(
         raise BioattnError(
             f"--replicate-column: {quoted(without)} has no value in the column {column!r}; fill it in"
         )
+    return groups
+
+
+def average_replicates(
+    matrix: ResponseMatrix, groups: Sequence[str]
+) -> tuple[ResponseMatrix, list[AuditRow], dict[str, list[str]]]:
+    """Average the samples of one group into one treatment of that name; `groups` has the name for every sample.
+
+    Missing values are left out of the mean. Returns the matrix, an audit row per sample, and the
+    features that were left out because samples of one treatment differ in them, each with these treatments.
+    """
+    table = matrix.treatments
     averaged, differing = average_features(table, groups)
     place = {name: index for index, name in enumerate(averaged.names)}
     target = np.array([place[group] for group in groups])
@@ -152,6 +161,16 @@ def average_replicates(
         padj=None,
     )
     return averages, samples, differing
+
+
+def against_control(matrix: ResponseMatrix, control: str) -> ResponseMatrix:
+    """Differences of all treatments to one, which is left out. Raises: BioattnError when it is not there."""
+    names = matrix.treatments.names
+    if control not in names:
+        raise not_there("--control", control, "the table of counts", "group of samples", names)
+    others = [index for index, name in enumerate(names) if name != control]
+    differences = replace(matrix, values=matrix.values - matrix.values[:, [names.index(control)]])
+    return differences.select(np.arange(len(matrix.values)), np.array(others, dtype=np.int64))
 
 
 def apply_task(matrix: ResponseMatrix, settings: DatasetSettings) -> ResponseMatrix:

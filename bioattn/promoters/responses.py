@@ -1,18 +1,22 @@
-"""Responses of genes to treatments, read from wide, long and contrast tables.
+"""Responses of genes to treatments, read from wide, long and contrast tables, and from AnnData.
 
-Wide tables, long tables and contrast tables can be mixed; each file adds treatments. Values of the same gene and
-treatment are averaged and counted, text and infinities are refused with file, line and column.
+Tables of all layouts can be mixed; each file adds treatments. Values of the same gene and treatment are averaged
+and counted; text, and infinities that are no effects, are refused with file, line and column.
 """
 
 import fnmatch
+import itertools
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
@@ -25,8 +29,10 @@ from bioattn.formats.tables import (
     refuse_duplicate_columns,
 )
 from bioattn.promoters.choices import Layout, ResponseColumns
+from bioattn.promoters.expression import read_expression
+from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.treatments import NO_CATEGORY
-from bioattn.text import counted, quoted
+from bioattn.text import counted, listed, quoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,44 +41,100 @@ class ColumnRoles:
 
     layout: Layout
     gene: int
-    treatment: int | None = None
+    treatment: tuple[int, ...] = ()
+    """Columns that together name the treatment of a row (long)."""
     values: tuple[int, ...]
     standard_error: int | None = None
     padj: int | None = None
+    effect: bool = False
+    """Whether the values are effects that a program computed, infinite where a control is 0."""
+    status: int | None = None
+    """Cuffdiff's, which is OK where there is an effect."""
 
 
 # Names are compared in lower case without anything but letters and digits: adj.P.Val = adjpval, gene_id = geneid.
 _GENE = ["geneid", "gene", "genes", "ensemblgeneid", "locustag", "orf", "targetid", "featureid", "id"]
-_GENE += ["row", "symbol"]
+_GENE += ["row", "names", "feature", "genename", "genesymbol", "hgncsymbol", "symbol"]
 _TREATMENT = ["treatment", "contrast", "comparison", "condition", "sample", "experiment"]
 _TREATMENT += ["perturbation", "array"]
-_EFFECT = ["log2foldchange", "logfc", "log2fc", "lfc", "avglog2fc", "log2ratio"]
-_EFFECT += ["logfoldchange", "logfoldchanges"]
+_MARKERS = ["avglog2fc", "avglogfc", "logfoldchanges"]
+_GROUPS = ["cluster", "group"]
+"""Columns of Seurat and scanpy, whose effects `_MARKERS` are; elsewhere they may be groups of genes."""
+_EFFECT = ["log2foldchange", "logfc", "log2fc", "lfc", *_MARKERS, "log2ratio", "logfoldchange"]
 _VALUE = (*_EFFECT, "value", "response", "expression", "score", "measurement", "logtpm", "tpm")
-_PADJ = ("padj", "adjpval", "fdr", "qvalue", "qval", "pvaladj", "adjpvalue", "pvalsadj", "padjust", "svalue")
+_PADJ = (
+    "padj",
+    "padjloc",
+    "adjpval",
+    "fdr",
+    "qvalue",
+    "qval",
+    "pvaladj",
+    "adjpvalue",
+    "pvalsadj",
+    "padjust",
+    "svalue",
+)
 _P = ("pvalue", "pval", "p", "pvals")
 # A wide table with such a column is several contrasts side by side, or one whose effect has an unknown name.
 _TESTED = ("padj", "adjpval", "adjpvalue", "fdr", "qvalue", "pvalue", "pval")
 _STANDARD_ERROR = ("lfcse", "stderr", "standarderror", "stderror", "se")
 
+_NAMES_TREATMENT = re.compile(r"treat|contrast|compar|condition|cluster|group|sample(?!1$)|perturb|celltype")
+"""Names of columns that are preferred where several would tell the rows of a gene apart."""
+_OUTCOME = re.compile(
+    r"|na|n[sco]|none|yes|true|false|[+-]|ok|notest|lowdata|hidata|fail|(up|down)(\W?regulated)?|unchanged|stable"
+    r"|not?\W?(sig(nificant)?|de|change)",
+    re.IGNORECASE,
+)
+"""What columns say of the result of a row, which is no treatment."""
+_REPLICATE = ("replicate", "rep", "biorep", "batch")
+_STATES = frozenset(("OK", "NOTEST", "LOWDATA", "HIDATA", "FAIL"))
+"""Of Cuffdiff's `status`; only OK has an effect."""
+_MONTH = "(?:jan|feb|fév|mar|mär|mrz|apr|avr|may|mai|jun|jul|aug|aoû|sep|oct|okt|nov|dec|dez|déc|dic)[a-zé]*"
+_DATE = re.compile(
+    rf"\d{{1,2}}\W{{1,2}}{_MONTH}\W?(\d{{2,4}})?|{_MONTH}\W\d\d|\d{{4}}-\d\d-\d\d( [\d:.]+)?", re.IGNORECASE
+)
+LARGEST_EFFECT = 1e30
+"""A larger one is infinite (Cuffdiff writes 1.79769e+308)."""
+FEW_LEVELS = 20
+FEW_LEFT = 0.05
+"""Largest share of the repeated rows that columns of treatments may leave as repetitions, to be averaged."""
 
-def find_columns(reader: TableReader, stated: ResponseColumns) -> ColumnRoles:
+
+def find_columns(
+    reader: TableReader, stated: ResponseColumns, promoters: GeneNames | None = None
+) -> ColumnRoles:
     """Find the role of each column of a table.
 
-    The layout is `stated.layout`, or: long when there is a treatment column beside an effect or value column, or
-    the table has three columns of which the second is text; contrast when there is an effect beside a p value or
-    standard error; else wide. Gene ids are the first column, unless it only numbers the rows.
+    The layout is `stated.layout`, or: long when there is a treatment column beside an effect or value column, the
+    table has three columns of which the second is text, or genes have several effects (see `_stacked_by`);
+    contrast when there is an effect beside a p value or standard error; else wide. Gene ids are the first column,
+    unless it only numbers the rows or another one has more names of `promoters`.
 
-    Raises: FormatError when a column that was named, or that the layout needs, is not there.
+    Raises: FormatError when a column that was named, or that the layout needs, is not there, and for effects of
+    one gene that differ with no column to tell them apart.
     """
-    gene = _gene_column(reader, stated)
+    gene = _gene_column(reader, stated, promoters)
     names = {_plain(name): index for index, name in reversed(list(enumerate(reader.header))) if index != gene}
     effect = _first(names, _EFFECT)
     value = effect if effect is not None else _first(names, _VALUE)
-    treatment = _first(names, _TREATMENT)
-    if stated.treatment is not None:
-        treatment = reader.column(stated.treatment, "--treatment-column")
-    layout = stated.layout or _guess_layout(reader, stated, gene, names, treatment, value)
+    named = _first(names, _TREATMENT)
+    if named is None and _first(names, _MARKERS) is not None:
+        named = _first(names, _GROUPS)
+    treatment: tuple[int, ...] = () if named is None else (named,)
+    tests = [i for known in (_PADJ, _P, _STANDARD_ERROR) if (i := _first(names, known)) is not None]
+    if stated.treatment:
+        treatment = tuple(reader.column(name, "--treatment-column") for name in stated.treatment)
+    elif stated.layout in (None, Layout.LONG):
+        measured = effect
+        if len(stated.values) == 1 and stated.values[0] in reader.header and (tests or effect is not None):
+            measured = reader.header.index(stated.values[0])
+        if measured is not None:
+            others = [i for known in _VALUE if (i := names.get(known)) is not None]
+            treatment = _stacked_by(reader, gene, [measured, *tests, *others]) or treatment
+    layout = stated.layout or (Layout.LONG if stated.treatment else None)
+    layout = layout or _guess_layout(reader, gene, effect, bool(tests), treatment, value)
     if layout is Layout.WIDE:
         return ColumnRoles(layout=layout, gene=gene, values=_wide_columns(reader, stated, gene))
     if len(stated.values) > 1:
@@ -82,7 +144,7 @@ def find_columns(reader: TableReader, stated: ResponseColumns) -> ColumnRoles:
         )
     if stated.values:
         value = reader.column(stated.values[0], "--value-column")
-    if layout is Layout.LONG and treatment is None:
+    if layout is Layout.LONG and not treatment:
         text = [
             i for i in range(len(reader.header)) if i not in (gene, value) and not _mostly_numbers(reader, i)
         ]
@@ -91,10 +153,10 @@ def find_columns(reader: TableReader, stated: ResponseColumns) -> ColumnRoles:
                 f"{reader.path}: no column of this long table names the treatment; say which of "
                 f"{quoted(reader.header)} with --treatment-column"
             )
-        treatment = text[0]
+        treatment = (text[0],)
     if layout is Layout.LONG and value is None:
         number = [
-            i for i in range(len(reader.header)) if i not in (gene, treatment) and _mostly_numbers(reader, i)
+            i for i in range(len(reader.header)) if i not in (gene, *treatment) and _mostly_numbers(reader, i)
         ]
         value = number[0] if len(number) == 1 else None
     if value is None:
@@ -102,45 +164,127 @@ def find_columns(reader: TableReader, stated: ResponseColumns) -> ColumnRoles:
             f"{reader.path}: no column of this {layout} table is known to hold the response; say which of "
             f"{quoted(reader.header, 12)} with --value-column"
         )
+    status = _first(names, ["status"])
+    if status is not None and not {cells[status] for _, cells in reader.sample} <= _STATES:
+        status = None
     return ColumnRoles(
         layout=layout,
         gene=gene,
-        treatment=treatment if layout is Layout.LONG else None,
+        treatment=treatment if layout is Layout.LONG else (),
         values=(value,),
+        effect=value == effect,
+        status=status,
         standard_error=_first(names, _STANDARD_ERROR),
         padj=_first(names, _PADJ),
     )
 
 
-def _gene_column(reader: TableReader, stated: ResponseColumns) -> int:
+def _gene_column(reader: TableReader, stated: ResponseColumns, promoters: GeneNames | None) -> int:
     if stated.gene is not None:
         return reader.column(stated.gene, "--gene-column")
-    if reader.header[0] and _plain(reader.header[0]) in _GENE:
-        return 0
-    first = [cells[0] for _, cells in reader.sample]
+    columns = [[cells[i] for _, cells in reader.sample] for i in range(len(reader.header))]
+    column, first = 0, columns[0]
     named = _first({_plain(name): i for i, name in enumerate(reader.header)}, _GENE)
     if named is not None and (
-        all(map(str.isdigit, first)) or _plain(reader.header[0]) in (*_TREATMENT, *_VALUE)
+        all(map(str.isdigit, first))
+        or _plain(reader.header[0]) in (*_TREATMENT, *_VALUE, *_GROUPS)
+        # Row names that R made unique: G, G.1, G.2 (make.unique), G, G1 (rbind).
+        or (not reader.header[0] and all(map(str.startswith, first, columns[named])))
     ):
-        return named
-    return 0
+        column = named
+    if promoters is not None:
+        known = [promoters.share(cells) for cells in columns]
+        if max(known) and known[column] <= max(known) / 2:
+            column = known.index(max(known))
+    return column
+
+
+def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int]) -> tuple[int, ...]:
+    """Columns that together tell the rows of one gene apart, so that the table is several contrasts in one.
+
+    measures: columns that are results; the first holds the effects. Of the columns that do, and are not results
+    (`_OUTCOME`, numbers that are not whole), those are taken that are fewest, then are named like treatments, then
+    have the fewest values. Empty where no gene has two effects.
+
+    Raises: FormatError where effects of a gene differ and no columns do.
+    """
+    header, rows = reader.header, reader.kept_rows()
+    names = given = [cells[gene] for _, cells in rows]
+    if not header[gene]:
+        names = _without_r_numbers(given)
+    frame = pd.DataFrame([cells for _, cells in rows]).assign(gene=names).drop(columns=gene)
+    frame = frame[~frame["gene"].map(is_missing)].drop_duplicates()
+    repeated = int(frame.duplicated("gene").sum())
+    if not repeated:
+        return ()
+    genes = frame["gene"].nunique()
+    ranked: list[tuple[bool, int, bool, int]] = []
+    for index in [index for index in range(len(header)) if index not in (gene, *measures)]:
+        values = frame[index].unique().tolist()
+        known = bool(_NAMES_TREATMENT.search(_plain(header[index])))
+        if (
+            1 < len(values) <= genes
+            and not all(map(_OUTCOME.fullmatch, values))
+            and not any(is_number(value) and not value.isdigit() for value in values)
+            and _plain(header[index]) not in _REPLICATE
+        ):
+            ranked.append((not known, len(values), values[0].isdigit(), index))
+    ranked.sort()
+    for size in (1, 2, 3):
+        # Two columns of many numbers tell most rows apart by chance.
+        candidates = [
+            index for _, levels, number, index in ranked if size == 1 or not number or levels <= FEW_LEVELS
+        ]
+        for chosen in itertools.combinations(candidates[:8], size):
+            if frame.duplicated(["gene", *chosen]).sum() <= FEW_LEFT * repeated:
+                for (_, cells), name in zip(rows, names, strict=True):
+                    cells[gene] = name
+                return tuple(sorted(chosen))
+    differing = frame.groupby("gene", sort=False)[measures[0]].nunique()
+    if names is given and differing.max() > 1 and not any(_plain(name) in _TREATMENT for name in header):
+        name = str(differing.idxmax())
+        lines = [number for number, cells in rows if cells[gene] == name]
+        raise FormatError(
+            f"{reader.path}: {name!r} has different values of {header[measures[0]]!r} in lines "
+            f"{quoted(list(map(str, lines)), 3)}, and no column tells its contrast; add one that names it, give "
+            "each contrast as NAME=FILE, or say --layout contrast to average the rows of a gene"
+        )
+    return ()
+
+
+def _without_r_numbers(names: list[str]) -> list[str]:
+    """Row names before R made them unique: G, G1 (rbind), G, G.1 (make.unique) or G...1, G...9 (bind_rows).
+
+    Only where a fifth of them end so; gene names can end so as well.
+
+    >>> _without_r_numbers(["AT1", "AT2", "AT11", "AT2.1"]), _without_r_numbers(["a...1", "b...2"])
+    (['AT1', 'AT2', 'AT1', 'AT2'], ['a', 'b'])
+    """
+    known = set(names)
+    bare: list[str] = []
+    for name in names:
+        stem, dots, _ = name.rpartition("...")
+        shorter = (
+            name[:end].removesuffix(".")
+            for end in range(len(name) - 1, len(name.rstrip("0123456789")) - 1, -1)
+        )
+        bare.append(stem if dots else next((stem for stem in shorter if stem in known), name))
+    changed = sum(map(str.__ne__, bare, names))
+    return bare if changed >= len(names) / 5 else names
 
 
 def _guess_layout(
     reader: TableReader,
-    stated: ResponseColumns,
     gene: int,
-    names: dict[str, int],
-    treatment: int | None,
+    effect: int | None,
+    tested: bool,
+    treatment: tuple[int, ...],
     value: int | None,
 ) -> Layout:
     others = [index for index in range(len(reader.header)) if index != gene]
-    if stated.treatment is not None:
+    if treatment and (value is not None or len(others) == 2 or tested):
         return Layout.LONG
-    if treatment is not None and (value is not None or len(others) == 2):
-        return Layout.LONG
-    tested = any(_first(names, known) is not None for known in (_PADJ, _P, _STANDARD_ERROR))
-    if _first(names, _EFFECT) is not None and tested:
+    if effect is not None and tested:
         return Layout.CONTRAST
     if len(others) == 2 and not _mostly_numbers(reader, others[0]) and _mostly_numbers(reader, others[1]):
         return Layout.LONG
@@ -320,9 +464,11 @@ def file_stem(path: Path) -> str:
 
 
 def read_responses(
-    sources: Sequence[ResponseSource | Path], columns: ResponseColumns | None = None
+    sources: Sequence[ResponseSource | Path],
+    columns: ResponseColumns | None = None,
+    promoters: GeneNames | None = None,
 ) -> Responses:
-    """Read and join response tables.
+    """Read and join response tables. promoters: tell which column, or side of an AnnData file, names genes.
 
     Raises: FormatError for what cannot be understood (file, line, column); BioattnError when two tables both hold
     a treatment as a column, or a name was given to a table that is not a contrast.
@@ -331,7 +477,10 @@ def read_responses(
     tables = _Tables()
     for source in sources:
         path, name = source if isinstance(source, ResponseSource) else ResponseSource(source)
-        _read_table(path, name, stated, tables)
+        if path.is_file() and h5py.is_hdf5(path):
+            _read_anndata(path, name, stated, promoters, tables)
+        else:
+            _read_table(path, name, stated, promoters, tables)
     if not tables.treatments:
         raise BioattnError("no response table holds a treatment")
     names = list(tables.genes)
@@ -367,12 +516,14 @@ class _Tables:
         return self.treatments.setdefault(name, len(self.treatments))
 
 
-def _read_table(path: Path, name: str | None, stated: ResponseColumns, tables: _Tables) -> None:
-    reader = open_table(path)
+def _read_table(
+    path: Path, name: str | None, stated: ResponseColumns, promoters: GeneNames | None, tables: _Tables
+) -> None:
+    reader = open_table(path, stated.sheet)
     refuse_duplicate_columns(reader)
     if not reader.sample:
         raise FormatError(f"{path}: the table has a header but no rows")
-    roles = find_columns(reader, stated)
+    roles, earlier = find_columns(reader, stated, promoters), len(tables.genes)
     if name is not None and roles.layout is not Layout.CONTRAST:
         raise BioattnError(
             f"{path}: the name {name!r} was given, but this is a {roles.layout} table that names its treatments "
@@ -395,6 +546,32 @@ def _read_table(path: Path, name: str | None, stated: ResponseColumns, tables: _
         )
     if not rows:
         raise FormatError(f"{path}: no row has a gene id in column {reader.header[roles.gene] or 1!r}")
+    dates = list(filter(_DATE.fullmatch, itertools.islice(tables.genes, earlier, None)))
+    if dates:
+        LOGGER.warning(
+            f"{path}: {counted(len(dates), 'gene name')} became a date in Excel: {quoted(dates)}; write the names "
+            "again (MARCH1 or MARCHF1 for 1-Mar, SEPT2 or SEPTIN2 for 2-Sep, DEC1 or DELEC1 for 1-Dec)"
+        )
+
+
+def _read_anndata(
+    path: Path, name: str | None, stated: ResponseColumns, promoters: GeneNames | None, tables: _Tables
+) -> None:
+    if name is not None:
+        raise BioattnError(f"{path}: the name {name!r} was given, but this file names its treatments itself")
+    if len(stated.treatment) > 1:
+        raise BioattnError(f"{path}: --treatment-column: give one column of obs")
+    column = stated.treatment[0] if stated.treatment else None
+    read = read_expression(path, stated.sheet, column, stated.gene, promoters)
+    genes = [tables.genes.setdefault(gene, len(tables.genes)) for gene in read.genes]
+    treatments = [tables.treatment(sample, path, alone=True) for sample in read.samples]
+    LOGGER.info(
+        f"{path}: AnnData, genes in {read.side}, {counted(len(treatments), 'treatment')} "
+        f"({quoted(read.samples, 3)})"
+    )
+    tables.blocks.append(
+        Cells((np.array(genes)[:, None], np.array(treatments)[None]), read.values, None, None)
+    )
 
 
 def _read_wide(reader: TableReader, roles: ColumnRoles, tables: _Tables, without_id: list[int]) -> int:
@@ -431,19 +608,30 @@ def _read_cells(
     treatments: list[int] = []
     numbers: list[NDArray[np.float64]] = []
     lines: list[int] = []
+    without_value: Counter[str] = Counter()
     for line, cells in reader.rows():
         if is_missing(cells[roles.gene]):
             without_id.append(line)
             continue
-        treatment = name if roles.treatment is None else cells[roles.treatment]
-        if treatment.lower() in NO_CATEGORY:
-            raise FormatError(f"{path}:{line}: no treatment in column {header[roles.treatment or 0]!r}")
+        if empty := [header[i] for i in roles.treatment if cells[i].lower() in NO_CATEGORY]:
+            raise FormatError(f"{path}:{line}: no treatment in column {empty[0]!r}")
+        treatment = "_".join(cells[i] for i in roles.treatment) or name
+        if roles.effect:
+            value, status = cells[roles.values[0]], "OK" if roles.status is None else cells[roles.status]
+            if is_number(value) and abs(float(value)) > LARGEST_EFFECT:
+                status = "infinite"
+            if status != "OK":
+                without_value[status] += 1
+                cells = [*cells[: roles.values[0]], "", *cells[roles.values[0] + 1 :]]
         lines.append(line)
         genes.append(tables.genes.setdefault(cells[roles.gene], len(tables.genes)))
-        treatments.append(tables.treatment(treatment, path, alone=roles.treatment is None))
+        treatments.append(tables.treatment(treatment, path, alone=not roles.treatment))
         numbers.append(parse_numbers([cells[i] for i in columns], _place(path, line, header, columns)))
     if not numbers:
         return 0
+    if without_value:
+        said = ", ".join(f"{reason} {number:,}" for reason, number in without_value.items())
+        LOGGER.warning(f"{path}: effects that are infinite or were not tested are missing ({said})")
     table = np.stack(numbers)
     error = table[:, columns.index(roles.standard_error)] if roles.standard_error is not None else None
     padj = table[:, columns.index(roles.padj)] if roles.padj is not None else None
@@ -478,8 +666,8 @@ def _described(reader: TableReader, roles: ColumnRoles) -> str:
         names = quoted([header[index] for index in roles.values], 3)
         return f"{reader.path}: wide table, {gene}, {counted(len(roles.values), 'treatment')} ({names})"
     parts = [f"{reader.path}: {roles.layout} table, {gene}"]
-    if roles.treatment is not None:
-        parts.append(f"treatments in {header[roles.treatment]!r}")
+    if roles.treatment:
+        parts.append(f"treatments in {listed([repr(header[i]) for i in roles.treatment])}")
     parts.append(f"values in {header[roles.values[0]]!r}")
     if roles.standard_error is not None:
         parts.append(f"standard errors in {header[roles.standard_error]!r}")

@@ -65,7 +65,7 @@ def table(path):
 def responses(path):
     read_responses([path])
     read_responses([ResponseSource(path, "heat")])
-    read_responses([path], ResponseColumns(gene="gene_id", treatment="treatment", values=("value",)))
+    read_responses([path], ResponseColumns(gene="gene_id", treatment=("treatment",), values=("value",)))
 
 
 def structure(path):

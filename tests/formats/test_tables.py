@@ -1,6 +1,7 @@
 """Tables, CASP RR files of contacts, and npz files."""
 
 import csv
+import datetime as dt
 import gzip
 import io
 import lzma
@@ -55,7 +56,6 @@ def test_reads_what_the_csv_module_writes(tmp_path_factory, delimiter, cells):
     path = tmp_path_factory.mktemp("t") / "t.txt"
     path.write_text(buffer.getvalue(), encoding="utf-8")
     reader = open_table(path)
-    assert reader.delimiter == delimiter
     assert list(reader.header) == cells[0]
     assert [row for _, row in reader.rows()] == [row for row in cells[1:] if row != cells[0]]
 
@@ -321,3 +321,47 @@ def test_members_that_are_no_arrays_are_named(name, tmp_path):
         archive.writestr("the one.npy", MEMBERS[name])
     with pytest.raises(FormatError, match=r"x\.npz: the array the one is damaged"):
         NpzArrays(tmp_path / "x.npz")
+
+
+def test_utf_16_with_a_mark_is_read_as_utf_8_is(tmp_path):
+    text = "gene\tHitze µ\nA\t1\nB\t2\n"
+    for name, content in (
+        ("little", text.encode("utf-16")),
+        ("big", b"\xfe\xff" + text.encode("utf-16-be")),
+        ("packed", gzip.compress(text.encode("utf-16"))),
+    ):
+        (tmp_path / name).write_bytes(content)
+        reader = open_table(tmp_path / name)
+        assert reader.header == ("gene", "Hitze µ")
+        assert [cells for _, cells in reader.rows()] == [["A", "1"], ["B", "2"]]
+
+
+def test_sheets_of_a_workbook(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in (
+        ["Table S1. Responses"],
+        [],
+        ["gene", "heat", "salt", None],
+        ["YAL001C", 1.5, None],
+        [dt.datetime(2024, 9, 2), -2, "NA"],
+        ["gene", "heat", "salt"],
+        [],
+    ):
+        sheet.append(row)
+    other = book.create_sheet("second")
+    other.append(["gene", "cold"])
+    other.append(["YAL002W", 3])
+    book.save(tmp_path / "t.xlsx")
+    reader = open_table(tmp_path / "t.xlsx")
+    assert (reader.header, reader.header_line) == (("gene", "heat", "salt"), 3)
+    assert list(reader.rows()) == [(4, ["YAL001C", "1.5", ""]), (5, ["2-Sep", "-2", "NA"])]
+    assert reader.repeated_headers == [6]
+    assert open_table(tmp_path / "t.xlsx", "second").header == ("gene", "cold")
+    with pytest.raises(FormatError, match="no sheet 'third'; it has 'Sheet', 'second'"):
+        open_table(tmp_path / "t.xlsx", "third")
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("a", "b")
+    with pytest.raises(FormatError, match="no Excel workbook"):
+        open_table(tmp_path / "t.zip")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.promoters.choices import Layout, ResponseColumns
+from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.responses import ResponseSource, file_stem, read_responses, response_source
 from bioattn.promoters.treatments import average_features, named_treatments, read_treatment_table
 
@@ -129,7 +130,7 @@ def test_columns_are_chosen_by_pattern(tmp_path):
 
 def test_layout_and_columns_can_be_said(tmp_path):
     path = write(tmp_path, "who\twhat\thow_much\textra\na\theat\t1\t9\nb\theat\t2\t9\n")
-    said = ResponseColumns(layout=Layout.LONG, gene="who", treatment="what", values=("how_much",))
+    said = ResponseColumns(layout=Layout.LONG, gene="who", treatment=("what",), values=("how_much",))
     np.testing.assert_array_equal(read_responses([path], said).values[:, 0], [1, 2])
 
 
@@ -187,6 +188,84 @@ def test_names_of_contrasts(tmp_path):
     odd = write(tmp_path, "x", "a=b.tsv")
     assert response_source(str(odd)) == ResponseSource(odd, None)
     assert file_stem(odd.with_name("heat.vs.mock.txt.xz")) == "heat.vs.mock"
+
+
+GENES = [f"g{number}" for number in range(6)]
+UP, DOWN = [1 + number / 10 for number in range(6)], [-1 - number / 10 for number in range(6)]
+
+
+def stacked(*blocks):
+    """Contrasts one below the other; a block has its columns, and values or names of its genes."""
+    rows = [pd.DataFrame({"gene": GENES, **block}) for block in blocks]
+    return pd.concat(rows, ignore_index=True)
+
+
+def check(path, treatments, columns=None, promoters=None):
+    read = read_responses([path], columns, promoters)
+    assert dict(zip(read.treatments, read.values.T.round(6).tolist(), strict=True)) == treatments
+    assert not read.duplicated
+
+
+@pytest.mark.parametrize("name", ["comparison_name", "source", "cluster", "minutes"])
+def test_contrasts_below_one_another_are_told_apart_by_any_column(tmp_path, name):
+    first, second = ("15", "30") if name == "minutes" else ("heat", "cold")
+    table = stacked(
+        {"log2FoldChange": UP, "padj": 0.1, "regulation": "up", "significant": "yes", name: first},
+        {"log2FoldChange": DOWN, "padj": 0.1, "regulation": "down", "significant": "no", name: second},
+    )
+    table.to_csv(tmp_path / "t.csv", index=False)
+    check(tmp_path / "t.csv", {first: UP, second: DOWN})
+
+
+def test_two_columns_tell_apart_where_one_does_not(tmp_path):
+    pairs = [("q1", "q2", UP), ("q1", "q3", DOWN), ("q2", "q3", UP)]
+    columns = ({"sample_1": a, "sample_2": b, "status": "OK", "log2(fold_change)": v} for a, b, v in pairs)
+    table = stacked(*columns).rename(columns={"gene": "gene_id"})
+    table["q_value"] = 0.5
+    table = table.astype({"log2(fold_change)": object})
+    table.loc[0, "log2(fold_change)"], table.loc[1, "log2(fold_change)"] = "inf", "-inf"
+    table.loc[2, "status"], table.loc[3, "log2(fold_change)"] = "NOTEST", "1.79769e+308"
+    table.to_csv(tmp_path / "gene_exp.diff", sep="\t", index=False)
+    read = read_responses([tmp_path / "gene_exp.diff"])
+    assert read.treatments == ["q1_q2", "q1_q3", "q2_q3"]
+    np.testing.assert_allclose(read.values, np.transpose([[np.nan] * 4 + UP[4:], DOWN, UP]))
+
+
+@pytest.mark.parametrize("second", ["{}1", "{}.1"])
+def test_row_names_that_r_made_unique(tmp_path, second):
+    table = stacked({"logFC": UP, "FDR": 0.1, "contrast": "a"}, {"logFC": DOWN, "FDR": 0.1, "contrast": "b"})
+    table.index = [*GENES, *map(second.format, GENES)]
+    for name, frame in (("with.csv", table), ("without.csv", table.drop(columns="gene"))):
+        frame.to_csv(tmp_path / name)
+        check(tmp_path / name, {"a": UP, "b": DOWN})
+
+
+def test_markers_of_scanpy_without_a_gene_of_two_groups(tmp_path):
+    (tmp_path / "m.csv").write_text("group,names,logfoldchanges,pvals_adj\n0,a,2,0.1\n1,b,3,0.1\n")
+    read = read_responses([tmp_path / "m.csv"])
+    assert (read.gene_ids, read.treatments) == (["a", "b"], ["0", "1"])
+
+
+def test_contrasts_that_no_column_tells_apart_are_refused(tmp_path):
+    stacked({"logFC": UP, "FDR": 0.1}, {"logFC": DOWN, "FDR": 0.1}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(FormatError, match=r"t.csv: 'g0' has different values .* lines '2', '8'"):
+        read_responses([tmp_path / "t.csv"])
+    said = ResponseColumns(layout=Layout.CONTRAST)
+    assert not read_responses([tmp_path / "t.csv"], said).values.any()  # the mean, as asked for
+
+
+def test_the_column_of_genes_is_the_one_that_has_names_of_promoters(tmp_path):
+    (tmp_path / "t.csv").write_text("entrez,logFC,FDR,symbol,id\n11,1,0.1,TFC3,-\n12,2,0.1,vps8,YAL002W\n")
+    promoters = GeneNames(["YAL001C", "YAL002W"], ["TFC3", "VPS8"])
+    assert read_responses([tmp_path / "t.csv"], None, promoters).gene_ids == ["TFC3", "vps8"]
+
+
+def test_names_that_excel_made_dates_of_are_told(tmp_path, caplog):
+    names = ["1-Mar", "Sep-02", "2024-12-01 00:00:00", "YAL001C", "sep-1", "HLA-DR1"]
+    (tmp_path / "t.csv").write_text("gene,heat\n" + "".join(f"{name},1\n" for name in names))
+    with caplog.at_level("WARNING", "bioattn"):
+        read_responses([tmp_path / "t.csv"])
+    assert "3 gene names became a date in Excel: '1-Mar', 'Sep-02', '2024-12-01 00:00:00';" in caplog.text
 
 
 @pytest.mark.shared
