@@ -5,9 +5,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
@@ -20,25 +21,14 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("bioattn")
 
 
-class Expression(NamedTuple):
-    """A matrix of an AnnData file."""
-
-    genes: list[str]
-    samples: list[str]
-    values: NDArray[np.float64]
-    """(genes, samples), NaN = missing."""
-    side: str
-    """Where the genes are: var or obs."""
-
-
 def read_expression(
     path: Path,
     layer: str | None = None,
     sample_column: str | None = None,
     gene_column: str | None = None,
     promoters: GeneNames | None = None,
-) -> Expression:
-    """Read a matrix of an AnnData file, X or a layer.
+) -> pd.DataFrame:
+    """Read a matrix of an AnnData file, X or a layer, as genes × samples, NaN = missing.
 
     Genes are in var, or in obs where that has more names of `promoters`: names of the index, or of the column that
     has most. sample_column: a column of the samples; those that share its value become one, the sum of raw counts
@@ -57,34 +47,26 @@ def read_expression(
         data = anndata.read_h5ad(path)
     except Exception as error:
         raise FormatError(f"{path}: is an HDF5 file, but not AnnData ({error})") from error
-    if layer is not None and layer not in data.layers:
+    matrix = data.X if layer is None else data.layers.get(layer)
+    if matrix is None:
         raise BioattnError(
-            f"{path}: --layer: there is no layer {layer!r}; it has {quoted(list(data.layers))}"
+            f"{path}: has no {'X' if layer is None else f'layer {layer!r}'}; choose with --layer among "
+            f"{quoted(list(data.layers))}"
         )
-    names = {"var": _gene_names(data.var, promoters), "obs": _gene_names(data.obs, promoters)}
-    share = {side: 0.0 if promoters is None else promoters.share(ids) for side, ids in names.items()}
-    side = "obs" if share["obs"] > share["var"] else "var"
-    values = data.X if layer is None else data.layers[layer]
-    if values is None:
-        raise BioattnError(
-            f"{path}: has no X; choose one of its layers with --layer: {quoted(list(data.layers))}"
-        )
-    genes, samples = (data.obs, data.var) if side == "obs" else (data.var, data.obs)
-    matrix = values if side == "obs" else values.T
-    if gene_column is not None:
-        names[side] = _column(path, genes, gene_column, "--gene-column")
-    labels = list(map(str, samples.index))
-    if sample_column is not None:
-        labels = _column(path, samples, sample_column, "--treatment-column")
-    groups = list(dict.fromkeys(label for label in labels if label))
-    chosen = [np.flatnonzero([label == group for label in labels]) for group in groups]
-    if len(groups) < matrix.shape[1]:
-        counts = is_counts(matrix.data if hasattr(matrix, "toarray") else matrix)
-        mean = np.sum if counts else np.nanmean
-        values = np.stack([mean(_dense(matrix[:, columns]), axis=1) for columns in chosen], axis=1)
-    else:
-        values = _dense(matrix)
-    return Expression(names[side], groups, values, side)
+    tables: tuple[Any, Any] = (data.var, data.obs)
+    sides = [(_gene_names(path, table, gene_column, promoters), table) for table in tables]
+    in_var, in_obs = (0.0 if promoters is None else promoters.share(ids) for ids, _ in sides)
+    (genes, _), (_, samples) = sides if in_var >= in_obs else sides[::-1]
+    LOGGER.info(f"{path}: AnnData, genes in {'var' if in_var >= in_obs else 'obs'}")
+    matrix = matrix.T if in_var >= in_obs else matrix
+    if sample_column is None:
+        return pd.DataFrame(_dense(matrix), genes, list(map(str, samples.index)))
+    labels = np.array(_column(path, samples, sample_column, "--treatment-column"))
+    merged = np.sum if is_counts(np.asarray(getattr(matrix, "data", matrix))) else np.nanmean
+    groups = [name for name in dict.fromkeys(labels.tolist()) if name]
+    return pd.DataFrame(
+        {name: merged(_dense(matrix[:, np.flatnonzero(labels == name)]), axis=1) for name in groups}, genes
+    )
 
 
 def _dense(matrix: Any) -> NDArray[np.float64]:
@@ -93,20 +75,19 @@ def _dense(matrix: Any) -> NDArray[np.float64]:
 
 def _column(path: Path, table: Any, column: str, option: str) -> list[str]:
     if column not in table:
-        raise BioattnError(
-            f"{path}: {option}: there is no column {column!r}; it has {quoted(list(table), 20)}"
-        )
+        raise BioattnError(f"{path}: {option}: no column {column!r}; there are {quoted(list(table), 20)}")
     return ["" if value != value else str(value) for value in table[column]]
 
 
-def _gene_names(table: Any, promoters: GeneNames | None) -> list[str]:
-    """The index, or the column of text that has twice as many names of promoters."""
+def _gene_names(path: Path, table: Any, column: str | None, promoters: GeneNames | None) -> list[str]:
+    """A column, or the index or the column of text that has twice as many names of promoters."""
+    if column is not None and column in table:
+        return _column(path, table, column, "--gene-column")
     best = list(map(str, table.index))
-    if promoters is not None:
-        for column in table.select_dtypes(["object", "category", "string"]):
-            names = list(map(str, table[column]))
-            if promoters.share(names) > 2 * promoters.share(best):
-                best = names
+    for text in table.select_dtypes(["object", "category", "string"]) if promoters is not None else ():
+        names = _column(path, table, text, "--gene-column")
+        if promoters is not None and promoters.share(names) > 2 * promoters.share(best):
+            best = names
     return best
 
 

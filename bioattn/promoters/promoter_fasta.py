@@ -83,18 +83,8 @@ def read_promoters(path: Path) -> Iterator[Promoter]:
                 f"{path}:{record.line}: record {record.name!r} has a window of {end - start:,} bases and "
                 f"{downstream:,} of them downstream"
             )
-        yield Promoter(
-            record.name,
-            location["chrom"],
-            start,
-            end,
-            location["strand"],
-            flank,
-            codes,
-            downstream,
-            unit,
-            name,
-        )
+        place = (location["chrom"], start, end, location["strand"])
+        yield Promoter(record.name, *place, flank, codes, downstream, unit, name)
 
 
 def write_promoters(path: Path, promoters: Iterable[Promoter]) -> None:

@@ -62,19 +62,8 @@ _GROUPS = ["cluster", "group"]
 """Columns of Seurat and scanpy, whose effects `_MARKERS` are; elsewhere they may be groups of genes."""
 _EFFECT = ["log2foldchange", "logfc", "log2fc", "lfc", *_MARKERS, "log2ratio", "logfoldchange"]
 _VALUE = (*_EFFECT, "value", "response", "expression", "score", "measurement", "logtpm", "tpm")
-_PADJ = (
-    "padj",
-    "padjloc",
-    "adjpval",
-    "fdr",
-    "qvalue",
-    "qval",
-    "pvaladj",
-    "adjpvalue",
-    "pvalsadj",
-    "padjust",
-    "svalue",
-)
+_PADJ = ["padj", "padjloc", "adjpval", "fdr", "qvalue", "qval", "pvaladj", "adjpvalue", "pvalsadj"]
+_PADJ += ["padjust", "svalue"]
 _P = ("pvalue", "pval", "p", "pvals")
 # A wide table with such a column is several contrasts side by side, or one whose effect has an unknown name.
 _TESTED = ("padj", "adjpval", "adjpvalue", "fdr", "qvalue", "pvalue", "pval")
@@ -133,8 +122,16 @@ def find_columns(
         if measured is not None:
             others = [i for known in _VALUE if (i := names.get(known)) is not None]
             treatment = _stacked_by(reader, gene, [measured, *tests, *others]) or treatment
-    layout = stated.layout or (Layout.LONG if stated.treatment else None)
-    layout = layout or _guess_layout(reader, gene, effect, bool(tests), treatment, value)
+    rest = [index for index in range(len(reader.header)) if index != gene]
+    is_text = [not _mostly_numbers(reader, index) for index in rest]
+    layout = stated.layout or Layout.WIDE
+    if stated.layout is None:
+        if stated.treatment or (treatment and (value is not None or len(rest) == 2 or tests)):
+            layout = Layout.LONG
+        elif effect is not None and tests:
+            layout = Layout.CONTRAST
+        elif is_text == [True, False]:
+            layout = Layout.LONG
     if layout is Layout.WIDE:
         return ColumnRoles(layout=layout, gene=gene, values=_wide_columns(reader, stated, gene))
     if len(stated.values) > 1:
@@ -145,9 +142,7 @@ def find_columns(
     if stated.values:
         value = reader.column(stated.values[0], "--value-column")
     if layout is Layout.LONG and not treatment:
-        text = [
-            i for i in range(len(reader.header)) if i not in (gene, value) and not _mostly_numbers(reader, i)
-        ]
+        text = [index for index, words in zip(rest, is_text, strict=True) if words and index != value]
         if len(text) != 1:
             raise FormatError(
                 f"{reader.path}: no column of this long table names the treatment; say which of "
@@ -155,9 +150,7 @@ def find_columns(
             )
         treatment = (text[0],)
     if layout is Layout.LONG and value is None:
-        number = [
-            i for i in range(len(reader.header)) if i not in (gene, *treatment) and _mostly_numbers(reader, i)
-        ]
+        number = [i for i, words in zip(rest, is_text, strict=True) if not words and i not in treatment]
         value = number[0] if len(number) == 1 else None
     if value is None:
         raise FormatError(
@@ -185,11 +178,16 @@ def _gene_column(reader: TableReader, stated: ResponseColumns, promoters: GeneNa
     columns = [[cells[i] for _, cells in reader.sample] for i in range(len(reader.header))]
     column, first = 0, columns[0]
     named = _first({_plain(name): i for i, name in enumerate(reader.header)}, _GENE)
-    if named is not None and (
-        all(map(str.isdigit, first))
-        or _plain(reader.header[0]) in (*_TREATMENT, *_VALUE, *_GROUPS)
-        # Row names that R made unique: G, G.1, G.2 (make.unique), G, G1 (rbind).
-        or (not reader.header[0] and all(map(str.startswith, first, columns[named])))
+    known_first = bool(reader.header[0]) and _plain(reader.header[0]) in _GENE
+    if (
+        named is not None
+        and not known_first
+        and (
+            all(map(str.isdigit, first))
+            or _plain(reader.header[0]) in (*_TREATMENT, *_VALUE, *_GROUPS)
+            # Row names that R made unique: G, G.1, G.2 (make.unique), G, G1 (rbind).
+            or (not reader.header[0] and all(map(str.startswith, first, columns[named])))
+        )
     ):
         column = named
     if promoters is not None:
@@ -271,24 +269,6 @@ def _without_r_numbers(names: list[str]) -> list[str]:
         bare.append(stem if dots else next((stem for stem in shorter if stem in known), name))
     changed = sum(map(str.__ne__, bare, names))
     return bare if changed >= len(names) / 5 else names
-
-
-def _guess_layout(
-    reader: TableReader,
-    gene: int,
-    effect: int | None,
-    tested: bool,
-    treatment: tuple[int, ...],
-    value: int | None,
-) -> Layout:
-    others = [index for index in range(len(reader.header)) if index != gene]
-    if treatment and (value is not None or len(others) == 2 or tested):
-        return Layout.LONG
-    if effect is not None and tested:
-        return Layout.CONTRAST
-    if len(others) == 2 and not _mostly_numbers(reader, others[0]) and _mostly_numbers(reader, others[1]):
-        return Layout.LONG
-    return Layout.WIDE
 
 
 def _wide_columns(reader: TableReader, stated: ResponseColumns, gene: int) -> tuple[int, ...]:
@@ -478,7 +458,7 @@ def read_responses(
     for source in sources:
         path, name = source if isinstance(source, ResponseSource) else ResponseSource(source)
         if path.is_file() and h5py.is_hdf5(path):
-            _read_anndata(path, name, stated, promoters, tables)
+            _read_anndata(path, stated, promoters, tables)
         else:
             _read_table(path, name, stated, promoters, tables)
     if not tables.treatments:
@@ -554,24 +534,11 @@ def _read_table(
         )
 
 
-def _read_anndata(
-    path: Path, name: str | None, stated: ResponseColumns, promoters: GeneNames | None, tables: _Tables
-) -> None:
-    if name is not None:
-        raise BioattnError(f"{path}: the name {name!r} was given, but this file names its treatments itself")
-    if len(stated.treatment) > 1:
-        raise BioattnError(f"{path}: --treatment-column: give one column of obs")
-    column = stated.treatment[0] if stated.treatment else None
-    read = read_expression(path, stated.sheet, column, stated.gene, promoters)
-    genes = [tables.genes.setdefault(gene, len(tables.genes)) for gene in read.genes]
-    treatments = [tables.treatment(sample, path, alone=True) for sample in read.samples]
-    LOGGER.info(
-        f"{path}: AnnData, genes in {read.side}, {counted(len(treatments), 'treatment')} "
-        f"({quoted(read.samples, 3)})"
-    )
-    tables.blocks.append(
-        Cells((np.array(genes)[:, None], np.array(treatments)[None]), read.values, None, None)
-    )
+def _read_anndata(path: Path, stated: ResponseColumns, promoters: GeneNames | None, tables: _Tables) -> None:
+    table = read_expression(path, stated.sheet, next(iter(stated.treatment), None), stated.gene, promoters)
+    genes = np.array([tables.genes.setdefault(gene, len(tables.genes)) for gene in table.index], dtype=int)
+    treatments = np.array([tables.treatment(name, path, alone=True) for name in table.columns], dtype=int)
+    tables.blocks.append(Cells((genes[:, None], treatments[None]), table.to_numpy(np.float64), None, None))
 
 
 def _read_wide(reader: TableReader, roles: ColumnRoles, tables: _Tables, without_id: list[int]) -> int:

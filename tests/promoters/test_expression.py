@@ -29,24 +29,23 @@ def write_h5ad(path, transposed=False, matrix=VALUES, **more):
 def test_both_ways_round_dense_and_sparse(tmp_path, transposed, form):
     path = write_h5ad(tmp_path / "x.h5ad", transposed, form(VALUES))
     read = read_expression(path, promoters=PROMOTERS)
-    assert (read.genes, read.samples, read.side) == (GENES, SAMPLES, "obs" if transposed else "var")
-    np.testing.assert_array_equal(read.values, VALUES.T)
+    pd.testing.assert_frame_equal(read, pd.DataFrame(VALUES.T, GENES, SAMPLES))
     layer = read_expression(path, "twice", "agent", promoters=PROMOTERS)
-    assert layer.samples == ["heat", "cold"]  # the sample without an agent is in none
-    np.testing.assert_array_equal(layer.values, np.transpose([[5, 5, 3], [1, 2, 4]]))
+    # The sample without an agent is in none.
+    pd.testing.assert_frame_equal(layer, pd.DataFrame({"heat": [5.0, 5, 3], "cold": [1.0, 2, 4]}, GENES))
 
 
 def test_genes_are_named_by_the_column_that_the_promoters_know(tmp_path):
     path = write_h5ad(tmp_path / "x.h5ad", var_names=["ENSG1", "ENSG2", "ENSG3"])
-    assert read_expression(path, promoters=PROMOTERS).genes == ["TFC3", "x", "VPS8"]
-    assert read_expression(path, gene_column="symbol").genes == ["TFC3", "x", "VPS8"]
+    assert read_expression(path, promoters=PROMOTERS).index.tolist() == ["TFC3", "x", "VPS8"]
+    assert read_expression(path, gene_column="symbol").index.tolist() == ["TFC3", "x", "VPS8"]
 
 
 def test_what_is_not_there_is_named(tmp_path):
     path = write_h5ad(tmp_path / "x.h5ad")
-    with pytest.raises(BioattnError, match="no layer 'logs'; it has 'twice'"):
+    with pytest.raises(BioattnError, match="no layer 'logs'; choose with --layer among 'twice'"):
         read_expression(path, "logs")
-    with pytest.raises(BioattnError, match="--treatment-column: there is no column 'drug'; it has 'agent'"):
+    with pytest.raises(BioattnError, match="--treatment-column: no column 'drug'; there are 'agent'"):
         read_expression(path, sample_column="drug")
     import h5py
 
