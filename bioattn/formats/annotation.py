@@ -14,13 +14,16 @@ bare id stands in place of attributes.
 BED: six columns or more; every row is a gene, and there are no transcripts.
 """
 
+import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.fasta import FastaRecord, read_fasta
 from bioattn.formats.genes import MAX_POSITION_DIGITS, Annotation, GeneDraft, Place, TranscriptDraft
 from bioattn.io.files import read_lines
 
@@ -212,6 +215,14 @@ def read_gff3(path: Path, id_attribute: str | None = None) -> Annotation:
     )
 
 
+def embedded_sequences(path: Path) -> Iterator[FastaRecord]:
+    """Yield the sequences in the `##FASTA` section of a GFF3 file; none where it has none."""
+    lines = itertools.dropwhile(lambda numbered: not numbered[1].startswith(">"), read_lines(path))
+    first = next(lines, None)
+    if first is not None:
+        yield from read_fasta(path, itertools.chain([first], lines))
+
+
 class _Row(NamedTuple):
     """One feature row of GFF3."""
 
@@ -275,16 +286,19 @@ class _Gff3:
             names = (_unquoted(name) for name in attributes.get("Parent", "").split(","))
             parents = [unquote(name) for name in names if name]
             is_gene = kind.endswith("gene") and "Parent" not in attributes
+            if attributes.get("Is_circular", "").lower() == "true":
+                self.circular.add(place.chrom)
             row = _Row(number, kind, place, attributes, is_gene, parents)
             if kind not in _SEQUENCE_TYPES:
                 self.rows.append(row)
                 continue
             if place.start == 0 and place.chrom not in self.labels:
                 self.lengths.setdefault(place.chrom, place.end)
-                if label := row.value("chromosome", "Name"):
+                label = row.value("chromosome", "Name")
+                if (
+                    label and row.value("genome") != "genomic"
+                ):  # NCBI's scaffolds name the chromosome they are of
                     self.labels[place.chrom] = label
-            if attributes.get("Is_circular", "").lower() == "true":
-                self.circular.add(place.chrom)
 
     def genes(self) -> list[GeneDraft]:
         """All genes, in file order."""

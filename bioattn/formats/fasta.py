@@ -26,8 +26,10 @@ class FastaRecord(NamedTuple):
     """1-based line of the header; 0 when the record was not read from a file."""
 
 
-def read_fasta(path: Path) -> Iterator[FastaRecord]:
+def read_fasta(path: Path, lines: Iterable[tuple[int, str]] | None = None) -> Iterator[FastaRecord]:
     """Yield the records of a FASTA file (plain, gzip, bgzip or xz).
+
+    lines: those of the file that are FASTA, numbered; None: all.
 
     Raises: FormatError naming the line for text before the first header, a nameless or repeated record, an empty
     file, damaged compression or bytes that are not UTF-8.
@@ -37,7 +39,7 @@ def read_fasta(path: Path) -> Iterator[FastaRecord]:
     description = ""
     header_line = 0
     parts: list[str] = []
-    for number, line in read_lines(path):
+    for number, line in read_lines(path) if lines is None else lines:
         if line.startswith(">"):
             if name is not None:
                 yield FastaRecord(name, description, "".join(parts), header_line)

@@ -77,6 +77,11 @@ class Genome:
     def __reduce__(self) -> tuple[type["Genome"], tuple[Path]]:
         return Genome, (self.index,)
 
+    def chromosome(self, name: str) -> NDArray[np.uint8]:
+        """Codes of a whole chromosome, a read-only view. name: of `names`."""
+        number = self._number[name]
+        return self.codes[self.offsets[number] : self.offsets[number + 1]]
+
     def chromosome_numbers(self, names: Sequence[str]) -> NDArray[np.int64]:
         """Numbers of chromosomes for `windows`. Raises: BioattnError naming one the genome does not have."""
         try:
@@ -87,12 +92,17 @@ class Genome:
             ) from None
 
     def windows(
-        self, numbers: NDArray[np.int64], starts: NDArray[np.int64], length: int
+        self,
+        numbers: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        length: int,
+        around: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.uint8]:
         """Codes of many windows of one length, a new array of shape (n, length); N beyond chromosome ends.
 
         numbers: of the chromosomes, shape (n,), as given by `chromosome_numbers`.
         starts: 0-based first positions, shape (n,); they may be negative.
+        around: windows, shape (n,), that go on at the other end of their chromosome; None: none.
         """
         view, last_starts = self._all_windows(length)
         begins = self.offsets.take(numbers)
@@ -108,6 +118,12 @@ class Genome:
             codes[inside] = view[absolute[inside]]
         for row in np.flatnonzero(outside):
             start = int(absolute[row])
+            if around is not None and around[row]:
+                turn = np.arange(start - begins[row], start - begins[row] + length) % (
+                    ends[row] - begins[row]
+                )
+                codes[row] = self.codes[begins[row] + turn]
+                continue
             first, last = max(start, int(begins[row])), min(start + length, int(ends[row]))
             if first < last:
                 codes[row, first - start : last - start] = self.codes[first:last]

@@ -118,6 +118,12 @@ class WindowSettings:
     boundary: Boundary = option(
         "Beyond the chromosome: pad with N, trim the upstream side, drop the gene.", default=Boundary.PAD
     )
+    circular: tuple[str, ...] = option(
+        "Circular chromosome, around whose origin windows go; can be repeated [default: those that annotation or "
+        "FASTA (topology=circular) call circular].",
+        default=(),
+        metavar="NAME",
+    )
     max_n: float = option("Drop windows with a larger fraction of N.", default=1.0)
     biotypes: tuple[str, ...] = option(
         "Keep genes of this biotype only; can be repeated.", "--biotype", default=()

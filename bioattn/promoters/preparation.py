@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,14 +11,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Annotation, Gene
-from bioattn.formats.genome import Chromosome, Genome, open_genome
+from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
-from bioattn.io.files import atomic_output, check_output, read_lines, text_output
+from bioattn.io.files import atomic_output, check_output, text_output
 from bioattn.io.records import audit_text
 from bioattn.promoters.choices import Anchor, WindowSettings
+from bioattn.promoters.chromosomes import (
+    AUTO,
+    find_aliases,
+    match_chromosomes,
+    read_aliases,
+    shown_aliases,
+    write_aliases,
+)
 from bioattn.promoters.genes import read_units
 from bioattn.promoters.promoter_fasta import Promoter, format_promoter
 from bioattn.promoters.windows import (
@@ -44,7 +53,7 @@ class AuditRow(NamedTuple):
     anchor: int | None
     """0-based anchor base."""
     start: int | None
-    """0-based first base of the window (without flanks); negative where it is padded."""
+    """0-based first base of the window (without flanks); negative where it is padded or goes around the origin."""
     end: int | None
     length: int | None
     """Bases of the window."""
@@ -88,14 +97,16 @@ class PromoterFiles:
     fasta: Path
     bed: Path
     audit: Path
+    aliases: Path
+    """Only where names of chromosomes were to be found."""
 
     @classmethod
     def beside(cls, fasta: Path) -> "PromoterFiles":
-        """X.bed and X.audit.tsv beside X.fa (or X.fasta, X.fna, X.fa.gz, …)."""
+        """X.bed, X.audit.tsv and X.aliases.tsv beside X.fa (or X.fasta, X.fna, X.fa.gz, …)."""
         stem = fasta.name.removesuffix(".gz")
         for suffix in _FASTA_SUFFIXES:
             stem = stem.removesuffix(suffix)
-        return cls(fasta, fasta.with_name(f"{stem}.bed"), fasta.with_name(f"{stem}.audit.tsv"))
+        return cls(fasta, *(fasta.with_name(f"{stem}.{end}") for end in ("bed", "audit.tsv", "aliases.tsv")))
 
 
 def prepare_promoters(
@@ -105,7 +116,7 @@ def prepare_promoters(
     settings: WindowSettings,
     *,
     id_attribute: str | None = None,
-    aliases: Path | None = None,
+    aliases: str | Path | None = None,
     index: Path | None = None,
     operons: str | None = None,
     progress: Progress = SILENT,
@@ -113,27 +124,28 @@ def prepare_promoters(
     """Write the promoters of an annotation as `output` (FASTA), with BED and audit table beside it.
 
     genome: FASTA, plain, gzip, bgzip or xz. annotation: GFF3, GTF or BED. id_attribute: see `read_annotation`.
-    aliases: table of chromosome names, see `read_aliases`. index: genome index file, see `open_genome`. operons:
-    transcription units, see `read_units`.
+    aliases: table of chromosome names, see `read_aliases`, or `auto`: find them (`find_aliases`) and write a
+    table. index: genome index file, see `open_genome`. operons: transcription units, see `read_units`.
     The three files appear together, when all are complete. Returns the audit rows, one for every gene.
 
     Raises: BioattnError for input that cannot be used and when no promoter is left; SettingsError for settings
     that the annotation cannot serve (a biotype it does not have, CDS or mRNA from BED) and for an output that
     would replace an input.
     """
-    inputs = [path for path in (genome, annotation, aliases, index) if path is not None]
+    table = None if aliases in (None, AUTO) else Path(str(aliases))
+    inputs = [path for path in (genome, annotation, table, index) if path is not None]
     check_output(output, inputs)
     files = PromoterFiles.beside(output)
     check_output(files.bed, inputs)
     check_output(files.audit, inputs)
     read = read_annotation(annotation, id_attribute)
     check_settings(read, settings)
-    pairs = read_aliases(aliases) if aliases is not None else []
     opened = open_genome(genome, index, progress)
-    names = match_chromosomes(read, opened, genome, pairs)
+    found = find_aliases(read, opened) if aliases == AUTO else {}
+    names = match_chromosomes(read, opened, genome, found.items() if table is None else read_aliases(table))
     units = {} if operons is None else read_units(read.genes, operons)
     cutter = PromoterCutter(read, opened, names, settings)
-    _warn(read, names, cutter, settings)
+    _warn(read, opened, names, settings)
     with (
         atomic_output(files.fasta) as fasta,
         atomic_output(files.bed) as bed,
@@ -144,15 +156,19 @@ def prepare_promoters(
             for promoter in cutter.promoters(progress):
                 unit = units.get(promoter.gene_id, "")
                 fasta_file.write(format_promoter(promoter._replace(unit=unit)))
-                # Cut down to the chromosome: BED knows no position outside.
-                start, end = max(promoter.start, 0), min(promoter.end, opened.lengths[promoter.chrom])
-                bed_file.write(
-                    f"{promoter.chrom}\t{start}\t{end}\t{promoter.gene_id}\t0\t{promoter.strand}\n"
-                )
+                for start, end in cutter.spans_on_chromosome(promoter):
+                    bed_file.write(
+                        f"{promoter.chrom}\t{start}\t{end}\t{promoter.gene_id}\t0\t{promoter.strand}\n"
+                    )
             progress.end()
             audit_file.write(audit_text(AuditRow._fields, cutter.rows, decimals=6))
         if not any(row.status != "dropped" for row in cutter.rows):
             raise BioattnError(f"{annotation}: no promoter is left ({summarise(cutter.rows)})")
+    if aliases == AUTO:
+        write_aliases(files.aliases, found)
+        LOGGER.info(
+            f"{counted(len(found), 'chromosome')} by another name in {genome}: {shown_aliases(found) or 'none'}"
+        )
     LOGGER.info(summarise(cutter.rows))
     return cutter.rows
 
@@ -211,19 +227,31 @@ class PromoterCutter:
         self.names = names
         self.settings = settings
         self.rows: list[AuditRow] = []
-        self.circular = {names[chrom] for chrom in annotation.circular if chrom in names}
+        self.circular = _circular(annotation, genome, names, settings.circular)
+        longest = settings.length + 2 * settings.flank
+        self.around = {chrom for chrom in self.circular if genome.lengths[chrom] >= longest}
+        """Chromosomes around whose origin windows go."""
+        if self.around:
+            LOGGER.info(f"windows go around the origin of {first_names(sorted(self.around))}")
         spans = []
         for number, gene in enumerate(annotation.genes):
             for place in gene.places:
                 chrom = names.get(place.chrom)
                 if chrom is None:
                     continue
-                spans.append((chrom, Span(place.start, place.end, number)))
-                over = place.end - genome.lengths[chrom]
-                if over > 0 and chrom in self.circular:
-                    spans.append((chrom, Span(0, over, number)))
+                turn = genome.lengths[chrom]
+                for shift in (-turn, 0, turn) if chrom in self.circular else (0,):
+                    spans.append((chrom, Span(place.start + shift, place.end + shift, number)))
         self.spans = GeneSpans(spans)
         """Where all genes of the annotation lie, whatever happens to their own promoters."""
+
+    def spans_on_chromosome(self, promoter: Promoter) -> Iterator[tuple[int, int]]:
+        """Yield the window of a promoter, cut down to the chromosome: two parts around an origin."""
+        length = self.genome.lengths[promoter.chrom]
+        for shift in (length, 0, -length) if promoter.chrom in self.around else (0,):
+            start, end = max(promoter.start + shift, 0), min(promoter.end + shift, length)
+            if start < end or not shift:
+                yield start, end
 
     def promoters(self, progress: Progress) -> Iterator[Promoter]:
         """Yield the promoters that are kept or trimmed, in annotation order."""
@@ -279,7 +307,8 @@ class PromoterCutter:
         settings = self.settings
         full_start, full_end = start, end = row.start or 0, row.end or 0
         reasons = []
-        if (start < 0 or end > chromosome_length) and settings.boundary != "pad":
+        leaves = (start < 0 or end > chromosome_length) and row.chrom not in self.around
+        if leaves and settings.boundary != "pad":
             trimmed = trim_to_chromosome(start, end, row.strand, chromosome_length)
             if settings.boundary == "drop" or trimmed is None:
                 return row._replace(reason="boundary")
@@ -313,7 +342,8 @@ class PromoterCutter:
         flank, settings = self.settings.flank, self.settings
         starts = np.array([plan.full_start - flank for plan in plans], dtype=np.int64)
         numbers = self.genome.chromosome_numbers([plan.row.chrom for plan in plans])
-        windows = self.genome.windows(numbers, starts, settings.length + 2 * flank)
+        around = np.array([plan.row.chrom in self.around for plan in plans])
+        windows = self.genome.windows(numbers, starts, settings.length + 2 * flank, around)
         for plan, codes in zip(plans, windows, strict=True):
             masked = self._hide_other_genes(plan, codes)
             row = plan.row
@@ -355,16 +385,31 @@ class PromoterCutter:
         return int(hidden[start:end].sum())
 
 
-def _warn(
-    annotation: Annotation, names: dict[str, str], cutter: PromoterCutter, settings: WindowSettings
-) -> None:
+_IS_CIRCULAR = re.compile(r"\b(topology=circular|circular=(true|yes|y))\b", re.IGNORECASE)
+
+
+def _circular(
+    annotation: Annotation, genome: Genome, names: dict[str, str], given: Sequence[str]
+) -> set[str]:
+    """The circular chromosomes, by annotation, FASTA description and --circular, as the genome calls them."""
+    for name in given:
+        if name not in genome.lengths and name not in names:
+            raise not_there("--circular", name, "the genome", "chromosome", genome.names)
+    stated = {names[chrom] for chrom in annotation.circular if chrom in names}
+    described = {each.name for each in genome.chromosomes if _IS_CIRCULAR.search(each.description)}
+    return stated | described | {names.get(name, name) for name in given}
+
+
+def _warn(annotation: Annotation, genome: Genome, names: dict[str, str], settings: WindowSettings) -> None:
     """Warn of what affects the results."""
     missing = [chrom for chrom in annotation.chromosomes if chrom not in names]
     if missing:
         lost = sum(gene.place.chrom not in names for gene in annotation.genes)
+        found = {ours: theirs for ours, theirs in find_aliases(annotation, genome).items() if ours in missing}
+        advice = f"auto takes {shown_aliases(found)}" if found else "can name them"
         LOGGER.warning(
             f"the genome has no chromosome {first_names(missing)}; the {lost:,} genes there are dropped "
-            "(--chromosome-aliases can name them)"
+            f"(--chromosome-aliases {advice})"
         )
     if annotation.remnants:
         LOGGER.warning(
@@ -395,114 +440,3 @@ def _warn(
                     else ""
                 )
             )
-
-
-# --- which chromosome is which ---
-
-_PREFIX = re.compile(r"^(chromosome|chrom|chr)[_-]?", re.IGNORECASE)
-_VERSION = re.compile(r"\.\d+$")
-_IN_DESCRIPTION = re.compile(r"\bchromosome[ :]+(?:[\w.-]+:)?(\w+)", re.IGNORECASE)
-_ROMAN_TENS, _ROMAN_ONES = ("", "X", "XX"), ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
-_ROMAN = {
-    tens + ones: str(10 * ten + one)
-    for ten, tens in enumerate(_ROMAN_TENS)
-    for one, ones in enumerate(_ROMAN_ONES)
-}
-_MITOCHONDRIAL = {"m", "mt", "mito", "mtdna", "mitochondrion", "chrm"}
-
-
-def read_aliases(path: Path) -> list[tuple[str, str]]:
-    """Read pairs of names of the same chromosome: two tab-separated columns; `#` starts a comment line.
-
-    Raises: FormatError naming the line when a row has not two columns.
-    """
-    pairs = []
-    for number, line in read_lines(path):
-        if not line.strip() or line.startswith("#"):
-            continue
-        columns = [column.strip() for column in line.split("\t")]
-        if len(columns) != 2 or not all(columns):
-            raise FormatError(
-                f"{path}:{number}: {len(columns)} tab-separated columns where two names of a chromosome are needed"
-            )
-        pairs.append((columns[0], columns[1]))
-    if not pairs:
-        raise FormatError(f"{path}: holds no pair of chromosome names")
-    return pairs
-
-
-def match_chromosomes(
-    annotation: Annotation, genome: Genome, fasta: Path, aliases: Iterable[tuple[str, str]] = ()
-) -> dict[str, str]:
-    """Find the genome's name of each chromosome of an annotation.
-
-    A name the genome has stands for itself; else an alias pair, in either order, leads to one.
-
-    Raises: BioattnError when an alias leads to two chromosomes, and when no name agrees: the message shows the
-    first names of both files and, where lengths or names tell, the aliases to write.
-    """
-    others: dict[str, set[str]] = {}
-    for first, second in aliases:
-        others.setdefault(first, set()).add(second)
-        others.setdefault(second, set()).add(first)
-    matched = {}
-    for name in annotation.chromosomes:
-        if name in genome.lengths:
-            matched[name] = name
-            continue
-        targets = sorted(other for other in others.get(name, ()) if other in genome.lengths)
-        if len(targets) > 1:
-            raise BioattnError(
-                f"--chromosome-aliases: {name!r} stands for several chromosomes of the genome: "
-                f"{first_names(targets)}; leave one pair"
-            )
-        if targets:
-            matched[name] = targets[0]
-    if not matched:
-        suggested = suggest_aliases(annotation, genome.chromosomes)
-        hint = ""
-        if suggested:
-            shown = ", ".join(f"{ours} = {theirs}" for ours, theirs in list(suggested.items())[:3])
-            hint = f"; {shown}{', …' if len(suggested) > 3 else ''} seem to be the same"
-        raise BioattnError(
-            f"no chromosome name agrees: {annotation.path} has {first_names(annotation.chromosomes)} and {fasta} "
-            f"has {first_names(genome.names)}{hint}; write both names of each, tab-separated, in a file for "
-            "--chromosome-aliases"
-        )
-    return matched
-
-
-def suggest_aliases(annotation: Annotation, chromosomes: list[Chromosome]) -> dict[str, str]:
-    """Suggest pairs (annotation name, genome name) that are very likely the same chromosome.
-
-    By stated length when that is unique in both files, else by name without `chr`, version suffix and the like, by
-    the chromosome names that FASTA descriptions and region rows give, and by Roman or Arabic numbers.
-    """
-    names, found = annotation.chromosomes, [_IN_DESCRIPTION.search(c.description) for c in chromosomes]
-    ours: list[list[str]] = [names, [annotation.chromosome_labels.get(name, name) for name in names]]
-    theirs = [
-        [c.name for c in chromosomes],
-        [match[1] if match else c.name for c, match in zip(chromosomes, found, strict=True)],
-    ]
-    lengths = [str(annotation.chromosome_lengths.get(name, "")) for name in names]
-    attempts = [(lengths, [str(c.length) for c in chromosomes])]
-    for form in (_plain, _numbered):
-        attempts += [([form(x) for x in left], [form(x) for x in right]) for left in ours for right in theirs]
-    suggested: dict[str, str] = {}
-    for left, right in attempts:
-        for name, text in zip(names, left, strict=True):
-            if text and left.count(text) == right.count(text) == 1:
-                partner = chromosomes[right.index(text)].name
-                if partner not in suggested.values():
-                    suggested.setdefault(name, partner)
-    return {name: suggested[name] for name in names if name in suggested}
-
-
-def _plain(name: str) -> str:
-    bare = _VERSION.sub("", _PREFIX.sub("", name)).lower()
-    return "mt" if bare in _MITOCHONDRIAL else bare.lstrip("0")
-
-
-def _numbered(name: str) -> str:
-    bare = _plain(name)
-    return _ROMAN.get(bare.upper(), bare)

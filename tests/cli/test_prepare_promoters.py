@@ -163,6 +163,59 @@ def test_genes_across_the_origin_of_a_circular_chromosome(inputs):
     assert audit["b"]["other_genes"] == "a"  # [3, 11) of b reaches into the part of a after the origin
 
 
+@pytest.mark.parametrize("stated_by", ["annotation", "plasmid", "FASTA", "option"])
+def test_windows_go_around_the_origin(inputs, stated_by, capsys):
+    """As windows of three turns of the chromosome laid end to end."""
+    region = {
+        "annotation": "c1\t.\tregion\t1\t30\t.\t+\t.\tID=c1;Is_circular=true\n",
+        "plasmid": "c1\t.\tplasmid\t1\t30\t.\t+\t.\tID=c1;Is_circular=true\n",
+    }.get(stated_by, "")
+    genes = {"p": (3, 9, "+"), "m": (20, 28, "-"), "over": (29, 33, "+"), "mid": (14, 18, "+")}
+    rows = (f"c1\t.\tgene\t{a}\t{b}\t.\t{strand}\t.\tID={name}\n" for name, (a, b, strand) in genes.items())
+    inputs[1].write_text("##gff-version 3\n" + region + "".join(rows))
+    if stated_by == "FASTA":
+        inputs[0].write_text(GENOME.replace("c1 first", "c1 [topology=circular]"))
+    options = ("--upstream", "7", "--downstream", "2", "--flank", "1", "--boundary", "drop")
+    code = run(inputs, *options, *(("--circular", "c1") if stated_by == "option" else ()))
+    if stated_by in ("annotation", "plasmid", "option", "FASTA"):
+        assert code == 0
+    audit, fasta, bed = results(inputs)
+    turns = CHROMOSOME * 3
+    complement = str.maketrans("ACGT", "TGCA")
+    for name, (first, last, strand) in genes.items():
+        anchor = 30 + (first - 1 if strand == "+" else last - 1)
+        if strand == "+":
+            window = turns[anchor - 8 : anchor + 3]
+        else:
+            window = turns[anchor - 2 : anchor + 9].translate(complement)[::-1]
+        assert fasta[name][1] == window
+        assert audit[name]["status"] == "kept"
+    assert (audit["p"]["start"], audit["p"]["end"]) == ("-5", "4")
+    assert audit["p"]["other_genes"].split(",") == ["m", "over"]
+    assert [line.split("\t")[1:4] for line in bed.splitlines()][:4] == [
+        ["25", "30", "p"],
+        ["0", "4", "p"],
+        ["26", "30", "m"],
+        ["0", "5", "m"],
+    ]
+    assert run(inputs, *SMALL, "--circular", "c7") == 1
+    assert "--circular 'c7'" in capsys.readouterr().err
+
+
+def test_aliases_that_are_found_are_written_and_can_be_given(inputs, capsys):
+    text = inputs[1].read_text().replace("c1\t", "chr1\t").replace("c2\t", "chr2\t")
+    inputs[1].write_text(text)
+    inputs[0].write_text(GENOME.replace(">c1 first", ">1").replace(">c2", ">2"))
+    assert run(inputs, *SMALL) == 1
+    assert "--chromosome-aliases auto" in capsys.readouterr().err
+    assert run(inputs, *SMALL, "--chromosome-aliases", "auto") == 0
+    table = inputs[0].parent.parent / "out" / "x.aliases.tsv"
+    assert table.read_text() == "# annotation\tgenome\nchr1\t1\nchr2\t2\n"
+    _, fasta, _ = results(inputs)
+    assert run(inputs, *SMALL, "--chromosome-aliases", table, output="y.fa") == 0
+    assert results(inputs, "y")[1] == fasta
+
+
 def test_bed_input_gz_output_and_named_index(inputs, tmp_path):
     bed = tmp_path / "in" / "genes.bed"
     bed.write_text("c1\t10\t14\tf\t0\t+\n")

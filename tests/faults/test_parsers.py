@@ -34,8 +34,8 @@ from bioattn.models.evoformer.parameter_files import open_arrays
 from bioattn.models.model_folder import read_model_config
 from bioattn.models.training_history import read_history
 from bioattn.promoters.choices import ResponseColumns
+from bioattn.promoters.chromosomes import read_aliases
 from bioattn.promoters.homology import read_proteins
-from bioattn.promoters.preparation import read_aliases
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.responses import ResponseSource, read_responses
 from bioattn.promoters.treatments import read_treatment_table

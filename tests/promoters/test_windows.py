@@ -9,11 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Annotation, Gene, Place, Transcript
 from bioattn.formats.genome import Chromosome, open_genome
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.promoters.choices import WindowSettings
-from bioattn.promoters.preparation import match_chromosomes, read_aliases, suggest_aliases
+from bioattn.promoters.chromosomes import (
+    find_aliases,
+    match_chromosomes,
+    read_aliases,
+    suggest_aliases,
+    write_aliases,
+)
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.promoters.windows import (
     GeneSpans,
@@ -114,7 +121,7 @@ def test_overlaps_equal_brute_force(seed, data):
 
 def annotation(*names, lengths=None, labels=None):
     genes = [Gene(f"g{name}", "", "", (Place(name, 0, 3, "+"),), (), 1) for name in names]
-    return Annotation(Path("a.gff3"), "GFF3", genes, lengths or {}, labels or {})
+    return Annotation(Path("a.gtf"), "GTF", genes, lengths or {}, labels or {})
 
 
 def genome(tmp_path, *names):
@@ -149,7 +156,37 @@ def test_an_alias_to_two_chromosomes_is_refused(tmp_path):
         (
             {"I": "", "Mito": ""},
             {"BK1": "S288C chromosome I, complete", "BK2": "mitochondrion"},
-            {"I": "BK1"},
+            {"I": "BK1", "Mito": "BK2"},
+        ),
+        (
+            {"gi|330443391|ref|NC_001133.9|": "", "gi|1|ref|NC_001224.1|": ""},
+            {"NC_001133.9": "", "NC_001224.1": ""},
+            {"gi|330443391|ref|NC_001133.9|": "NC_001133.9", "gi|1|ref|NC_001224.1|": "NC_001224.1"},
+        ),
+        (
+            {"1": "", "MT": "", "KI270706.1": "", "GL000009.2": ""},
+            {"chr1": "", "chrM": "", "chr1_KI270706v1_random": "", "chrUn_GL000009v2": ""},
+            {
+                "1": "chr1",
+                "MT": "chrM",
+                "KI270706.1": "chr1_KI270706v1_random",
+                "GL000009.2": "chrUn_GL000009v2",
+            },
+        ),
+        (
+            {"chr1": "", "chrM": ""},
+            {
+                "NC_000001.11": "Homo sapiens chromosome 1, GRCh38.p14 Primary Assembly",
+                "NT_187361.1": "Homo sapiens chromosome 1 unlocalized genomic scaffold",
+                "NC_012920.1": "Homo sapiens mitochondrion, complete genome",
+            },
+            {"chr1": "NC_000001.11", "chrM": "NC_012920.1"},
+        ),
+        ({"Pt": "", "1": ""}, {"Chr1": "", "ChrC": ""}, {"Pt": "ChrC", "1": "Chr1"}),
+        (
+            {"I": ""},
+            {"ref|NC_001133|": "[org=Saccharomyces cerevisiae] [chromosome=I]"},
+            {"I": "ref|NC_001133|"},
         ),
         ({"BK1": "I"}, {"I": "dna:chromosome chromosome:R64-1-1:I:1:9:1 REF"}, {"BK1": "I"}),
         ({"scaffold_9": ""}, {"chr1": ""}, {}),
@@ -165,6 +202,47 @@ def test_suggestions_by_length_need_unique_lengths():
     chromosomes = [Chromosome("x", "", 10), Chromosome("y", "", 20), Chromosome("z", "", 20)]
     lengths = {"a": 10, "b": 20}
     assert suggest_aliases(annotation("a", "b", lengths=lengths), chromosomes) == {"a": "x"}
+
+
+def test_what_is_found_agrees_in_length_and_no_gene_lies_beyond(tmp_path):
+    opened, path = genome(tmp_path, "chr1", "chr2", "chr3")  # 8, 12 and 16 bases
+    found = find_aliases(annotation("1", "2", "3", "9", lengths={"1": 8, "2": 13, "9": 16}), opened)
+    assert found == {"1": "chr1", "3": "chr3"}  # 3 by its name before 9 by its length
+    genes = annotation("2")
+    genes.genes[:] = [Gene("g", "", "", (Place("2", 12, 14, "+"),), (), 1)]
+    assert find_aliases(genes, opened) == {}
+    with pytest.raises(BioattnError, match="another assembly"):
+        match_chromosomes(genes, opened, path)
+    with pytest.raises(BioattnError, match="1 = chr1 seem to be the same: --chromosome-aliases auto"):
+        match_chromosomes(annotation("1"), opened, path)
+
+
+def test_sequences_decide_where_the_annotation_holds_them(tmp_path):
+    """Three chromosomes of one length, two of which go by each other's name."""
+    sequences = ["ACGTACGTAC", "TTTTTTTTTT", "GATTACAGAT"]
+    (tmp_path / "g.fa").write_text("".join(f">chr{n}\n{text}\n" for n, text in enumerate(sequences, 1)))
+    rows = "".join(f"{n}\tx\tgene\t1\t9\t.\t+\t.\tID=g{n}\n" for n in (1, 2, 3))
+    held = f"##FASTA\n>1\n{sequences[1].lower()}\n>2\n{sequences[0]}\n>3\nGATTACAGAA\n"
+    (tmp_path / "a.gff3").write_text(f"##gff-version 3\n{rows}{held}")
+    opened = open_genome(tmp_path / "g.fa", tmp_path / "index")
+    assert find_aliases(read_annotation(tmp_path / "a.gff3"), opened) == {"1": "chr2", "2": "chr1"}
+
+
+def test_the_only_chromosome_of_both_is_one_when_genes_reach_its_end(tmp_path):
+    (tmp_path / "g.fa").write_text(">NC_000913.3\n" + "ACGT" * 100 + "\n")
+    opened = open_genome(tmp_path / "g.fa", tmp_path / "index")
+    for start, expected in ((390, {"Chromosome": "NC_000913.3"}), (200, {}), (400, {})):
+        genes = [Gene("g", "", "", (Place("Chromosome", start, start + 9, "+"),), (), 1)]
+        assert find_aliases(Annotation(Path("a.gtf"), "GTF", genes), opened) == expected
+
+
+@pytest.mark.parametrize("given", [{}, {"5": "chr5", "6": "chr6"}])
+def test_the_table_that_is_written_is_read_back(tmp_path, given):
+    write_aliases(tmp_path / "t.tsv", given)
+    if given:
+        assert dict(read_aliases(tmp_path / "t.tsv")) == given
+    else:
+        assert (tmp_path / "t.tsv").read_text() == "# annotation\tgenome\n"
 
 
 def test_alias_table(tmp_path):

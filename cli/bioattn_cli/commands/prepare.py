@@ -18,7 +18,12 @@ def promoters(
     annotation: Path = argument("ANNOTATION", "Genes: GFF3, GTF or BED6, gzip too."),
     output: Path = options.RESULT,
     windows: WindowSettings = table(WindowSettings),
-    chromosome_aliases: Path | None = option("Table of two columns: names of the same chromosome."),
+    chromosome_aliases: str | None = option(
+        "Table of two columns, names of the same chromosome; or auto: found by length, name and sequence, and "
+        "written as X.aliases.tsv.",
+        metavar="FILE|auto",
+        group="Inputs",
+    ),
     id_attribute: str | None = option(
         "Attribute that holds the gene id [default: GFF3 locus_tag, else gene_id, else ID without gene-; "
         "GTF gene_id; BED column 4]."
@@ -47,6 +52,7 @@ def promoters(
     """
     from collections import Counter
 
+    from bioattn.promoters.chromosomes import AUTO
     from bioattn.promoters.preparation import PromoterFiles, prepare_promoters
 
     rows = prepare_promoters(
@@ -61,10 +67,12 @@ def promoters(
         progress=reporter.progress(),
     )
     files = PromoterFiles.beside(output)
+    found = [files.aliases] if chromosome_aliases == AUTO else []
+    inputs = {"operons": operons, "chromosome_aliases": chromosome_aliases}
     return Record(
-        f"wrote {files.fasta}, {files.bed} and {files.audit}",
-        outputs=[files.fasta, files.bed, files.audit],
-        inputs={} if operons is None or operons.isdecimal() else {"operons": Path(operons)},
+        f"wrote {', '.join(map(str, (files.fasta, files.bed, *found)))} and {files.audit}",
+        outputs=[files.fasta, files.bed, files.audit, *found],
+        inputs={name: Path(text) for name, text in inputs.items() if text and Path(text).is_file()},
         genes=dict(Counter(row.status for row in rows)),
     )
 
