@@ -26,13 +26,16 @@ N_CODE = 4
 class Promoters(Source):
     """Promoters fit for a model, in the order of their file. A batch is a part of them.
 
-    items: codes (N, length), 5'→3', flanks cut off, shorter promoters padded with N on the left (upstream).
+    items: codes (N, length), 5'→3', flanks cut off, shorter promoters padded with N on the left (upstream), longer
+    ones cut.
     """
 
     path: Path = HELD
     """Of their file; in memory a name for messages."""
     num_padded: int = 0
     """Those that are shorter than the model's window."""
+    num_cut: int = 0
+    """Those that are longer."""
     downstream: int | None = None
     """Bases of every window from position 0 of its gene on; None when that is not known of all alike."""
     genes: frozenset[str] | None = None
@@ -61,8 +64,8 @@ def hold_promoters(
     length: bases of the model's window. downstream: bases of it from position 0 of its gene on, for promoters that
     do not say it. genes: ids or files of ids as `choose_genes` takes them, none = all promoters.
 
-    Raises: FormatError for what `read_promoters` refuses, and for promoters longer than `length`; BioattnError
-    when there are none, and for genes that are not there.
+    Raises: FormatError for what `read_promoters` refuses, and for promoters that end before the model's window
+    does; BioattnError when there are none, and for genes that are not there.
     """
     path = path_in(inputs, LETTERS)
     if path is not None:
@@ -84,42 +87,63 @@ def hold_promoters(
         promoters = [promoter for promoter in promoters if promoter.gene_id in wanted]
     known = said.pop() if len(said) == 1 else None
     return replace(
-        make_batch(promoters, length, where),
+        make_batch(promoters, length, where, downstream),
         path=where,
-        downstream=downstream if known is None else known,
+        downstream=known if downstream is None else downstream,
         genes=wanted,
     )
 
 
-def padding(source: Promoters) -> str:
-    """A sentence that says how many promoters were padded; empty where none was."""
-    if not source.num_padded:
-        return ""
-    return (
-        f"{source.num_padded:,} of {source.num_samples:,} promoters are shorter than the model's "
-        f"{source.codes.shape[1]:,} bases and were padded with N upstream"
-    )
+def refitted(source: Promoters) -> str:
+    """A sentence that says how many promoters were padded or cut; empty where none was."""
+    told = []
+    for number, how, done in (
+        (source.num_padded, "shorter", "padded with N upstream"),
+        (source.num_cut, "longer", "cut to its window"),
+    ):
+        if number:
+            told.append(
+                f"{number:,} of {source.num_samples:,} promoters are {how} than the model's "
+                f"{source.codes.shape[1]:,} bases and were {done}"
+            )
+    return "; ".join(told)
 
 
-def make_batch(promoters: list[Promoter], length: int, path: Path = HELD) -> Promoters:
-    """Stack promoters of at most `length` bases, their right (3') ends aligned.
+def make_batch(
+    promoters: list[Promoter], length: int, path: Path = HELD, downstream: int | None = None
+) -> Promoters:
+    """Stack promoters as windows of `length` bases that end `downstream` bases after position 0 of the gene, or
+    where the promoter ends if it or the model does not say where position 0 is.
 
-    Raises: FormatError for one with more bases. path: for messages.
+    Raises: FormatError for a promoter that ends before. path: for messages.
     """
     codes_NL = np.full((len(promoters), length), N_CODE, dtype=np.uint8)
-    padded = 0
+    starts, ends = [], []
+    padded = cut = 0
     for row_L, promoter in zip(codes_NL, promoters, strict=True):
         window = promoter.codes[promoter.flank : promoter.codes.size - promoter.flank]
-        if window.size > length:
+        after = 0
+        if downstream is not None and promoter.downstream is not None:
+            after = promoter.downstream - downstream
+        if after < 0:
             raise FormatError(
-                f"{path}: promoter {promoter.gene_id!r} has {window.size:,} bases, the model sees {length:,}; "
-                "prepare promoters with the windows that the model was trained on"
+                f"{path}: promoter {promoter.gene_id!r} has {promoter.downstream:,} bases from position 0 of the "
+                f"gene on, the model sees {downstream:,}; prepare promoters with --downstream {downstream}"
             )
-        row_L[length - window.size :] = window
-        padded += window.size < length
-    table = ("gene_id", "chrom", "start", "end", "strand")
-    samples = promoter_samples(*([getattr(each, name) for each in promoters] for name in table))
-    return Promoters(codes_NL, samples, num_padded=padded)
+        before = max(0, window.size - after - length)
+        cut += bool(before or after)
+        kept = window[before : window.size - after]
+        row_L[length - kept.size :] = kept
+        padded += kept.size < length
+        if promoter.strand == "-":
+            before, after = after, before
+        placed = promoter.strand != "."
+        starts.append(promoter.start + before * placed)
+        ends.append(promoter.end - after * placed)
+    names = ([getattr(each, name) for each in promoters] for name in ("gene_id", "chrom", "strand"))
+    gene_ids, chrom, strand = names
+    samples = promoter_samples(gene_ids, chrom, starts, ends, strand)
+    return Promoters(codes_NL, samples, num_padded=padded, num_cut=cut)
 
 
 def _unplaced(named: Iterable[tuple[str, NDArray[np.uint8]]]) -> list[Promoter]:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN, dinucleotide_shuffled
-from bioattn.inference.promoter_windows import Promoters
+from bioattn.inference.promoter_windows import Promoters, refitted
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.inference.runner import Predictor, ResponseRunner
 from bioattn.interpret.choices import AttributionBaseline, MethodSettings
@@ -289,11 +289,8 @@ def run_attribution(
     Raises: BioattnError for promoters, genes or treatments that the model cannot take, and as `run_work`.
     """
     source = runner.read(promoters, genes)
-    if source.num_padded:
-        LOGGER.info(
-            f"{source.num_padded:,} of {source.num_samples:,} promoters are shorter than the model's "
-            f"{runner.length:,} bases and were padded with N upstream, which gets no values"
-        )
+    if told := refitted(source):
+        LOGGER.info(told)
     work, layout = attribution_work(runner, source, treatments, settings)
     completeness = Completeness()
     summary = run_work(

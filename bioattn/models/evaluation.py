@@ -17,6 +17,7 @@ METRIC_TITLES = {
     "r_squared": "R²",
     "mse": "mean squared error",
     "gene_pearson": "r within genes",
+    "pooled_pearson": "r over all cells",
     "specific_pearson": "treatment-specific r",
     "auroc": "AUROC",
     "auprc": "average precision",

@@ -316,9 +316,9 @@ def summarise(
     truth: ArrayLike, prediction: ArrayLike, axis: SharedAxis | None = None, task: Task = Task.REGRESSION
 ) -> dict[str, float]:
     """One number per metric: the median over treatments of `per_treatment`, and for regression also
-    `gene_pearson` (median over genes of three measured treatments or more) and, with the shared axis of the
-    training targets, `specific_pearson` (median over treatments after the axis is taken out of truth and
-    prediction).
+    `pooled_pearson` (over all measured cells at once, means of treatments included), `gene_pearson` (median over
+    genes of three measured treatments or more) and, with the shared axis of the training targets,
+    `specific_pearson` (median over treatments after the axis is taken out of truth and prediction).
     """
     summary = {
         name: float(median(values[None])[0])
@@ -326,6 +326,8 @@ def summarise(
     }
     if task == "binary":
         return summary
+    cells = [np.asarray(each, np.float64).reshape(-1, 1) for each in (truth, prediction)]
+    summary["pooled_pearson"] = float(pearson(*cells)[0, 0])
     per_gene = pearson_per_gene(truth, prediction)
     if not np.isnan(per_gene).all():
         summary["gene_pearson"] = float(median(per_gene[None])[0])

@@ -10,6 +10,7 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.nucleotides import decode
 from bioattn.inference.promoter_windows import hold_promoters, make_batch
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.running import run_promoters
@@ -255,9 +256,23 @@ def test_windows_are_aligned_at_their_right_end(make_promoters, size):
         np.testing.assert_array_equal(row, [4] * (130 - len(window)) + list(window))
 
 
-def test_longer_promoters_and_empty_files_are_refused(make_promoters, tmp_path):
-    with pytest.raises(BioattnError, match="promoter 'G000' has 120 bases, the model sees 119"):
-        hold_promoters(make_promoters(), 119)
+def test_longer_promoters_are_cut_around_position_0(tmp_path):
+    path = tmp_path / "long.fa"
+    path.write_text(
+        ">plus chr1:100-110(+) downstream=4\nAACCGGTTAC\n>minus chr1:100-110(-) downstream=4\nAACCGGTTAC\n"
+        ">short chr1:100-105(-) downstream=4\nGGTTA\n"
+    )
+    source = hold_promoters(path, 5, downstream=3)
+    assert [decode(row) for row in source.codes] == ["CGGTT", "CGGTT", "NGGTT"]
+    columns = source.samples.columns
+    assert (list(columns["start"]), list(columns["end"])) == ([104, 101, 101], [109, 106, 105])
+    assert (source.num_padded, source.num_cut, source.downstream) == (1, 3, 3)
+    assert [decode(row) for row in hold_promoters(path, 5).codes] == ["GTTAC", "GTTAC", "GGTTA"]
+    with pytest.raises(BioattnError, match="4 bases from position 0"):
+        hold_promoters(path, 5, downstream=5)
+
+
+def test_empty_files_are_refused(tmp_path):
     empty = tmp_path / "empty.fa"
     empty.write_text("")
     with pytest.raises(BioattnError, match=r"empty\.fa"):

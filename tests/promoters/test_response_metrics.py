@@ -156,6 +156,13 @@ def test_large_responses_are_labelled_on_both_sides():
     assert labels[0, 4] == 0
 
 
+def test_the_pooled_correlation_is_over_all_measured_cells(tables):
+    truth, prediction = tables
+    known = ~np.isnan(truth)
+    pooled = metrics.summarise(truth, prediction)["pooled_pearson"]
+    assert pooled == pytest.approx(np.corrcoef(truth[known], prediction[known])[0, 1])
+
+
 def test_a_summary_of_binary_targets_holds_the_two_areas(tables):
     truth, prediction = tables
     labels = np.where(np.isnan(truth), np.nan, truth > np.nanmean(truth, axis=0))

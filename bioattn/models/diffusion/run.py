@@ -14,7 +14,7 @@ from bioattn.choices import not_there
 from bioattn.errors import SettingsError
 from bioattn.formats.nucleotides import decode
 from bioattn.inference.inputs import Inputs, names_in, python_warnings
-from bioattn.inference.promoter_windows import hold_promoters, padding
+from bioattn.inference.promoter_windows import hold_promoters, refitted
 from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.diffusion.family import DiffusionModelConfig
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
@@ -78,8 +78,8 @@ class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
         options = attention_options(**choices)
         with python_warnings():
             source = hold_promoters(inputs, self.config.length)
-            if padded := padding(source):
-                LOGGER.warning(padded)
+            if told := refitted(source):
+                LOGGER.warning(told)
             work, layout = maps_work(self, source, names_in(treatments), options, batch_size)
             return Attention(work.collect(layout))
 

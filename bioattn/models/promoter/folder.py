@@ -21,7 +21,7 @@ from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.inputs import Inputs, names_in, python_warnings
 from bioattn.inference.passes import require_finite
-from bioattn.inference.promoter_windows import Promoters, hold_promoters, padding
+from bioattn.inference.promoter_windows import Promoters, hold_promoters, refitted
 from bioattn.inference.runner import BinEncoder, Predictor
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
@@ -259,8 +259,8 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
     def _held(self, inputs: Inputs) -> Promoters:
         source = self.read(inputs)
-        if padded := padding(source):
-            LOGGER.warning(padded)
+        if told := refitted(source):
+            LOGGER.warning(told)
         return source
 
     def _chosen(

@@ -26,7 +26,7 @@ from bioattn.attention.site import Contribution
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.passes import fitting_batch
-from bioattn.inference.promoter_windows import N_CODE, Promoters, padding
+from bioattn.inference.promoter_windows import N_CODE, Promoters, refitted
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.model import Member, RidgeModel, attention_sites
@@ -262,8 +262,8 @@ def run_promoters(
     source = model.read(promoters)
     options = options or AttentionOptions()
     runner = PromoterRunner(model.predictor(treatments), None if attention is None else options, batch_size)
-    if padded := padding(source):
-        LOGGER.info(padded)
+    if told := refitted(source):
+        LOGGER.info(told)
     work = runner.work(source)
     settings = {
         "model": model.sha256,

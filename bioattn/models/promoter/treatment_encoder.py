@@ -59,6 +59,27 @@ class NumberEncoder(nn.Module):
         return curves_TNC * present_TN.unsqueeze(-1)
 
 
+MANY_NUMBERS = 32
+"""More columns than this are one vector, such as the expression of regulators: a curve each would overfit."""
+
+
+class VectorEncoder(nn.Module):
+    """Maps many numbers to one token through few directions; columns are dropped in training. A missing number
+    counts as the mean of its column."""
+
+    def __init__(self, num_numbers: int, channels: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.directions = nn.Linear(num_numbers, channels // 2, bias=False)
+        self.output = nn.Linear(channels // 2, channels)
+
+    def forward(self, numbers_TN: Tensor, _present_TN: Tensor) -> Tensor:
+        """(T, N) standardised numbers → (T, 1, C)."""
+        kept_TN = F.dropout(numbers_TN, self.dropout, self.training)
+        token_TC: Tensor = self.output(F.gelu(self.directions(kept_TN)))
+        return token_TC[:, None]
+
+
 class MoleculeToken(nn.Module):
     """What atoms of a treatment's molecule write (`bioattn.models.molecule_layers`), as a token; 0 without one."""
 
@@ -81,9 +102,10 @@ class MoleculeToken(nn.Module):
 
 
 class FeatureEncoder(nn.Module):
-    """One token per category column, one per number column, and one for the molecule where there is one."""
+    """One token per category column, one per number column (of `MANY_NUMBERS` one together), and one for the
+    molecule where there is one."""
 
-    def __init__(self, vocabulary: TreatmentVocabulary, channels: int) -> None:
+    def __init__(self, vocabulary: TreatmentVocabulary, channels: int, dropout: float) -> None:
         super().__init__()
         self.categories = nn.ModuleList()
         for values in vocabulary.categories.values():
@@ -91,11 +113,14 @@ class FeatureEncoder(nn.Module):
             with torch.no_grad():
                 vectors.weight[0] = 0  # missing says nothing, unless training shows what it says
             self.categories.append(vectors)
-        self.numbers = NumberEncoder(len(vocabulary.numbers), channels)
+        number = len(vocabulary.numbers)
+        many = number > MANY_NUMBERS
+        self.numbers = VectorEncoder(number, channels, dropout) if many else NumberEncoder(number, channels)
+        self.num_tokens = len(self.categories) + (1 if many else number) + (vocabulary.smiles is not None)
         self.molecule = None if vocabulary.smiles is None else MoleculeToken(channels)
 
     def forward(self, treatments: TreatmentBatch) -> Tensor:
-        """Tokens (T, F + N, C), with molecules (T, F + N + 1, C)."""
+        """Tokens (T, M, C)."""
         tokens = [embed(treatments.categories_TF[:, f, None]) for f, embed in enumerate(self.categories)]
         tokens += [] if self.molecule is None else [self.molecule(treatments)]
         return torch.cat([*tokens, self.numbers(treatments.numbers_TN, treatments.present_TN)], dim=1)
@@ -114,10 +139,8 @@ class TreatmentEncoder(nn.Module):
             case TreatmentEncoding.KERNEL:
                 self.encoder = KernelEncoder(vocabulary, channels, num_tokens)
             case _:
-                self.encoder = FeatureEncoder(vocabulary, channels)
-                num_tokens = (
-                    len(vocabulary.categories) + len(vocabulary.numbers) + (vocabulary.smiles is not None)
-                )
+                self.encoder = FeatureEncoder(vocabulary, channels, config.dropout)
+                num_tokens = self.encoder.num_tokens
         self.unconditional_MC = (
             nn.Parameter(torch.zeros(num_tokens, channels)) if config.unconditional else None
         )
@@ -245,8 +268,9 @@ class KernelEncoder(IdEncoder):
         return torch.cat([*parts, both, nothing_T1], dim=1)
 
     def _groups(self, numbers: int) -> list[slice]:
-        """The places of each column in the vectors."""
-        ends = np.cumsum([0, *self.sizes, *[2] * numbers]).tolist()
+        """The places of each column in the vectors; many numbers are one group."""
+        widths = [2 * numbers] if numbers > MANY_NUMBERS else [2] * numbers
+        ends = np.cumsum([0, *self.sizes, *widths]).tolist()
         return [slice(first, last) for first, last in itertools.pairwise(ends)]
 
 

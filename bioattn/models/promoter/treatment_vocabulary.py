@@ -22,10 +22,12 @@ from bioattn.models.promoter.config import BY_MOLECULE, TreatmentEncoding
 from bioattn.molecules.chemistry import MoleculeError, read_molecule
 from bioattn.molecules.graphs import ATOM_FEATURES, FINGERPRINT_BITS, Molecule
 from bioattn.promoters.treatments import UNCONDITIONAL, UNITS, TreatmentTable
+from bioattn.text import counted
 
 FloatArray = npt.NDArray[np.floating[Any]]
 AGENT_COLUMNS = ("agent", "chemical", "compound", "treatment", "group")
 """Columns that may name the agent of a dose; the first that exists is used."""
+SHOWN_NUMBERS = 10
 _DOSE = re.compile(r"\s*((?>[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?))\s*([^\d\s.].*?)\s*")
 """A whole number and a unit: `1.2` is not a dose of 1 in the unit `.2`."""
 
@@ -265,9 +267,11 @@ class TreatmentVocabulary:
 
     def describe(self) -> str:
         parts = [f"{column} ({len(values)} categories)" for column, values in self.categories.items()]
-        for scale in self.numbers:
+        for scale in self.numbers[:SHOWN_NUMBERS]:
             kind = f"dose in {len(scale.largest)} scales" if scale.dose else "number"
             parts.append(f"{scale.column} ({kind}{', log' if scale.log else ''})")
+        if len(self.numbers) > SHOWN_NUMBERS:
+            parts.append(f"and {counted(len(self.numbers) - SHOWN_NUMBERS, 'more number')}")
         parts += [] if self.smiles is None else [f"{self.smiles} (molecules)"]
         return ", ".join(parts)
 

@@ -62,6 +62,29 @@ def test_unseen_features_of_held_out_treatments_count_as_missing(held_out_path, 
     assert batch.present_TN.tolist() == [[1, 0]]
 
 
+def test_new_treatments_are_told_by_vectors_of_many_numbers(dataset_path, tmp_path):
+    """Two hidden numbers of a treatment say how much two motifs count; the table has 60 mixtures of them."""
+    dataset, random = read_dataset(dataset_path), np.random.default_rng(3)
+    holds = np.nan_to_num(dataset.targets[:, :2] - 5)
+    hidden = random.normal(size=(20, 2))
+    mixed = hidden @ random.normal(size=(2, 60)) + random.normal(0, 0.3, (20, 60))
+    names = [f"t{number}" for number in range(20)]
+    frame = pd.DataFrame(mixed, index=pd.Index(names), columns=[f"regulator{n}" for n in range(60)])
+    path = tmp_path / "vectors.dataset.h5"
+    changed = dataclasses.replace(
+        dataset,
+        targets=(holds @ hidden.T).astype(np.float32),
+        treatments=TreatmentTable(frame),
+        treatment_split=np.repeat(np.array([0, 2], np.uint8), [16, 4]),
+    )
+    write_dataset(path, changed)
+    settings = {"epochs": 20, "learning_rate": 1e-2, "max_shift": 2}
+    job = promoter_job(path, tmp_path / "m", {"treatment_encoder": "features"}, **settings)
+    evaluation = train(job)
+    figures = {row.cells: row.figures for row in evaluation.rows if row.name == "this model"}
+    assert figures["test genes × test treatments"]["pearson"] > 0.7
+
+
 def test_tables_that_do_not_fit_the_model_are_reported(held_out_path, tmp_path, heard):
     train(features(held_out_path, tmp_path / "m"))
     loaded = load_promoter_model(tmp_path / "m", CPU)

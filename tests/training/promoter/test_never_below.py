@@ -144,7 +144,7 @@ def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(noisy_pat
 def test_a_clear_motif_is_left_to_one_network(dataset_path, tmp_path):
     train(PromoterTrainingSettings(dataset=dataset_path, output=tmp_path / "m", training={"epochs": 1}))
     (only,) = architectures(tmp_path / "m")
-    assert (only["readout"], only["reader"], only["stem"]) == ("own", "hidden", "conv")
+    assert (only["readout"], only["reader"], only["stem"]) == ("own", "linear", "conv")
 
 
 def test_contributions_of_ridges_are_what_their_bases_add(noisy_path, noisy_rows):

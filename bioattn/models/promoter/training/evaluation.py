@@ -139,6 +139,7 @@ FIGURES = {
         "pearson": "median r over treatments",
         "specific_pearson": "treatment-specific median r",
         "gene_pearson": "median r over genes",
+        "pooled_pearson": "r over all cells",
     },
     "binary": {"auroc": "AUROC", "auprc": "AUPRC"},
 }

@@ -33,7 +33,7 @@ from bioattn.attention.site import Contribution
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode
 from bioattn.models.promoter.config import Readout
-from bioattn.models.promoter.cross import CrossModel, SharedReadout
+from bioattn.models.promoter.cross import CrossModel, LinearReadout, SharedReadout
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import ConvStem, KmerStem
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge, principal_directions
@@ -183,6 +183,19 @@ def _directions(deviations_GT: NDArray[np.float32]) -> Matrix:
 def _letters(kmer: int, length: int) -> str:
     """The k-mer of a code of `distinct_kmers`."""
     return decode(np.array([(kmer >> 2 * place) & 3 for place in reversed(range(length))], dtype=np.uint8))
+
+
+@torch.no_grad()
+def start_readers(model: PromoterModel) -> None:
+    """Let linear readers of treatments start at zero.
+
+    With a number of the wrong sign at the start, attention learns to avoid a motif before the sign turns, and does
+    not come back.
+    """
+    for module in model.modules():
+        if isinstance(module, LinearReadout):
+            nn.init.zeros_(module.linear_reader.weight)
+            nn.init.zeros_(module.linear_reader.bias)
 
 
 GATES = (0.02, 0.9)

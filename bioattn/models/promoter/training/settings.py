@@ -17,7 +17,6 @@ from bioattn.models.promoter.config import (
     PositionBias,
     PromoterModelConfig,
     QuerySource,
-    Reader,
     Readout,
     Stem,
     TrainingConfig,
@@ -115,11 +114,7 @@ def chosen_plans(first: Plan, dataset: PromoterDataset, simple: Sequence[Baselin
     """The networks to train where no setting was given, and why: a cold one, and for regression without a clear
     motif a warm one, whose mean is kept where it is better on validation genes.
 
-    Where a single k-mer tells much, gradient descent finds motifs by itself. Linear readers then sometimes predict
-    one treatment from all bins alike (seen on the demo; the stem's normalisation, by which every bin knows of the
-    others, makes that possible).
-    Hidden readers, whose maps are weights, point at the motifs of all treatments.
-
+    Where a single k-mer tells much, gradient descent finds motifs by itself, and a warm network is of no use.
     Different kinds of networks help a mean more than other seeds do: gradient descent finds clear motifs, and a
     ridge what single treatments have of their own in noisy data. The warm network's k-mers are as long as those of
     the component ridge, and as many of them are dropped as fits it.
@@ -128,8 +123,7 @@ def chosen_plans(first: Plan, dataset: PromoterDataset, simple: Sequence[Baselin
     if dataset.task != "regression" or not data.deviations.any():
         return [first], "one from random weights (a warm start is for regression)"
     if strongest_kmer(data) >= CLEAR_MOTIF:
-        hidden = replace(first, config=replace(first.config, reader=Reader.HIDDEN))
-        return [hidden], "one from random weights with hidden readers, as one k-mer tells much by itself"
+        return [first], "one from random weights, as one k-mer tells much by itself"
     ridge = next((row for row in simple if row.name == "component ridge"), None) or component_ridge(data)
     assert ridge.model is not None
     kmer, dropout = ridge.model.standardiser.blocks[0].k, matching_dropout(data, ridge)
