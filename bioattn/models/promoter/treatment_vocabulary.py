@@ -271,7 +271,7 @@ class TreatmentVocabulary:
             kind = f"dose in {len(scale.largest)} scales" if scale.dose else "number"
             parts.append(f"{scale.column} ({kind}{', log' if scale.log else ''})")
         if len(self.numbers) > SHOWN_NUMBERS:
-            parts.append(f"and {counted(len(self.numbers) - SHOWN_NUMBERS, 'more number')}")
+            parts.append(f"and {counted(len(self.numbers) - SHOWN_NUMBERS, 'further number')}")
         parts += [] if self.smiles is None else [f"{self.smiles} (molecules)"]
         return ", ".join(parts)
 

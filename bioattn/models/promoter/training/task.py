@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bioattn.checks.next_steps import Names
 from bioattn.choices import Noise
@@ -207,45 +207,45 @@ class PromoterTask(Task):
         known = all(member.config.contribution for model in models for member in model.members)
         if self.given or self.reason == "given" or self.validation is None or not known:
             return []
-        cold, everything = self.used[: self.settings.members], self.used
-        kinds = {"cold networks": cold}
-        if len(everything) > len(cold):
-            kinds["cold and warm networks"] = everything
+        members = self.settings.members
+        kinds = {"cold": models[:members], "warm": models[members:]}
         simple = best_simple(self.simple or (), self.dataset.task)
         by_id = self.first.config.treatment_encoder is TreatmentEncoding.ID
         units = response_units(self.dataset, self.columns)
-        ridge = None
         if simple is not None and simple.model is not None and by_id and not self.binary:
-            ridge = as_promoter_model(simple, self.vocabulary, self.dataset.length, *units).to(self.device)
+            ridge = as_promoter_model(simple, self.vocabulary, self.dataset.length, *units)
+            kinds[simple.name] = [ridge.to(self.device)]
+        kinds = {kind: some for kind, some in kinds.items() if some}
         genes, truth_GT = self.validation, self.dataset.targets[np.ix_(self.validation, self.columns)]
+        answers = {
+            kind: [
+                predict_responses(each, self.dataset, self.vocabulary, genes, self.columns, self.device)
+                for each in some
+            ]
+            for kind, some in kinds.items()
+        }
         statistic = median_auroc if self.binary else median_pearson
-        candidates: dict[str, tuple[PromoterModel, list[int], NDArray[np.float64]]] = {}
-        for name, numbers in kinds.items():
-            members = {name: [models[number] for number in numbers]}
-            if ridge is not None and simple is not None:
-                members[f"{name} and {simple.name}"] = [*members[name], ridge]
-            for label, joined in members.items():
-                model = PromoterModel.mean(joined, self.vocabulary)
-                answers = predict_responses(
-                    model, self.dataset, self.vocabulary, genes, self.columns, self.device
-                )
-                figures = statistic(truth_GT, (answers - units[0]) / units[1])(np.ones((1, len(genes))))
-                candidates[label] = model, numbers, figures
-        first = next(iter(candidates))
-        best = max(candidates, key=lambda label: candidates[label][2][0])
-        title = next(iter(FIGURES[self.dataset.task].values()))
-        told = f"{title} on validation genes"
-        if best == first:
-            self.reason = f"{first}: no mean with others is better ({told} {candidates[first][2][0]:.3f})"
-        else:
-            ours, alone = (float(candidates[label][2][0]) for label in (best, first))
-            self.reason = f"mean of {best}: {told} {ours:.3f}, {first} alone {alone:.3f}"
-        self.model, self.used, _ = candidates[best]
+        figures: dict[tuple[str, ...], float] = {}
+        for size in range(1, len(kinds) + 1):
+            for chosen in combinations(kinds, size):
+                if any(kind in ("cold", "warm") for kind in chosen):
+                    mean_GT = np.mean([each for kind in chosen for each in answers[kind]], axis=0)
+                    score = statistic(truth_GT, (mean_GT - units[0]) / units[1])
+                    figures[chosen] = float(score(np.ones((1, len(genes))))[0])
+        best = max(figures, key=lambda chosen: figures[chosen])
+        self.model = PromoterModel.mean([each for kind in best for each in kinds[kind]], self.vocabulary)
+        self.used = [
+            number for number, model in enumerate(models) if any(model in kinds[kind] for kind in best)
+        ]
+        key, title = next(iter(FIGURES[self.dataset.task].items()))
+        cold = figures["cold",]
+        self.reason = f"{_mean_of(best)}: {title} on validation genes {figures[best]:.3f}"
+        if best != ("cold",):
+            self.reason += f", the cold network alone {cold:.3f}"
         LOGGER.info(f"kept: {self.reason}")
-        key = next(iter(FIGURES[self.dataset.task]))
         return [
-            Row(name=f"candidate: {label}", cells="validation genes", figures={key: float(figures_B[0])})
-            for label, (_, _, figures_B) in candidates.items()
+            Row(name=f"candidate: {_mean_of(chosen)}", cells="validation genes", figures={key: figure})
+            for chosen, figure in figures.items()
         ]
 
     def _checked(self, results: Evaluation) -> Evaluation:
@@ -293,6 +293,13 @@ class PromoterTask(Task):
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
         return card_lines(self.model.config, self.dataset, record, cast(Evaluation, results))
+
+
+def _mean_of(kinds: Sequence[str]) -> str:
+    """Such as `mean of cold, warm and sum of ridges`."""
+    if len(kinds) == 1:
+        return f"{kinds[0]} alone"
+    return f"mean of {', '.join(kinds[:-1])} and {kinds[-1]}"
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
