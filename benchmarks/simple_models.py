@@ -10,62 +10,26 @@ chosen on validation promoters. The gain is over the component ridge: 95 % inter
 import time
 from pathlib import Path
 
+import never_below
 import numpy as np
-import pandas as pd
-from common import SHARED, table
 from common import options as command_line
-from never_below import ecoli, plant_core
-from yeast_data import build_dataset
+from common import table
 
 from bioattn.models.promoter.training.baselines import default_baselines
-from bioattn.promoters.dataset import PromoterDataset, read_dataset
+from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.response_metrics import interval, median_pearson, resampled
-from bioattn.promoters.treatments import TreatmentTable
 
-
-def ecoli_mpra(_work: Path) -> PromoterDataset:
-    """13,118 measured promoters, log2 of RNA/DNA in LB; a tenth held out, of the rest a fifth for validation."""
-    measured = pd.read_csv(SHARED / "data" / "ecoli_mpra" / "train.tsv.gz", sep="\t")
-    number = len(measured)
-    split = np.zeros(number, np.uint8)
-    split[np.random.default_rng(1).random(number) < 0.1] = 2
-    rest = np.random.default_rng(0).permutation(np.flatnonzero(split == 0))
-    split[rest[: len(rest) // 5]] = 1
-    letters = np.stack([np.frombuffer(sequence.encode(), np.uint8) for sequence in measured.sequence])
-    return PromoterDataset(
-        gene_ids=[f"p{row}" for row in range(number)],
-        chrom=[""] * number,
-        start=np.full(number, -1),
-        end=np.full(number, -1),
-        strand=["."] * number,
-        codes=np.select([letters == ord(base) for base in "ACGT"], range(4), 4).astype(np.uint8),
-        flank=0,
-        targets=np.log2(measured.expression.clip(lower=0.02)).to_numpy(np.float32)[:, None],
-        treatments=TreatmentTable(pd.DataFrame(index=pd.Index(["LB"], dtype=object))),
-        gene_split=split,
-        treatment_split=np.zeros(1, np.uint8),
-        task="regression",
-        metadata={"downstream": 30},
-    )
-
-
-SETS = {
-    "ecoli-mpra": ecoli_mpra,
-    "ecoli-phage": lambda work: read_dataset(ecoli(work)),
-    "yeast": lambda work: read_dataset(build_dataset(SHARED, work, "upstream", "arrays", "xii-xvi")),
-    "yeast-coding": lambda work: read_dataset(build_dataset(SHARED, work, "coding", "arrays", "xii-xvi")),
-    "plant-core": lambda work: read_dataset(plant_core(work)),
-}
+SETS = ("ecoli-mpra", "ecoli", "yeast-xii-xvi", "yeast-coding", "plant-core")
 
 
 def main() -> None:
     parser = command_line(__doc__, output=False)
     parser.add_argument("--work", type=Path, required=True, help="folder of datasets")
-    parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     for name in options.sets:
-        dataset = SETS[name](options.work)
+        dataset = read_dataset(never_below.SETS[name](options.work))
         began = time.process_time()
         rows = default_baselines(dataset)
         seconds = time.process_time() - began
