@@ -263,7 +263,7 @@ def test_longer_promoters_are_cut_around_position_0(tmp_path):
         ">short chr1:100-105(-) downstream=4\nGGTTA\n"
     )
     source = hold_promoters(path, 5, downstream=3)
-    assert [decode(row) for row in source.codes] == ["CGGTT", "CGGTT", "NGGTT"]
+    assert [decode(row) for row in source.codes] == ["GGTTA", "GGTTA", "NGGTT"]
     columns = source.samples.columns
     assert (list(columns["start"]), list(columns["end"])) == ([104, 101, 101], [109, 106, 105])
     assert (source.num_padded, source.num_cut, source.downstream) == (1, 3, 3)

@@ -440,11 +440,18 @@ class PromoterModel(nn.Module):
                 numbers[kind] += 1
 
     @classmethod
-    def mean(cls, models: Sequence["PromoterModel"], vocabulary: TreatmentVocabulary) -> "PromoterModel":
-        """The model that predicts the mean of what `models` do; with one, that one."""
+    def mean(
+        cls, models: Sequence["PromoterModel"], vocabulary: TreatmentVocabulary, shares: Sequence[float] = ()
+    ) -> "PromoterModel":
+        """The model that predicts the mean of what `models` do, with these shares or equal ones; with one, that
+        one."""
         if len(models) == 1:
             return models[0]
-        return cls._sum([(each, 1 / len(models)) for model in models for each in model.members], vocabulary)
+        shares = shares or [1 / len(models)] * len(models)
+        return cls._sum(
+            [(each, share) for model, share in zip(models, shares, strict=True) for each in model.members],
+            vocabulary,
+        )
 
     @classmethod
     def beside(
@@ -454,7 +461,9 @@ class PromoterModel(nn.Module):
         ridges = [(each, 1.0) for each in model.members if isinstance(each.network, RidgeModel)]
         if not ridges:
             return trained
-        share = len(trained.members) / (len(trained.members) + len(ridges))
+        # All members answer in the same units, so their deviations are as their shares.
+        whole = sum(float(each.response_sd_T.sum()) for each in model.members)
+        share = 1 - sum(float(each.response_sd_T.sum()) for each, _ in ridges) / whole
         return cls._sum([*((each, share) for each in trained.members), *ridges], vocabulary)
 
     @classmethod

@@ -102,8 +102,10 @@ def test_a_plain_run_chooses_and_given_settings_do_not(noisy_path, tmp_path, cap
     assert record["settings"] in caplog.text
     networks = [each for each in architectures(tmp_path / "m") if each["conditioning"] == "cross"]
     stems = [(each["stem"], each["readout"]) for each in networks]
-    assert stems == [("conv", "own"), ("both", "shared")][: len(stems)]
-    assert [each["training"]["warm_start"] for each in record["networks"]] == [False, True][: len(stems)]
+    assert set(stems) <= {("conv", "own"), ("both", "shared")}
+    assert [each["training"]["warm_start"] for each in record["networks"]] == [
+        stem == "both" for stem, _ in stems
+    ]
     assert {each["training"]["epochs"] for each in record["networks"]} == {1}
     assert train(job, resume=True) is None  # the same job, though its settings were chosen
     given = dataclasses.replace(job, output=tmp_path / "given", model={"channels": 16, "head_channels": 4})
@@ -116,7 +118,7 @@ def test_the_best_candidate_on_validation_genes_is_kept(noisy_path, tmp_path):
     train(PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 8}))
     record = read_json(tmp_path / "m" / "training.json")
     candidates = [row for row in record["evaluation"]["rows"] if row["name"].startswith("candidate")]
-    assert len(candidates) == 6  # of cold, warm and ridge all means that hold a network
+    assert len(candidates) == 9  # cold, warm and both; each alone, with the ridge, and with much of the ridge
     kept = [(each["conditioning"], each["readout"]) for each in architectures(tmp_path / "m")]
     best = max(candidates, key=lambda row: row["pearson"])["name"].removeprefix("candidate: ")
     named = {"cold": ("cross", "own"), "warm": ("cross", "shared"), "ridge": ("ridge", "own")}

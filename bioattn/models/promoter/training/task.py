@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +26,7 @@ from bioattn.models.promoter.training.baselines import (
     best_simple,
     default_baselines,
 )
+from bioattn.models.promoter.training.candidates import candidates
 from bioattn.models.promoter.training.data import split_certificate, training_treatments, validation_genes
 from bioattn.models.promoter.training.evaluation import (
     FIGURES,
@@ -38,6 +38,7 @@ from bioattn.models.promoter.training.evaluation import (
     response_units,
 )
 from bioattn.models.promoter.training.network import Learned, NetworkTraining
+from bioattn.models.promoter.training.ridge import Matrix
 from bioattn.models.promoter.training.settings import (
     Plan,
     chosen_plans,
@@ -207,45 +208,49 @@ class PromoterTask(Task):
         known = all(member.config.contribution for model in models for member in model.members)
         if self.given or self.reason == "given" or self.validation is None or not known:
             return []
-        members = self.settings.members
-        kinds = {"cold": models[:members], "warm": models[members:]}
+        count = self.settings.members
+        kinds = {"cold": models[:count], "warm": models[count:]}
         simple = best_simple(self.simple or (), self.dataset.task)
+        mean_T, sd_T = response_units(self.dataset, self.columns)
+        ridge = None
         by_id = self.first.config.treatment_encoder is TreatmentEncoding.ID
-        units = response_units(self.dataset, self.columns)
         if simple is not None and simple.model is not None and by_id and not self.binary:
-            ridge = as_promoter_model(simple, self.vocabulary, self.dataset.length, *units)
-            kinds[simple.name] = [ridge.to(self.device)]
-        kinds = {kind: some for kind, some in kinds.items() if some}
+            ridge = as_promoter_model(simple, self.vocabulary, self.dataset.length, mean_T, sd_T)
+            ridge = ridge.to(self.device)
         genes, truth_GT = self.validation, self.dataset.targets[np.ix_(self.validation, self.columns)]
-        answers = {
-            kind: [
-                predict_responses(each, self.dataset, self.vocabulary, genes, self.columns, self.device)
-                for each in some
+
+        def answers(some: Sequence[PromoterModel]) -> Matrix:
+            of_each = [
+                predict_responses(model, self.dataset, self.vocabulary, genes, self.columns, self.device)
+                for model in some
             ]
-            for kind, some in kinds.items()
-        }
-        statistic = median_auroc if self.binary else median_pearson
-        figures: dict[tuple[str, ...], float] = {}
-        for size in range(1, len(kinds) + 1):
-            for chosen in combinations(kinds, size):
-                if any(kind in ("cold", "warm") for kind in chosen):
-                    mean_GT = np.mean([each for kind in chosen for each in answers[kind]], axis=0)
-                    score = statistic(truth_GT, (mean_GT - units[0]) / units[1])
-                    figures[chosen] = float(score(np.ones((1, len(genes))))[0])
-        best = max(figures, key=lambda chosen: figures[chosen])
-        self.model = PromoterModel.mean([each for kind in best for each in kinds[kind]], self.vocabulary)
-        self.used = [
-            number for number, model in enumerate(models) if any(model in kinds[kind] for kind in best)
-        ]
+            mean_GT: Matrix = (np.mean(of_each, axis=0) - mean_T) / sd_T
+            return mean_GT
+
+        def statistic(predicted_GT: Matrix) -> float:
+            metric = median_auroc if self.binary else median_pearson
+            return float(metric(truth_GT, predicted_GT)(np.ones((1, len(genes))))[0])
+
+        found = candidates(
+            {kind: answers(some) for kind, some in kinds.items() if some},
+            None if ridge is None or simple is None else (simple.name, answers([ridge])),
+            statistic,
+        )
+        best = max(found, key=lambda each: each.figure)
+        members = [model for kind in best.networks for model in kinds[kind]]
+        self.used = [number for number, model in enumerate(models) if any(model is each for each in members)]
+        shares = [(1 - best.share) / len(members)] * len(members)
+        if ridge is not None and best.share:
+            members, shares = [*members, ridge], [*shares, best.share]
+        self.model = PromoterModel.mean(members, self.vocabulary, shares)
         key, title = next(iter(FIGURES[self.dataset.task].items()))
-        cold = figures["cold",]
-        self.reason = f"{_mean_of(best)}: {title} on validation genes {figures[best]:.3f}"
-        if best != ("cold",):
-            self.reason += f", the cold network alone {cold:.3f}"
+        self.reason = f"{best}: {title} on validation genes {best.figure:.3f}"
+        if best is not found[0]:
+            self.reason += f", {found[0]} {found[0].figure:.3f}"
         LOGGER.info(f"kept: {self.reason}")
         return [
-            Row(name=f"candidate: {_mean_of(chosen)}", cells="validation genes", figures={key: figure})
-            for chosen, figure in figures.items()
+            Row(name=f"candidate: {each}", cells="validation genes", figures={key: each.figure})
+            for each in found
         ]
 
     def _checked(self, results: Evaluation) -> Evaluation:
@@ -293,13 +298,6 @@ class PromoterTask(Task):
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
         return card_lines(self.model.config, self.dataset, record, cast(Evaluation, results))
-
-
-def _mean_of(kinds: Sequence[str]) -> str:
-    """Such as `mean of cold, warm and sum of ridges`."""
-    if len(kinds) == 1:
-        return f"{kinds[0]} alone"
-    return f"mean of {', '.join(kinds[:-1])} and {kinds[-1]}"
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
