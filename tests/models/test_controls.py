@@ -147,6 +147,8 @@ def test_a_control_of_a_mean_keeps_its_ridges(own):
     ridge.members[0].network.blocks[0].weight_S.fill_(1.0)
     ridge.members[0].network.blocks[0].added_XT.normal_()
     other = PromoterModel([own.model.config], vocabulary).eval()
+    for model in (ridge, other):  # all answer in the same units
+        model.members[0].response_sd_T.copy_(network.members[0].response_sd_T)
     whole = PromoterModel.mean([network, other, ridge], vocabulary)
     retrained = PromoterModel.mean([other, other], vocabulary)
     codes = torch.randint(4, (7, own.model.length), dtype=torch.uint8)
