@@ -253,7 +253,7 @@ LANGUAGE_STEPS = {
         f"run language data/models/ecoli-decoder genes.fa -o scores.tsv --embeddings embeddings.h5 {CPU}\n"
         f"run language data/models/ecoli-decoder genes.fa -o variants.tsv --variants mutants.tsv {CPU}\n"
         f"export attention data/models/ecoli-decoder short.fa -o decoder.h5 {CPU}\n"
-        f"generate language data/models/ecoli-decoder -n 2 --prompt TATAAA --length 60 -o new.fa {CPU}",
+        f"generate language data/models/ecoli-decoder -n 2 --prompt TATAAA --max-length 60 -o new.fa {CPU}",
         contents="scores.tsv variants.tsv embeddings.h5 decoder.h5 new.fa",
         figures=lambda: {"perplexity": float(column("scores.tsv", "perplexity").mean())},
         prepare=lambda: write_genes(),

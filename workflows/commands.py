@@ -277,7 +277,7 @@ STEPS = (
         "generate language",
         {"model": "train language:model"},
         {"sequences": ".generated.fa"},
-        options="--number 2 --length 12",
+        options="--number 2 --max-length 12",
     ),
     Step("export attention", {"model": TRAINED, "sequences": PROMOTERS}, {"attention": ".attention.h5"}),
     Step("export arrays", {"file": "explain attribution:attribution"}, {"arrays": ".arrays/"}),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.interpret.file_kinds import MEME, MOTIF_FOLDER
 from bioattn.store.kinds import Candidate, FileKind, find_kind, recognise
 from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress
@@ -145,7 +146,7 @@ def draw(
         value = options.pop(option, ())
         names += [value] if isinstance(value, str) else value
     several = result if type(result) in (list, tuple) else [result]
-    paths = [Path(each) for each in several if isinstance(each, str | Path)]
+    paths = [_drawn(Path(each)) for each in several if isinstance(each, str | Path)]
     if paths:
         kind = kind or _default_kind(paths[0], len(names))
         data = _read(kind, paths[0], paths[1:], names, options, progress)
@@ -157,6 +158,11 @@ def draw(
     picture = PICTURES[kind]
     figure = _function(picture.draw)(data, width or picture.width)
     return figure, data.record() if hasattr(data, "record") else {}
+
+
+def _drawn(path: Path) -> Path:
+    """The file to be drawn: of a folder of motifs its matrices."""
+    return path / MEME if (path / MOTIF_FOLDER.record).is_file() else path
 
 
 def _default_kind(path: Path, num_samples: int) -> str:

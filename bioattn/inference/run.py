@@ -243,7 +243,8 @@ def _run_to_file(
     number, noun = work.source.num_samples, work.noun
     layout = replace(file.layout, shard=record)
     size = layout.stored_bytes(number, work.lengths)
-    LOGGER.info(f"{file.about} of {counted(number, noun)}{file.of_each} takes {human_bytes(size)}")
+    advice = f"; to make it smaller, {file.smaller}" if size > LARGE else ""
+    LOGGER.info(f"{file.about} of {counted(number, noun)}{file.of_each} takes {human_bytes(size)}{advice}")
     partial = partial_path(file.output)
     there = partial.stat().st_size if resume and partial.is_file() else 0
     require_free_space(file.output, size - there, f"{file.smaller}, or another disk")
@@ -319,6 +320,8 @@ def _tell_time(minutes: float) -> None:
         )
 
 
+LARGE = 1_000_000_000
+"""A file of more bytes is told how to be smaller."""
 BATCH_BYTES = 1 << 26
 """What the maps of a batch take at most, but for one sample of more."""
 MAX_BATCH = 64

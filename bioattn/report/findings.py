@@ -305,9 +305,9 @@ def motif_findings(motifs: MotifResults | None, *, believed: bool = True) -> Ite
             "attention against its reference (q ≤ 0.05)"
         )
         largest = max(gains, key=lambda each: each.ratio or 0.0, default=None)
-        text += (
-            f", at most ×{largest.ratio:.2f} ({largest.motif} in {largest.treatment})." if largest else "."
-        )
+        if largest is not None:
+            text += f", at most ×{largest.ratio:.2f} ({motifs.title(largest.motif)} in {largest.treatment})"
+        text += "."
     if not believed:
         text = f"Of maps that are not to be believed: {text}"
     yield Finding("Motifs", text, "plain" if believed else "bad", leads=believed)

@@ -72,9 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str], *, is_program: bool) -> int:
-    def say_error(sentence: str) -> None:
+    def say_error(sentence: str, level: str = "error") -> None:
         if not _stopped_with:  # else the signal is why, and `main` says so
-            _print_error(sentence, arguments)
+            _print_error(sentence, arguments, level)
 
     if is_program:
         signal.signal(signal.SIGTERM, _stop)
@@ -96,7 +96,8 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         if os.environ.get("BIOATTN_DEBUG"):
             raise
         if not error.is_reported_elsewhere:
-            say_error(str(error))
+            # Who stops a command by Ctrl-C asked for it: that work was saved is no error.
+            say_error(str(error), "info" if isinstance(error, Interrupted) else "error")
         if is_program and launch().count > 1:
             # The launcher ends whoever is left when one process ends: not with another exit code than ours.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -157,8 +158,9 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print_error(sentence: str, arguments: Sequence[str]) -> None:
-    print(error_line(sentence, arguments), file=sys.stderr)  # noqa: T201 - the one place that reports errors
+def _print_error(sentence: str, arguments: Sequence[str], level: str = "error") -> None:
+    """The one place that reports errors."""
+    print(error_line(sentence, arguments, level), file=sys.stderr)  # noqa: T201
 
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:

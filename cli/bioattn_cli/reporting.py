@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, TextIO
 
 from bioattn.system.device import launch
 from bioattn.system.progress import Progress
-from bioattn.text import printable, shortened
+from bioattn.text import duration, printable, shortened
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -68,11 +68,11 @@ def asks_for_json(arguments: Sequence[str]) -> bool:
     return last[-1:] == [LogFormat.JSON]
 
 
-def error_line(sentence: str, arguments: Sequence[str]) -> str:
+def error_line(sentence: str, arguments: Sequence[str], level: str = "error") -> str:
     """How the sentence that ends a command is written on stderr."""
     if asks_for_json(arguments):
-        return _json_line(time.time(), "error", _as_typed(sentence))
-    return f"bioattn: error: {printable(_as_typed(sentence))}"
+        return _json_line(time.time(), level, _as_typed(sentence))
+    return f"bioattn: {'error: ' if level == 'error' else ''}{printable(_as_typed(sentence))}"
 
 
 def _as_typed(sentence: str) -> str:
@@ -220,12 +220,14 @@ class ProgressLines(Progress):
         self._total: int | None = None
         self._done = 0
         self._last = 0.0
+        self._told = 0
         self._status = ""
 
     def begin(self, description: str, total: int | None) -> None:
         """Remember the work; short work stays silent."""
         self._description, self._total, self._done = description, total, 0
         self._last = time.monotonic()
+        self._told = 0
         self._status = ""
 
     def advance(self, steps: int = 1, **status: float | str) -> None:
@@ -233,10 +235,16 @@ class ProgressLines(Progress):
         self._done += steps
         if status:
             self._status = " " + _status_text(status)
-        if time.monotonic() - self._last >= PLAIN_INTERVAL_SECONDS:
-            of_total = f"/{self._total:,}" if self._total is not None else ""
-            LOGGER.info(f"{self._description}: {self._done:,}{of_total}{self._status}")
-            self._last = time.monotonic()
+        seconds = time.monotonic() - self._last
+        if seconds >= PLAIN_INTERVAL_SECONDS:
+            of_total = left = ""
+            if self._total is not None:
+                of_total = f"/{self._total:,}"
+                # By the pace since the last line: what an earlier run had done took no time in this one.
+                pace = seconds / max(1, self._done - self._told)
+                left = f", about {duration(pace * (self._total - self._done))} left"
+            LOGGER.info(f"{self._description}: {self._done:,}{of_total}{self._status}{left}")
+            self._last, self._told = time.monotonic(), self._done
 
     def note(self, sentence: str) -> None:
         """Write a line, whenever the last one was."""

@@ -14,13 +14,16 @@ from PIL import Image
 from bioattn.errors import FormatError, SettingsError
 from bioattn.figures.alignments import read_arcs
 from bioattn.figures.plot import PICTURES, _function, plot
+from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.motifs.motif_folder import read_motif_export
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.store import open_attention
 from bioattn.store.windows import promoter_samples
 from bioattn.structures.predictions import read_aligned_error, read_plddt
 from bioattn_cli.main import main
+from tests.report.conftest import write_motif_export
 from tests.result_files import (
     cross_site,
     promoter_layout,
@@ -352,3 +355,15 @@ def test_letters_that_the_font_lacks_are_said_once(folder, tmp_path, capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: some letters of names are not in the figures' font")
     assert second.startswith("wrote ")
+
+
+def test_a_folder_of_motifs_is_drawn_with_the_factors_names(tmp_path):
+    folder = write_motif_export(tmp_path / "motifs")
+    matrix = np.full((6, 4), 0.1)
+    matrix[:, 2] = 0.7
+    write_meme(
+        folder / "motifs.meme", [Motif(name="attention_2", probabilities=matrix, alternative_name="TOD6")]
+    )
+    (axis,) = plot(folder).axes
+    assert axis.get_title() == "attention_2 TOD6 (20 sites)"
+    assert read_motif_export(folder).title("attention.1").endswith(" (attention.1)")

@@ -95,7 +95,7 @@ JOBS = {
         f"language-{shape}": (WORDS, LANGUAGE, f"language words.dataset.h5 --shape {shape}", runs)
         for shape, runs in (
             ("encoder", RUN_LANGUAGE),
-            ("decoder", f"{RUN_LANGUAGE}\ngenerate language model -o new.fa -n 4 --length 20"),
+            ("decoder", f"{RUN_LANGUAGE}\ngenerate language model -o new.fa -n 4 --max-length 20"),
             ("encoder-decoder", RUN_LANGUAGE),
         )
     },

@@ -12,9 +12,9 @@ The tables of the folder are those of `docs/formats/motifs.md`. Motifs are compa
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +161,8 @@ def export_motifs(
             rows += [motif_row(motif, FILTER) for motif in filters]
             every = [motif for family in families for motif in family]
             matches = None if targets is None else match_motifs(families, targets)
+            if matches is not None:
+                every = [_named(*pair) for pair in zip(every, matches.to_dict("records"), strict=True)]
             write_table(folder / MOTIFS, _motif_table(rows, matches), _NUMBERS)
             background = base_composition(sources[0].codes) if sources else UNIFORM_BACKGROUND
             write_meme(folder / MEME, every, background)
@@ -317,6 +319,12 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
 
 
 # --- the tables ---------------------------------------------------------------------------------------------
+
+
+def _named(motif: Motif, match: Mapping[Any, Any]) -> Motif:
+    """The motif with the name of the factor that it resembles, as pictures show it."""
+    is_match = match["q_value"] <= MATCHED
+    return replace(motif, alternative_name=(match["match_name"] or match["match"]) if is_match else "")
 
 
 def _motif_table(rows: Sequence[dict[str, object]], matches: pd.DataFrame | None) -> pd.DataFrame:

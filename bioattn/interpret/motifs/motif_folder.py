@@ -40,6 +40,12 @@ class FoundMotif:
     probabilities: NDArray[np.float64] | None
     """(W, 4): A, C, G, T."""
 
+    @property
+    def title(self) -> str:
+        """The factor that it resembles, where that is sure, and the name."""
+        sure = self.match_q_value is not None and self.match_q_value <= SURE
+        return f"{self.match.partition(' (')[0]} ({self.name})" if self.match and sure else self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreatmentMotif:
@@ -76,6 +82,10 @@ class MotifResults:
     """Names of the motifs that are filters of the first layer."""
     model_sha256: str
     """Empty where the export was made without the model."""
+
+    def title(self, name: str) -> str:
+        """How a motif is called on a page."""
+        return next((motif.title for motif in self.motifs if motif.name == name), name)
 
     @property
     def num_motifs(self) -> int:

@@ -96,7 +96,7 @@ class LanguageRun(RunCommand):
 class LanguageGeneration(RunCommand):
     """Write new sequences, drawn from a decoder token by token.
 
-    A sequence ends where the decoder ends it, or at --length. The same seed draws the same sequences; with
+    A sequence ends where the decoder ends it, or at --max-length. The same seed draws the same sequences; with
     --temperature 0 nothing is drawn, and all sequences are alike.
     """
 
@@ -107,7 +107,9 @@ class LanguageGeneration(RunCommand):
     examples: Path | None = option(
         "FASTA of sequences that are read before each (few-shot).", "--prompt-file", metavar="FASTA"
     )
-    length: int | None = option("Most tokens of a sequence [default: what the model reads at once].", min=1)
+    max_length: int | None = option(
+        "Most tokens of a sequence [default: what the model reads at once].", min=1
+    )
     temperature: float = option(
         "0 for the likeliest token each time; 1 as trained.", default=1.0, min=0, max=1000
     )
@@ -186,7 +188,7 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
         settings.number,
         prompt=settings.prompt,
         examples=settings.examples,
-        length=settings.length,
+        length=settings.max_length,
         temperature=settings.temperature,
         top_p=settings.top_p,
         seed=settings.seed,

@@ -153,7 +153,7 @@ def drawn_sequences(
     most = room if length is None else length
     if not len(words) < most <= room:
         raise SettingsError(
-            f"--length {most}: give more than the {len(words)} tokens of --prompt and at most {room}, which the "
+            f"--max-length {most}: give more than the {len(words)} tokens of --prompt and at most {room}, which the "
             f"model reads at once{' behind --prompt-file' if shown else ''}"
         )
     if not 0 < top_p <= 1:

@@ -176,7 +176,7 @@ def test_training_goes_on_from_weights(model: Path, folder: Path, capsys: pytest
 def test_only_decoders_write_new_sequences(model: Path, folder: Path, capsys: pytest.CaptureFixture[str]):
     output = folder / f"{model.name}.fa"
     words = ("generate", "language", model, "-o", output, "-n", 5, "--prompt", UNIT[:3], "--temperature", 0)
-    code = bioattn(*words, "--length", 24)
+    code = bioattn(*words, "--max-length", 24)
     if model.name != "decoder":
         assert code == 1
         assert "sequences are drawn from a decoder" in capsys.readouterr().err
@@ -185,7 +185,7 @@ def test_only_decoders_write_new_sequences(model: Path, folder: Path, capsys: py
     made = [record.sequence for record in read_fasta(output)]
     assert len(made) == 5
     assert all(each == (UNIT * 6)[: len(each)] and len(each) > 12 for each in made)
-    assert bioattn(*words[:-1], 1e-30, "--length", 24) == 0
+    assert bioattn(*words[:-1], 1e-30, "--max-length", 24) == 0
     assert [record.sequence for record in read_fasta(output)] == made
     for wrong in (("--temperature", "inf"), ("--seed", -1)):
         assert bioattn(*words, *wrong) == 2

@@ -355,7 +355,7 @@ def test_fine_tuning_begins_from_published_weights(case: Case, tmp_path: Path):
 @pytest.mark.parametrize("case", ["gpt2"], indirect=True)
 def test_a_published_decoder_writes_sequences(case: Case, tmp_path: Path):
     output = tmp_path / "new.fa"
-    words = ("generate", "language", case.folder, "-o", output, "-n", 2, "--prompt", "MK", "--length", 9)
+    words = ("generate", "language", case.folder, "-o", output, "-n", 2, "--prompt", "MK", "--max-length", 9)
     assert bioattn(*words, "--temperature", 0) == 0
     ids = [2, *case.loaded.vocabulary.order[case.loaded.vocabulary.words("MK", "s")]]
     allowed = np.arange(2, 28)  # neither padding nor rows that no token is known of
