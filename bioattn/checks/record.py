@@ -17,6 +17,8 @@ PROVISIONAL = {Code.FAITHFUL_SPECIFIC, Code.FAITHFUL_NOT_SPECIFIC, Code.FAITHFUL
 """The maps are faithful; whether the model needs its attention was not tested, as no control was retrained."""
 PARTLY = {*PROVISIONAL, Code.NOT_SPECIFIC, Code.POSITION_ONLY, Code.NOT_PAIR_SPECIFIC, Code.UNDECIDED}
 """They may, but not for differences between treatments, or between samples; or it cannot be told."""
+NEGATIVE = set(Code) - SURE - PARTLY
+"""The maps explain nothing, or mislead."""
 NOTES = {
     "treatments": "Skill: mean over treatments of Pearson r over genes (binary: 2 · AUROC − 1). Similarity: "
     "Spearman over bins.\nDeletion: share of what sets a prediction apart from its treatment's mean.",
@@ -123,7 +125,7 @@ class CheckRecord:
         """How the verdict is shown."""
         if self.verdict.code in SURE:
             return "good"
-        return "open" if self.verdict.code in PARTLY else "bad"
+        return "bad" if self.verdict.code in NEGATIVE else "open"
 
     @property
     def sentences(self) -> list[str]:

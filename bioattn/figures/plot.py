@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bioattn.checks.record import NEGATIVE
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.figures import style
 from bioattn.interpret.file_kinds import MEME, MOTIF_FOLDER
 from bioattn.store.kinds import Candidate, FileKind, find_kind, recognise
 from bioattn.store.reader import Attention, open_attention
@@ -107,6 +109,8 @@ _FLAGS = {
     "weights": "as",
 } | dict.fromkeys(("cluster", "by_attention", "reverse_complement", "background"), "as")
 """How options are called on the command line where it is not their name."""
+_OF_MAPS = ("attention", "heatmap", "heads")
+"""Pictures of maps, which a check judges."""
 _SAMPLES = ("gene", "genes", "sample", "samples")
 """What pictures call the samples that they draw: one that is needed, any number, at most one, any number."""
 
@@ -119,7 +123,8 @@ def plot(result: Any, kind: str | None = None, **options: Any) -> "Figure":
     typed data of a picture, a DataFrame of contacts or of a training's history, or with `kind` an array:
     `contacts` and `pae` (R, R), `plddt` (R,), `logos` (W, 4).
     kind: a name of `PICTURES`; None = the one for this kind of result.
-    options: `width` in millimetres; `gene` or `sample`, a name or several; and those of the picture's `read`
+    options: `width` in millimetres; `verdict`, False for no word in the corner on maps that the check at the end of
+    the model's training did not believe; `gene` or `sample`, a name or several; and those of the picture's `read`
     function (such as `read_promoter_picture`).
 
     Returns a Matplotlib figure.
@@ -134,6 +139,7 @@ def draw(
     kind: str | None = None,
     *,
     width: float | None = None,
+    verdict: bool = True,
     progress: Progress = SILENT,
     **options: Any,
 ) -> tuple["Figure", dict[str, Any]]:
@@ -157,7 +163,21 @@ def draw(
         kind, data = _typed(result, kind, options)
     picture = PICTURES[kind]
     figure = _function(picture.draw)(data, width or picture.width)
+    if verdict and kind in _OF_MAPS and (code := _verdict(paths[0] if paths else result)) in NEGATIVE:
+        style.write_corner(
+            figure, f"maps not to be believed: {code.replace('-', ' ')} (bioattn explain check)"
+        )
     return figure, data.record() if hasattr(data, "record") else {}
+
+
+def _verdict(source: Any) -> str:
+    """Code of the verdict on the maps of a file; empty where it knows none."""
+    if isinstance(source, Attention):
+        return source.verdict
+    if not isinstance(source, Path) or recognise(source).name != "attention":
+        return ""
+    with open_attention(source) as attention:
+        return attention.verdict
 
 
 def _drawn(path: Path) -> Path:

@@ -119,6 +119,8 @@ class Results:
         self.model_sha256 = layout.model_sha256
         self.input_sha256 = str(said.get("input_sha256", ""))
         self.task = str(said.get("task", ""))
+        self.verdict = str(said.get("verdict", ""))
+        """Code of the verdict on the maps at the end of the model's training; empty where none is known."""
         self.window_length = int(said.get("window_length", 0))  # type: ignore[arg-type]
         """Positions of the window of promoters; 0 for other inputs."""
         downstream = said.get("downstream")

@@ -1,10 +1,12 @@
 """Every picture of `bioattn plot` from files to figures, as a user runs it; what is wrong is one sentence."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import get_type_hints
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -367,3 +369,21 @@ def test_a_folder_of_motifs_is_drawn_with_the_factors_names(tmp_path):
     (axis,) = plot(folder).axes
     assert axis.get_title() == "attention_2 TOD6 (20 sites)"
     assert read_motif_export(folder).title("attention.1").endswith(" (attention.1)")
+
+
+def test_a_picture_of_maps_that_are_not_believed_says_so(folder, tmp_path):
+    path = tmp_path / "attention.h5"
+    shutil.copy(folder / "attention.h5", path)
+
+    def corner(**options):
+        return [
+            text.get_text()
+            for text in plot(path, gene="g0", **options).texts
+            if "believed" in text.get_text()
+        ]
+
+    for verdict, number in (("unfaithful", 1), ("faithful", 0), ("undecided", 0)):
+        with h5py.File(path, "r+") as file:
+            file.attrs["verdict"] = verdict
+        assert len(corner()) == number
+        assert corner(verdict=False) == []

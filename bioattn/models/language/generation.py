@@ -153,8 +153,8 @@ def drawn_sequences(
     most = room if length is None else length
     if not len(words) < most <= room:
         raise SettingsError(
-            f"--max-length {most}: give more than the {len(words)} tokens of --prompt and at most {room}, which the "
-            f"model reads at once{' behind --prompt-file' if shown else ''}"
+            f"--max-length {most}: give more than the {len(words)} tokens of --prompt and at most {room}, which "
+            f"the model reads at once{' behind --prompt-file' if shown else ''}"
         )
     if not 0 < top_p <= 1:
         raise SettingsError(f"--top-p {top_p:g}: give a share above 0 and up to 1")

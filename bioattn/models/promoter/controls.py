@@ -145,6 +145,8 @@ class QuickCheck(NamedTuple):
 
     sentence: str = ""
     """A verdict and a figure; empty where a model has no attention over positions, or promoters are too few."""
+    code: str = ""
+    """Of the verdict (`bioattn.checks.measures.Code`)."""
     next: tuple[str, ...] = ()
     """What to do next, with the user's names of files, which a model folder is not to hold."""
 
@@ -184,10 +186,10 @@ def quick_check(model: LoadedPromoterModel, dataset: PromoterDataset, names: Nam
     more = "" if found is None else f" {found.sentence}"
     sentence = f"Quick check of {counted(len(genes), 'promoter')}: {said}{more}"
     if all(probe.measures.passed(name) for name in POINTING) and verdict.code is not Code.UNDECIDED:
-        return QuickCheck(sentence)
+        return QuickCheck(sentence, verdict.code)
     whole = f"bioattn explain check {names.model} {names.inputs} -o check.json --dataset {names.dataset}"
     steps = [] if verdict.code is Code.UNDECIDED else next_steps(probe, verdict, names)
-    return QuickCheck(sentence, (f"Check it with more promoters: `{whole}`.", *steps))
+    return QuickCheck(sentence, verdict.code, (f"Check it with more promoters: `{whole}`.", *steps))
 
 
 def other_readout(config: PromoterModelConfig) -> tuple[str, str]:

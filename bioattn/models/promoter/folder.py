@@ -54,6 +54,7 @@ from bioattn.promoters.treatments import (
 from bioattn.store.attribution import Attribution
 from bioattn.store.reader import Attention
 from bioattn.store.schema import CONTRIBUTIONS, PREDICTIONS, AttentionOptions
+from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import Progress
 from bioattn.text import quoted
 
@@ -414,6 +415,12 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         if fresh.encoder is not None:
             fresh.encoder.load_state_dict(self.encoder().state_dict())
         return replace(self, model=fresh.to(self.device).eval())
+
+    @property
+    def verdict(self) -> str:
+        """Code of the verdict on its maps at the end of its training; empty where none is known."""
+        record = {} if self.path is None else read_training_record(self.path)
+        return str(record.get("evaluation", {}).get("verdict", ""))
 
     def encoder(self) -> BinEncoder:
         """The encoder of a pretrained stem. Raises: BioattnError without one."""

@@ -158,10 +158,11 @@ class PromoterRunner:
         """The layout of what is collected of a source."""
         model = self.model
         downstream = model.downstream if source.downstream is None else source.downstream
+        window = window_attributes(source.sha256, model.length, model.task, downstream)
         return FileLayout(
             inputs=PROMOTERS,
             model_sha256=model.sha256,
-            attributes=window_attributes(source.sha256, model.length, model.task, downstream),
+            attributes=window | ({"verdict": verdict} if (verdict := model.verdict) else {}),
             columns=PROMOTER_COLUMNS,
             groups=(*self.layouts, predictions_layout(self.predictor.names)),
         )

@@ -112,6 +112,11 @@ def plot(
         max=1000,
         group="Output",
     ),
+    no_verdict: bool = option(
+        "No word in the corner on maps that the check at the end of training did not believe.",
+        default=False,
+        group="Output",
+    ),
     dpi: int = option("Dots per inch of PNG.", default=300, min=50, max=1200, group="Output"),
 ) -> Record:
     """Draw a result: its kind chooses the picture, --kind another one.
@@ -137,6 +142,7 @@ def plot(
             files,
             kind,
             width=width,
+            verdict=not no_verdict,
             progress=reporter.progress(),
             sample=sample,
             treatments=treatments,

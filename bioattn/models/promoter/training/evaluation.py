@@ -168,6 +168,8 @@ class Evaluation:
     """On the test (else validation) genes."""
     check: str = ""
     """What the quick check of the maps says."""
+    verdict: str = ""
+    """Its code."""
     next: tuple[str, ...] = ()
     """What to do after that check; it names the user's files, and is not part of the model folder."""
 
@@ -205,6 +207,7 @@ class Evaluation:
             "rows": [{"name": row.name, "cells": row.cells, **_finite(row.figures)} for row in self.rows],
             "per_treatment": {name: _finite(figures) for name, figures in self.per_treatment.items()},
             "check": self.check,
+            "verdict": self.verdict,
         }
 
 

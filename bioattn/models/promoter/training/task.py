@@ -271,7 +271,7 @@ class PromoterTask(Task):
         settings = self.settings
         names = Names.of("promoter", settings.output, None, settings.dataset)
         checked = quick_check(model, self.dataset, replace(names, inputs="PROMOTERS.fa"))
-        return replace(results, check=checked.sentence, next=checked.next)
+        return replace(results, check=checked.sentence, verdict=checked.code, next=checked.next)
 
     def write(self, folder: Path) -> Sequence[str]:
         write_promoter_model(
