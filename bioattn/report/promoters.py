@@ -201,8 +201,9 @@ class PromoterContext:
             self.hits = motif_hits(inputs.motif_export / "motifs.meme", self.sequences, motifs.filters)
         if inputs.motif_export is not None:
             self.attended = read_attended(inputs.motif_export, set(genes))
-            for sites in self.attended.values() if motifs is not None else ():
-                sites[:] = [replace(site, motif=motifs.title(site.motif)) for site in sites]
+            if motifs is not None:
+                for sites in self.attended.values():
+                    sites[:] = [replace(site, motif=motifs.title(site.motif)) for site in sites]
 
     def name(self, gene: str) -> str:
         """The common name, empty when there is none."""

@@ -13,7 +13,7 @@ import numpy as np
 from Bio.Data.PDBData import protein_letters_1to3
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import write_a3m
 from bioattn.formats.structure_output import CHAIN, StructureResidue, write_pdb
@@ -31,6 +31,8 @@ STRAND_RISE, STRAND_OFFSET = 3.3, 1.5
 """Å per residue, Å by which C-betas alternate above and below the sheet."""
 STRAND_SPACING, HELIX_SPACING, LAYER_SPACING = 4.8, 9.5, 10.0
 """Å between neighbours within a sheet, within a layer of helices, and between layers."""
+ATTEMPTS = 2000
+"""Folds that are generated for one of the length asked for."""
 LOOP_STEP = 3.3
 """Å a loop covers per residue."""
 
@@ -56,12 +58,21 @@ class _Slot:
 
 def generate_fold(random: np.random.Generator, *, min_length: int = 50, max_length: int = 130) -> Fold:
     """A random fold of `min_length` to `max_length` residues: layers of strands and helices in one of five
-    arrangements, visited in an order that prefers neighbours."""
-    while True:
+    arrangements, visited in an order that prefers neighbours.
+
+    Raises: SettingsError when folds do not become so long.
+    """
+    longest = 0
+    for _ in range(ATTEMPTS):
         points, letters = _chain(_order(_slots(random), random), random)
+        longest = max(longest, len(letters))
         if min_length <= len(letters):
             keep = min(len(letters), max_length)
             return Fold(points[:keep], "".join(letters[:keep]))
+    raise SettingsError(
+        f"--length {min_length}:{max_length} cannot be met: the longest of {ATTEMPTS} generated folds has {longest} "
+        "residues; ask for shorter ones"
+    )
 
 
 def _slots(random: np.random.Generator) -> list[_Slot]:

@@ -376,11 +376,8 @@ def test_a_picture_of_maps_that_are_not_believed_says_so(folder, tmp_path):
     shutil.copy(folder / "attention.h5", path)
 
     def corner(**options):
-        return [
-            text.get_text()
-            for text in plot(path, gene="g0", **options).texts
-            if "believed" in text.get_text()
-        ]
+        texts = [text.get_text() for text in plot(path, gene="g0", **options).texts]
+        return [text for text in texts if "believed" in text]
 
     for verdict, number in (("unfaithful", 1), ("faithful", 0), ("undecided", 0)):
         with h5py.File(path, "r+") as file:

@@ -5,6 +5,7 @@ import pytest
 
 from bioattn.alignments import couplings
 from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.errors import SettingsError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.simulate.families import (
     GAP,
@@ -81,6 +82,11 @@ def test_folds_are_dense_and_do_not_clash(seed):
     assert set(fold.structure) <= set("HEC")
     per_residue = len(contact_pairs(fold.positions, min_separation=6)) / length
     assert 0.7 < per_residue < 4
+
+
+def test_a_length_that_no_fold_has_is_refused():
+    with pytest.raises(SettingsError, match="cannot be met"):
+        generate_fold(np.random.default_rng(0), min_length=500, max_length=600)
 
 
 SMALL = ["--families", "2", "--depth", "60:80", "--length", "50:60", "-q"]
