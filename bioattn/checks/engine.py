@@ -324,7 +324,8 @@ def check_model(
         probe.measure()
     verdict = probe.verdict()
     dataset = evidence.dataset or (inputs if str(inputs).endswith(".h5") else None)
-    names = Names.of(model.family, model.path, inputs, dataset)
+    folder = model.path if model.path is None or model.path.is_dir() else model.path.parent
+    names = Names.of(model.family, folder, inputs, dataset)
     return CheckRecord(
         model_sha256=model.sha256,
         input_sha256=probe.sha256,

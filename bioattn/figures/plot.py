@@ -123,8 +123,8 @@ def plot(result: Any, kind: str | None = None, **options: Any) -> "Figure":
     typed data of a picture, a DataFrame of contacts or of a training's history, or with `kind` an array:
     `contacts` and `pae` (R, R), `plddt` (R,), `logos` (W, 4).
     kind: a name of `PICTURES`; None = the one for this kind of result.
-    options: `width` in millimetres; `verdict`, False for no word in the corner on maps that the check at the end of
-    the model's training did not believe; `gene` or `sample`, a name or several; and those of the picture's `read`
+    options: `width` in millimetres; `verdict`, False for no word in the corner on maps that the check at the
+    end of the training did not believe; `gene` or `sample`, a name or several; and those of the picture's `read`
     function (such as `read_promoter_picture`).
 
     Returns a Matplotlib figure.

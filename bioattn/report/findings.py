@@ -306,7 +306,7 @@ def motif_findings(motifs: MotifResults | None, *, believed: bool = True) -> Ite
         )
         largest = max(gains, key=lambda each: each.ratio or 0.0, default=None)
         if largest is not None:
-            text += f", at most ×{largest.ratio:.2f} ({motifs.title(largest.motif)} in {largest.treatment})"
+            text += f", at most ×{largest.ratio:.2f}, {motifs.title(largest.motif)} in {largest.treatment}"
         text += "."
     if not believed:
         text = f"Of maps that are not to be believed: {text}"

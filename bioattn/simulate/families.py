@@ -70,8 +70,8 @@ def generate_fold(random: np.random.Generator, *, min_length: int = 50, max_leng
             keep = min(len(letters), max_length)
             return Fold(points[:keep], "".join(letters[:keep]))
     raise SettingsError(
-        f"--length {min_length}:{max_length} cannot be met: the longest of {ATTEMPTS} generated folds has {longest} "
-        "residues; ask for shorter ones"
+        f"--length {min_length}:{max_length} cannot be met: the longest of {ATTEMPTS} generated folds has "
+        f"{longest} residues; ask for shorter ones"
     )
 
 

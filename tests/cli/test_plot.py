@@ -367,7 +367,7 @@ def test_a_folder_of_motifs_is_drawn_with_the_factors_names(tmp_path):
         folder / "motifs.meme", [Motif(name="attention_2", probabilities=matrix, alternative_name="TOD6")]
     )
     (axis,) = plot(folder).axes
-    assert axis.get_title() == "attention_2 TOD6 (20 sites)"
+    assert axis.get_title(loc="left") == "attention_2 TOD6 (20 sites)"
     assert read_motif_export(folder).title("attention.1").endswith(" (attention.1)")
 
 

@@ -128,7 +128,7 @@ def test_only_sure_motifs_count():
     assert "3 filters of the first layer" in only.text
     assert "1 resemble a motif of the database (q ≤ 0.05): Gcn4." in only.text
     assert "In 1 of 3 treatments a motif gains attention" in only.text
-    assert "at most ×1.20 (m1 in heat)" in only.text
+    assert "at most ×1.20, Gcn4 (m1) in heat" in only.text
 
 
 @pytest.mark.parametrize(

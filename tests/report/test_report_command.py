@@ -144,9 +144,9 @@ def test_what_stands_around_a_promoter(run, page):
     assert first["neighbours"] == [[0, 30, "<i>other</i>", 0, 0]]
     assert [hit[:4] for hit in first["hits"] if hit[0] == HOSTILE_MOTIF] == [[HOSTILE_MOTIF, 20, 30, "+"]]
     assert first["attended"] == [
-        [2, "attention.1", 50, 56],
-        [0, "attention.1", 10, 16],
-        [1, "attention.1", 30, 36],
+        [2, f"{HOSTILE_MOTIF} (attention.1)", 50, 56],
+        [0, f"{HOSTILE_MOTIF} (attention.1)", 10, 16],
+        [1, f"{HOSTILE_MOTIF} (attention.1)", 30, 36],
     ]
     assert genes["gene01"]["name"] == "NamedGene"
     # On the − strand position 0 is the window's last base along the chromosome, 4079.

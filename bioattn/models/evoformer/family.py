@@ -246,6 +246,7 @@ class EvoformerFamily(Family):
     title = "alignments: contacts, distances and structures of proteins"
     settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings, "run": EvoformerRun}
     table = "contacts.tsv"
+    files: Sequence[str] = ("families.tsv",)
 
     load = imported("evoformer.run", "load_evoformer_model")
     load_file = load

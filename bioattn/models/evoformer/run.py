@@ -53,6 +53,7 @@ from bioattn.models.evoformer.sites import (
     alignment_sample,
     template_site,
 )
+from bioattn.models.evoformer.trained_on import most_alike, read_families
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
     LoadedModel,
@@ -68,7 +69,7 @@ from bioattn.structures.predictions import SCORES
 from bioattn.system.device import Precision
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
-from bioattn.text import counted
+from bioattn.text import counted, percentage
 
 if TYPE_CHECKING:
     from bioattn.checks.engine import CheckSettings, Evidence
@@ -333,6 +334,7 @@ class AlignmentRunner:
         self.model, self.model_path = model, model.path
         self.settings = settings
         self.progress = progress
+        self._trained_on = {} if model.path is None else read_families(model.path.parent)
         if settings.precision is Precision.BF16:
             for stack in (model.model.extra_msa_stack, model.model.evoformer):
                 if stack is not None:
@@ -376,6 +378,12 @@ class AlignmentRunner:
                 f"{source.path}: its target, {target.name}, is not the sequence of the templates, which are of "
                 f"{templates.query} ({counted(len(templates.letters), 'residue')}); prepare templates for this "
                 "target, or name the row with --query"
+            )
+        alike = most_alike(target.letters, self._trained_on)
+        if alike is not None:
+            LOGGER.warning(
+                f"{source.name}: is like {alike[0]}, on which the model was trained ({percentage(alike[1])} of "
+                "the residues aligned are equal): how good its contacts are says nothing of other proteins"
             )
         inputs = prepare_inputs(
             alignment,

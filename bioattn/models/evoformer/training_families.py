@@ -410,7 +410,7 @@ def card_lines(model: EvoformerModel, record: Mapping[str, Any], evaluation: Eva
         f"{config.msa_channels} MSA and {config.pair_channels} pair channels, "
         f"{sum(p.numel() for p in model.parameters()):,} weights; MSA attention {attention}, "
         f"{product}; distogram and masked-MSA heads, no structure module.",
-        f"- Data: `{record['dataset']['file']}`, {families['train']} training families, "
+        f"- Data: `{record['dataset']['file']}`, {families['train']} training families (`families.tsv`), "
         f"SHA-256 `{record['dataset']['sha256']}`"
         + (f"; left out: {', '.join(excluded)}" if excluded else ""),
         f"- {training['simulated_steps']:,} steps on simulated families, {training['steps']:,} on the dataset, "

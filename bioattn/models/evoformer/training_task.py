@@ -21,6 +21,7 @@ from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.heads import sample_losses
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.run import load_evoformer_model, read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.trained_on import FAMILIES_TABLE, write_families
 from bioattn.models.evoformer.training_families import (
     Evaluation,
     Sample,
@@ -154,7 +155,9 @@ class EvoformerTask(Task, Training):
 
     def write(self, folder: Path) -> Sequence[str]:
         write_evoformer_model(folder, self.model, self.training.prediction_inputs)
-        return (WEIGHTS, CONFIG)
+        dataset = open_contact_dataset(self.settings.dataset)
+        write_families(folder, map(dataset.protein, self.families[TRAIN]))
+        return (WEIGHTS, CONFIG, FAMILIES_TABLE)
 
     def record(self) -> dict[str, Any]:
         return {

@@ -22,6 +22,7 @@ from bioattn.models.evoformer.contact_probe import (
 )
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.run import load_evoformer_model, write_evoformer_model
+from bioattn.models.evoformer.trained_on import most_alike, read_families
 from bioattn.models.evoformer.training_families import simulated_protein
 from tests.making import bioattn, small_evoformer
 
@@ -186,3 +187,18 @@ def test_the_command_with_structures_without_and_with_a_control(folder, tmp_path
     alone.write_text(">a\nACD\n>b\nACE\n")
     assert bioattn(*words, alone, "-o", check) == 1
     assert "error: short: no two residues 6 or more columns apart" in capsys.readouterr().err
+
+
+def test_a_query_like_a_family_of_the_training_is_told(tmp_path, capsys):
+    shipped = Path("data/models/evoformer-contacts").resolve()
+    families = read_families(shipped)
+    assert len(families) == 37
+    name, sequence = next(iter(families.items()))
+    other = "".join(np.random.default_rng(0).permutation(list(sequence)))
+    assert most_alike(sequence[5:], families) == (name, 1.0)
+    assert most_alike(other, families) is None
+    for query, told in ((sequence, True), (other, False)):
+        (tmp_path / "q.a3m").write_text(f">q\n{query}\n>r\n{query}\n")
+        words = ("run", "evoformer", tmp_path / "q.a3m", "--model", shipped, "-o", tmp_path / f"out{told}")
+        assert bioattn(*words) == 0
+        assert (f"q: is like {name}" in capsys.readouterr().err) is told
