@@ -225,7 +225,7 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
 def _parts(path: Path) -> list[Path]:
     """The files that an index names. Raises: FormatError when it is none, or one of them is missing."""
     try:
-        parts = sorted(set(read_json(path)["weight_map"].values()))
+        parts = sorted({str(part) for part in read_json(path)["weight_map"].values()})
     except (AttributeError, KeyError, TypeError) as error:
         raise FormatError(f"{path}: names no files of weights; fetch it again") from error
     for part in parts:

@@ -114,6 +114,9 @@ def _published(
         found.setdefault(theirs, []).append(row.turn.write(array))
         if row.plus:
             found[f"{architecture.prefix}{row.plus}"] = [array.new_zeros(2, array.shape[-1])]
+    if name == "bert" and config.form.output is Output.DENSE:
+        # Where transformers before version 5 has it.
+        found["cls.predictions.bias"] = found["cls.predictions.decoder.bias"]
     if name == "esm" and config.positions is PositionEncoding.ROTARY:
         usual = angles(1, 1, config.head_channels, torch.device("cpu"))[0]
         frequencies = torch.tensor(config.form.frequencies) if config.form.frequencies else usual

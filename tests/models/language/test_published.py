@@ -105,7 +105,7 @@ CASES = {
     "esm2": (make_esm, ESM_TOKENS),
     "esm1b": (lambda: make_esm(position_embedding_type="absolute", emb_layer_norm_before=True), ESM_TOKENS),
     "bert": (make_bert, BERT_TOKENS),
-    "dnabert": (lambda: make_bert(vocab_size=69, hidden_act="relu"), kmers(3)),
+    "dnabert": (lambda: make_bert(vocab_size=69, hidden_act="relu", tie_word_embeddings=False), kmers(3)),
     "gpt2": (make_gpt2, GPT2_TOKENS),
     "gpt2-inverse": (lambda: make_gpt2(scale_attn_by_inverse_layer_idx=True), GPT2_TOKENS),
     "t5": (make_t5, T5_TOKENS),
@@ -378,7 +378,8 @@ def test_a_published_model_comes_back_as_it_went(case: Case, tmp_path: Path):
     expected = dict(case.theirs.named_parameters())
     for name, parameter in again.named_parameters():
         # Scales of logits are kept in the weights of queries, and the type of tokens in their positions.
-        folded = "|c_attn" if case.folder.name == "gpt2-inverse" else ""
+        # Where an output layer is not tied, one of BERT's two biases does nothing.
+        folded = {"gpt2-inverse": "|c_attn", "dnabert": "|predictions.bias"}.get(case.folder.name, "")
         if not re.search(r"token_type_emb|position_emb|pooler|contact_head" + folded, name):
             assert torch.allclose(parameter, expected[name], atol=1e-6), name
     reread = load_language_model(theirs, torch.device("cpu"))
