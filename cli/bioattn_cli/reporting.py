@@ -240,6 +240,7 @@ class ProgressLines(Progress):
             of_total = left = ""
             if self._total is not None:
                 of_total = f"/{self._total:,}"
+            if self._total is not None and self._done < self._total:
                 # By the pace since the last line: what an earlier run had done took no time in this one.
                 pace = seconds / max(1, self._done - self._told)
                 left = f", about {duration(pace * (self._total - self._done))} left"

@@ -152,3 +152,20 @@ def test_every_line_is_json_where_json_is_asked_for(words, tmp_path, capsys):
     assert [line["level"] for line in lines].count("error") == 3
     assert lines[-1]["event"].endswith(f"no{EVIL}such: no such file or folder")
     assert captured.out == ""
+
+
+def test_lines_say_how_long_it_still_takes(monkeypatch, caplog):
+    """By the pace since the line before: 100 steps of an earlier run are there at once."""
+    now = [0.0]
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: now[0])
+    lines = reporting.ProgressLines()
+    lines.begin("working", 300)
+    with caplog.at_level("INFO", "bioattn"):
+        for seconds, steps in ((0, 100), (20, 50), (20, 20), (1000, 130)):
+            now[0] += seconds
+            lines.advance(steps)
+    assert [line.partition(", ")[2] for line in caplog.messages] == [
+        "about 20 s left",
+        "about 2 min 10 s left",
+        "",
+    ]
