@@ -422,7 +422,7 @@ def _gff3_attributes(where: str, text: str) -> dict[str, str]:
 def _unquoted(value: str) -> str:
     """A value without blanks and quotes around it: some programs quote as in GTF."""
     value = value.strip()
-    return value[1:-1].strip() if len(value) > 1 and value[0] == value[-1] == '"' else value
+    return value[1:-1].strip() if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
 def _is_transcript(row: _Row) -> bool:

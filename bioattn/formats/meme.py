@@ -177,6 +177,9 @@ def matrix_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> list[Motif]:
         if matrix.by_position and len(matrix.rows[-1]) == 5:  # numbered
             del matrix.rows[-1][0]
     for matrix in matrices:
+        first = [row[0] for row in matrix.rows if len(row) == 5]
+        if len(first) != 4 and first in ([*range(len(matrix.rows))], [*range(1, len(matrix.rows) + 1)]):
+            matrix.rows = [row[1:] for row in matrix.rows]  # numbered positions
         widths = {len(row) for row in matrix.rows}
         if widths != {4} and (len(matrix.rows) != 4 or len(widths) != 1 or 0 in widths):
             raise FormatError(

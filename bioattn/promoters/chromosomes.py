@@ -94,22 +94,19 @@ def match_chromosomes(
             matched[name] = targets[0]
     if not matched:
         found = find_aliases(annotation, genome)
-        hint = (
-            f"; {shown_aliases(found)} seem to be the same: --chromosome-aliases auto takes them"
-            if found
-            else ""
-        )
+        hint = "write both names of each, tab-separated, in a file for --chromosome-aliases"
+        if found:
+            hint = f"{shown_aliases(found)} seem to be the same: --chromosome-aliases auto takes them"
         likely = suggest_aliases(annotation, genome.chromosomes)
         if likely and not found:
             ours, theirs = next(iter(likely.items()))
             hint = (
-                f"; {ours} and {theirs} are alike by name, but their lengths, genes or sequences do not agree: is "
+                f"{ours} and {theirs} are alike, but their lengths, genes or sequences do not agree: is "
                 "this another assembly?"
             )
         raise BioattnError(
             f"no chromosome name agrees: {annotation.path} has {first_names(annotation.chromosomes)} and {fasta} "
-            f"has {first_names(genome.names)}{hint}; a table of both names, tab-separated, is for "
-            "--chromosome-aliases, too"
+            f"has {first_names(genome.names)}; {hint}"
         )
     return matched
 

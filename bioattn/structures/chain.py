@@ -410,19 +410,27 @@ def _amino_acids(atoms: Sequence[_Atom]) -> list[_Residue]:
         kinds.setdefault((atom.residue, atom.is_hetero), []).append(atom)
     residues = []
     for (number, code), kinds in kinds_of.items():
-        amino_acids = [each for each in kinds.values() if _is_amino_acid(each)]
+        # What has one location belongs to all kinds, whichever it is written with.
+        shared = [atom for each in kinds.values() for atom in each if not atom.altloc]
+        apart = {kind: [atom for atom in each if atom.altloc] or each for kind, each in kinds.items()}
+        amino_acids = [
+            kind
+            for kind, each in apart.items()
+            if _is_amino_acid(*kind, [*each, *shared] if each[0].altloc else each)
+        ]
         if amino_acids:
-            likeliest = max(amino_acids, key=lambda each: max(atom.occupancy for atom in each))
+            likeliest = max(amino_acids, key=lambda kind: max(atom.occupancy for atom in apart[kind]))
             best: dict[str, _Atom] = {}
-            for atom in likeliest:
+            for atom in kinds[likeliest]:
                 if atom.name not in best or atom.occupancy > best[atom.name].occupancy:
                     best[atom.name] = atom
-            residues.append(_Residue(likeliest[0].residue, number, code, best))
+            if apart[likeliest][0].altloc:
+                best = {atom.name: atom for atom in shared} | best
+            residues.append(_Residue(likeliest[0], number, code, best))
     return residues
 
 
-def _is_amino_acid(atoms: Sequence[_Atom]) -> bool:
-    name, is_hetero = atoms[0].residue, atoms[0].is_hetero
+def _is_amino_acid(name: str, is_hetero: bool, atoms: Sequence[_Atom]) -> bool:
     is_standard = name in protein_letters_3to1
     # Calcium is called CA, too.
     has_ca = any(

@@ -71,11 +71,12 @@ def asks_for_json(arguments: Sequence[str]) -> bool:
 def error_line(sentence: str, arguments: Sequence[str], level: str = "error") -> str:
     """How the sentence that ends a command is written on stderr."""
     if asks_for_json(arguments):
-        return _json_line(time.time(), level, _as_typed(sentence))
-    return f"bioattn: {'error: ' if level == 'error' else ''}{printable(_as_typed(sentence))}"
+        return _json_line(time.time(), level, as_typed(sentence))
+    return f"bioattn: {'error: ' if level == 'error' else ''}{printable(as_typed(sentence))}"
 
 
-def _as_typed(sentence: str) -> str:
+def as_typed(sentence: str) -> str:
+    """A sentence that names what the user typed."""
     for path, name in TYPED.items():
         sentence = sentence.replace(path, name)
     return sentence
@@ -87,13 +88,13 @@ def _json_line(seconds: float, level: str, event: str) -> str:
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return _json_line(record.created, record.levelname.lower(), shortened(_as_typed(record.getMessage())))
+        return _json_line(record.created, record.levelname.lower(), shortened(as_typed(record.getMessage())))
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         prefix = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        return prefix + printable(shortened(_as_typed(record.getMessage())))
+        return prefix + printable(shortened(as_typed(record.getMessage())))
 
 
 class _Messages(logging.StreamHandler[TextIO]):

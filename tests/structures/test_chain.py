@@ -195,11 +195,15 @@ def test_two_kinds_of_amino_acid_leave_the_likelier(tmp_path):
         atom(3, "MET", 4, altloc="A", occupancy=0.4),
         atom(3, "MSE", 5, altloc="B", occupancy=0.6, record="HETATM"),
         atom(4, "HSD", 6),
+        atom(5, "SER", 7),  # a backbone that both share
+        atom(5, "SER", 8, "CB", altloc="A", occupancy=0.2),
+        atom(5, "THR", 9, "CB", altloc="B", occupancy=0.8),
     )
     chain = read_chain(file)
-    assert chain.residue_names == ["ALA", "THR", "MSE", "HSD"]
-    assert chain.letters == "ATMH"
-    assert chain.cb[:, 0].tolist() == [0, 3, 5, 6]
+    assert chain.residue_names == ["ALA", "THR", "MSE", "HSD", "THR"]
+    assert chain.letters == "ATMHT"
+    assert chain.ca[:, 0].tolist() == [0, 3, 5, 6, 7]
+    assert chain.cb[:, 0].tolist() == [0, 3, 5, 6, 9]
 
 
 def test_mmcif_without_optional_columns(tmp_path):

@@ -13,7 +13,7 @@ from bioattn.errors import BioattnError
 from bioattn.io.settings import argument, option
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
-from bioattn_cli.reporting import Reporter
+from bioattn_cli.reporting import Reporter, as_typed
 
 
 @command("report")
@@ -108,11 +108,11 @@ def inspect(
 
         description = inspect_file(file)
         if not print_json:
-            typer.echo(as_text(description, (file.name if len(files) == 1 else "") or str(file)))
+            typer.echo(as_text(description, (file.name if len(files) == 1 else "") or as_typed(str(file))))
         elif len(files) == 1:
             typer.echo(as_json(description))
         else:
-            described.append({"file": str(file), **json.loads(as_json(description))})
+            described.append({"file": as_typed(str(file)), **json.loads(as_json(description))})
         return True
 
     good = _look_at_each(reporter, files, look)
@@ -135,9 +135,9 @@ def validate(reporter: Reporter, files: tuple[Path, ...] = options.FILES) -> Non
 
         problems = validate_file(file, reporter.progress())
         for problem in problems:
-            typer.echo(f"{file}: {problem}")
+            typer.echo(as_typed(f"{file}: {problem}"))
         valid = is_valid(problems)
-        typer.echo(f"{file}: {'valid' if valid else 'invalid'}")
+        typer.echo(as_typed(f"{file}: {'valid' if valid else 'invalid'}"))
         return valid
 
     if not _look_at_each(reporter, files, look):
