@@ -185,19 +185,46 @@ def virtual_cb(
 class _Atom(NamedTuple):
     """One row of a file."""
 
+    segment: Hashable
+    """Changes where the file says that a molecule ends."""
     chain: str
     number: int
     code: str
-    segment: Hashable
-    """Changes where the file says that a molecule ends."""
     residue: str
     is_hetero: bool
     name: str
     element: str
-    position: tuple[float, float, float]
     altloc: str
     occupancy: float
     bfactor: float
+    position: tuple[float, ...]
+
+
+def _atom(segment: Hashable, cells: Sequence[str]) -> _Atom:
+    """An atom of the cells of `_COLUMNS`, "" where there is no value."""
+    chain, number, code, residue, record, name, element, altloc, occupancy, bfactor, *position = cells
+    return _Atom(
+        *(segment, chain, int(number), code, residue, record == "HETATM", name, element.upper(), altloc),
+        *(float(occupancy or 1), float(bfactor or 0), tuple(map(float, position))),
+    )
+
+
+_COLUMNS = (
+    ((21, 22), ("auth_asym_id", "label_asym_id"), False),
+    ((22, 26), ("auth_seq_id", "label_seq_id"), True),
+    ((26, 27), ("pdbx_PDB_ins_code",), False),
+    ((17, 20), ("label_comp_id", "auth_comp_id"), True),
+    ((0, 6), ("group_PDB",), False),
+    ((12, 16), ("label_atom_id", "auth_atom_id"), True),
+    ((76, 78), ("type_symbol",), False),
+    ((16, 17), ("label_alt_id",), False),
+    ((54, 60), ("occupancy",), False),
+    ((60, 66), ("B_iso_or_equiv",), False),
+    ((30, 38), ("Cartn_x",), True),
+    ((38, 46), ("Cartn_y",), True),
+    ((46, 54), ("Cartn_z",), True),
+)
+"""Columns of PDB; items of mmCIF's _atom_site, of which the first there is counts; whether one must be there."""
 
 
 class _Residue(NamedTuple):
@@ -258,24 +285,9 @@ def _pdb_atoms(text: str) -> tuple[list[_Atom], str]:
         elif record == "EXPDTA":
             method = method or line[10:].strip()
         elif record in ("ATOM", "HETATM"):
-            chain = line[21].strip()
-            atoms.append(
-                _Atom(
-                    chain=chain,
-                    number=int(line[22:26]),
-                    code=line[26].strip(),
-                    # Simulations name chains in the columns of segments.
-                    segment=(molecule, "" if chain else line[72:76]),
-                    residue=line[17:20].strip(),
-                    is_hetero=record == "HETATM",
-                    name=line[12:16].strip(),
-                    element=line[76:78].strip().upper(),
-                    position=(float(line[30:38]), float(line[38:46]), float(line[46:54])),
-                    altloc=line[16].strip(),
-                    occupancy=float(line[54:60].strip() or 1),
-                    bfactor=float(line[60:66].strip() or 0),
-                )
-            )
+            cells = [line[start:end].strip() for (start, end), _, _ in _COLUMNS]
+            # Simulations name chains in the columns of segments.
+            atoms.append(_atom((molecule, "" if cells[0] else line[72:76]), cells))
     return atoms, method
 
 
@@ -284,53 +296,20 @@ def _mmcif_atoms(text: str) -> tuple[list[_Atom], str]:
     table: dict[str, list[str]] = MMCIF2Dict(io.StringIO(text))
     rows = len(table["_atom_site.Cartn_x"])
 
-    def column(*names: str, default: str | None = None) -> list[str]:
-        present = (table[f"_atom_site.{name}"] for name in names if f"_atom_site.{name}" in table)
-        cells = next(present, None if default is None else [default] * rows)
-        if cells is None:
-            raise KeyError(f"_atom_site.{names[0]}")
-        return [(default or "") if cell in (".", "?") else cell for cell in cells]
+    def column(names: Sequence[str], needed: bool) -> list[str]:
+        items = [f"_atom_site.{name}" for name in names if needed or f"_atom_site.{name}" in table]
+        item = next((item for item in items if item in table), items[0] if items else "")
+        return ["" if cell in (".", "?") else cell for cell in (table[item] if item else [""] * rows)]
 
-    labels = (
-        column("pdbx_PDB_model_num", default=""),
-        column("auth_seq_id", "label_seq_id"),
-        column("auth_asym_id", "label_asym_id", default=""),
-        column("pdbx_PDB_ins_code", default=""),
-        column("label_asym_id", default=""),
-        column("label_comp_id", "auth_comp_id"),
-        column("group_PDB", default="ATOM"),
-        column("label_atom_id", "auth_atom_id"),
-        column("type_symbol", default=""),
-        column("label_alt_id", default=""),
-    )
-    measures = (
-        *(column(f"Cartn_{axis}") for axis in "xyz"),
-        column("occupancy", default="1"),
-        column("B_iso_or_equiv", default="0"),
-    )
-    if {len(cells) for cells in (*labels, *measures)} != {rows}:
+    models, segments = column(["pdbx_PDB_model_num"], False), column(["label_asym_id"], False)
+    columns = [column(names, needed) for _, names, needed in _COLUMNS]
+    if {len(cells) for cells in (models, segments, *columns)} != {rows}:
         raise IndexError
-    atoms = []
-    for named, measured in zip(zip(*labels, strict=True), zip(*measures, strict=True), strict=True):
-        model, number, chain, code, segment, residue, group, name, element, altloc = named
-        if model == labels[0][0] and number:  # waters need none
-            x, y, z, occupancy, bfactor = map(float, measured)
-            atoms.append(
-                _Atom(
-                    chain=chain,
-                    number=int(number),
-                    code=code,
-                    segment=segment,
-                    residue=residue,
-                    is_hetero=group == "HETATM",
-                    name=name,
-                    element=element.upper(),
-                    position=(x, y, z),
-                    altloc=altloc,
-                    occupancy=occupancy,
-                    bfactor=bfactor,
-                )
-            )
+    atoms = [
+        _atom(segment, cells)
+        for model, segment, cells in zip(models, segments, zip(*columns, strict=True), strict=True)
+        if model == models[0] and cells[1]  # waters need no number
+    ]
     return atoms, table.get("_exptl.method", [""])[0]
 
 
