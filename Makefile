@@ -115,7 +115,7 @@ pytest: $(VENV)/compiled
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-gpu: $(VENV)/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m gpu tests/models tests/system
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m gpu tests/attention tests/models tests/system
 
 clean:
 	rm -rf $(OUT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

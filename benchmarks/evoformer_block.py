@@ -106,10 +106,15 @@ def product_rate(precision: str) -> float:
 
 
 class Mean:
-    """A receiver that keeps the mean over rows."""
+    """A receiver that keeps the sum over rows."""
 
-    def __init__(self) -> None:
-        self.total: Any = None
+    total: Any = None
+
+    def over_rows(self, site: Any) -> str:
+        return "sum"
+
+    def receive_reduced(self, site: Any, weights: Any, tile: Any, number: int) -> None:
+        self.total = weights
 
     def receive(self, site: Any, weights: Any, value_weighted: Any, tile: Any = None) -> None:
         part = weights.sum(0)

@@ -1,204 +1,239 @@
-"""A GPU: MSA/pair blocks beside a plain block, a protein from start to end, training and maps beside the CPU.
+"""A GPU: MSA/pair blocks beside a plain block, gradients, maps, a protein from start to end, embeddings.
 
-    python benchmarks/gpu.py -o gpu.md [blocks protein training maps]
+    python benchmarks/gpu.py -o gpu.md [blocks training maps protein language]
 
-`blocks`: one Evoformer block of AlphaFold's widths (`benchmarks/evoformer_block.py` has inputs and the plain one),
-median of five runs; a fraction is that of torch.mm of 8,192³ in the same run; memory is the peak while it runs,
-less inputs and weights. `protein`: `run evoformer` with a random model of AlphaFold's shape. `training`: time
-of an update, from two lengths of `train` with the same model. `maps`: `export attention` of promoters to a file.
-Products of float32 are exact (no TF32) where no row says otherwise. A row is written when it is known.
+At most five minutes on an H100. `language` wants transformers; wheels that may be installed before:
+cuequivariance-torch and cuequivariance-ops-torch-cu12 (or -cu13, as torch's CUDA).
+
+Blocks have AlphaFold's widths (`benchmarks/evoformer_block.py` has inputs and the plain one) and bfloat16, the
+plain one under autocast; medians of seven runs; a fraction is that of torch.mm of 8,192³; memory is the peak while
+it runs, less inputs and weights. `protein` and `language` time whole commands of random models of AlphaFold's and
+ESM-2 650M's shape; of the embeddings' time that of one protein, the start, is taken off.
 """
 
 import contextlib
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.common import options, run
-from benchmarks.evoformer_block import block_flops, make_block, make_inputs
+from benchmarks.common import options
+from benchmarks.evoformer_block import Mean, block_flops, make_block, make_inputs
 from benchmarks.evoformer_plain import PlainBlock
+from bioattn.attention.capture import capture
+from bioattn.attention.kernels import Used
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
+from bioattn.models.evoformer.kernels import use_kernels
 from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.pair_updates import CUEQUIVARIANCE_LEAST
 from bioattn.models.evoformer.run import write_evoformer_model
+from bioattn.models.evoformer.stacks import compile_blocks
+from bioattn.system.device import Compile, Kernels
 
-SIZES = ((128, 256), (512, 256), (512, 384), (512, 768), (512, 1536))
+SIZES = ((128, 256), (512, 384), (512, 768))
 """Rows and residues."""
-LENGTH, ROWS = 350, 2000
-TRAINED = {
-    "promoter": ("promoter promoters.dataset.h5 --no-baselines", "--epochs", (3, 23), (2, 6), 20),
-    "evoformer": ("evoformer contacts.dataset.h5", "--steps", (5, 65), (2, 12), 1),
-    "language": ("language words.dataset.h5", "--steps", (5, 65), (2, 8), 1),
-    "translation": ("translation pairs.dataset.h5", "--steps", (5, 65), (2, 8), 1),
-}
-"""What is trained with default settings, the option for how long, shorter and longer on both devices, updates of
-one of these."""
-INPUTS = """
-simulate promoters -o made --genes 1600 --treatments 10 --length 600
-prepare promoters made/genome.fa made/annotation.gff3 --upstream 600 --downstream 0 --flank 20 -o promoters.fa
-prepare dataset promoters.fa made/responses.tsv --treatment-table made/treatments.tsv -o promoters.dataset.h5
-prepare language promoters.fa -o words.dataset.h5 --alphabet dna --split record
-simulate msa -o families --families 4 --depth 100:120
-prepare contacts families/PAIRS.tsv -o contacts.dataset.h5
-simulate translation --task reverse-complement --pairs 1000 --shortest 200 --longest 300 -o pairs
-prepare translation pairs --source-alphabet dna --target-alphabet dna --split record -o pairs.dataset.h5
-"""
+SMALL = (4, 12)
+PROTEINS = 64
+AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
+TOKENS = ("<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>")
 
 
-def milliseconds(work: Callable[[], object], device: torch.device) -> float:
-    """Median of five runs."""
-    work()
-    found = []
-    for _ in range(5):
-        _wait(device)
-        began = time.perf_counter()
-        work()
-        _wait(device)
-        found.append(1e3 * (time.perf_counter() - began))
-    return statistics.median(found)
+def measured(work: Callable[[], object], device: torch.device) -> tuple[float, float]:
+    """Milliseconds, the median of seven runs, and GB at most; not a number where memory does not suffice."""
+    seconds, before = [], 0
+    try:
+        for _ in range(9):
+            if device.type == "cuda":
+                before = torch.cuda.memory_allocated(device)
+                torch.cuda.reset_peak_memory_stats(device)
+            began = time.perf_counter()
+            work()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            seconds.append(time.perf_counter() - began)
+        peak = (torch.cuda.max_memory_allocated(device) - before) / 1e9 if before else 0.0
+    except torch.OutOfMemoryError:
+        return float("nan"), float("nan")
+    return 1e3 * statistics.median(seconds[2:]), peak
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def blocks(device: torch.device, sizes: tuple[tuple[int, int], ...]) -> Iterator[str]:
-    """A row for each size and precision."""
-    yield "| rows × residues | precision | bioattn, ms | of torch.mm | GB | plain, ms | GB | plain takes |"
-    yield "| --- " * 8 + "|"
-    for precision in ("float32", "TF32", "bfloat16"):
-        torch.set_float32_matmul_precision("high" if precision == "TF32" else "highest")
-        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        block = make_block(str(dtype).removeprefix("torch.")).to(device)
-        plain = PlainBlock(make_block("float32")).to(device)
-        side = 8192 if device.type == "cuda" else 1024
-        square = torch.randn(side, side, device=device, dtype=dtype)
-        rate = 2 * side**3 / milliseconds(lambda a=square: a @ a, device)
-        for rows, residues in sizes:
-            msa, pair, *masks = (each.to(device) for each in make_inputs(rows, residues))
-            ours = _measured(lambda m=msa, p=pair, b=block, k=masks: b(m.clone(), p.clone(), *k), device)
-            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                other = _measured(lambda m=msa, p=pair, b=plain, k=masks: b(m, p, *k), device)
-            share = f"{block_flops(rows, residues) / ours[0] / rate:.0%}" if ours else "–"
-            longer = f"{other[0] / ours[0]:.2f} × as long" if ours and other else "–"
-            one, two = (each or ("out of memory", "–") for each in (ours, other))
-            yield (
-                f"| {rows} × {residues} | {precision} | {_shown(one[0])} | {share} | {_shown(one[1])} | "
-                f"{_shown(two[0])} | {_shown(two[1])} | {longer} |"
-            )
-
-
-def _shown(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.1f}"
+def ours(device: torch.device, compiled: Compile) -> Any:
+    block = make_block("bfloat16").to(device)
+    compile_blocks(block, compiled, device, 0)
+    return block
 
 
 @torch.no_grad()
-def _measured(work: Callable[[], object], device: torch.device) -> tuple[float, float] | None:
-    """Milliseconds, and GB at most; None where memory does not suffice."""
-    if device.type != "cuda":
-        return milliseconds(work, device), 0.0
-    torch.cuda.empty_cache()
-    try:
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        work()
-        peak = torch.cuda.max_memory_allocated(device) - before
-        return milliseconds(work, device), peak / 1e9
-    except torch.OutOfMemoryError:
-        return None
+def blocks(device: torch.device, small: bool) -> Iterator[str]:
+    used = use_kernels(Kernels.AUTO, device)
+    yield f"| rows × residues | kernels: {used} | masks | ms | of torch.mm | GB | plain takes | full masks |"
+    side = 8192 if device.type == "cuda" else 512
+    square = torch.randn(side, side, device=device, dtype=torch.bfloat16)
+    rate = 2 * side**3 / measured(lambda: square @ square, device)[0]
+    plain, triangle = PlainBlock(make_block("float32")).to(device), Used.triangle
+    for rows, residues in [SMALL] if small else SIZES:
+        msa, pair, *ragged = (each.to(device) for each in make_inputs(rows, residues))
+        ones = [torch.ones_like(mask) for mask in ragged]
+        ways: list[tuple[str, Any, bool]] = [("plain, autocast", plain, False)]
+        ways += [
+            ("bioattn", ours(device, Compile.OFF), False),
+            ("bioattn, compiled", ours(device, Compile.ON), False),
+        ]
+        if triangle and residues >= CUEQUIVARIANCE_LEAST:
+            ways.append(("bioattn, compiled, cuEquivariance", ours(device, Compile.ON), True))
+        rival = float("nan")
+        for name, block, Used.triangle in ways:
+            full = None
+            for masks in [ones] if block is plain else [(None, None), ragged]:
+                with torch.autocast(device.type, torch.bfloat16, enabled=block is plain):
+                    ms, peak = measured(partial(block, msa, pair, *masks), device)
+                rival, full = ms if block is plain else rival, full or ms
+                yield (
+                    f"| {rows} × {residues} | {name} | {'ragged' if masks is ragged else 'full'} | {ms:.2f} | "
+                    f"{block_flops(rows, residues) / ms / rate:.1%} | {peak:.2f} | "
+                    f"{rival / ms:.2f} × as long | {ms / full:.2f} × |"
+                )
+        torch._dynamo.reset()
 
 
-def protein(device: torch.device, blocks: int) -> Iterator[str]:
-    """Wall seconds of whole commands, with four passes and 512 + 1,024 rows."""
+def training(device: torch.device, small: bool) -> Iterator[str]:
+    size = SMALL if small else (128, 384)
+    yield f"| forward and backward, {size[0]} × {size[1]}, bfloat16 | ms | GB | plain takes |"
+    msa, pair, *ragged = (each.to(device) for each in make_inputs(*size))
+    leaves, ones = (msa.requires_grad_(), pair.requires_grad_()), [torch.ones_like(mask) for mask in ragged]
+
+    def step(block: Any, masks: Sequence[Any], autocast: bool) -> None:
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            states = block(*leaves, *masks)
+        sum(state.float().square().mean() for state in states).backward()
+
+    plain, rival = PlainBlock(make_block("float32")).to(device), None
+    for name, block, masks in (
+        ("plain, autocast", plain, ones),
+        ("bioattn", ours(device, Compile.OFF), (None, None)),
+        ("bioattn, compiled", ours(device, Compile.ON), (None, None)),
+        ("bioattn, compiled, ragged masks", ours(device, Compile.ON), ragged),
+    ):
+        found = measured(lambda b=block, m=masks: step(b, m, b is plain), device)
+        rival = rival or found
+        yield f"| {name} | {found[0]:.1f} | {found[1]:.2f} | {rival[0] / found[0]:.2f} × as long |"
+    torch._dynamo.reset()
+
+
+@torch.no_grad()
+def maps(device: torch.device, small: bool) -> Iterator[str]:
+    size = SMALL if small else (512, 384)
+    yield f"| a block of {size[0]} × {size[1]}, bfloat16 | ms | GB | with the mean map | GB | cost |"
+    msa, pair, *_ = (each.to(device) for each in make_inputs(*size))
+    used = use_kernels(Kernels.AUTO, device)
+    for compiled in (Compile.OFF, Compile.ON):
+        work = partial(ours(device, compiled), msa, pair, None, None)
+        alone = measured(work, device)
+        with capture(["evoformer.00.msa_row"], Mean()):
+            kept = measured(work, device)
+        cells = " | ".join(f"{value:.2f}" for value in (*alone, *kept))
+        yield f"| compiled: {compiled}; kernels: {used} | {cells} | {kept[0] / alone[0] - 1:+.1%} |"
+    torch._dynamo.reset()
+
+
+def command(*words: str) -> float:
+    """Wall seconds of a command in a process of its own."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "bioattn_cli", *words, "--quiet"], check=True)
+    return time.perf_counter() - began
+
+
+def protein(device: torch.device, small: bool) -> Iterator[str]:
     torch.manual_seed(0)
-    model = EvoformerModel(EvoformerConfig(num_blocks=blocks, structure_module=StructureModuleConfig()))
+    model = EvoformerModel(
+        EvoformerConfig(num_blocks=1 if small else 48, structure_module=StructureModuleConfig())
+    )
     Path("model").mkdir()
     write_evoformer_model(Path("model"), model, InputSettings(max_msa_clusters=512, max_extra_msa=1024))
-    letters = np.array(list("ACDEFGHIKLMNPQRSTVWY"))
-    generator = np.random.default_rng(0)
-    query = generator.choice(letters, LENGTH)
+    length, rows = (24, 40) if small else (350, 2000)
+    letters, generator = np.array(list(AMINO_ACIDS)), np.random.default_rng(0)
+    query = generator.choice(letters, length)
     with Path("x.a3m").open("w") as file:
-        for row in range(ROWS):
-            own = np.where(
-                generator.random(LENGTH) < 0.4 * bool(row), generator.choice(letters, LENGTH), query
-            )
-            file.write(f">r{row}\n{''.join(own)}\n")
-    yield "| `run evoformer`, 350 residues, 512 + 1,024 rows, 4 passes | seconds | GB at most |"
-    yield "| --- | --- | --- |"
-    maps = " --attention maps.h5 --sites evoformer.*.msa_row"
-    for name, words in (("fp32", ""), ("bf16", ""), ("bf16", maps)):
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-        began = time.perf_counter()
-        given = f"run evoformer x.a3m --model model --precision {name} --device {device.type} -o out --force"
-        run(given + words)
-        seconds = time.perf_counter() - began
-        peak = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else 0.0
-        what = f"{name}{', maps of all 48 row attentions kept' if words else ''}"
-        yield f"| {what} | {seconds:.1f} | {peak:.1f} |"
+        for row in range(rows):
+            mutated = generator.random(length) < 0.4 * bool(row)
+            file.write(f">r{row}\n{''.join(np.where(mutated, generator.choice(letters, length), query))}\n")
+    yield f"| `run evoformer --precision bf16`, {length} residues, 512 + 1,024 rows, 4 passes | seconds |"
+    words = (
+        f"run evoformer x.a3m --model model --precision bf16 --device {device.type} -o out --force".split()
+    )
+    kept = ["--attention", "maps.h5", "--sites", "evoformer.*.msa_row"]
+    for name, more in (
+        ("as it is, no compile cache", []),
+        ("maps of all row attentions kept", kept),
+        ("--compile on, no compile cache", ["--compile", "on"]),
+        ("--compile on, a warm cache", ["--compile", "on"]),
+    ):
+        yield f"| {name} | {command(*words, *more):.1f} |"
 
 
-def training(device: torch.device) -> Iterator[str]:
-    """A row for each family."""
-    yield "| training, default settings | GPU, ms an update | CPU, ms an update | GPU is |"
-    yield "| --- " * 4 + "|"
-    for name, (words, option, on_gpu, on_cpu, updates) in TRAINED.items():
-        found = []
-        for place, (where, lengths) in enumerate(((device.type, on_gpu), ("cpu", on_cpu))):
-            seconds = []
-            for number in lengths:
-                began = time.perf_counter()
-                run(f"train {words} -o {name}-{place}-{number} {option} {number} --device {where}")
-                seconds.append(time.perf_counter() - began)
-            found.append(1e3 * (seconds[1] - seconds[0]) / (lengths[1] - lengths[0]) / updates)
-        yield f"| {name} | {found[0]:.1f} | {found[1]:.1f} | {found[1] / found[0]:.1f} × as fast |"
+def language(device: torch.device, small: bool) -> Iterator[str]:
+    from transformers import EsmConfig, EsmForMaskedLM, EsmTokenizer
 
+    Path("vocab.txt").write_text("\n".join(TOKENS))
+    tokenizer = EsmTokenizer("vocab.txt")
+    widths = (64, 3, 4, 128) if small else (1280, 33, 20, 5120)
+    names = "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"
+    shape: dict[str, Any] = dict(zip(names, widths, strict=True)) | {"position_embedding_type": "rotary"}
+    shape |= {"token_dropout": True, "mask_token_id": 32, "pad_token_id": 1, "max_position_embeddings": 1026}
+    with device:
+        EsmForMaskedLM(EsmConfig(vocab_size=len(TOKENS), **shape)).save_pretrained("esm")
+    tokenizer.save_pretrained("esm")
+    random = np.random.default_rng(1)
+    proteins = ["".join(random.choice(list(AMINO_ACIDS), random.integers(100, 501))) for _ in range(PROTEINS)]
+    records = [f">p{number}\n{letters}\n" for number, letters in enumerate(proteins)]
+    Path("all.fa").write_text("".join(records))
+    Path("one.fa").write_text(records[0])
+    rival = EsmForMaskedLM.from_pretrained("esm", dtype=torch.bfloat16, attn_implementation="sdpa")
+    rival, ordered = rival.to(device).eval(), sorted(proteins, key=len)
 
-def maps(device: torch.device) -> Iterator[str]:
-    """Wall seconds of whole commands."""
-    yield "| `export attention`, 1,600 promoters × 10 treatments × 600 bases | seconds |"
-    yield "| --- | --- |"
-    run("train promoter promoters.dataset.h5 -o maps-model --epochs 3 --no-baselines")
-    for where in (device.type, "cpu"):
-        began = time.perf_counter()
-        run(f"export attention maps-model promoters.fa --device {where} -o {where}.h5")
-        yield f"| {where} | {time.perf_counter() - began:.1f} |"
+    @torch.no_grad()
+    def embed() -> None:
+        for start in range(0, PROTEINS, 16):
+            batch = tokenizer(ordered[start : start + 16], return_tensors="pt", padding=True).to(device)
+            rival.esm(**batch).last_hidden_state.float().mean(1).cpu()
+
+    seconds = measured(embed, device)[0] / 1e3
+    words = ["--precision", "bf16", "--device", device.type, "--embeddings", "x.h5"]
+    one, every = (command("run", "language", "esm", f"{name}.fa", *words) for name in ("one", "all"))
+    yield f"| embeddings of {PROTEINS} proteins, {widths[1]} layers, bfloat16 | seconds |"
+    yield f"| transformers, SDPA, batches of 16 | {seconds:.2f} |"
+    yield f"| `run language`, above the start of {one:.1f} s | {every - one:.2f} |"
 
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("parts", nargs="*", help="blocks, protein, maps, training [default: all]")
+    parser.add_argument("parts", nargs="*", help="blocks, training, maps, protein, language [default: all]")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--small", action="store_true", help="sizes that a CPU can do, to see that it runs")
+    parser.add_argument("--small", action="store_true", help="sizes that a CPU can do")
     given = parser.parse_args()
-    device = torch.device(given.device)
-    parts = given.parts or ["blocks", "protein", "maps", "training"]
+    root = Path(__file__).resolve().parent.parent
+    os.environ["PYTHONPATH"] = f"{root}{os.pathsep}{root / 'cli'}"
     with (
         (given.output or Path("/dev/stdout")).open("w") as file,
         tempfile.TemporaryDirectory() as folder,
         contextlib.chdir(folder),
     ):
-        for line in INPUTS.strip().splitlines() if {"training", "maps"} & set(parts) else ():
-            run(line)
-        made = {
-            "blocks": lambda: blocks(device, ((16, 32),) if given.small else SIZES),
-            "protein": lambda: protein(device, 1 if given.small else 48),
-            "training": lambda: training(device),
-            "maps": lambda: maps(device),
-        }
-        for part in parts:
-            began = time.perf_counter()
-            for row in made[part]():
-                print(row, file=file, flush=True)
-            print(f"\n{part}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/compiled"
+        for part in given.parts or ("blocks", "training", "maps", "protein", "language"):
+            for number, row in enumerate(globals()[part](torch.device(given.device), given.small)):
+                rule = "" if number else "\n" + "| --- " * (row.count("|") - 1) + "|"
+                print(row + rule, file=file, flush=True)
             print(file=file)
 
 

@@ -29,6 +29,17 @@ def pytest_configure(config):
     """Without `-m gpu` tests see no GPU: what they expect, the CPU computes."""
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    """The CPU, and CUDA where there is one."""
+    import torch
+
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return torch.device(request.param)
 
 
 REPOSITORY = Path(__file__).resolve().parent.parent

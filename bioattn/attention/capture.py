@@ -12,10 +12,12 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
+from bioattn.attention.kernels import Used
 from bioattn.attention.site import AttentionSite, Contribution, MapTiles, Tile
 
 
@@ -35,6 +37,17 @@ class AttentionReceiver(Protocol):
         value-weighted attention is the weight times the Euclidean norm of the value vector it multiplies
         (Kobayashi et al. 2020, Attention is not only a weight).
         """
+
+
+@runtime_checkable
+class ReducingReceiver(AttentionReceiver, Protocol):
+    """May want one map of all sequences in place of theirs."""
+
+    def over_rows(self, site: AttentionSite) -> str:
+        """`sum` or `max` where it wants no more than that of the weights over the outer axis, else ``."""
+
+    def receive_reduced(self, site: AttentionSite, weights: Tensor, tile: Tile | None, number: int) -> None:
+        """`weights`: float32, axes as `site.dims` but the first, of which they are `number` slices: `tile`."""
 
 
 class Substitution(Protocol):
@@ -64,6 +77,17 @@ class Listener:
     substitution: Substitution | None = None
     values: ValueReceiver | None = None
     tiles: MapTiles | None = None
+
+    def over_rows(self, site: AttentionSite) -> str:
+        """`sum` or `max` where its receiver wants no more of the outer axis and a kernel makes that, else ``."""
+        plain = Used.attention and not (
+            self.value_weighted or self.gradients or self.substitution or self.values
+        )
+        return self.receiver.over_rows(site) if plain and isinstance(self.receiver, ReducingReceiver) else ""
+
+    def receive_reduced(self, site: AttentionSite, weights: Tensor, tile: Tile | None, number: int) -> None:
+        assert isinstance(self.receiver, ReducingReceiver)
+        self.receiver.receive_reduced(site, weights, tile, number)
 
 
 _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("attention_listeners", default=())
@@ -107,12 +131,24 @@ def substitute(
     return _listening(Listener(patterns=tuple(sites), receiver=receiver, substitution=substitution))
 
 
+_number = 0
+"""Listeners of all threads: a compiled graph can read it, and not a context variable."""
+
+
+def somebody_listens() -> bool:
+    """Whether there is any listener."""
+    return _number > 0
+
+
 @contextmanager
 def _listening(listener: Listener) -> Iterator[None]:
+    global _number
     token = _LISTENERS.set((listener, *_LISTENERS.get()))
+    _number += 1
     try:
         yield
     finally:
+        _number -= 1
         _LISTENERS.reset(token)
 
 
@@ -173,9 +209,15 @@ def substituted(site: AttentionSite | None, weights: Tensor, tile: Tile | None =
     return listener.substitution(site, weights, tile)
 
 
+def makes_weights(site: AttentionSite | None) -> bool:
+    """Whether the weights of all sequences of `site` are written down for somebody."""
+    listener = listener_for(site)
+    return listener is not None and site is not None and not listener.over_rows(site)
+
+
 def listener_for(site: AttentionSite | None) -> Listener | None:
-    """The innermost listener to `site`, if any."""
-    if site is None:
+    """The innermost listener to `site`, if any; in a compiled graph nobody listens."""
+    if site is None or torch.compiler.is_compiling():
         return None
     for listener in _LISTENERS.get():
         if any(fnmatchcase(site.name, pattern) for pattern in listener.patterns):

@@ -4,11 +4,15 @@ Shape suffixes: Q queries, K keys, D channels of a head, V channels of a value; 
 head, …) are `...`.
 """
 
+from contextlib import nullcontext
+
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
+from bioattn.attention import cpu, kernels
 from bioattn.attention.capture import hand_over, listener_for, substituted
 from bioattn.attention.cpu.backward import attend_and_learn_on_cpu
 from bioattn.attention.cpu.tiles import attend_by_sequence, attend_on_cpu, torch_is_at_full_speed
@@ -70,17 +74,24 @@ def attend(
             mask = earlier if mask is None else mask & earlier
     if listener is not None:
         assert site is not None
+        form = score.fused_form(query, key)
+        if listener.over_rows(site) and form is not None and kernels.fits(form, value, mask, bias):
+            attended, maps = kernels.attend(form, value, mask, bias, listener.over_rows(site))
+            listener.receive_reduced(site, maps, tile, len(query))
+            return attended
         weights, attended = _attend_and_keep(query, key, value, score, mask, bias)
         others = substituted(site, weights, tile)
         if others is not None:
             weights, attended = others, others.to(value.dtype) @ value
         hand_over(site, weights, value, tile, reader)
         return attended
+    if torch.is_grad_enabled() and torch.compiler.is_compiling():
+        return _attend_and_learn_compiled(query, key, value, score, mask, bias)
     if torch.is_grad_enabled():
         # For a row without keys the fused backward pass computes weights again from the logarithm of their sum,
         # which beside a logit of -1e30 is lost: each of K masked keys would weigh 1 and not 1 / K.
         some_row_is_empty = mask is not None and not bool(mask.any(-1).all())
-        if some_row_is_empty or (bias is not None and bias.requires_grad):
+        if cpu.on_cpu(query) and (some_row_is_empty or (bias is not None and bias.requires_grad)):
             learned = _attend_and_learn(query, key, value, score, mask, bias)
             if learned is not None:
                 return learned
@@ -162,21 +173,81 @@ def _earlier(query: Tensor, key: Tensor, *, null_key: bool) -> Tensor:
     return F.pad(earlier_QK, (0, int(null_key)), value=True)
 
 
+def _attend_and_learn_compiled(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    """With gradients inside a compiled graph, which cannot look whether some row has no key."""
+    form = score.fused_form(query, key)
+    plain = form is not None and form.bias is None and query.dim() == 4
+    if form is not None and plain and query.is_cuda and query.shape[-1] in FLEX_CHANNELS:
+        return attend_flexibly(query, key, value, form.scale, mask, bias)
+    if mask is None:
+        return _attend_fused(query, key, value, score, mask, bias)
+    return _softmax(query, key, score, mask, bias) @ value
+
+
+FLEX_CHANNELS = (16, 32, 64, 128)
+"""Channels of a head that `flex_attention` has gradients for."""
+
+
+def attend_flexibly(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    """As `attend`, by torch's `flex_attention`: gradients of a bias that all sequences share are summed up in the
+    kernel. query, key, value: (B, H, Q or K, D); mask: (B, 1, 1, K); bias: (H, Q, K)."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    if mask is None and bias is None:
+        return F.scaled_dot_product_attention(query, key, value, scale=scale)
+    mask_BK = None if mask is None else mask[:, 0, 0]
+    some_B = None if mask_BK is None else mask_BK.any(-1)
+
+    def score_mod(logit: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        if bias is not None:
+            logit = logit + bias[h, q, k]
+        if mask_BK is None or some_B is None:
+            return logit
+        # A row without keys: logits of 0 that pass gradients on, as they do where -1e30 swallows them.
+        kept = torch.where(mask_BK[b, k], logit, logit - 1e30)
+        return torch.where(some_B[b], kept, logit - logit.detach())
+
+    attended: Tensor = flex_attention(query, key, value, score_mod=score_mod, scale=scale)
+    return attended
+
+
 def _attend_fused(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
 ) -> Tensor:
     form = score.fused_form(query, key)
     if form is None:
         return _attend_tiled(query, key, value, score, _offset(mask, bias, query.dtype))
-    if form.bias is None:
+    if form.bias is None and cpu.on_cpu(query):
         on_cpu = attend_by_sequence if torch_is_at_full_speed() else attend_on_cpu
         attended = on_cpu(form.query, form.key, value, scale=form.scale, mask=mask, bias=bias)
         if attended is not None:
             return attended
+    elif form.bias is None and bias is not None:
+        if query.dtype != torch.float32 and kernels.fits(form, value, mask, bias):
+            return kernels.attend(form, value, mask, bias)[0]
+        if mask is not None and mask.dim() == query.dim() == 4 and mask.shape[1:3] == (1, 1):
+            form, mask = _with_a_channel_of_the_mask(form, mask), None
     offset = _offset(mask, bias, form.query.dtype)
     if form.bias is not None:
         offset = form.bias if offset is None else offset + form.bias
     return _fused_kernel(form, value, offset)
+
+
+def _with_a_channel_of_the_mask(form: FusedForm, mask_B11K: Tensor) -> FusedForm:
+    """Queries and keys whose product has the mask in it: added to a bias, it would make one for each sequence."""
+    query, key = form.query, form.key
+    ones = F.pad(query.new_ones(1), (0, WIDENING - 1)).expand(*query.shape[:-1], WIDENING)
+    masked = torch.zeros_like(mask_B11K, dtype=key.dtype).masked_fill_(~mask_B11K, masked_logit(key.dtype))
+    offset = F.pad(masked.mT, (0, WIDENING - 1)).expand(*key.shape[:-1], WIDENING)
+    return form._replace(query=torch.cat([query, ones], -1), key=torch.cat([key, offset], -1))
+
+
+WIDENING = 8
+"""Channels that the mask takes: of 16 bits they are as wide as kernels load at once."""
 
 
 def _fused_kernel(form: FusedForm, value: Tensor, offset: Tensor | None, *, causal: bool = False) -> Tensor:
@@ -184,17 +255,23 @@ def _fused_kernel(form: FusedForm, value: Tensor, offset: Tensor | None, *, caus
     batch = form.query.shape[:-2]
     if not batch == form.key.shape[:-2] == value.shape[:-2]:
         batch = torch.broadcast_shapes(batch, form.key.shape[:-2], value.shape[:-2])
-    if offset is not None:
-        offset = offset.expand(*batch, form.query.shape[-2], form.key.shape[-2])
-    # torch's kernels want exactly (batch, head, position, channel): fold further leading axes into one.
-    attended = F.scaled_dot_product_attention(
-        _fold(form.query, batch),
-        _fold(form.key, batch),
-        _fold(value, batch),
-        attn_mask=None if offset is None else _fold(offset, batch),
-        is_causal=causal,
-        scale=form.scale,
-    )
+    if offset is not None and len(batch) == 2:
+        # Not expanded: torch copies an offset whose rows are not aligned, and then copies what all share once.
+        offset = offset.expand(*offset.shape[:-1], form.key.shape[-2])[(None,) * (4 - offset.dim())]
+    elif offset is not None:
+        offset = _fold(offset.expand(*batch, form.query.shape[-2], form.key.shape[-2]), batch)
+    # With a mask and gradients cuDNN's kernel can make NaN (github.com/pytorch/pytorch/issues/196678).
+    doubtful = offset is not None and torch.is_grad_enabled() and not cpu.on_cpu(value)
+    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]) if doubtful else nullcontext():
+        # torch's kernels want exactly (batch, head, position, channel): fold further leading axes into one.
+        attended = F.scaled_dot_product_attention(
+            _fold(form.query, batch),
+            _fold(form.key, batch),
+            _fold(value, batch),
+            attn_mask=offset,
+            is_causal=causal,
+            scale=form.scale,
+        )
     return attended.reshape(*batch, *attended.shape[-2:])
 
 

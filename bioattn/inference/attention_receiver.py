@@ -108,6 +108,17 @@ class SampleReceiver:
                 raise RuntimeError(f"site {site.name} ended early: other lengths were expected")
             del self._open[site.name]
 
+    def over_rows(self, site: AttentionSite) -> str:
+        """As `bioattn.attention.capture.ReducingReceiver` has it."""
+        return self._open[site.name][0].over_rows if site.name in self._open else ""
+
+    def receive_reduced(self, site: AttentionSite, weights: Tensor, tile: Tile | None, number: int) -> None:
+        """Note the sum or maximum over `number` rows, and write it when it was the last. Raises: as `receive`."""
+        state, stream = self._open[site.name]
+        for arrays in state.take_reduced(weights, tile, number):
+            stream.write(arrays)
+            del self._open[site.name]
+
     def require_complete(self) -> None:
         """Raises: RuntimeError when a site was not heard to its end."""
         if self._open:
@@ -138,6 +149,26 @@ class _SiteState:
         self.complete = False
         """Whether all tiles were heard."""
 
+    @property
+    def over_rows(self) -> str:
+        """`sum` or `max`, where no more than that of all slices of the outer axis, the first, is wanted."""
+        if self._mask is not None or self._row != 0:
+            return ""
+        return {Reduction.MEAN_ROWS: "sum", Reduction.MAX_ROWS: "max"}.get(self._reduce, "")
+
+    def take_reduced(self, weights: Tensor, tile: Tile | None, number: int) -> Iterator[Arrays]:
+        """Note the sum or maximum of the next `number` rows, axes without theirs; yields what can be written."""
+        self._advance(tile or Tile(self._site.dims[0], 0, number), number)
+        self._add({schema.WEIGHTS: self._chosen_heads(weights.unsqueeze(0))[0]}, number)
+        if self.complete:
+            yield self._arranged(self._reduced(), list(self._site.dims[1:]))
+
+    def _advance(self, tile: Tile, number: int) -> None:
+        stop = tile.start + number
+        if tile.start != self._next or stop > tile.total:
+            raise RuntimeError(f"site {self._site.name}: {tile} follows {self._next}, of {number} slices")
+        self._next, self.complete = stop, stop == tile.total
+
     def take(self, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None) -> Iterator[Arrays]:
         """Note the next tile; yields what can be written."""
         dims = self._site.dims
@@ -148,12 +179,7 @@ class _SiteState:
         if tile.axis not in dims:
             raise RuntimeError(f"site {self._site.name} has no axis {tile.axis!r}")
         axis = dims.index(tile.axis)
-        stop = tile.start + weights.shape[axis]
-        if tile.start != self._next or stop > tile.total:
-            raise RuntimeError(
-                f"site {self._site.name}: {tile} follows {self._next}, of {weights.shape[axis]} slices"
-            )
-        self._next, self.complete = stop, stop == tile.total
+        self._advance(tile, weights.shape[axis])
         tensors = {schema.WEIGHTS: weights}
         if value_weighted is not None:
             tensors[schema.CONTRIBUTIONS if self._site.contributes else schema.VALUE_WEIGHTED] = (
@@ -206,9 +232,9 @@ class _SiteState:
         for place in kept:
             self._add({name: tensor.select(self._row, int(place)) for name, tensor in tensors.items()})
 
-    def _add(self, tensors: Mapping[str, Tensor]) -> None:
-        """Add one more row or head to those that are reduced over."""
-        self._summed += 1
+    def _add(self, tensors: Mapping[str, Tensor], number: int = 1) -> None:
+        """Add `number` more rows or heads to those that are reduced over."""
+        self._summed += number
         for name, tensor in tensors.items():
             if name not in self._totals:
                 self._totals[name] = tensor.clone()

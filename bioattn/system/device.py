@@ -107,6 +107,23 @@ class Precision(StrEnum):
         return torch.autocast(device.type, dtype=torch.bfloat16) if self is Precision.BF16 else nullcontext()
 
 
+class Compile(StrEnum):
+    """Whether `torch.compile` makes one program of the layers of a block."""
+
+    AUTO = "auto"
+    """On a GPU, where the work ahead pays for the time that it takes."""
+    ON = "on"
+    OFF = "off"
+
+
+class Kernels(StrEnum):
+    """Whose kernels run on a GPU."""
+
+    AUTO = "auto"
+    """Also those of Triton and cuEquivariance, where they are installed and a trial agrees with torch's."""
+    TORCH = "torch"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """Which process of a run this is; numbers from 0."""

@@ -301,7 +301,7 @@ def test_causal_attention_makes_no_mask_where_the_kernel_needs_none(monkeypatch)
 
 
 def test_a_shared_bias_is_not_copied_for_every_row(monkeypatch):
-    """The kernel sees one (H, Q, K) bias, stretched over the rows with stride 0."""
+    """The kernel sees one (H, Q, K) bias for all rows."""
     seen = []
     kernel = torch.nn.functional.scaled_dot_product_attention
 
@@ -313,9 +313,8 @@ def test_a_shared_bias_is_not_copied_for_every_row(monkeypatch):
     score, query, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
     bias = torch.randn(HEADS, QUERIES, KEYS)
     attend(query, key, value, score=score, bias=bias)
-    assert seen[0].shape == (BATCH, HEADS, QUERIES, KEYS)
+    assert seen[0].shape == (1, HEADS, QUERIES, KEYS)
     assert seen[0].data_ptr() == bias.data_ptr()
-    assert seen[0].stride(0) == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

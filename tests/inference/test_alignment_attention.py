@@ -131,6 +131,27 @@ def test_chosen_sites_and_heads_in_half_precision(tmp_path):
         write(output, AttentionOptions(sites=("promoter.*",)))
 
 
+@pytest.mark.parametrize(("reduce", "over"), [(Reduction.MEAN_ROWS, "sum"), (Reduction.MAX_ROWS, "max")])
+@pytest.mark.parametrize("rows", [2, 5])
+def test_maps_that_come_reduced(tmp_path, reduce, over, rows):
+    """Sums or maxima of some rows at a time are written as the rows themselves would be."""
+    site, name = SITES["evoformer.00.msa_row"], sample(0).ids[0]
+    whole = torch.from_numpy(weights_of(site, SIZES[0]))
+    options = AttentionOptions(sites=(site.name,), reduce=reduce, heads=(2, 0))
+    with alignment_attention(tmp_path / "a.h5", options=options, number=3) as writer:
+        with writer.sample(sample(0)) as receiver:
+            assert receiver.over_rows(site) == over
+            for start in range(0, 5, rows):
+                part = whole[start : start + rows]
+                reduced = part.sum(0) if over == "sum" else part.amax(0)
+                receiver.receive_reduced(site, reduced, Tile("row", start, 5), len(part))
+        with pytest.raises(RuntimeError, match="follows 0"), writer.sample(sample(1)) as receiver:
+            receiver.receive_reduced(site, whole.sum(0), Tile("row", 2, 7), 5)
+    with open_attention(tmp_path / "a.h5") as attention:
+        expected = whole.mean(0) if over == "sum" else whole.amax(0)
+        np.testing.assert_allclose(attention.weights(site.name, sample=name), expected[[2, 0]], atol=1e-6)
+
+
 def test_one_head_is_one_chunk(tmp_path):
     """Whoever wants one head's map reads its bytes and no others."""
     output = tmp_path / "attention.h5"
@@ -154,6 +175,8 @@ def test_a_tile_is_let_go_of(tmp_path):
             alignment_attention(tmp_path / "a.h5", options=options, number=3) as writer,
             writer.sample(sample(0)) as receiver,
         ):
+            if not reduce.over_rows:
+                assert receiver.over_rows(site) == ""
             whole = weights_of(site, SIZES[0])
             for start in range(5):
                 memory = whole[start : start + 1].copy()

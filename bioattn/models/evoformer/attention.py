@@ -4,9 +4,13 @@ Shape suffixes: S MSA rows, R residues, T rows or residues of a tile, B sequence
 heads, C channels, D channels of a head.
 """
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 
+from bioattn.attention import cpu
+from bioattn.attention.capture import makes_weights
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite, Tile
@@ -17,6 +21,7 @@ from bioattn.models.evoformer.layers import (
     rows_per_tile,
     tiled,
     tiles,
+    tiles_of_at_most,
 )
 
 TILE_ELEMENTS = 1 << 19
@@ -26,6 +31,10 @@ EPSILON = 1e-10
 """Rows added to the count of a column's mean, so that a column without rows has mean 0."""
 TILE_LEAST = 8
 """Least rows of a tile with pair bias: the bias is prepared once per tile, which costs as much as one row."""
+
+
+WEIGHTS_AT_ONCE = 1 << 26
+"""Weights that are written down for a listener at a time (256 MB), where a layer is computed whole."""
 
 
 class GatedAttention(nn.Module):
@@ -48,12 +57,12 @@ class GatedAttention(nn.Module):
             self.project_qkvg.weight[3 * channels :] = 0
 
     def forward(
-        self, normed_BNC: Tensor, key_mask_BN: Tensor, bias_HNN: Tensor | None, tile: Tile | None
+        self, normed_BNC: Tensor, key_mask_BN: Tensor | None, bias_HNN: Tensor | None, tile: Tile | None
     ) -> Tensor:
         """(B, N, C), LayerNormed → the update (B, N, C).
 
-        key_mask_BN: bool, True = may be attended. bias_HNN: added to the logits, the same for all B. tile: which
-        part of the site's outer axis B is.
+        key_mask_BN: bool, True = may be attended; None = all. bias_HNN: added to the logits, the same for all B.
+        tile: which part of the site's outer axis B is.
         """
         query_BNC, key_BNC, value_BNC, gate_BNC = self.project_qkvg(normed_BNC).chunk(4, dim=-1)
         query_BHND, key_BHND, value_BHND = (
@@ -62,12 +71,14 @@ class GatedAttention(nn.Module):
         )
         if self.uniform:
             query_BHND, bias_HNN = torch.zeros_like(query_BHND), None
+        if key_mask_BN is not None and cpu.on_cpu(key_mask_BN) and bool(key_mask_BN.all()):
+            key_mask_BN = None
         attended_BHND = attend(
             query_BHND,
             key_BHND,
             value_BHND,
             score=self.score,
-            mask=None if bool(key_mask_BN.all()) else key_mask_BN[:, None, None, :],
+            mask=None if key_mask_BN is None else key_mask_BN[:, None, None, :],
             bias=bias_HNN,
             site=self.site,
             tile=tile,
@@ -82,48 +93,59 @@ class GatedAttention(nn.Module):
 
 
 def pair_bias(pair_RRC: Tensor, normalise: nn.LayerNorm, project: Projection) -> Tensor:
-    """A projection of the LayerNormed pairs to one number per head: (H, R, R)."""
+    """A projection of the LayerNormed pairs to one number per head: (H, R, R), contiguous."""
 
     def bias(_rows: slice, pair_TRC: Tensor) -> Tensor:
         projected_TRH: Tensor = project(normalise(pair_TRC))
         return projected_TRH.transpose(1, 2)
 
     shape_HRR = (project.out_features, *pair_RRC.shape[:2])
-    return tiled(
-        bias,
-        TILE_ELEMENTS,
-        sliced=(pair_RRC,),
-        parameters=[*normalise.parameters(), *project.parameters()],
-        new_output=lambda: pair_RRC.new_empty(shape_HRR, dtype=project.weight.dtype).transpose(0, 1),
-    ).transpose(0, 1)
+    return (
+        tiled(
+            bias,
+            TILE_ELEMENTS,
+            sliced=(pair_RRC,),
+            parameters=[*normalise.parameters(), *project.parameters()],
+            new_output=lambda: pair_RRC.new_empty(shape_HRR, dtype=project.weight.dtype).transpose(0, 1),
+        )
+        .transpose(0, 1)
+        .contiguous()
+    )
 
 
 def add_attention(
     attention: GatedAttention,
     normalise: nn.LayerNorm,
     state_BNC: Tensor,
-    allowed_BN: Tensor,
+    mask_BN: Tensor | None,
     bias_HNN: Tensor | None,
     dimension: str,
 ) -> Tensor:
     """state + attention within each of B sequences (in place without autograd), some at a time.
 
-    allowed_BN: bool, True = may be attended. dimension: what the site calls B.
+    mask_BN: 1 = may be attended; None = all. dimension: what the site calls B.
     """
 
-    def update(rows: slice, part_TNC: Tensor, allowed_TN: Tensor, bias_HNN: Tensor | None = None) -> Tensor:
+    def update(rows: slice, part_TNC: Tensor, *others: Tensor) -> Tensor:
+        allowed_TN = None if mask_BN is None else others[0]
         tile = Tile(dimension, rows.start, len(state_BNC))
-        attended_TNC: Tensor = attention(normalise(part_TNC), allowed_TN, bias_HNN, tile)
+        attended_TNC: Tensor = attention(
+            normalise(part_TNC), allowed_TN, others[-1] if has_bias else None, tile
+        )
         return attended_TNC
 
-    return tiled(
-        update,
-        TILE_ELEMENTS,
-        least=1 if bias_HNN is None else TILE_LEAST,
-        sliced=(state_BNC, allowed_BN),
-        whole=() if bias_HNN is None else (bias_HNN,),
-        parameters=[*normalise.parameters(), *attention.parameters()],
-    )
+    has_bias, largest = bias_HNN is not None, None
+    if makes_weights(attention.site):
+        largest = max(1, WEIGHTS_AT_ONCE // (attention.num_heads * state_BNC.shape[1] ** 2))
+    with tiles_of_at_most(largest) if largest else nullcontext():
+        return tiled(
+            update,
+            TILE_ELEMENTS,
+            least=TILE_LEAST if has_bias else 1,
+            sliced=(state_BNC,) if mask_BN is None else (state_BNC, mask_BN > 0),
+            whole=() if bias_HNN is None else (bias_HNN,),
+            parameters=[*normalise.parameters(), *attention.parameters()],
+        )
 
 
 class MsaRowAttention(nn.Module):
@@ -138,13 +160,13 @@ class MsaRowAttention(nn.Module):
         self.project_pair_bias = linear(pair_channels, site.num_heads, bias=False)
         self.attention = GatedAttention(msa_channels, site, uniform=uniform)
 
-    def forward(self, msa_SRC: Tensor, pair_RRC: Tensor, mask_SR: Tensor) -> Tensor:
-        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked.
+    def forward(self, msa_SRC: Tensor, pair_RRC: Tensor, mask_SR: Tensor | None) -> Tensor:
+        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked; None = nothing is.
 
         A row that is masked throughout attends to all its residues alike.
         """
         bias_HRR = pair_bias(pair_RRC, self.normalise_pair, self.project_pair_bias)
-        return add_attention(self.attention, self.normalise, msa_SRC, mask_SR > 0, bias_HRR, "row")
+        return add_attention(self.attention, self.normalise, msa_SRC, mask_SR, bias_HRR, "row")
 
 
 def _columns_of_heads(projected_TRX: Tensor, num_heads: int) -> Tensor:
@@ -206,12 +228,14 @@ class TiedRowAttention(nn.Module):
         self.project_value_gate = linear(msa_channels, 2 * width)
         self.project_output = final_linear(width, msa_channels)
 
-    def maps(self, msa_SRC: Tensor, pair_RRC: Tensor, mask_SR: Tensor) -> Tensor:
-        """The weights (H, R, R) of all rows; mask: 1 = residue, 0 = masked.
+    def maps(self, msa_SRC: Tensor, pair_RRC: Tensor, mask_SR: Tensor | None) -> Tensor:
+        """The weights (H, R, R) of all rows; mask: 1 = residue, 0 = masked; None = nothing is.
 
         Where all columns are masked, every column attends to all alike.
         """
         bias_HRR = pair_bias(pair_RRC, self.normalise_pair, self.project_pair_bias).float()
+        if mask_SR is None:
+            mask_SR = msa_SRC.new_ones(msa_SRC.shape[:2])
         mask_SR1, count_R1 = mask_SR.unsqueeze(-1), mask_SR.sum(0).unsqueeze(-1) + EPSILON
         normed_SRC = self.normalise(msa_SRC) * mask_SR1
         key_SRC = normed_SRC - mask_SR1 * (normed_SRC.sum(0) / count_R1)
@@ -223,7 +247,7 @@ class TiedRowAttention(nn.Module):
             query_SRC,
             key_SRC,
             score=self.score,
-            mask=None if bool(allowed_R.all()) else allowed_R,
+            mask=allowed_R,
             bias=bias_HRR,
             site=self.site,
         )
@@ -252,15 +276,14 @@ class MsaColumnAttention(nn.Module):
         self.normalise = nn.LayerNorm(msa_channels)
         self.attention = GatedAttention(msa_channels, site, uniform=uniform)
 
-    def forward(self, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
-        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked.
+    def forward(self, msa_SRC: Tensor, mask_SR: Tensor | None) -> Tensor:
+        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked; None = nothing is.
 
         A column that is masked throughout attends to all its rows alike.
         """
         columns_RSC = msa_SRC.transpose(0, 1)
-        updated_RSC = add_attention(
-            self.attention, self.normalise, columns_RSC, mask_SR.T > 0, None, "residue"
-        )
+        mask_RS = None if mask_SR is None else mask_SR.T
+        updated_RSC = add_attention(self.attention, self.normalise, columns_RSC, mask_RS, None, "residue")
         return updated_RSC.transpose(0, 1)
 
 
@@ -284,8 +307,10 @@ class MsaColumnGlobalAttention(nn.Module):
         with torch.no_grad():
             self.project_kvg.weight[2 * self.head_channels :] = 0
 
-    def forward(self, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
-        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked."""
+    def forward(self, msa_SRC: Tensor, mask_SR: Tensor | None) -> Tensor:
+        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked; None = nothing is."""
+        if mask_SR is None:
+            mask_SR = msa_SRC.new_ones(msa_SRC.shape[:2])
 
         def update(columns: slice, columns_TSC: Tensor, mask_TS: Tensor) -> Tensor:
             normed_TSC = self.normalise(columns_TSC)
@@ -332,19 +357,19 @@ class TriangleAttention(nn.Module):
         self.project_pair_bias = linear(pair_channels, num_heads, bias=False)
         self.attention = GatedAttention(pair_channels, site)
 
-    def forward(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
-        """pair + update (in place without autograd); mask: 1 = both residues exist, 0 = masked.
+    def forward(self, pair_RRC: Tensor, mask_RR: Tensor | None) -> Tensor:
+        """pair + update (in place without autograd); mask: 1 = both residues exist, 0 = masked; None = nothing is.
 
         Where all edges of a node are masked, its edges attend to all of them alike.
         """
         bias_HRR = pair_bias(pair_RRC, self.normalise, self.project_pair_bias)
         if self.starting:
-            return add_attention(self.attention, self.normalise, pair_RRC, mask_RR > 0, bias_HRR, "residue")
+            return add_attention(self.attention, self.normalise, pair_RRC, mask_RR, bias_HRR, "residue")
         updated_RRC = add_attention(
             self.attention,
             self.normalise,
             pair_RRC.transpose(0, 1),
-            mask_RR.T > 0,
+            None if mask_RR is None else mask_RR.T,
             bias_HRR.transpose(1, 2).contiguous(),
             "residue",
         )

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from bioattn.errors import SettingsError
 from bioattn.io.settings import option, require, seed_option
-from bioattn.system.device import Precision
+from bioattn.system.device import Compile, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +295,8 @@ class EvoformerTrainingConfig:
     """Rounds without improvement on the validation families before training stops."""
     precision: Precision = Precision.FP32
     """fp32 or bf16 (autocast)."""
+    compile: Compile = Compile.AUTO
+    """Whether `torch.compile` makes one program of a block; auto: on a GPU, where the work ahead pays for it."""
 
     def __post_init__(self) -> None:
         require(self, AT_LEAST_ONE, lambda value: value >= 1, "be at least 1")

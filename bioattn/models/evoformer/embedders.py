@@ -204,7 +204,7 @@ class TemplatePairBlock(nn.Module):
         self.triangle_multiplication_incoming = TriangleMultiplication(channels, hidden, outgoing=False)
         self.pair_transition = Transition(channels, config.transition_factor)
 
-    def forward(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
+    def forward(self, pair_RRC: Tensor, mask_RR: Tensor | None) -> Tensor:
         """One template's pairs after the block (in place without autograd); mask: of the target's residues."""
         pair_RRC = self.triangle_attention_starting(pair_RRC, mask_RR)
         pair_RRC = self.triangle_attention_ending(pair_RRC, mask_RR)
@@ -274,7 +274,7 @@ class TemplateEmbedder(nn.Module):
         self.project_angles = relu_linear(NUM_ANGLE_FEATURES, config.msa_channels)
         self.project_rows = relu_linear(config.msa_channels, config.msa_channels)
 
-    def forward(self, pair_RRC: Tensor, templates: TemplateInputs, pair_mask_RR: Tensor) -> Tensor:
+    def forward(self, pair_RRC: Tensor, templates: TemplateInputs, pair_mask_RR: Tensor | None) -> Tensor:
         """pair + update (in place without autograd); the pairs as they are when no template is there."""
         if not bool(templates.mask.any()):
             return pair_RRC
@@ -282,8 +282,8 @@ class TemplateEmbedder(nn.Module):
         updated_RRC: Tensor = self.attention(pair_RRC, torch.stack(embedded, dim=2), templates.mask)
         return updated_RRC
 
-    def embed(self, template: TemplateInputs, pair_mask_RR: Tensor) -> Tensor:
-        """The pair representation (R, R, C) of one template."""
+    def embed(self, template: TemplateInputs, pair_mask_RR: Tensor | None) -> Tensor:
+        """The pair representation (R, R, C) of one template; mask: None = nothing is masked."""
         parts = tiles(len(template.aatype), TILE_ROWS)
         pair_RRC = torch.cat([self.project_pair(pair_features(template, rows)) for rows in parts])
         for block in self.blocks:

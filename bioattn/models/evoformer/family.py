@@ -28,7 +28,7 @@ from bioattn.models.evoformer.config import (
 )
 from bioattn.models.family import Family, imported
 from bioattn.models.running import ResumableCommand, Running, RunReport
-from bioattn.system.device import Precision
+from bioattn.system.device import Compile, Kernels, Precision
 from bioattn.text import listed
 from bioattn.training.settings import TrainingCommand
 
@@ -99,6 +99,14 @@ class EvoformerRun(ResumableCommand):
         default="auto",
         metavar="N|auto",
     )
+    compile: Compile = option(
+        "Whether torch.compile makes one program of a block; auto: on a GPU, where the work pays for it.",
+        default=Compile.AUTO,
+    )
+    kernels: Kernels = option(
+        "Kernels on a GPU; auto: those of Triton and cuEquivariance too, where a trial agrees with torch's.",
+        default=Kernels.AUTO,
+    )
     seed: int = option("Seed of every random choice.", default=0, min=0)
     inputs: Mapping[str, Any] = table(InputSettings)
     """Fields of `InputSettings`, over those of the model."""
@@ -145,16 +153,24 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         seed=settings.seed,
         precision=settings.precision,
         chunk=None if settings.chunk == "auto" else int(settings.chunk),
+        compile=settings.compile,
+        kernels=settings.kernels,
+        alignments=len(sources),
         representations=settings.representations,
         templates=templates,
     )
+    runner = AlignmentRunner(loaded, asked, running.progress)
     return run_folders(
-        AlignmentRunner(loaded, asked, running.progress),
+        runner,
         settings,
         sources,
         several=several,
         options=wanted,
-        figures={"model": {"file": loaded.name, "sha256": loaded.sha256}, "device": str(device)},
+        figures={
+            "model": {"file": loaded.name, "sha256": loaded.sha256},
+            "device": str(device),
+            "kernels": runner.kernels,
+        },
     )
 
 

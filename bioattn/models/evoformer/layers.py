@@ -4,10 +4,11 @@ Linear layers start as in AlphaFold 2 (supplement, 1.11.4): the last layer of a 
 untrained block is the identity; gates with weights 0 and bias 1; layers before a ReLU as in He et al. 2015, the
 others as in LeCun et al. 1998.
 
-Most layers pass a function of a tile, some rows of what they update. Without gradients tiles are computed one
-after another, and updates are made in place. With gradients the same is done, and only the layer's inputs are
+Most layers pass a function of a tile, some rows of what they update. On a CPU without gradients tiles are computed
+one after another, and updates are made in place. With gradients the same is done, and only the layer's inputs are
 kept: the backward pass computes each tile again with autograd and takes its gradients at once. Intermediates exist
-for one tile only and stay in the cache, which pays for computing them twice.
+for one tile only and stay in the cache, which pays for computing them twice. An accelerator and a compiled graph
+take a layer whole, unless `tiles_of_at_most` says how much fits into memory.
 """
 
 import math
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bioattn.attention import cpu
 from bioattn.attention.capture import no_capture
 from bioattn.attention.cpu import matmul
 
@@ -73,23 +75,28 @@ TileUpdate = Callable[[Tensor, slice], Tensor]
 """Rows of the state and where they lie → what is to be added to them."""
 
 ACCELERATOR_FACTOR = 64
-"""Larger tiles keep a GPU busy: 128 MB of a float32 state instead of 2."""
+"""Larger tiles of cells keep a GPU busy: 32 MB of a float32 state instead of half of one."""
 
 _LARGEST: ContextVar[int | None] = ContextVar("largest_tile", default=None)
 
 
 @contextmanager
 def tiles_of_at_most(rows: int | None) -> Iterator[None]:
-    """Inside the `with`, layers take at most `rows` rows or residues at a time; None = the fastest sizes.
+    """Inside the `with`, layers take at most `rows` rows or residues at a time; None = no fewer than before.
 
-    Transitions, which treat cells one by one, keep their size. Fewer rows need less memory and more time; results
-    are equal up to the order of sums.
+    Transitions, which treat cells one by one, keep the size that suits a CPU. Fewer rows need less memory and more
+    time; results are equal up to the order of sums.
     """
-    token = _LARGEST.set(rows)
+    token = _LARGEST.set(min(filter(None, (rows, _LARGEST.get())), default=None))
     try:
         yield
     finally:
         _LARGEST.reset(token)
+
+
+def largest_tile() -> int | None:
+    """What `tiles_of_at_most` lets; None = any number of rows."""
+    return _LARGEST.get()
 
 
 def tiles(total: int, size: int) -> Iterator[slice]:
@@ -98,21 +105,24 @@ def tiles(total: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, total))
 
 
-def on_cpu(tensor: Tensor) -> bool:
-    """Whether to multiply matrices one after another, each in the caches, and not all at once, as suits a GPU."""
-    return tensor.device.type == "cpu"
-
-
 def rows_per_tile(state: Tensor, elements: int, least: int = 1) -> int:
     """Rows of the first axis that have about `elements` numbers together, `least` or more of them, but no more
-    than `tiles_of_at_most` lets.
+    than `tiles_of_at_most` lets. Where that says nothing, an accelerator and a compiled graph take all.
 
-    `elements` suits the caches of a CPU; other devices take ACCELERATOR_FACTOR times as many.
+    `elements` suits the caches of a CPU.
     """
-    if not on_cpu(state):
-        elements *= ACCELERATOR_FACTOR
+    largest = None if torch.compiler.is_compiling() else _LARGEST.get()
+    if not cpu.on_cpu(state) and largest is None:
+        return len(state)
     rows = max(least, elements // max(1, state[:1].numel()))
-    return rows if state.dim() < 3 else min(rows, _LARGEST.get() or rows)
+    if not cpu.on_cpu(state):
+        return ACCELERATOR_FACTOR * rows if state.dim() < 3 else largest or rows
+    return rows if state.dim() < 3 else min(rows, largest or rows)
+
+
+def unless_full(mask: Tensor) -> Tensor | None:
+    """The mask, or None where it masks nothing: what layers need not look at costs an accelerator nothing."""
+    return None if bool((mask > 0).all()) else mask
 
 
 def add_update(state: Tensor, update: TileUpdate, size: int) -> Tensor:
@@ -156,6 +166,13 @@ def tiled(
     """
     state = sliced[0]
     size = rows_per_tile(state, elements, least)
+    whole_at_once = size >= len(state) and not cpu.on_cpu(state)
+    if whole_at_once or (torch.is_grad_enabled() and state.numel() < MIN_RECOMPUTED_ELEMENTS):
+        result = function(slice(0, len(state)), *sliced, *whole)
+        if new_output is not None:
+            return result
+        in_place = not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        return state.add_(result) if in_place else state + result
     if not torch.is_grad_enabled():
         output = state if new_output is None else new_output()
         for rows in tiles(len(output), size):
@@ -166,9 +183,6 @@ def tiled(
             else:
                 output[rows] = result
         return output
-    if state.numel() < MIN_RECOMPUTED_ELEMENTS:
-        result = function(slice(0, len(state)), *sliced, *whole)
-        return state + result if new_output is None else result
     wanted = [parameter for parameter in parameters if parameter.requires_grad]
     recomputed: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
         function, size, new_output, len(sliced), wanted, *sliced, *whole, *wanted

@@ -13,9 +13,9 @@ import torch
 
 from bioattn.alignments.couplings import coupling_bytes
 from bioattn.errors import BioattnError
-from bioattn.models.evoformer.attention import TILE_ELEMENTS, TILE_LEAST
+from bioattn.models.evoformer.attention import TILE_ELEMENTS, TILE_LEAST, WEIGHTS_AT_ONCE
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.layers import ACCELERATOR_FACTOR, tiles_of_at_most
+from bioattn.models.evoformer.layers import tiles_of_at_most
 from bioattn.models.evoformer.sites import AlignmentSizes
 from bioattn.system.memory import free_memory
 from bioattn.text import counted, human_bytes
@@ -26,7 +26,7 @@ FIXED_BYTES = 80_000_000
 """What torch and its threads take whatever the sizes."""
 MARGIN = 1.2
 """The estimate over the terms counted."""
-SMALL_TILES = (4, 1)
+SMALL_TILES = (64, 4, 1)
 """Rows or residues at a time that are tried where memory is short."""
 _TILE_FLOATS = 8
 """Numbers a layer holds for each number of a tile: projections, attention, update."""
@@ -58,11 +58,12 @@ def estimate_memory(
     extra_factors = columns * (
         4 * config.extra_msa_channels if config.tied_row_heads else 3 * config.outer_product_channels
     )
-    tile_numbers = TILE_ELEMENTS if device == "cpu" else TILE_ELEMENTS * ACCELERATOR_FACTOR
+    whole = device != "cpu"
 
     def tile(number: int, width: int, least: int = 1) -> int:
         """How many of `number` rows of `width` numbers a layer takes at a time, `least` or more if it may."""
-        return max(1, min(number, max(least, tile_numbers // max(1, width)), chunk or number))
+        fastest = number if whole else max(least, TILE_ELEMENTS // max(1, width))
+        return max(1, min(number, fastest, chunk or number))
 
     msa_rows = tile(rows, columns * config.msa_channels, TILE_LEAST)
     msa_columns = tile(columns, rows * config.msa_channels)
@@ -74,10 +75,13 @@ def estimate_memory(
         _TILE_FLOATS * pair_rows * columns * config.pair_channels,
         2 * pairs * config.triangle_multiplication_channels,
     ]
+    if whole and not config.tied_row_heads:
+        work.append(tile(columns, columns) * columns * config.outer_product_channels**2)
     weights = 0
     if attention:
         heads = max(msa_rows * config.msa_heads, pair_rows * config.pair_heads)
-        weights = max(4 * heads * pairs, msa_columns * config.msa_heads * rows * rows)
+        kept = max(4 * heads * pairs, msa_columns * config.msa_heads * rows * rows)
+        weights = min(kept, 4 * max(WEIGHTS_AT_ONCE, config.msa_heads * max(pairs, rows * rows)))
     # When everything is read off the representations.
     per_pair = config.pair_channels + 2 * config.distogram_bins + 64 * config.aligned_error_head
     if config.structure_module is not None:

@@ -25,6 +25,7 @@ from bioattn.models.evoformer.heads import (
     PlddtHead,
 )
 from bioattn.models.evoformer.inputs import ModelInputs
+from bioattn.models.evoformer.layers import unless_full
 from bioattn.models.evoformer.stacks import EvoformerStack, ExtraMsaStack
 from bioattn.models.evoformer.structure_module import StructureModule, StructureOutputs, pseudo_beta
 
@@ -130,7 +131,7 @@ class EvoformerModel(nn.Module):
             if inputs.templates is not None:
                 if self.template_embedder is None:
                     raise ValueError("this model has no template embedder")
-                pair_RRC = self.template_embedder(pair_RRC, inputs.templates, inputs.pair_mask)
+                pair_RRC = self.template_embedder(pair_RRC, inputs.templates, unless_full(inputs.pair_mask))
         return msa_SRC, pair_RRC
 
     def _run_stacks(

@@ -33,9 +33,11 @@ from bioattn.io.settings import build
 from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
 from bioattn.models.evoformer.inputs import AlignmentInputs, TemplateInputs, prepare_inputs
+from bioattn.models.evoformer.kernels import use_kernels
 from bioattn.models.evoformer.layers import use_precision
 from bioattn.models.evoformer.memory import plan_memory
 from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.pair_updates import CUEQUIVARIANCE_LEAST
 from bioattn.models.evoformer.parameter_files import allocate_model, load_parameters
 from bioattn.models.evoformer.prediction import (
     PREDICTION_FILES,
@@ -53,6 +55,7 @@ from bioattn.models.evoformer.sites import (
     alignment_sample,
     template_site,
 )
+from bioattn.models.evoformer.stacks import compile_blocks
 from bioattn.models.evoformer.trained_on import most_alike, read_families
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
@@ -66,7 +69,7 @@ from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import AttentionOptions, FileLayout, Samples
 from bioattn.structures.predictions import SCORES
-from bioattn.system.device import Precision
+from bioattn.system.device import Compile, Kernels, Precision
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted, percentage
@@ -94,6 +97,10 @@ class RunSettings:
     """With bf16 the weights of the given model's stacks are rounded, once and for all."""
     chunk: int | None = None
     """Rows or residues that layers take at a time, at most; None = what memory allows."""
+    compile: Compile = Compile.AUTO
+    kernels: Kernels = Kernels.AUTO
+    alignments: int = 1
+    """How many will be run."""
     representations: tuple[Representation, ...] = ()
     templates: Templates | None = None
     """Of the one alignment's target."""
@@ -335,6 +342,9 @@ class AlignmentRunner:
         self.settings = settings
         self.progress = progress
         self._trained_on = {} if model.path is None else read_families(model.path.parent)
+        self.remaining = settings.alignments
+        self.kernels: dict[str, str] = {}
+        """Versions of what was used beside torch's."""
         if settings.precision is Precision.BF16:
             for stack in (model.model.extra_msa_stack, model.model.evoformer):
                 if stack is not None:
@@ -468,6 +478,19 @@ class AlignmentRunner:
         """
         _tell(prepared, predicts_atoms=self.model.config.structure_module is not None)
         inputs, num_templates = prepared.inputs, len(prepared.template_names)
+        config, columns = self.model.config, len(inputs.columns)
+        passes = self.settings.inputs.num_samples * (1 + self.settings.inputs.num_recycles) * self.remaining
+        cells = config.num_blocks * columns * (columns + inputs.num_clusters)
+        cells += config.num_extra_msa_blocks * columns * (columns + inputs.num_extra)
+        settings, device = self.settings, self.model.device
+        compiled = compile_blocks(self.model.model, settings.compile, device, passes * cells)
+        self.kernels |= use_kernels(
+            settings.kernels,
+            device,
+            attention=compiled or attention is not None,
+            triangle=columns >= CUEQUIVARIANCE_LEAST,
+        )
+        self.remaining -= 1
         with ExitStack() as stack:
             receiver = None
             if attention is not None:

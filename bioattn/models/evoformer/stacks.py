@@ -46,10 +46,17 @@ Left and right are those of AlphaFold's parameters.
 Shape suffixes: S MSA rows, R residues, C channels, N all axes but the channels together.
 """
 
+import logging
+from collections.abc import Callable
+from functools import cache
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from bioattn.attention.capture import somebody_listens
+from bioattn.attention.kernels import Used
+from bioattn.errors import BioattnError
 from bioattn.models.evoformer.attention import (
     MsaColumnAttention,
     MsaColumnGlobalAttention,
@@ -58,9 +65,24 @@ from bioattn.models.evoformer.attention import (
     TriangleAttention,
 )
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.layers import final_linear, linear, relu_linear, tiled
-from bioattn.models.evoformer.pair_updates import MapsToPairs, OuterProductMean, TriangleMultiplication
+from bioattn.models.evoformer.layers import (
+    final_linear,
+    largest_tile,
+    linear,
+    relu_linear,
+    tiled,
+    unless_full,
+)
+from bioattn.models.evoformer.pair_updates import (
+    CUEQUIVARIANCE_LEAST,
+    MapsToPairs,
+    OuterProductMean,
+    TriangleMultiplication,
+)
 from bioattn.models.evoformer.sites import alignment_site
+from bioattn.system.device import Compile
+
+LOGGER = logging.getLogger("bioattn")
 
 TILE_ELEMENTS = 1 << 17
 """Elements of a tile: 512 positions of 256 channels. Their hidden activations (2 MB in float32, 1 MB in bfloat16)
@@ -87,8 +109,15 @@ class Transition(nn.Module):
         return tiled(update, TILE_ELEMENTS, sliced=(flat_NC,), parameters=self.parameters()).view(state.shape)
 
 
+def _call(layer: Callable[..., Tensor], *given: Tensor | None) -> Tensor:
+    return layer(*given)
+
+
 class EvoformerBlock(nn.Module):
     """Attention and transition on the MSA, their outer product into the pairs, triangle layers on the pairs."""
+
+    compiled = False
+    """Whether `torch.compile` makes one program of the layers, where memory suffices for whole ones."""
 
     def __init__(self, config: EvoformerConfig, index: int, *, extra_msa: bool = False) -> None:
         """`index`: which block of its stack, for the names of its attention sites. `extra_msa`: a block of the
@@ -136,29 +165,99 @@ class EvoformerBlock(nn.Module):
         self.pair_transition = Transition(pair_channels, config.transition_factor)
 
     def forward(
-        self, msa_SRC: Tensor, pair_RRC: Tensor, msa_mask_SR: Tensor, pair_mask_RR: Tensor
+        self,
+        msa_SRC: Tensor,
+        pair_RRC: Tensor,
+        msa_mask_SR: Tensor | None,
+        pair_mask_RR: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """The MSA (S, R, C) and pair (R, R, C) representations after the block; masks: 1 = keep, 0 = masked.
+        """The MSA (S, R, C) and pair (R, R, C) representations after the block; masks: 1 = keep, 0 = masked, or
+        None: nothing is masked.
 
-        Without autograd the given representations are updated in place and returned.
+        Without autograd the given representations are updated in place and returned, unless the block is compiled.
         """
+        given = msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR
+        whole = self.compiled and largest_tile() is None
+        return compiled_update()(self, *given) if whole else self.update(*given)
+
+    def update(
+        self,
+        msa_SRC: Tensor,
+        pair_RRC: Tensor,
+        msa_mask_SR: Tensor | None,
+        pair_mask_RR: Tensor | None,
+        apart: Callable[..., Tensor] = _call,
+    ) -> tuple[Tensor, Tensor]:
+        """As `forward`. apart: calls a layer that does not belong into a compiled graph with its arguments."""
+        attend = apart if somebody_listens() else _call
+        multiply = apart if Used.triangle and len(pair_RRC) >= CUEQUIVARIANCE_LEAST else _call
         maps_HRR = None
         if isinstance(self.msa_row_attention, TiedRowAttention):
-            maps_HRR = self.msa_row_attention.maps(msa_SRC, pair_RRC, msa_mask_SR)
+            maps_HRR = attend(self.msa_row_attention.maps, msa_SRC, pair_RRC, msa_mask_SR)
             msa_SRC = self.msa_row_attention(msa_SRC, maps_HRR)
         else:
-            msa_SRC = self.msa_row_attention(msa_SRC, pair_RRC, msa_mask_SR)
-        msa_SRC = self.msa_column_attention(msa_SRC, msa_mask_SR)
+            msa_SRC = attend(self.msa_row_attention, msa_SRC, pair_RRC, msa_mask_SR)
+        msa_SRC = attend(self.msa_column_attention, msa_SRC, msa_mask_SR)
         msa_SRC = self.msa_transition(msa_SRC)
         if maps_HRR is None:
             pair_RRC = self.outer_product_mean(pair_RRC, msa_SRC, msa_mask_SR)
         else:
             pair_RRC = self.maps_to_pairs(pair_RRC, maps_HRR, msa_mask_SR)
-        pair_RRC = self.triangle_multiplication_outgoing(pair_RRC, pair_mask_RR)
-        pair_RRC = self.triangle_multiplication_incoming(pair_RRC, pair_mask_RR)
-        pair_RRC = self.triangle_attention_starting(pair_RRC, pair_mask_RR)
-        pair_RRC = self.triangle_attention_ending(pair_RRC, pair_mask_RR)
+        pair_RRC = multiply(self.triangle_multiplication_outgoing, pair_RRC, pair_mask_RR)
+        pair_RRC = multiply(self.triangle_multiplication_incoming, pair_RRC, pair_mask_RR)
+        pair_RRC = attend(self.triangle_attention_starting, pair_RRC, pair_mask_RR)
+        pair_RRC = attend(self.triangle_attention_ending, pair_RRC, pair_mask_RR)
         return msa_SRC, self.pair_transition(pair_RRC)
+
+
+@cache
+def compiled_update() -> Callable[..., tuple[Tensor, Tensor]]:
+    """`EvoformerBlock.update`, compiled: blocks of one shape share a graph, sizes that change become variables.
+
+    Layers that hand their weights over, and those of another library, stay outside.
+    """
+    # A part that cannot be compiled runs as it is: the parts before it may have changed what they were given.
+    torch._dynamo.config.suppress_errors = True
+    apart = torch.compiler.disable(_call)
+    update: Callable[..., tuple[Tensor, Tensor]] = torch.compile(
+        lambda block, *given: block.update(*given, apart)
+    )
+    return update
+
+
+@cache
+def why_not_compiled(device: torch.device) -> str:
+    """Why `torch.compile` does not work here, which is logged too; nothing where it does."""
+    try:
+        torch.compile(torch.sin)(torch.zeros(1, device=device))
+    except torch._dynamo.exc.TorchDynamoException as error:
+        failure = f"torch.compile fails here ({str(error).strip().splitlines()[0]})"
+        LOGGER.warning(f"{failure}: blocks are not compiled")
+        return failure
+    return ""
+
+
+COMPILING_PAYS = 1e9
+"""Cells of MSA and pairs, of all blocks that are run, which save the ten seconds of compiling on an H100."""
+
+
+def compile_blocks(model: nn.Module, wanted: Compile, device: torch.device, cells: float) -> bool:
+    """Compile the blocks of `model` from now on if that is wanted; returns whether.
+
+    cells: of MSA and pairs, of all blocks that will be run.
+
+    Raises: BioattnError when that is wanted in any case and torch cannot.
+    """
+    pays = device.type == "cuda" and cells >= COMPILING_PAYS
+    chosen = wanted is Compile.ON or (wanted is Compile.AUTO and pays)
+    failure = why_not_compiled(device) if chosen else ""
+    if failure and wanted is Compile.ON:
+        raise BioattnError(f"--compile on: {failure}")
+    chosen = chosen and not failure
+    for module in model.modules():
+        if isinstance(module, EvoformerBlock):
+            module.compiled = chosen
+    return chosen
 
 
 class EvoformerStack(nn.Module):
@@ -183,8 +282,9 @@ class EvoformerStack(nn.Module):
         Without autograd the given representations are updated in place. With autograd and `recompute` only the
         inputs of each block are kept, and the backward pass runs each block again (activation checkpointing).
         """
+        masks = unless_full(msa_mask_SR), unless_full(pair_mask_RR)
         for block in self.blocks:
-            msa_SRC, pair_RRC = run_block(block, msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute)
+            msa_SRC, pair_RRC = run_block(block, msa_SRC, pair_RRC, *masks, recompute)
         single: Tensor = self.project_single(msa_SRC[0])
         return msa_SRC, pair_RRC, single.to(msa_SRC.dtype)
 
@@ -193,8 +293,8 @@ def run_block(
     block: nn.Module,
     msa_SRC: Tensor,
     pair_RRC: Tensor,
-    msa_mask_SR: Tensor,
-    pair_mask_RR: Tensor,
+    msa_mask_SR: Tensor | None,
+    pair_mask_RR: Tensor | None,
     recompute: bool,
 ) -> tuple[Tensor, Tensor]:
     """Run one block; with `recompute`, where gradients are wanted, without keeping its intermediates."""
@@ -230,8 +330,7 @@ class ExtraMsaStack(nn.Module):
         extra rows has one masked row, because the outer product mean then adds bias / 1e-3 to every pair, which
         the published parameters expect. `recompute` as in the Evoformer stack.
         """
+        masks = unless_full(extra_msa_mask_SR), unless_full(pair_mask_RR)
         for block in self.blocks:
-            extra_msa_SRC, pair_RRC = run_block(
-                block, extra_msa_SRC, pair_RRC, extra_msa_mask_SR, pair_mask_RR, recompute
-            )
+            extra_msa_SRC, pair_RRC = run_block(block, extra_msa_SRC, pair_RRC, *masks, recompute)
         return pair_RRC

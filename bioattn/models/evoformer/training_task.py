@@ -21,6 +21,7 @@ from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.heads import sample_losses
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.run import load_evoformer_model, read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.stacks import compile_blocks
 from bioattn.models.evoformer.trained_on import FAMILIES_TABLE, write_families
 from bioattn.models.evoformer.training_families import (
     Evaluation,
@@ -89,6 +90,10 @@ class EvoformerTask(Task, Training):
         if self.settings.initial_model is not None:
             _load_initial(self.model, self.settings.initial_model)
         self.model.to(self.device)
+        crop = training.crop * (training.crop + training.max_msa_clusters + training.max_extra_msa)
+        # A backward pass takes twice as long as the pass before.
+        cells = 3 * self.config.num_blocks * crop * training.families_per_step * training.total_steps
+        compile_blocks(self.model, training.compile, self.device, cells)
         simulated = SimulatedFamilies(training.seed, training.simulated_families)
         self.samples = TrainingSamples(train, simulated, training, covariance=covariance)
         self.stages = _stages(training)

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from bioattn.attention import cpu
 from bioattn.attention.capture import capture
-from bioattn.errors import SettingsError
-from bioattn.models.evoformer import layers, pair_updates
+from bioattn.attention.kernels import Used
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.models.evoformer import layers, stacks
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.pair_updates import OuterProductMean
 from bioattn.models.evoformer.stacks import EvoformerBlock, EvoformerStack
+from bioattn.system.device import Compile
 from tests.making import small_evoformer
 from tests.models.evoformer import trunk_loops
 
@@ -33,12 +36,12 @@ class Recorder:
 
 @pytest.fixture(params=["whole", "tiled", "as on a GPU"])
 def tiled(request, monkeypatch):
-    """In one piece; in tiles of four rows, computed again for gradients; by the products that a GPU takes."""
+    """In one piece; in tiles of four rows, computed again for gradients; as an accelerator does it."""
     if request.param == "tiled":
         monkeypatch.setattr(layers, "rows_per_tile", lambda *_: 4)
         monkeypatch.setattr(layers, "MIN_RECOMPUTED_ELEMENTS", 0)
     if request.param == "as on a GPU":
-        monkeypatch.setattr(pair_updates, "on_cpu", lambda _: False)
+        monkeypatch.setattr(cpu, "on_cpu", lambda _: False)
 
 
 TIED = dataclasses.replace(CONFIG, tied_row_heads=5)
@@ -330,3 +333,93 @@ def test_is_the_covariance_of_projected_columns():
             )
             wanted = np.einsum("cab,ab->c", weight, outer) / (len(rows) + 1e-3)
             np.testing.assert_allclose(pair[i, j], wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.fixture
+def compiles(monkeypatch):
+    """Compiling stops before code is written, which takes a minute; the graph is the same. Returns the graphs."""
+    graphs, real = [], torch.compile
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda function: real(function, backend=backend))
+    cached = stacks.compiled_update, stacks.why_not_compiled
+    for function in cached:
+        function.cache_clear()
+    yield graphs
+    for function in cached:
+        function.cache_clear()
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("masks", ["none", "ragged"])
+def test_compiled_blocks_share_one_graph_and_change_nothing(masks, compiles):
+    """With gradients too, computed again or not. A layer that somebody listens to stays outside of the graphs."""
+    torch.manual_seed(0)
+    stack = EvoformerStack(CONFIG)
+    for parameter in stack.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    arrays = [torch.tensor(array, dtype=torch.float32) for array in inputs(4, 9, masks)]
+    found = []
+    for compiled in (Compile.OFF, Compile.ON):
+        stacks.compile_blocks(stack, compiled, torch.device("cpu"), 0)
+        compiles.clear()
+        with torch.no_grad():
+            found.append([*stack(*(array.clone() for array in arrays))])
+        assert len(compiles) == (compiled is Compile.ON)
+        for recompute in (False, True):
+            stack.zero_grad()
+            leaves = [array.clone().requires_grad_() for array in arrays[:2]]
+            msa, pair, single = stack(*leaves, *arrays[2:], recompute=recompute)
+            (msa.square().mean() + pair.square().mean() + single.square().mean()).backward()
+            found[-1] += [leaf.grad for leaf in leaves]
+            found[-1] += [parameter.grad.clone() for parameter in stack.parameters()]
+        assert len(compiles) == 2 * (compiled is Compile.ON)
+        recorder = Recorder()
+        with torch.no_grad(), capture(["*.msa_row"], recorder):
+            found[-1] += [*stack(*(array.clone() for array in arrays)), *map(torch.tensor, recorder.parts)]
+        assert len(recorder.parts) == len(stack.blocks)
+    for plain, other in zip(*found, strict=True):
+        # Some gradients are 0 but for rounding: an offset that all keys share leaves the softmax.
+        torch.testing.assert_close(other, plain, rtol=1e-5, atol=1e-5 * float(plain.abs().max()) + 1e-7)
+
+
+@torch.no_grad()
+def test_kernels_of_triton_stand_in_a_compiled_graph(compiles, monkeypatch):
+    pytest.importorskip("triton")
+    block = random_block()
+    layers.use_precision(block, torch.float16)
+    arrays = [torch.tensor(array, dtype=torch.float32) for array in inputs(3, 5, "none")]
+    expected = block(*(array.clone() for array in arrays))
+    stacks.compile_blocks(block, Compile.ON, torch.device("cpu"), 0)
+    monkeypatch.setattr(Used, "attention", True)
+    compiles.clear()
+    found = block(*arrays)
+    (graph,) = compiles
+    assert sum("bioattn.attend" in str(node.target) for node in graph.graph.nodes) == 3
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() <= 1e-2 * other.norm()
+
+
+def test_compiling_is_for_gpus_and_much_work(compiles):
+    stack = EvoformerStack(CONFIG)
+    assert not stacks.compile_blocks(stack, Compile.AUTO, torch.device("cpu"), 1e12)
+    assert not stacks.compile_blocks(stack, Compile.AUTO, torch.device("cuda"), 1e6)
+    assert stacks.compile_blocks(stack, Compile.ON, torch.device("cpu"), 0)
+    assert all(block.compiled for block in stack.blocks)
+
+
+def test_no_compiler_is_said_in_a_sentence(monkeypatch):
+    def fails(_function):
+        def run(_tensor):
+            raise torch._dynamo.exc.TorchDynamoException("no C++ compiler\nmore")
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", fails)
+    stacks.why_not_compiled.cache_clear()
+    with pytest.raises(BioattnError, match=r"no C\+\+ compiler\)$"):
+        stacks.compile_blocks(EvoformerStack(CONFIG), Compile.ON, torch.device("cpu"), 0)
+    stacks.why_not_compiled.cache_clear()
