@@ -196,13 +196,17 @@ _SHARED = [
                 typer.Option(
                     help="Record of the run [default: bioattn-records/NAME.json beside the output].",
                     metavar="FILE",
+                    rich_help_panel=GROUPS[-1],
                 ),
             ],
         ),
         (
             "no_record",
             False,
-            Annotated[bool, typer.Option("--no-record", help="Write no record of the run.")],
+            Annotated[
+                bool,
+                typer.Option("--no-record", help="Write no record of the run.", rich_help_panel=GROUPS[-1]),
+            ],
         ),
         (
             "quiet",
