@@ -35,6 +35,7 @@ from bioattn.interpret.promoter_maps import (
 )
 from bioattn.interpret.promoter_windows import AnnotatedGenes, WindowGene, window_of
 from bioattn.promoters.choices import Anchor, WindowSettings
+from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.windows import find_anchor
 from bioattn.store.attribution import open_attribution
@@ -145,7 +146,7 @@ def read_promoter_picture(
     Raises: BioattnError for what a file does not hold; SettingsError for options that contradict each other.
     """
     if attention.over_promoters:
-        require_names("--gene", [gene], attention.samples.index, attention.path, "gene")
+        (gene,) = choose_genes([gene], GeneNames.in_samples(attention.samples), attention.path, "--gene")
         treatments = treatments or _extreme_treatments(attention, gene)
     whole = attention_maps(attention, sites, heads, chosen_quantity(weights=weights)).distinct
     maps, length = whole.averaged([gene], treatments, against), attention.window_length
@@ -179,7 +180,7 @@ def read_promoter_picture(
     predictions = None
     if attention.treatments and against is None and maps.treatments != [ALL_TREATMENTS]:
         predictions = np.asarray(attention.predictions()[list(colours)].loc[gene], np.float64).tolist()
-    title, window = gene, window_of(attention, gene)
+    title, window = GeneNames.in_samples(attention.samples).shown(gene), window_of(attention, gene)
     if window.strand in STRANDS:
         strand = window.strand.replace("-", "−")
         title += f"   {window.chrom}:{window.start + 1:,}–{window.end:,} ({strand})"

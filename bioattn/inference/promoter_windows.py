@@ -15,7 +15,7 @@ from bioattn.formats.nucleotides import LETTERS, encode
 from bioattn.inference.inputs import HELD, codes_in, path_in, sequences_in
 from bioattn.inference.run import Source
 from bioattn.io.files import sha256_of
-from bioattn.promoters.genes import choose_genes
+from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.store.windows import promoter_samples
 
@@ -62,7 +62,7 @@ def hold_promoters(
     """Promoters of anything that `bioattn.inference.inputs` reads, or of a FASTA file, a byte for each base.
 
     length: bases of the model's window. downstream: bases of it from position 0 of its gene on, for promoters that
-    do not say it. genes: ids or files of ids as `choose_genes` takes them, none = all promoters.
+    do not say it. genes: ids, names or files of them as `choose_genes` takes them, none = all promoters.
 
     Raises: FormatError for what `read_promoters` refuses, and for promoters that end before the model's window
     does; BioattnError when there are none, and for genes that are not there.
@@ -83,7 +83,7 @@ def hold_promoters(
     said = {promoter.downstream for promoter in promoters}
     wanted = None
     if genes:
-        wanted = frozenset(choose_genes(genes, [promoter.gene_id for promoter in promoters], where))
+        wanted = frozenset(choose_genes(genes, GeneNames.of(promoters), where))
         promoters = [promoter for promoter in promoters if promoter.gene_id in wanted]
     known = said.pop() if len(said) == 1 else None
     return replace(
@@ -140,9 +140,9 @@ def make_batch(
         placed = promoter.strand != "."
         starts.append(promoter.start + before * placed)
         ends.append(promoter.end - after * placed)
-    names = ([getattr(each, name) for each in promoters] for name in ("gene_id", "chrom", "strand"))
-    gene_ids, chrom, strand = names
-    samples = promoter_samples(gene_ids, chrom, starts, ends, strand)
+    names = ([getattr(each, name) for each in promoters] for name in ("gene_id", "chrom", "strand", "name"))
+    gene_ids, chrom, strand, common = names
+    samples = promoter_samples(gene_ids, chrom, starts, ends, strand, common)
     return Promoters(codes_NL, samples, num_padded=padded, num_cut=cut)
 
 

@@ -33,7 +33,7 @@ from bioattn.interpret.promoter_maps import Quantity, attention_maps
 from bioattn.io.files import atomic_output, sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.io.hdf5 import hdf5_output, is_hdf5
-from bioattn.promoters.genes import choose_genes
+from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.attribution import Attribution, open_attribution
 from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress, watched
@@ -108,7 +108,7 @@ def predictions_anndata(path: Path, treatments: Sequence[str] = (), genes: Seque
     predictions = read_predictions(path)
     require_names("--treatment", treatments, list(predictions.columns), path)
     chosen = predictions.loc[
-        choose_genes(genes, predictions.index, path) if genes else predictions.index,
+        choose_genes(genes, list(predictions.index), path) if genes else predictions.index,
         list(treatments) or list(predictions.columns),
     ]
     settings = {"content": "predictions", "predictions_sha256": sha256_of(path)}
@@ -154,7 +154,7 @@ def promoters_anndata(
     require_names("--treatment", treatments, known, attention.path)
     names = list(treatments) or list(known)
     samples = attention.samples
-    ids = choose_genes(genes, samples.index, attention.path) if genes else list(samples.index)
+    ids = choose_genes(genes, GeneNames.in_samples(samples), attention.path) if genes else list(samples.index)
     numbers = np.sort(samples.index.get_indexer(pd.Index(ids)))
     located = samples.iloc[numbers]
     values = None
@@ -288,7 +288,11 @@ def export_attribution(
     with open_attribution(attribution) as file:
         require_names("--treatment", treatments, file.treatments, attribution)
         chosen = list(treatments) or file.treatments
-        ids = choose_genes(genes, file.samples.index, attribution) if genes else list(file.samples.index)
+        ids = (
+            choose_genes(genes, GeneNames.in_samples(file.samples), attribution)
+            if genes
+            else list(file.samples.index)
+        )
         files = [f"{stem}.npz" for stem in file_stems(["sequences", *chosen])[1:]]
         with atomic_folder(output, names | {SEQUENCES, TREATMENTS, GENES, *files}) as folder:
             shape = (len(ids), 4, file.window_length)

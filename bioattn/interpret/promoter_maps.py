@@ -28,7 +28,7 @@ from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.position_maps import upsample
 from bioattn.io.files import sha256_of
 from bioattn.io.hdf5 import open_hdf5, text_attribute
-from bioattn.promoters.genes import choose_genes
+from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attribution import Attribution, open_attribution
 from bioattn.store.reader import Attention, SiteInfo, open_attention
@@ -208,7 +208,7 @@ class PromoterMaps:
         """
         whole = self.distinct
         known = whole.treatments
-        ids = choose_genes(genes, self.samples.index, self.path) if genes else None
+        ids = choose_genes(genes, GeneNames.in_samples(self.samples), self.path) if genes else None
         require_names("--treatment", treatments or (), known, self.path)
         require_reference("--against", against, known, self.path)
         shown = [name for name in treatments or known if name != against]
@@ -234,7 +234,7 @@ class PromoterMaps:
             mean_HTK = mean_HTK[:, [names.index(name) for name in shown]]
         title = f"mean over {counted(len(numbers), 'gene')}"
         if len(numbers) == 1:
-            title = str(self.samples.index[numbers[0]])
+            title = GeneNames.in_samples(self.samples).shown(str(self.samples.index[numbers[0]]))
         sites, first = [], 0
         for site in self.sites:
             last = first + len(site.heads)

@@ -30,7 +30,7 @@ from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen
 from bioattn.interpret.track_layout import Stretch, lay_out, place_windows, read_chromosome_lengths
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
-from bioattn.promoters.genes import choose_genes
+from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, first_names, percentage
@@ -94,7 +94,7 @@ def export_tracks(
         downstream = USUAL_DOWNSTREAM if given is None else given
         samples = file.samples
         if genes:
-            chosen = choose_genes(genes, list(map(str, samples.index)), attention)
+            chosen = choose_genes(genes, GeneNames.in_samples(samples), attention)
             samples = samples[samples.index.isin(chosen)]
         known = None if chromosome_sizes is None else read_chromosome_lengths(chromosome_sizes, progress)
         unknown = [] if known is None else sorted(set(samples["chrom"]) - {"", *known})

@@ -83,7 +83,7 @@ def prepare_dataset(
     check_output(output, files)
     check_output(audit_path(output), files)
     promoters = list(read_promoters(inputs.promoters))
-    responses = read_responses(inputs.responses, columns, gene_names(promoters))
+    responses = read_responses(inputs.responses, columns, GeneNames.of(promoters))
     table = None if inputs.treatment_table is None else read_treatment_table(inputs.treatment_table)
     proteins = None if inputs.proteins is None else read_proteins(inputs.proteins)
     sides = None if inputs.split_table is None else read_split_table(inputs.split_table)
@@ -130,7 +130,7 @@ def build_dataset(
         )
     by_name = control is not None and replicates is None
     features, unused = _treatments_of(responses.treatments, None if by_name else table)
-    matrix, rejected, notes = join_promoters(gene_names(promoters), responses, features)
+    matrix, rejected, notes = join_promoters(GeneNames.of(promoters), responses, features)
     _report_matches(promoters, responses, rejected, notes)
     samples: list[AuditRow] = []
     if by_name or replicates is not None:
@@ -260,11 +260,6 @@ def _common_flank(promoters: Sequence[Promoter]) -> int:
             f"{other.flank}; make them in one run of `bioattn prepare promoters`"
         )
     return first.flank
-
-
-def gene_names(promoters: Sequence[Promoter]) -> GeneNames:
-    """Ids and common names of promoters."""
-    return GeneNames([promoter.gene_id for promoter in promoters], [promoter.name for promoter in promoters])
 
 
 def _treatments_of(

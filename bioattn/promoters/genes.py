@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,42 +17,55 @@ from bioattn.errors import BioattnError
 from bioattn.formats.genes import STRANDS, Gene
 from bioattn.formats.tables import open_table
 from bioattn.io.files import read_lines
-from bioattn.text import quoted
+from bioattn.text import listed, quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bioattn.promoters.promoter_fasta import Promoter
 
 _SUFFIX = re.compile(r"\.\d+$")
 """Version or isoform of an id."""
 NO_PROMOTER = "no promoter of this name"
 
 
-def choose_genes(values: Sequence[str], known: Collection[str], source: Path) -> list[str]:
+def choose_genes(
+    values: Sequence[str], known: "GeneNames | Sequence[str]", source: Path, option: str = "--genes"
+) -> list[str]:
     """List the ids that `values` name, each once, in the order given.
 
-    values: ids, or names of text files with one id per line (the first column of a table; blank lines and lines
-    starting with `#` are passed over). A value that is both is an id. known: the ids there are. source: the file
-    that holds them, for messages.
+    values: ids or common names, or names of text files with one per line (the first column of a table; blank lines
+    and lines starting with `#` are passed over). A value that is both is a gene. known: the genes there are.
+    source: the file that holds them, for messages.
 
-    Raises: BioattnError for a value that is neither, with the nearest ids, and naming the line of an unknown id.
+    Raises: BioattnError for a value that is neither, with the nearest ids, for a common name of several genes, and
+    naming the line of an unknown id.
     """
-    held = known if isinstance(known, set | frozenset | dict) else set(known)
+    genes = known if isinstance(known, GeneNames) else GeneNames(known)
     chosen: dict[str, None] = {}
-    for where, name in _named(values, held):
-        if name not in held:
-            what = "gene" if where else "gene, and no file has this name"
-            raise not_there(f"{where}: gene" if where else "--genes", name, source, what, known)
-        chosen[name] = None
+    for where, name in _named(values, genes):
+        ids = genes.ids_of(name)
+        what = "gene" if where else "gene, and no file has this name"
+        said = f"{where}: gene" if where else option
+        if not ids:
+            raise not_there(said, name, source, what, [*genes.ids, *filter(None, genes.names)])
+        if len(ids) > 1:
+            raise BioattnError(f"{said} {name!r}: is the name of {listed(ids)} in {source}; give an id")
+        chosen[ids[0]] = None
     return list(chosen)
 
 
-def find_genes(values: Sequence[str], known: Collection[str]) -> tuple[list[str], list[str]]:
-    """The ids that `values` name as in `choose_genes`, each once: those that are known, and the others."""
-    named = dict.fromkeys(name for _, name in _named(values, known))
-    return [name for name in named if name in known], [name for name in named if name not in known]
+def find_genes(values: Sequence[str], known: "GeneNames") -> tuple[list[str], list[str]]:
+    """The ids that `values` name as in `choose_genes`, each once: those that are known, and the other names."""
+    named = {name: known.ids_of(name) for _, name in _named(values, known)}
+    found = dict.fromkeys(gene for ids in named.values() for gene in ids)
+    return list(found), [name for name, ids in named.items() if not ids]
 
 
-def _named(values: Sequence[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+def _named(values: Sequence[str], known: "GeneNames") -> Iterator[tuple[str, str]]:
     """File and line ("" for a value that is no file), and id. Raises: BioattnError for a file without an id."""
     for value in values:
-        if value in known or not os.path.isfile(value):  # noqa: PTH113 - a name too long for a file is no file
+        if known.ids_of(value) or not os.path.isfile(value):  # noqa: PTH113 - a name too long for a file is no file
             yield "", value
             continue
         empty = True
@@ -70,6 +84,30 @@ class GeneNames:
     ids: Sequence[str]
     names: Sequence[str] = ()
     """Common names in the order of `ids`, "" where there is none; empty: none is known."""
+
+    @classmethod
+    def of(cls, promoters: "Sequence[Promoter]") -> "GeneNames":
+        return cls([promoter.gene_id for promoter in promoters], [promoter.name for promoter in promoters])
+
+    @classmethod
+    def in_samples(cls, samples: "pd.DataFrame") -> "GeneNames":
+        """Of the table of samples of a result."""
+        return cls([str(gene) for gene in samples.index], list(samples.get("name", ())))
+
+    def shown(self, gene: str) -> str:
+        """An id with its common name."""
+        name = dict(zip(self.ids, self.names, strict=False)).get(gene)
+        return f"{gene} ({name})" if name else gene
+
+    def ids_of(self, name: str) -> list[str]:
+        """The id itself, or those of a common name."""
+        return (
+            [name] if name in self._known_ids else [self.ids[i] for i in self.by_name.get(name.lower(), ())]
+        )
+
+    @cached_property
+    def _known_ids(self) -> frozenset[str]:
+        return frozenset(self.ids)
 
     @cached_property
     def by_name(self) -> dict[str, list[int]]:

@@ -23,7 +23,7 @@ from bioattn.interpret.promoter_maps import attribution_beside, codes_of_genes
 from bioattn.interpret.promoter_windows import AnnotatedGenes, Window
 from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
-from bioattn.promoters.genes import find_genes
+from bioattn.promoters.genes import GeneNames, find_genes
 from bioattn.report.inputs import ReportInputs
 from bioattn.report.promoter_maps import (
     ALONE_BYTES,
@@ -162,6 +162,8 @@ class PromoterContext:
     measured_GT: NDArray[np.float64] | None
     split_G: list[str]
     annotated: AnnotatedGenes | None
+    names: dict[str, str] = field(default_factory=dict)
+    """Common names that the attention file holds, by id."""
     sequences: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     hits: dict[str, list[MotifHit]] = field(default_factory=dict)
     attended: dict[str, list[AttendedSite]] = field(default_factory=dict)
@@ -207,7 +209,7 @@ class PromoterContext:
 
     def name(self, gene: str) -> str:
         """The common name, empty when there is none."""
-        return "" if self.annotated is None else self.annotated.name(gene)
+        return self.names.get(gene, "") or ("" if self.annotated is None else self.annotated.name(gene))
 
     def letters(self, gene: str) -> str:
         """The bases of a promoter as text; empty where they are not known."""
@@ -255,6 +257,7 @@ def known_of(
         measured_GT=measured,
         split_G=split,
         annotated=None if inputs.annotation is None else AnnotatedGenes(inputs.annotation),
+        names=dict(zip(ids, samples.get("name", ()), strict=False)),
     )
 
 
@@ -369,7 +372,7 @@ def collect_browser(
     """
     ids = [str(gene) for gene in attention.samples.index]
     place = {gene: row for row, gene in enumerate(ids)}
-    wanted, absent = find_genes(genes, place)
+    wanted, absent = find_genes(genes, GeneNames.in_samples(attention.samples))
     every, _ = shown_maps(attention)
     if not every:
         raise ValueError("the file has no site over positions")

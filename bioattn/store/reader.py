@@ -1,6 +1,7 @@
 """Results with labelled axes, in a file or in memory: `attention.weights("promoter.cross.0")`."""
 
 import weakref
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -215,7 +216,10 @@ class Results:
         return np.arange(self.window_length) - before
 
     def _genes(self, gene: Choice) -> int | list[int] | slice:
-        return choice(gene, self._numbers, f"{self.path}: gene")
+        names = list(map(str, self._table.columns.get("name", ())))
+        times = Counter(names)
+        unique = {name: row for row, name in enumerate(names) if name and times[name] == 1}
+        return choice(gene, {**unique, **self._numbers}, f"{self.path}: gene")
 
     def _treatments(self, treatment: Names) -> int | list[int] | slice:
         numbers = {name: number for number, name in enumerate(self.treatments)}

@@ -15,6 +15,7 @@ PROMOTER_COLUMNS = (
     Column("start", "int64", "0-based first base of the window along the chromosome; -1 unknown"),
     Column("end", "int64", "base after the last one of the window; -1 unknown"),
     Column("strand", TEXT, "+, - or . for unknown"),
+    Column("name", TEXT, "common name of the gene; empty where it is not known"),
 )
 
 
@@ -24,10 +25,11 @@ def promoter_samples(
     start: Sequence[int] | NDArray[np.int64],
     end: Sequence[int] | NDArray[np.int64],
     strand: list[str],
+    name: list[str] | None = None,
 ) -> Samples:
-    """Gene ids and where their windows lie (0-based, half-open; -1 unknown), in file order."""
+    """Gene ids, where their windows lie (0-based, half-open; -1 unknown) and common names, in file order."""
     bounds = {"start": np.asarray(start, dtype=np.int64), "end": np.asarray(end, dtype=np.int64)}
-    return Samples({"id": ids, "chrom": chrom, **bounds, "strand": strand})
+    return Samples({"id": ids, "chrom": chrom, **bounds, "strand": strand, "name": name or [""] * len(ids)})
 
 
 def window_attributes(

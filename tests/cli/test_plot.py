@@ -46,7 +46,9 @@ def folder(tmp_path_factory):
     """Attention over two promoters with their FASTA, genes and attribution, and over an alignment."""
     folder = tmp_path_factory.mktemp("plot")
     random = np.random.default_rng(0)
-    samples = promoter_samples(["g0", "g1"], ["chr1", "chr1"], [100, 200], [140, 240], ["+", "-"])
+    samples = promoter_samples(
+        ["g0", "g1"], ["chr1", "chr1"], [100, 200], [140, 240], ["+", "-"], ["TFC3", ""]
+    )
     site = cross_site(range(0, LENGTH + 1, 8))
     weights = random.dirichlet(np.ones(5), size=(2, 2, 2)).astype(np.float32)
     predictions = random.normal(size=(2, 2)).astype(np.float32)
@@ -112,9 +114,21 @@ def folder(tmp_path_factory):
     return folder
 
 
+def test_a_common_name_stands_for_the_id(folder):
+    from bioattn.figures.promoter_picture import read_promoter_picture
+
+    with open_attention(folder / "attention.h5") as attention:
+        np.testing.assert_array_equal(
+            *(attention.weights(next(iter(attention.sites)), gene=name) for name in ("TFC3", "g0"))
+        )
+        assert read_promoter_picture(attention, gene="TFC3").title.startswith("g0 (TFC3) ")
+
+
 FULL = "promoters.fa {data}/demo/motifs.meme --annotation genes.gff3 --treatment heat"
 COMMANDS = [
     "attention.h5 --gene g0",
+    "attention.h5 explain.h5 --gene tfc3",
+    "attention.h5 --kind heatmap --gene TFC3 --against cold",
     f"attention.h5 {FULL} explain.h5 --gene g0 --region=-20:5",
     "attention.h5 --gene g1 --against mean --heads 1 --as nearest --zero 30",
     "attention.h5 --gene g1 --as receptive-field --sites promoter.cross.*",
@@ -298,7 +312,7 @@ def test_every_picture_is_there(name):
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        ("attention.h5 --gene g9 -o {out}.png", 1, "holds no such gene; it holds 'g0'"),
+        ("attention.h5 --gene g9 -o {out}.png", 1, "holds no such gene, and no file"),
         ("attention.h5 --gene g0 -o {out}.gif", 2, "end its name in .png, .svg or .pdf"),
         ("alignment.h5 --kind attention --gene g0 -o {out}.png", 1, "one over promoters is needed"),
         ("attention.h5 --gene g0 --heads x -o {out}.png", 2, "give head numbers separated by commas"),

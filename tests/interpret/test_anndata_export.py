@@ -70,7 +70,7 @@ def test_maps_of_promoters_are_those_of_the_file(promoters, tmp_path):
         predictions = file["predictions/values"][:]
     np.testing.assert_array_equal(data.X, predictions)
     assert (list(data.obs_names), list(data.var_names)) == (GENES, TREATMENTS)
-    assert data.obs.iloc[1].tolist() == ["chrI", 100, 160, "-"]
+    assert data.obs.iloc[1].tolist() == ["chrI", 100, 160, "-", ""]
     assert list(data.obsm) == ["attention:a|b", "attention:cold 4 °C", "attention:heat"]
     for number, key in enumerate(data.var["attention"]):
         np.testing.assert_allclose(data.obsm[key], weights[:, :, number].mean(axis=(0, 2)), rtol=1e-6)

@@ -5,14 +5,22 @@ import random
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.genes import Gene, Place
-from bioattn.promoters.genes import choose_genes, match_ids, read_units, units_by_distance
-from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.promoters.genes import (
+    GeneNames,
+    choose_genes,
+    find_genes,
+    match_ids,
+    read_units,
+    units_by_distance,
+)
+from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn_cli.main import main
 
 
@@ -84,6 +92,41 @@ def test_what_is_neither_is_named():
     sentence = "--genes 'YAL01C': a.h5 holds no such gene, and no file has this name; near: 'YAL001C'"
     with pytest.raises(BioattnError, match=re.escape(sentence)):
         choose_genes(["YAL01C"], KNOWN, Path("a.h5"))
+
+
+NAMED = GeneNames(KNOWN, ["TFC3", "VPS8", "dup", "DUP"])
+
+
+def test_common_names_stand_for_ids_in_any_case(tmp_path):
+    listed = tmp_path / "listed.txt"
+    listed.write_text("vps8\nYAL001C\n")
+    assert choose_genes(["TFC3", str(listed)], NAMED, Path("a.h5")) == ["YAL001C", "YAL002W"]
+    assert find_genes(["tfc3", "YAL005C", "GAL4"], NAMED) == (["YAL001C", "YAL005C"], ["GAL4"])
+    with pytest.raises(BioattnError, match=r"--genes 'dup': is the name of YAL003W, YAL005C in a.h5"):
+        choose_genes(["dup"], NAMED, Path("a.h5"))
+
+
+def test_rows_find_promoters_by_id_then_by_name():
+    found, reasons = NAMED.match(["YAL002W", "tfc3", "VPS8", "Dup", "GAL4", "YAL005C.1"])
+    assert found.tolist() == [1, 0, -1, -1, -1, 3]
+    assert reasons == [
+        "",
+        "",
+        "another row has the id of the promoter",
+        "several promoters have this name",
+        "no promoter of this name",
+        "",
+    ]
+
+
+def test_names_travel_in_the_fasta(tmp_path):
+    codes = np.zeros(10, np.uint8)
+    written = [
+        Promoter("a", "I", 0, 10, "+", 0, codes, unit="a", name="HSP 30%"),
+        Promoter("b", "I", 0, 10, "-", 0, codes),
+    ]
+    write_promoters(tmp_path / "p.fa", written)
+    assert [(p.unit, p.name) for p in read_promoters(tmp_path / "p.fa")] == [("a", "HSP 30%"), ("", "")]
 
 
 def gene(name, chrom, start, end, strand, problem=""):

@@ -51,7 +51,7 @@ from bioattn.interpret.promoter_maps import (
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import WEIGHTS
-from bioattn.promoters.genes import choose_genes
+from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.attribution import Attribution
 from bioattn.store.reader import Attention
 from bioattn.store.windows import genomic_interval
@@ -220,7 +220,7 @@ def _open(
         wanted = chosen_quantity(weights=settings.weights)
         maps = attention_maps(file, settings.sites, settings.heads, wanted)
     if genes:
-        maps = maps.chosen(choose_genes(genes, maps.genes, path))
+        maps = maps.chosen(choose_genes(genes, GeneNames.in_samples(maps.samples), path))
     codes = maps.codes
     if codes is None:
         assert promoters is not None

@@ -44,7 +44,7 @@ from bioattn.interpret.promoter_maps import (
     codes_of_genes,
     open_results,
 )
-from bioattn.promoters.genes import choose_genes
+from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.attribution import Attribution
 from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
@@ -310,7 +310,9 @@ def score_known_motifs(
                 "attention files hold no sequences; give the FASTA they were made from with --promoters"
             )
         if settings.genes:
-            wanted = set(choose_genes(settings.genes, signals[0][0].genes, results[0]))
+            wanted = set(
+                choose_genes(settings.genes, GeneNames.in_samples(signals[0][0].samples), results[0])
+            )
             codes = codes.copy()
             codes[[name not in wanted for name in signals[0][0].genes]] = UNKNOWN
         groups = _groups(signals[0][0].treatments, treatment_groups)
