@@ -19,7 +19,7 @@ from bioattn import __version__
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.npz import npz_output
-from bioattn.formats.tables import open_table, refuse_duplicate_columns, write_table
+from bioattn.formats.tables import write_table
 from bioattn.interpret.alignment_maps import choose_maps, head_map, only_sample
 from bioattn.interpret.file_kinds import (
     ANNDATA_FORMAT,
@@ -33,7 +33,9 @@ from bioattn.interpret.promoter_maps import Quantity, attention_maps
 from bioattn.io.files import atomic_output, sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.io.hdf5 import hdf5_output, is_hdf5
+from bioattn.promoters.choices import Layout, ResponseColumns
 from bioattn.promoters.genes import GeneNames, choose_genes
+from bioattn.promoters.responses import read_responses
 from bioattn.store.attribution import Attribution, open_attribution
 from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress, watched
@@ -116,26 +118,11 @@ def predictions_anndata(path: Path, treatments: Sequence[str] = (), genes: Seque
 
 
 def read_predictions(path: Path) -> pd.DataFrame:
-    """A table of `run promoter`: genes × treatments, the first column gene ids.
-
-    Raises: FormatError, with the line, for a cell that is no number or a gene that is named twice.
-    """
-    table = open_table(path)
-    refuse_duplicate_columns(table)
-    rows: dict[str, list[float]] = {}
-    for line, (gene, *cells) in table.rows():
-        if gene in rows:
-            raise FormatError(f"{path}:{line}: gene {gene!r} is named twice")
-        try:
-            rows[gene] = [float(cell) if cell else np.nan for cell in cells]
-        except ValueError:
-            raise FormatError(
-                f"{path}:{line}: holds a cell that is no number; give a table of `bioattn run promoter`, or an "
-                "attention file"
-            ) from None
-    if not rows or len(table.header) < 2:
-        raise FormatError(f"{path}: holds no predictions; give a table of `bioattn run promoter`")
-    return pd.DataFrame.from_dict(rows, orient="index", columns=table.header[1:], dtype=np.float64)
+    """A table of `run promoter`: genes × treatments. Raises: FormatError, with the line, for any other table."""
+    read = read_responses([path], ResponseColumns(layout=Layout.WIDE))
+    if read.duplicated:
+        raise FormatError(f"{path}: gene {next(iter(read.duplicated))!r} is named twice")
+    return pd.DataFrame(read.values, read.gene_ids, read.treatments)
 
 
 def promoters_anndata(

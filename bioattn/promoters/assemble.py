@@ -14,7 +14,7 @@ from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.io.files import atomic_output, check_output
 from bioattn.io.records import audit_path, audit_text
 from bioattn.promoters.choices import DatasetSettings, ResponseColumns, Split, Standardize
-from bioattn.promoters.dataset import LARGEST_VALUE, SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
+from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
 from bioattn.promoters.expression import is_counts, log_counts, without_replicate
 from bioattn.promoters.gene_split import GeneSplit, split_genes
 from bioattn.promoters.genes import GeneNames
@@ -182,16 +182,11 @@ def build_dataset(
         )
     training = np.flatnonzero(split.sides == TRAIN)
     names, error = labelled.treatments.names, labelled.standard_error
-    _refuse_too_large(labelled.values, "response", kept, names)
-    _refuse_too_large(error, "standard error", kept, names)
     constant = _report_constant(labelled, training)
     mean, sd = _scale(labelled, training, settings)
     targets = labelled.values
     if mean is not None and sd is not None:
-        with np.errstate(over="ignore"):  # refused in the next lines
-            targets, error = (targets - mean) / sd, None if error is None else error / sd
-        _refuse_too_large(targets, "response in standard deviations of the training genes", kept, names)
-        _refuse_too_large(error, "standard error in standard deviations of the training genes", kept, names)
+        targets, error = (targets - mean) / sd, None if error is None else error / sd
     downstream = {promoter.downstream for promoter in kept}
     dataset = PromoterDataset(
         gene_ids=[p.gene_id for p in kept],
@@ -328,22 +323,6 @@ def _padded(promoters: Sequence[Promoter]) -> NDArray[np.uint8]:
             )
         LOGGER.warning(sentence)
     return codes
-
-
-def _refuse_too_large(
-    cells: NDArray[np.float64] | None, what: str, promoters: Sequence[Promoter], treatments: Sequence[str]
-) -> None:
-    """Raises: BioattnError naming gene and treatment of a value (genes, treatments) above `LARGEST_VALUE`."""
-    if cells is None:
-        return
-    size = np.abs(np.nan_to_num(cells))
-    gene, treatment = (int(place) for place in np.unravel_index(size.argmax(), size.shape))
-    if size[gene, treatment] > LARGEST_VALUE:
-        raise BioattnError(
-            f"the {what} of gene {promoters[gene].gene_id!r} under treatment {treatments[treatment]!r} is "
-            f"{cells[gene, treatment]:g}; models can learn values up to {LARGEST_VALUE:g} in size: correct the "
-            "table, or write NA"
-        )
 
 
 def _report_constant(labelled: ResponseMatrix, training: NDArray[np.int64]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.promoters.choices import DatasetSettings, Split
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN
-from bioattn.promoters.genes import match_ids
+from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import (
     DEFAULT_K,
     MIN_SHARE,
@@ -94,7 +94,8 @@ def split_genes(
     paralogues = None if proteins is None else _paralogues(promoters, proteins)
     links = promoter_links(codes)
     if table is not None:
-        sides = split_by_table([p.gene_id for p in promoters], table)
+        known = GeneNames.of(promoters)
+        sides = split_by_table(known.ids, {known.id_of(gene): side for gene, side in table.items()})
     elif kind is Split.CHROMOSOME:
         sides = split_by_chromosome(chrom, holdouts, settings.seed)
         description["chromosomes"] = {
@@ -190,7 +191,7 @@ def _paralogues(promoters: Sequence[Promoter], proteins: Mapping[str, str]) -> L
     """Links between promoters whose proteins are related; proteins find their genes as response ids do."""
     ids = [p.gene_id for p in promoters]
     names = list(proteins)
-    promoter = match_ids(ids, names)[0]
+    promoter = GeneNames.of(promoters).match(names)[0]
     chosen = np.flatnonzero(promoter >= 0)
     if not chosen.size:
         raise BioattnError(

@@ -105,6 +105,11 @@ class GeneNames:
             [name] if name in self._known_ids else [self.ids[i] for i in self.by_name.get(name.lower(), ())]
         )
 
+    def id_of(self, name: str) -> str:
+        """The id of a gene that alone has this name; else the name as it is."""
+        ids = self.ids_of(name)
+        return ids[0] if len(ids) == 1 else name
+
     @cached_property
     def _known_ids(self) -> frozenset[str]:
         return frozenset(self.ids)
@@ -195,8 +200,9 @@ def read_units(genes: Sequence[Gene], operons: str) -> dict[str, str]:
         reader = open_table(Path(operons))
         gene, unit = reader.column("gene", "--operons"), reader.column("unit", "--operons")
         members: dict[str, list[str]] = {}
+        annotated = GeneNames([each.gene_id for each in genes], [each.name for each in genes])
         for _, cells in reader.rows():
-            members.setdefault(cells[unit], []).append(cells[gene])
+            members.setdefault(cells[unit], []).append(annotated.id_of(cells[gene]))
         units = list(members.values())
         known, named = [gene.gene_id for gene in genes], [name for unit in units for name in unit]
         if not set(known) & set(named):

@@ -44,7 +44,7 @@ def read(path, gene, **options):
 def fasta(path, promoters, motif, place):
     """Every window is A but for a motif at `place`; g4 is ten bases short, with flanks of 3."""
     lines = []
-    for gene, _, start, end, strand in zip(*promoters.samples.columns.values(), strict=True):
+    for gene, _, start, end, strand, _ in zip(*promoters.samples.columns.values(), strict=True):
         bases = ["A"] * (end - start)
         at = place - (60 - len(bases))
         bases[at : at + len(motif)] = motif

@@ -140,8 +140,8 @@ def test_predictions_are_those_of_the_table(tmp_path):
         ("alignment.h5 -o x.h5ad", "holds 2 alignments; choose with --sample"),
         ("alignment.h5 -o x.h5ad --sample one --treatment heat", "holds alignments; choose with --sample"),
         ("p.tsv -o x.h5ad --heads 0", "holds predictions; --sites, --heads"),
-        ("twice.tsv -o x.h5ad", "twice.tsv:3: gene 'g1' is named twice"),
-        ("words.tsv -o x.h5ad", "words.tsv:2: holds a cell that is no number"),
+        ("twice.tsv -o x.h5ad", "twice.tsv: gene 'g1' is named twice"),
+        ("words.tsv -o x.h5ad", "words.tsv:2"),
     ],
 )
 def test_bad_input_is_one_sentence(promoters, alignment, tmp_path, monkeypatch, capsys, words, sentence):

@@ -166,8 +166,11 @@ def test_units_of_a_table_are_joined_by_the_genes_they_share(tmp_path):
     names = read_units([gene("a", "U", 0, 9, "+")], str(table))
     assert len({names[name] for name in "abcd"}) == 1
     assert names["e"] not in {names["a"], "a"}
+    named = [Gene("a", "lacZ", "", (Place("U", 0, 9, "+"),), (), 1, "")]
+    table.write_text("unit\tgene\n1\tLACZ\n1\tb\n")
+    assert read_units(named, str(table)) == {"a": "a", "b": "a"}
     with pytest.raises(
-        BioattnError, match=r"none of the genes of .*u.tsv \('a', 'b'.* is in the annotation \('z'\)"
+        BioattnError, match=r"none of the genes of .*u.tsv \('LACZ', 'b'.* is in the annotation \('z'\)"
     ):
         read_units([gene("z", "U", 0, 9, "+")], str(table))
     table.write_text("gene,operon\na,1\n")

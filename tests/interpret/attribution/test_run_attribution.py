@@ -74,7 +74,7 @@ def test_the_file_holds_what_the_method_gives(model, promoters, tmp_path):
         assert file.task == "binary"
         assert file.window_length == 70
         assert list(file.samples.index) == [f"G{i}" for i in range(NUMBER)]
-        assert file.samples.loc["G3"].tolist() == ["chrI", 1500, 1570, "-"]
+        assert file.samples.loc["G3"].tolist() == ["chrI", 1500, 1570, "-", ""]
         np.testing.assert_array_equal(file.sequences(), codes)
         np.testing.assert_allclose(file.values(), wanted.values_BTLA, atol=1e-5)
         assert file.completeness_gap() is None
