@@ -101,14 +101,22 @@ def family_of(model_folder: Path) -> Family:
         raise FormatError(f"{model_folder}: not a model folder, {CONFIG} is missing")
     content = read_json(path)
     name = content.get("model_type") if isinstance(content, dict) else None
-    for each in families().values():
-        if isinstance(content, dict) and hasattr(each, "published") and each.published(content):
-            return each
-    if name not in families():
+    found = described_by(content)
+    if found is None:
         raise FormatError(
             f"{path}: a model of type {name!r}; known are {', '.join(families())} ({VARIABLE} adds more)"
         )
-    return families()[str(name)]
+    return found
+
+
+def described_by(content: Any) -> Family | None:
+    """The family of a model with this `config.json`, its own or a published one; None for an unknown one."""
+    if not isinstance(content, dict):
+        return None
+    for each in families().values():
+        if content.get("model_type") == each.name or (hasattr(each, "published") and each.published(content)):
+            return each
+    return None
 
 
 def load_runner(path: Path, device: "torch.device") -> "Runner":

@@ -25,7 +25,7 @@ from bioattn.io.checkpoint import DAMAGE, damaged, open_safetensors
 from bioattn.io.files import atomic_output, is_file_name, read_json, sha256_of, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.settings import build
-from bioattn.models.family import CONFIG, WEIGHTS, families
+from bioattn.models.family import CONFIG, WEIGHTS, families, described_by
 from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
 if TYPE_CHECKING:
@@ -80,11 +80,16 @@ def read_model_config(folder: Path, model_type: str, files: Sequence[str] = ()) 
     if not (folder / CONFIG).is_file():
         raise FormatError(f"{folder}: not a model folder, {CONFIG} is missing")
     content = read_json(folder / CONFIG)
+    named = described_by(content)
+    if named is not None and named.name != model_type:
+        raise FormatError(
+            f"{folder}: this is {_a(named.name)} model (`bioattn run {named.name}`); "
+            f"{_a(model_type)} model is needed"
+        )
     check_model_config(folder / CONFIG, content)
     if content.get("model_type") != model_type:
         raise FormatError(
-            f"{folder / CONFIG}: a model of type {content.get('model_type')!r}, "
-            f"{'an' if model_type[0] in 'aeiou' else 'a'} {model_type} model is needed"
+            f"{folder / CONFIG}: a model of type {content.get('model_type')!r}, {_a(model_type)} model is needed"
         )
     for name in (*files, WEIGHTS):
         if not (folder / name).is_file():
@@ -96,6 +101,10 @@ def read_model_config(folder: Path, model_type: str, files: Sequence[str] = ()) 
     _check_digests(folder, CONFIG, content)
     _check_digests(folder, TRAINING_RECORD, read_training_record(folder))
     return dict(content)
+
+
+def _a(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def check_model_config(path: Path, content: Any) -> None:

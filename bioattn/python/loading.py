@@ -8,6 +8,7 @@ from typing import Any, cast, get_origin
 
 from bioattn.errors import SettingsError
 from bioattn.inference.inputs import python_warnings
+from bioattn.io.hub import local_model
 from bioattn.io.settings import OPTIONS, Settings, build, declared_by, filled, parameters_of, with_config_file
 from bioattn.models.family import ability, family, load_runner
 from bioattn.system.device import choose_device, set_threads
@@ -16,7 +17,8 @@ _SET_HERE = frozenset({"output", "config", "device", "threads", "resume", "force
 
 
 def load_model(path: Path | str, *, device: str = "auto", threads: int | None = None) -> Any:
-    """Load a trained model: a folder of `bioattn train` or Hugging Face, or a file of parameters.
+    """Load a trained model: a folder of `bioattn train` or Hugging Face, a name of its hub such as
+    `facebook/esm2_t6_8M_UR50D`, with `@` and a revision or not, or a file of parameters.
 
     device: auto, cpu, cuda or mps. threads: of the CPU; None: the cores granted to this process.
 
@@ -24,7 +26,7 @@ def load_model(path: Path | str, *, device: str = "auto", threads: int | None = 
     """
     set_threads(threads)
     with python_warnings():
-        return load_runner(Path(path), choose_device(device))
+        return load_runner(local_model(Path(path)), choose_device(device))
 
 
 def train(

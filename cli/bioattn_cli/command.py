@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 import typer
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.hub import local_model
 from bioattn.io.settings import Parameter, Writes, filled, is_one_setting, parameters
 from bioattn.models.family import is_parameter_file
 from bioattn.models.running import RunReport
@@ -167,6 +168,9 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
                 arguments[one.name] = tuple(arguments[one.name] or ())
         words = typer_context.obj or ()
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
+        for one in own:
+            if one.said.recorded_file and isinstance(path := arguments[one.name], Path):
+                arguments[one.name] = local_model(path)
         is_alone = launch().count == 1
         if is_alone:  # of several processes one says it, once they have met
             _check(own, arguments, record)
