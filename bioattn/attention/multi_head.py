@@ -140,6 +140,7 @@ class MultiHeadAttention(nn.Module):
         cache: KeysAndValues | None = None,
         tile: Tile | None = None,
         reader: Tensor | None = None,
+        place_B: Tensor | None = None,
     ) -> Tensor:
         """query (..., Q, C), key (..., K, C), value (..., K, C) → (..., Q, C), or (..., Q, H) without an output.
 
@@ -147,7 +148,8 @@ class MultiHeadAttention(nn.Module):
 
         mask: bool, broadcastable to (..., H, Q, K), True = may be attended. bias: likewise, added to logits.
         reader: (..., Q, C), what of its output each query adds to the prediction, for the contributions of keys.
-        causal: as `attend` has it. cache: what was read before; queries, keys and values follow it.
+        causal: as `attend` has it. cache: what was read before; queries, keys and values follow it. place_B: the
+        position of the only query of each sequence (B, 1, C).
         """
         first = 0 if cache is None else cache.length
         layers = self.project_query, self.project_key, self.project_value
@@ -158,7 +160,7 @@ class MultiHeadAttention(nn.Module):
         if self.uniform:
             query_HQD = torch.zeros_like(query_HQD)
         if self.rotary:
-            query_HQD = rotated(query_HQD, first=first, frequencies=self.frequencies)
+            query_HQD = rotated(query_HQD, first=first, frequencies=self.frequencies, place_B=place_B)
         if key is None or value is None:
             assert cache is not None
             assert cache.keys is not None

@@ -46,15 +46,21 @@ class AddedPositions(nn.Module):
         return inputs
 
 
-def rotated(vectors: Tensor, *, first: int = 0, frequencies: Sequence[float] = ()) -> Tensor:
+def rotated(
+    vectors: Tensor, *, first: int = 0, frequencies: Sequence[float] = (), place_B: Tensor | None = None
+) -> Tensor:
     """Queries or keys (..., L, C) of a head, each pair of neighbouring channels rotated by its position's angle
     (Su et al. 2021, equation 34); C is even.
 
     The dot product of a rotated query and a rotated key depends on their distance, not on where both lie.
-    frequencies: radians per position of each pair; none: those of `angles`.
+    frequencies: radians per position of each pair; none: those of `angles`. place_B: the position of the only
+    vector of each sequence, (B, H, 1, C).
     """
     length, channels = vectors.shape[-2:]
-    angle_LP = angles(first, length, channels, vectors.device, frequencies)
+    last = length if place_B is None else int(place_B.max()) + 1
+    angle_LP = angles(first, last, channels, vectors.device, frequencies)
+    if place_B is not None:
+        angle_LP = angle_LP[place_B, None, None]
     cos_LP, sin_LP = angle_LP.cos().to(vectors.dtype), angle_LP.sin().to(vectors.dtype)
     even, odd = vectors.unflatten(-1, (-1, 2)).unbind(-1)
     turned = torch.stack([even * cos_LP - odd * sin_LP, even * sin_LP + odd * cos_LP], dim=-1)

@@ -419,19 +419,30 @@ def export_contacts(
             )
             return 1
         with text_output(output) as file:
-            quantity = "score" if regression is None else "probability"
-            file.write(f"sample\tcolumn_i\tcolumn_j\tletter_i\tletter_j\t{quantity}\n")
+            file.write("\t".join([*CONTACT_COLUMNS, "score" if regression is None else "probability"]) + "\n")
             for name in watched(progress, "proteins", names):
-                file.writelines(_lines(attention, name, regression))
+                protein = read_protein(attention, name)
+                if regression is None:
+                    map_RR, least = mean_map(attention, name), -np.inf
+                else:
+                    map_RR, least = predict_contacts(attention, name, regression), SMALLEST
+                file.writelines(contact_lines(name, protein.letters, protein.columns, map_RR, least))
     return len(names)
 
 
-def _lines(attention: Attention, name: str, regression: ContactRegression | None) -> Iterator[str]:
-    letters, columns, _, _ = read_protein(attention, name)
-    if regression is None:
-        map_RR, least = mean_map(attention, name), -np.inf
-    else:
-        map_RR, least = predict_contacts(attention, name, regression), SMALLEST
+CONTACT_COLUMNS = ("sample", "column_i", "column_j", "letter_i", "letter_j")
+"""Of a table of contacts, before the probability or score."""
+
+
+def contact_lines(
+    name: str,
+    letters: str,
+    columns: NDArray[np.integer],
+    map_RR: NDArray[np.floating],
+    least: float = SMALLEST,
+) -> Iterator[str]:
+    """The lines of a protein in a table of contacts, the likeliest pair first. columns, least: as `ranked_pairs`
+    takes them."""
     first, second = ranked_pairs(map_RR, columns, least)
     for i, j in zip(first.tolist(), second.tolist(), strict=True):
         places = f"{columns[i] + 1}\t{columns[j] + 1}\t{letters[i]}\t{letters[j]}"

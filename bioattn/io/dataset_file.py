@@ -28,7 +28,7 @@ class DatasetKind:
     command: str
     """The command that makes it."""
 
-    def write_attributes(self, file: h5py.File, **more: str | int) -> None:
+    def write_attributes(self, file: h5py.File, **more: Any) -> None:
         """Write the root attributes, those of every kind and `more`."""
         attributes = {
             "format": self.format,

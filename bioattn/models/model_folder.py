@@ -25,7 +25,7 @@ from bioattn.io.checkpoint import DAMAGE, damaged, open_safetensors
 from bioattn.io.files import atomic_output, is_file_name, read_json, sha256_of, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.settings import build
-from bioattn.models.family import CONFIG, WEIGHTS, families, described_by
+from bioattn.models.family import CONFIG, WEIGHTS, described_by, families
 from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
 if TYPE_CHECKING:

@@ -3,20 +3,26 @@
 import io
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO, cast
+
+import numpy as np
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import check_output, open_bytes, parse_json, read_lines, require_free_space, text_output
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.io.hdf5 import is_hdf5, open_hdf5, text_attribute
+from bioattn.io.hdf5 import create_array, hdf5_file, is_hdf5, open_hdf5, text_attribute
 from bioattn.store.contents import read_samples, stored_layout
-from bioattn.store.schema import FileLayout
+from bioattn.store.schema import SLAB_BYTES, FileLayout
 from bioattn.store.shards import (
     PART_START,
     SETTINGS,
+    SHARD,
     SHARD_FILE,
+    SHARD_INPUTS,
     UNFINISHED,
     ShardRecord,
     read_shard_file,
@@ -83,7 +89,12 @@ def merge_shards(
     else:
         title = "results"
         check_output(output, given)
-        missing = first.total - _merge_results(given, output, first.total, progress)
+        with open_hdf5(given[0]) as file:
+            has_samples = "samples" in file
+        if has_samples:
+            missing = first.total - _merge_results(given, output, first.total, progress)
+        else:
+            _merge_arrays(given, output)
     return MergeSummary(title=title, parts=given, num_inputs=first.total, num_missing=missing, failed=failed)
 
 
@@ -155,7 +166,7 @@ def _merge_tables(parts: Mapping[Path, ShardRecord], output: TextIO) -> None:
         for line in lines:
             rows += 1
             output.write(line + "\n")
-        if rows != (wanted := record.stop - record.first):
+        if rows != (wanted := record.stop - record.first) and not record.settings.get("several_rows"):
             raise FormatError(f"{path}: has {rows:,} rows for {wanted:,} inputs; copy it or make it again")
 
 
@@ -194,6 +205,24 @@ def _merge_results(parts: Sequence[Path], output: Path, total: int, progress: Pr
     finally:
         progress.end()
     return len(owner)
+
+
+def _merge_arrays(parts: Sequence[Path], output: Path) -> None:
+    """Join files of arrays over inputs, or over places of inputs, along their first axis."""
+    with ExitStack() as files:
+        read = [files.enter_context(open_hdf5(path)) for path in parts]
+        whole = files.enter_context(hdf5_file(output))
+        for name, value in read[0].attrs.items():
+            if name not in (SHARD, SHARD_INPUTS, SETTINGS):
+                whole.attrs[name] = value
+        for name, array in read[0].items():
+            dtype = max((file[name].dtype for file in read), key=lambda each: each.itemsize)
+            sizes = np.cumsum([0, *(len(file[name]) for file in read)])
+            joined = create_array(whole, name, (int(sizes[-1]), *array.shape[1:]), dtype)
+            for file, (first, last) in zip(read, pairwise(sizes.tolist()), strict=True):
+                step = max(1, SLAB_BYTES * (last - first) // max(1, file[name].nbytes))
+                for start in range(0, last - first, step):
+                    joined[first + start : min(first + start + step, last)] = file[name][start : start + step]
 
 
 def _merge_folders(parts: Sequence[Path], output: Path, progress: Progress) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.settings import RUNNING, option
 from bioattn.system.memory import cpu_quota
 
@@ -122,6 +122,43 @@ class Kernels(StrEnum):
     AUTO = "auto"
     """Also those of Triton and cuEquivariance, where they are installed and a trial agrees with torch's."""
     TORCH = "torch"
+
+
+class RunPrecision(StrEnum):
+    """Arithmetic, and type of the weights, of a model that only runs."""
+
+    AUTO = "auto"
+    FP32 = "fp32"
+    TF32 = "tf32"
+    """Products alone, of float32 rounded to 11 bits."""
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+    def on(self, device: "torch.device", *, tolerant: bool) -> "RunPrecision":
+        """The one that is taken on a device, with the settings of torch that it needs; auto: bf16 where a GPU has
+        it and the task is `tolerant`, else fp32.
+
+        Raises: SettingsError for tf32 without a GPU of NVIDIA.
+        """
+        import torch
+
+        if self is RunPrecision.TF32 and device.type != "cuda":
+            raise SettingsError(
+                f"--precision tf32: only GPUs of NVIDIA have it; the model runs on {device.type}"
+            )
+        if device.type == "cuda":
+            torch.backends.cuda.matmul.allow_tf32 = self is RunPrecision.TF32
+        if self is not RunPrecision.AUTO:
+            return self
+        fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return RunPrecision.BF16 if tolerant and fast else RunPrecision.FP32
+
+    @property
+    def dtype(self) -> "torch.dtype":
+        """Of the weights."""
+        import torch
+
+        return {RunPrecision.BF16: torch.bfloat16, RunPrecision.FP16: torch.float16}.get(self, torch.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,6 +172,7 @@ def _esm(settings: Settings, alphabet: Alphabet, arrays: Collection[str]) -> Lan
             activation=Activation.SILU if "add_bias_fnn" in settings.content else Activation.GELU,
             token_dropout=bool(settings.content.get("token_dropout")),
             output=Output.DENSE if settings.has_output(arrays, "lm_head.") else Output.NONE,
+            contacts="contact_head.regression.weight" in arrays and alphabet is Alphabet.PROTEIN,
         ),
     )
 
@@ -192,6 +193,10 @@ def _esm_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterat
     biased = bool(content.get("add_bias_fnn", True))
     yield from _bert_layers(config, "attention.LayerNorm", "LayerNorm", biased=biased)
     yield from _pair("normalise", "encoder.emb_layer_norm_after")
+    if config.form.contacts:
+        by_layer = Turn(lambda row: row.view(config.layers, -1), lambda table: table.reshape(1, -1))
+        yield Row("contact_weight_SH", ["contact_head.regression.weight"], by_layer)
+        yield Row("contact_bias_1", ["contact_head.regression.bias"])
     if config.form.output is Output.DENSE:
         yield from _pair("output_dense", "lm_head.dense")
         yield from _pair("normalise_output", "lm_head.layer_norm")

@@ -48,7 +48,17 @@ class Pool(StrEnum):
     MEAN = "mean"
     """The mean over all words."""
     CLS = "cls"
-    """The token before the first word."""
+    """The token before the first word; in a decoder, where it sees nothing, the last one."""
+
+
+class Score(StrEnum):
+    """How an encoder is asked how likely a sequence is; a decoder always gives each word that of those before."""
+
+    NONE = "none"
+    ONE_PASS = "one-pass"
+    """The probabilities of the words that it reads, unmasked."""
+    MASKED = "masked"
+    """Each word is masked in turn (pseudo-likelihood, Salazar et al. 2020)."""
 
 
 class PredictedFrom(StrEnum):
@@ -131,6 +141,8 @@ class Form:
     """plain, dense or none."""
     tied: bool = True
     """The matrix of the output is that of the embeddings."""
+    contacts: bool = False
+    """A regression from the heads' maps to contacts comes along (ESM-2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,19 @@
 """The family of language models: its commands' settings, and the way to what carries them out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
+    RUNNING,
     Settings,
     Writes,
     argument,
     option,
     output_option,
+    shard_option,
     table,
 )
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
@@ -21,24 +23,20 @@ from bioattn.models.language.config import (
     LanguageModelConfig,
     LanguageTrainingConfig,
     Pool,
+    Score,
     published_type,
 )
-from bioattn.models.running import RunCommand, Running, RunReport, loaded_model, stream_output, tsv
+from bioattn.models.running import RunCommand, Running, RunReport, loaded_model
 from bioattn.sequences.choices import Alphabet, SequenceSplit
-from bioattn.text import counted, listed
+from bioattn.system.device import RunPrecision
+from bioattn.text import counted
 from bioattn.training.settings import TrainingCommand
 
 if TYPE_CHECKING:
     import torch
 
     from bioattn.inference.runner import BinEncoder
-    from bioattn.models.language.folder import LoadedLanguageModel
-    from bioattn.models.language.source import TokenSource
     from bioattn.training.task import Task
-
-NO_WORDS = (
-    "no word that the model could be asked for (N and X are unknown ones); the cells of the table are empty"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,28 +66,52 @@ class LanguagePreparation(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageRun(RunCommand):
-    """Score sequences with a language model, write its predictions, and their embeddings.
+    """Write embeddings, likelihoods, contacts or predictions of sequences by a language model.
 
-    Writes a TSV, one row per sequence: words, log-likelihood (natural logarithm), bits per word, perplexity. A
-    decoder gives each word the probability given those before it; an encoder masks each in turn
-    (pseudo-likelihood). With --variants one row per mutant: ln of how much likelier it is than the sequence. Of a
-    fine-tuned model predictions instead: numbers, the likeliest class and the probability of each, or one tag for
-    each token, in columns named as the targets.
+    --embeddings writes the mean over the words of each sequence. --output writes a TSV, one row per sequence:
+    words, log-likelihood (natural logarithm), bits per word, perplexity. A decoder gives each word the probability
+    given those before it; an encoder masks each in turn (pseudo-likelihood: a pass for each word) or, by --score
+    one-pass, gives that of the words which it reads. With --variants one row per mutant: ln of how much likelier
+    it is than the sequence. Of a fine-tuned model predictions instead: numbers, the likeliest class and the
+    probability of each, or one tag for each token, in columns named as the targets.
     """
 
-    model: Path = argument("MODEL", "Folder of a trained language model.", recorded_file="model.safetensors")
+    model: Path = argument(
+        "MODEL",
+        "Folder of a language model, or its name on the Hugging Face hub: facebook/esm2_t6_8M_UR50D[@REVISION].",
+        recorded_file="model.safetensors",
+    )
     sequences: Path = argument("SEQUENCES", "FASTA.")
-    output: Path = output_option("Table to write.", Writes.STREAM)
+    output: Path | None = option("Table to write.", "--output", "-o", writes=Writes.STREAM)
+    score: Score | None = option(
+        "How an encoder scores sequences or mutants in the table of --output; none: words are counted alone "
+        "[default: masked]."
+    )
     variants: Path | None = option(
         "Table of substitutions (columns sequence and mutant, such as H24C) to score instead of whole sequences."
     )
-    embeddings: Path | None = option("Also write embeddings here as HDF5.", writes=Writes.FILE)
+    embeddings: Path | None = option("Write embeddings here as HDF5.", writes=Writes.FILE)
+    pool: Pool = option("What becomes a sequence's embedding.", default=Pool.MEAN)
+    per_token: bool = option("Write the embedding of every word instead.", default=False)
+    layers: str | None = option(
+        "Layers whose channels are written, such as 6,12,-1; 0 is what goes into the first [default: the last].",
+        metavar="LIST",
+    )
+    contacts: Path | None = option(
+        "Write the contacts of proteins here (.tsv), by the regression that ESM-2's weights hold.",
+        writes=Writes.FILE,
+    )
+    precision: RunPrecision = option(
+        "Arithmetic and weights; auto: bf16 on a GPU that has it where embeddings alone are asked for, else fp32.",
+        default=RunPrecision.AUTO,
+        group=RUNNING,
+    )
     window: int | None = option(
         "Most tokens read at once; longer sequences are read in windows that overlap by half "
         "[default: the model's context].",
         min=8,
     )
-    pool: Pool = option("What becomes a sequence's embedding.", default=Pool.MEAN)
+    shard: str | None = shard_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,33 +172,6 @@ def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
     )
 
 
-def run(settings: LanguageRun, running: Running) -> RunReport:
-    """Write scores and, where asked for, embeddings."""
-    from bioattn.models.language.config import Output
-    from bioattn.models.language.file_kinds import write_embeddings
-    from bioattn.models.language.folder import load_language_model
-    from bioattn.models.language.scoring import pooled
-    from bioattn.models.language.tables import NO_OUTPUT, read_source
-
-    loaded = loaded_model(settings, running, load_language_model)
-    source, most = read_source(loaded, settings.sequences, settings.window)
-    with stream_output(settings.output, running) as (file, written):
-        file.writelines(_table(loaded, source, settings, most, running))
-    if loaded.config.form.output is Output.NONE:
-        running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
-    what = "variants" if settings.variants is not None else counted(source.num_samples, "sequence")
-    table = "scores" if loaded.model.readout is None else "predictions"
-    sentences = [f"wrote {path}: {table} of {what}" for path in written]
-    if settings.embeddings is not None:
-        values = pooled(loaded, source, settings.pool, most)
-        write_embeddings(settings.embeddings, source.samples.ids, values, loaded.sha256, settings.pool)
-        written.append(settings.embeddings)
-        sentences.append(
-            f"wrote {settings.embeddings}: {len(values):,} embeddings of {values.shape[1]} channels"
-        )
-    return RunReport(sentences=sentences, outputs=written, figures={"sequences": source.num_samples})
-
-
 def generate(settings: LanguageGeneration, running: Running) -> RunReport:
     from bioattn.formats.fasta import FastaRecord, write_fasta
     from bioattn.models.language.folder import load_language_model
@@ -213,35 +208,6 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
 
     settings.refuse((*ONLY_PROMOTERS, "targets"), "language models")
     return write_attention(settings, running, loaded_model(settings, running, load_language_model))
-
-
-def _table(
-    loaded: "LoadedLanguageModel",
-    source: "TokenSource",
-    settings: LanguageRun,
-    most: int,
-    running: Running,
-) -> Iterator[str]:
-    """The lines of the table: scores of variants where there are some, else of sequences."""
-    from bioattn.models.language.tables import sequence_table, variant_table
-
-    number, what = source.num_samples, "sequences"
-    if settings.variants is None:
-        header, rows = sequence_table(loaded, source, most)
-    else:
-        header, rows, number = variant_table(loaded, settings.sequences, source, most, settings.variants)
-        what = "variants"
-    running.progress.begin(what, number)
-    yield "\t".join(header) + "\n"
-    without: list[str] = []
-    for row in rows:
-        if None in row:
-            without.append(" ".join(str(cell) for cell in row[: 1 + (what == "variants")]))
-        yield tsv(row)
-        running.progress.advance(1)
-    running.progress.end()
-    if without:
-        running.warn(f"{settings.variants or settings.sequences}: {listed(without)}: {NO_WORDS}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +270,7 @@ class LanguageFamily(Family):
 
         return LanguageEncoder.described(description)
 
-    run = staticmethod(run)
+    run = imported("language.run", "run")
     generate = staticmethod(generate)
 
     def export_parameters(

@@ -1,6 +1,8 @@
 """The kinds of files that language models own: model folders, sequence datasets, embeddings."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.errors import FormatError
 from bioattn.io.dataset_file import DatasetKind
-from bioattn.io.hdf5 import hdf5_file, put_array, put_text
+from bioattn.io.hdf5 import create_array, hdf5_file, put_array, put_text, text_attribute
 from bioattn.models.family import CONFIG
 from bioattn.models.language.config import published_type
 from bioattn.models.language.family import FAMILY
@@ -21,6 +24,7 @@ from bioattn.sequences.sequence_dataset import (
     validate_sequence_dataset,
 )
 from bioattn.store.kinds import Candidate, FileKind, dataset_kind, hdf5
+from bioattn.store.shards import SETTINGS, ShardRecord, shard_of_hdf5
 
 EMBEDDINGS = DatasetKind(
     name="embeddings file",
@@ -30,20 +34,54 @@ EMBEDDINGS = DatasetKind(
 )
 
 
-def write_embeddings(
-    path: Path, ids: list[str], values: NDArray[np.float32], model_sha256: str, pool: str
-) -> None:
-    """Write the embeddings (sequences, channels) of `ids`."""
+@contextmanager
+def embeddings_file(
+    path: Path,
+    ids: Sequence[str],
+    words: Sequence[int],
+    *,
+    layers: Sequence[int],
+    channels: int,
+    pool: str | None,
+    model_sha256: str,
+    shard: ShardRecord | None = None,
+) -> Iterator[Callable[[NDArray[np.float32]], None]]:
+    """Write embeddings; gives what takes those of the next sequences, (sequences, layers, channels), or of all
+    their words where `pool` is None.
+
+    words: of each sequence. The file gets its name when the body has ended well.
+    """
     with hdf5_file(path) as file:
         put_text(file, "id", ids)
-        put_array(file, "values", values.astype("<f4"))
-        EMBEDDINGS.write_attributes(file, model_sha256=model_sha256, pool=str(pool))
+        attributes: dict[str, Any] = {"pool": pool or "none", "layers": tuple(layers)}
+        if pool is None:
+            put_array(file, "words", np.array(words, "<i8"))
+        if shard is not None:
+            attributes |= {**shard.attributes(), SETTINGS: json.dumps(shard.settings, ensure_ascii=False)}
+        EMBEDDINGS.write_attributes(file, model_sha256=model_sha256, **attributes)
+        of_layers = (len(layers),) if len(layers) > 1 else ()
+        shape = (sum(words) if pool is None else len(ids), *of_layers, channels)
+        values, done = create_array(file, "values", shape, "<f4"), 0
+
+        def take(embeddings: NDArray[np.float32]) -> None:
+            nonlocal done
+            values[done : done + len(embeddings)] = embeddings.reshape(len(embeddings), *shape[1:])
+            done += len(embeddings)
+
+        yield take
 
 
-def read_embeddings(path: Path) -> tuple[list[str], NDArray[np.float32]]:
-    """Ids and embeddings (sequences, channels). Raises: FormatError when the file is none or is damaged."""
+def read_embeddings(path: Path) -> tuple[list[str], NDArray[np.float32] | list[NDArray[np.float32]]]:
+    """Ids, and embeddings (sequences, [layers,] channels) or, of words, those of each sequence (words, [layers,]
+    channels). Raises: FormatError when the file is none or is damaged."""
     with EMBEDDINGS.open(path) as arrays:
-        return arrays.text("id"), arrays.get("values", "f4")
+        ids, values = arrays.text("id"), arrays.get("values", "f4")
+        words = arrays.get("words", "i8") if "words" in arrays.file else None
+        if len(values) != (len(ids) if words is None else words.sum()):
+            raise FormatError(
+                f"{path}: holds {len(values):,} rows of values, which do not fit /id and /words"
+            )
+        return ids, values if words is None else np.split(values, words.cumsum()[:-1])
 
 
 def _is_published(candidate: Candidate) -> bool:
@@ -51,8 +89,15 @@ def _is_published(candidate: Candidate) -> bool:
 
 
 def _describe_embeddings(path: Path) -> dict[str, Any]:
-    ids, values = read_embeddings(path)
-    return {"sequences": len(ids), "channels": int(values.shape[1])}
+    with EMBEDDINGS.open(path) as arrays:
+        attributes, record = arrays.file.attrs, shard_of_hdf5(path, arrays.file)
+        return {
+            **({} if record is None else record.figures()),
+            "sequences": len(arrays.text("id")),
+            "pool": text_attribute(arrays.file, "pool"),
+            "layers": np.asarray(attributes["layers"]).tolist(),
+            "channels": int(arrays.file["values"].shape[-1]),
+        }
 
 
 def file_kinds() -> Sequence[FileKind]:

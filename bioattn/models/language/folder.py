@@ -20,6 +20,7 @@ from bioattn.models.language.config import (
     LanguageModelConfig,
     Output,
     Pool,
+    Score,
     published_type,
 )
 from bioattn.models.language.layers import base_digest
@@ -43,7 +44,9 @@ from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
     from bioattn.checks.engine import CheckSettings, Evidence
     from bioattn.models.language.checks import LanguageHeadScorer, LanguageProbe
@@ -66,52 +69,94 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
 
     family: ClassVar[str] = MODEL_TYPE
 
-    def predict(self, inputs: Inputs, *, window: int | None = None) -> "pd.DataFrame":
+    def predict(self, inputs: Inputs, *, score: str = "masked", window: int | None = None) -> "pd.DataFrame":
         """Score sequences, or predict of them what the model was fine-tuned on: the table of `run language`.
 
         Likelihoods: words, log_likelihood (natural logarithm), bits_per_word, perplexity; NaN where no word could
         be asked for. A decoder gives each word the probability given those before it; an encoder masks each in
-        turn.
+        turn, or with score `one-pass` reads all at once.
 
         Raises: FormatError for sequences that the model cannot read; SettingsError for a window that it cannot
         have.
         """
-        from bioattn.models.language.tables import read_source, sequence_table
+        from bioattn.models.language.scoring import Wanted
+        from bioattn.models.language.tables import read_source, results, table_header
 
+        wanted = Wanted(score=chosen(Score, "score", score))
         with python_warnings():
             source, most = read_source(self, inputs, window)
-            header, rows = sequence_table(self, source, most)
-            return _table(header, rows).set_index("id")
+            rows = [row for found in results(self, source, wanted, most) for row in found.rows]
+            return _table(table_header(self, wanted.score), rows).set_index("id")
 
     def score_variants(
-        self, inputs: Inputs, variants: Path | str, *, window: int | None = None
+        self, inputs: Inputs, variants: Path | str, *, score: str = "masked", window: int | None = None
     ) -> "pd.DataFrame":
         """Score substitutions: ln of how much likelier a mutant is than the sequence.
 
-        variants: a table with the columns sequence and mutant, such as H24C. Raises: as `predict`; FormatError for
+        variants: a table with the columns sequence and mutant, such as H24C. score: whether an encoder reads the
+        sequence with the words that differ masked, or as it is (`one-pass`). Raises: as `predict`; FormatError for
         mutants of other sequences.
         """
         from bioattn.models.language.tables import read_source, variant_table
 
+        how = chosen(Score, "score", score)
         with python_warnings():
             source, most = read_source(self, inputs, window)
-            header, rows, _ = variant_table(self, inputs, source, most, Path(variants))
+            header, rows, _ = variant_table(self, inputs, source, most, Path(variants), how)
             return _table(header, rows)
 
-    def embed(self, inputs: Inputs, *, pool: str = "mean", window: int | None = None) -> "pd.DataFrame":
-        """Return embeddings: a row per sequence, a column per channel. pool: `mean` over words, or `cls`.
+    def embed(
+        self,
+        inputs: Inputs,
+        *,
+        pool: str = "mean",
+        per_token: bool = False,
+        layers: Sequence[int] = (-1,),
+        window: int | None = None,
+    ) -> "pd.DataFrame":
+        """Return embeddings: a row per sequence, a column per channel.
 
-        Raises: as `predict`.
+        pool: `mean` over words, or `cls`. per_token: a row per word instead, numbered from 1. layers: 0 for what
+        goes into the first, -1 for the last; of several the columns are (layer, channel).
+
+        Raises: as `predict`; SettingsError for a layer that is not there.
         """
+        import numpy as np
         import pandas as pd
 
-        from bioattn.models.language.scoring import pooled
+        from bioattn.models.language.layers import is_word
+        from bioattn.models.language.scoring import Wanted, layer_numbers
+        from bioattn.models.language.tables import read_source, results
+
+        wanted = Wanted(layers=tuple(layers), pool=None if per_token else chosen(Pool, "pool", pool))
+        with python_warnings():
+            source, most = read_source(self, inputs, window)
+            found = [each.embeddings for each in results(self, source, wanted, most)]
+        values = np.concatenate([each for each in found if each is not None])
+        rows: pd.Index = pd.Index(source.samples.ids, name="id")
+        if per_token:
+            words = [range(1, 1 + np.count_nonzero(is_word(tokens))) for tokens in source.items]
+            pairs = [(name, word) for name, own in zip(rows, words, strict=True) for word in own]
+            rows = pd.MultiIndex.from_tuples(pairs, names=["id", "word"])
+        columns: pd.Index = pd.RangeIndex(self.config.channels)
+        if len(layers) > 1:
+            numbers = layer_numbers(layers, self)
+            columns = pd.MultiIndex.from_product([numbers, columns], names=["layer", "channel"])
+        return pd.DataFrame(values.reshape(len(values), -1), index=rows, columns=columns)
+
+    def contacts(self, inputs: Inputs) -> "dict[str, NDArray[np.float32]]":
+        """Return by name the probabilities (R, R) that residues of a protein touch, by the regression on attention
+        that ESM-2's weights hold (Rao et al. 2021).
+
+        Raises: as `predict`; BioattnError for a model without one.
+        """
+        from bioattn.models.language.scoring import contacts
         from bioattn.models.language.tables import read_source
 
         with python_warnings():
-            source, most = read_source(self, inputs, window)
-            values = pooled(self, source, chosen(Pool, "pool", pool), most)
-        return pd.DataFrame(values, index=pd.Index(source.samples.ids, name="id"))
+            source, most = read_source(self, inputs, None)
+            named = zip(source.samples.ids, source.items, strict=True)
+            return {name: contacts(self, tokens, name, most) for name, tokens in named}
 
     def attention(
         self,
@@ -241,8 +286,12 @@ def write_language_model(folder: Path, model: LanguageModel) -> None:
     write_model(folder, MODEL_TYPE, model, architecture=model.config.to_json(), **added)
 
 
-def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageModel:
+def load_language_model(
+    folder: Path, device: torch.device, dtype: torch.dtype = torch.float32
+) -> LoadedLanguageModel:
     """Load a folder that `write_language_model` wrote, or a published one (`published_reading`).
+
+    dtype: of the weights on the device, to which they go one by one.
 
     Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
     there is none.
@@ -260,8 +309,8 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
                 f"{folder / CONFIG}: a model of type {content.get('model_type')!r}; read are folders of bioattn, "
                 f"and of transformers those of type {', '.join(PUBLISHED)}"
             )
-        model, sha256 = read_published_model(folder)
-        return LoadedLanguageModel(model=model.to(device).eval(), device=device, sha256=sha256, path=folder)
+        model, sha256 = read_published_model(folder, device, dtype)
+        return LoadedLanguageModel(model=model.eval(), device=device, sha256=sha256, path=folder)
     content = read_model_config(folder, MODEL_TYPE)
     try:
         config = build(LanguageModelConfig, content["architecture"], str(folder / CONFIG))
@@ -273,14 +322,20 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
         vocabulary = Vocabulary(config.alphabet, config.kmer, published)
     if "fine_tuned" in content:
         fine_tuned = build(FineTuned, content["fine_tuned"], str(folder / CONFIG))
-    model = load_network(
-        lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS
-    )
+
+    def make() -> LanguageModel:
+        return LanguageModel(config, vocabulary, fine_tuned)
+
+    def allocate() -> LanguageModel:
+        with torch.device("meta"):
+            return make().to_empty(device=device)
+
+    model = load_network(make, config.to_json(), folder / WEIGHTS, allocate)
     if fine_tuned is not None and fine_tuned.lora and base_digest(model) != fine_tuned.base_sha256:
         raise FormatError(
             f"{folder / WEIGHTS}: the low-rank adapters were trained on other weights than those beside them "
             f"(base_sha256 in {CONFIG}); use the folder as `bioattn train language --lora` wrote it"
         )
     return LoadedLanguageModel(
-        model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
+        model=model.to(dtype).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
     )

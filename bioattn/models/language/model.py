@@ -4,7 +4,7 @@ Shape suffixes: B sequences, L tokens (of the decoder or the only stack), S toke
 encoder-decoder), C channels, H heads, D channels of a head, V tokens of the vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -91,14 +91,28 @@ class Block(nn.Module):
         source_mask: Tensor | None = None,
         cache: KeysAndValues | None = None,
         bias: Tensor | None = None,
+        place_B: Tensor | None = None,
     ) -> Tensor:
         """Tokens (B, L, C) → (B, L, C). mask, source_mask: bool (B, 1, 1, L) and (B, 1, 1, S).
 
-        bias: (H, L, keys), of self-attention.
+        bias: (H, L, keys), of self-attention. place_B: of an encoder, the one token of each sequence that is asked
+        for; then (B, 1, C).
         """
         given_BLC = tokens_BLC if self.post_norm else self.normalise_self(tokens_BLC)
+        query_BLC = given_BLC
+        if place_B is not None:
+            row_B = torch.arange(len(place_B), device=place_B.device)
+            query_BLC, tokens_BLC = given_BLC[row_B, place_B][:, None], tokens_BLC[row_B, place_B][:, None]
+            bias = None if bias is None else bias[:, place_B].transpose(0, 1)[:, :, None]
         added_BLC = self.self_attention(
-            given_BLC, given_BLC, given_BLC, mask=mask, bias=bias, causal=self.causal, cache=cache
+            query_BLC,
+            given_BLC,
+            given_BLC,
+            mask=mask,
+            bias=bias,
+            causal=self.causal,
+            cache=cache,
+            place_B=place_B,
         )
         tokens_BLC = tokens_BLC + self.dropout(added_BLC)
         if self.post_norm:
@@ -173,6 +187,12 @@ class LanguageModel(nn.Module):
         self.bias_V = nn.Parameter(torch.zeros(self.num_tokens))
         aligned = config.alphabet is Alphabet.ALIGNMENT
         self.profile_LV = nn.Parameter(torch.zeros(config.context, self.num_tokens)) if aligned else None
+        # Buffers, as no training of this model learns them.
+        contacts = (config.layers, config.num_heads) if form.contacts else None
+        self.contact_weight_SH: Tensor | None
+        self.contact_bias_1: Tensor | None
+        self.register_buffer("contact_weight_SH", None if contacts is None else torch.zeros(contacts))
+        self.register_buffer("contact_bias_1", None if contacts is None else torch.zeros(1))
         self.readout: Readout | None = None
         if fine_tuned is not None:
             self.fine_tune(fine_tuned)
@@ -194,8 +214,22 @@ class LanguageModel(nn.Module):
 
     def embeddings(self, tokens_BL: Tensor) -> Tensor:
         """Normalised channels (B, L, C) behind the last layer; of an encoder-decoder those of its encoder."""
+        return self.layers(tokens_BL, [self.config.layers])[0]
+
+    def layers(self, tokens_BL: Tensor, numbers: Sequence[int]) -> list[Tensor]:
+        """Channels (B, L, C) behind some layers: 0 for the embeddings, and the last one normalised, as
+        `embeddings`."""
         both = self.config.shape is Shape.ENCODER_DECODER
-        return self.encode(tokens_BL) if both else self.hidden(tokens_BL)
+        normalise = self.normalise_encoded if both else self.normalise
+        kept: dict[int, Tensor | None] = dict.fromkeys(numbers)
+        last_BLC = self._through(self.read_by, tokens_BL, kept=kept)
+        kept[self.config.layers] = last_BLC if normalise is None else normalise(last_BLC)
+        return [each for number in numbers if (each := kept[number]) is not None]
+
+    @property
+    def read_by(self) -> str:
+        """The stack that embeddings come from."""
+        return "decoder" if self.encoder is None else "encoder"
 
     def forward(self, tokens_BL: Tensor, source_BS: Tensor | None = None) -> Tensor:
         """Logits (B, L, V) of tokens (B, L): of the masked ones in an encoder, of the next ones in a decoder.
@@ -217,14 +251,23 @@ class LanguageModel(nn.Module):
         return logits if self.profile_LV is None else logits + self.profile_LV[places]
 
     def hidden(
-        self, tokens_BL: Tensor, source_BS: Tensor | None = None, cache: Cache | None = None
+        self,
+        tokens_BL: Tensor,
+        source_BS: Tensor | None = None,
+        cache: Cache | None = None,
+        place_B: Tensor | None = None,
     ) -> Tensor:
-        """Channels (B, L, C) behind the last block, normalised. cache: tokens follow those that it holds."""
+        """Channels (B, L, C) behind the last block, normalised. cache: tokens follow those that it holds.
+
+        place_B: of an encoder, the one token of each sequence whose channels (B, 1, C) are asked for.
+        """
         source_BSC = source_mask = None
         if source_BS is not None:
             source_BSC, source_mask = self.encode(source_BS), _mask(source_BS)
         stack = "encoder" if self.decoder is None else "decoder"
-        hidden_BLC: Tensor = self.normalise(self._through(stack, tokens_BL, source_BSC, source_mask, cache))
+        hidden_BLC: Tensor = self.normalise(
+            self._through(stack, tokens_BL, source_BSC, source_mask, cache, place_B)
+        )
         return hidden_BLC
 
     def encode(self, source_BS: Tensor) -> Tensor:
@@ -240,7 +283,10 @@ class LanguageModel(nn.Module):
         source_BSC: Tensor | None = None,
         source_mask: Tensor | None = None,
         cache: Cache | None = None,
+        place_B: Tensor | None = None,
+        kept: dict[int, Tensor | None] | None = None,
     ) -> Tensor:
+        """kept: gets what goes into the blocks of its numbers."""
         first = 0 if cache is None else cache.length
         bias = None
         if stack in self.relative:
@@ -251,8 +297,11 @@ class LanguageModel(nn.Module):
         # Behind the last token of a sequence a decoder's padding is seen by padding alone.
         mask = None if stack == "decoder" else _mask(tokens_BL)
         for number, block in enumerate(getattr(self, stack)):
+            if kept is not None and number in kept:
+                kept[number] = tokens_BLC
             held = None if cache is None else cache.block(number)
-            tokens_BLC = block(tokens_BLC, mask, source_BSC, source_mask, held, bias)
+            place = place_B if number == self.config.layers - 1 else None
+            tokens_BLC = block(tokens_BLC, mask, source_BSC, source_mask, held, bias, place)
         return tokens_BLC
 
     def _embedded(self, tokens_BL: Tensor, first: int, cache: Cache | None) -> Tensor:
@@ -262,7 +311,8 @@ class LanguageModel(nn.Module):
             masked_BL = tokens_BL == MASK
             share_B = masked_BL.sum(-1) / (tokens_BL != PAD).sum(-1)
             scale_B = (1 - MASKED_IN_TRAINING) / (1 - share_B)
-            tokens_BLC = tokens_BLC.masked_fill(masked_BL[..., None], 0.0) * scale_B[:, None, None]
+            tokens_BLC = tokens_BLC.masked_fill(masked_BL[..., None], 0.0)
+            tokens_BLC = tokens_BLC * scale_B[:, None, None].to(tokens_BLC.dtype)
         if self.preceding is not None:
             earlier_BL = None if cache is None else cache.tokens_BL
             tokens_BLC = tokens_BLC + self.preceding(tokens_BL, earlier_BE=earlier_BL, first=first)

@@ -82,8 +82,9 @@ class Adapter(NamedTuple):
 class PublishedWeights:
     """Arrays of a folder by their names without the prefix of the base model."""
 
-    def __init__(self, folder: Path, prefix: str, files: ExitStack) -> None:
+    def __init__(self, folder: Path, prefix: str, files: ExitStack, device: torch.device) -> None:
         """Raises: FormatError for missing or damaged files, an array that comes twice, and adapters not read."""
+        self.device = device
         self.path, self.files = _files(folder)
         self._prefix = prefix
         self._arrays: dict[str, Stored] = {}
@@ -147,10 +148,10 @@ class PublishedWeights:
         self.files += [path, settings]
 
     def read(self, name: str) -> Tensor:
-        """An array as float32. Raises: FormatError when it is damaged, of whole numbers or not finite."""
-        array = _read(self._arrays[name])
+        """An array as float32 on the device. Raises: FormatError when damaged, of whole numbers or not finite."""
+        array = _read(self._arrays[name], self.device)
         if (adapter := self._adapters.get(name)) is not None:
-            up, down = _read(adapter.up), _read(adapter.down)
+            up, down = (_read(each, self.device) for each in (adapter.up, adapter.down))
             with suppress(RuntimeError):
                 added = up @ down
                 added = added.mT if adapter.transposed else added
@@ -191,7 +192,7 @@ def _stored(path: Path, files: ExitStack) -> Iterator[tuple[Stored, tuple[int, .
         raise damaged(path, error) from error
 
 
-def _read(stored: Stored) -> Tensor:
+def _read(stored: Stored, device: torch.device) -> Tensor:
     try:
         array = stored.get(stored.name).detach()
     except DAMAGE as error:
@@ -201,7 +202,7 @@ def _read(stored: Stored) -> Tensor:
             f"{stored.path}: the array {stored.name} is {str(array.dtype).removeprefix('torch.')}; floating-point "
             "numbers are needed, not weights that were quantised"
         )
-    array = array.float()
+    array = array.to(device).float()
     if not torch.isfinite(array).all():
         raise FormatError(f"{stored.path}: the array {stored.name} holds NaN or infinite values")
     return array
@@ -236,8 +237,9 @@ def _parts(path: Path) -> list[Path]:
     return [path.with_name(part) for part in parts]
 
 
-def read_published_model(folder: Path) -> tuple[LanguageModel, str]:
-    """The model of a Hugging Face folder, and the digest of its weights or of the digests of several files.
+def read_published_model(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[LanguageModel, str]:
+    """The model of a Hugging Face folder, its weights taken to the device one by one, and their digest, or that of
+    the digests of several files.
 
     Raises: FormatError naming the file, and the array, setting or token, that is missing, damaged or does not fit.
     """
@@ -249,11 +251,11 @@ def read_published_model(folder: Path) -> tuple[LanguageModel, str]:
         )
     architecture = ARCHITECTURES[str(published_type(content))]
     with ExitStack() as files:
-        weights = PublishedWeights(folder, architecture.prefix, files)
+        weights = PublishedWeights(folder, architecture.prefix, files, device)
         config, vocabulary = _described(folder, content, architecture, weights)
         with torch.device("meta"):
             model = LanguageModel(config, vocabulary)
-        _fill(model, content, architecture, weights)
+        _fill(model, content, architecture, weights, dtype)
         digests = [sha256_of(file) for file in weights.files]
         together = hashlib.sha256("".join(digests).encode()).hexdigest()
         return model, digests[0] if len(digests) == 1 else together
@@ -337,18 +339,23 @@ def _frequencies(
 
 
 def _fill(
-    model: LanguageModel, content: Mapping[str, Any], architecture: Architecture, weights: PublishedWeights
+    model: LanguageModel,
+    content: Mapping[str, Any],
+    architecture: Architecture,
+    weights: PublishedWeights,
+    dtype: torch.dtype,
 ) -> None:
     config, used = model.config, set()
     assert model.vocabulary.published is not None
     order, predicted = published_numbers(model.vocabulary, model.num_tokens)
+    order, predicted = order.to(weights.device), predicted.to(weights.device)
     arrays, filled = model.state_dict(), dict[str, Tensor]()
     for row in all_rows(architecture, config, content, output=not config.form.tied):
         own = arrays.pop(row.ours)
         needed = own.shape
         if row.by_token:
             needed = torch.Size([len(model.vocabulary.published.tokens), *own.shape[1:]])
-        array = torch.zeros(needed)
+        array = torch.zeros(needed, device=order.device)
         if row.theirs:
             array = _turned(weights, weights.first(row.theirs), row.read, needed)
         if row.plus:
@@ -358,7 +365,8 @@ def _fill(
             array = array[order].masked_fill_(order.view(-1, *[1] * (array.dim() - 1)) < 0, 0.0)
             if row.ours == "bias_V":
                 array[~predicted] = NEVER
-        filled[row.ours] = array.clone(memory_format=torch.contiguous_format)  # not a view of the file
+        # Not a view of the file.
+        filled[row.ours] = array.to(dtype, copy=True, memory_format=torch.contiguous_format)
     assert not arrays, f"no array is read for {listed(list(arrays))}"
     model.load_state_dict(filled, assign=True)
     used.update(architecture.embedding)

@@ -1,143 +1,384 @@
-"""How likely a model finds sequences and their mutants, and what it makes of them.
+"""What a model makes of sequences: embeddings, contacts, and how likely it finds them and their mutants.
 
-Shape suffixes: B sequences, L tokens, M masked copies, C channels.
+Sequences, or windows of long ones, are read together with others of about their length.
+
+Shape suffixes: B sequences, L tokens, M masked copies, N words, K layers, C channels, V tokens of the vocabulary,
+S sites, H heads, Q queries, R residues.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bioattn.attention.capture import capture
+from bioattn.attention.site import AttentionSite, MapTiles, Tile
 from bioattn.choices import not_there
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import open_table
-from bioattn.models.language.config import Pool, Shape
+from bioattn.inference.passes import finite_results, require_finite
+from bioattn.models.language.config import Pool, Score, Shape
 from bioattn.models.language.folder import LoadedLanguageModel
-from bioattn.models.language.layers import is_word, mean_of_words
-from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.source import TokenSource, Window, sequences_at_once, windows
-from bioattn.sequences.vocabulary import CLS, MASK, UNKNOWN, Vocabulary
+from bioattn.models.language.layers import is_word
+from bioattn.models.language.source import TokenSource, Window, windows
+from bioattn.models.language.windows import padded
+from bioattn.sequences.vocabulary import CLS, MASK, PAD, UNKNOWN, Vocabulary
+from bioattn.store.training_record import TRAINING_RECORD
 
-MASKED_AT_ONCE = 4096
-"""Tokens of one forward pass of masked copies."""
+TOKENS_AT_ONCE = {"cpu": 1 << 11}
+"""Tokens of a forward pass by type of device: what the caches of a core hold."""
+TOKENS_ELSEWHERE = 1 << 16
+BIAS_BYTES = 1 << 29
+"""Most that biases of distances, added to the masks of all sequences of a pass, take."""
+READINGS = 1 << 10
+"""Masked sequences whose probabilities are kept, as mutants of one position share them."""
 SEQUENCE, MUTANT = "sequence", "mutant"
 _SUBSTITUTION = re.compile(r"([A-Za-z])(\d{1,9})([A-Za-z])")
+Tokens = NDArray[np.integer]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of sequences."""
+
+    score: Score = Score.NONE
+    layers: tuple[int, ...] = ()
+    """Whose channels are embeddings: 0 is what goes into the first layer, -1 the last one; none: no embeddings."""
+    pool: Pool | None = Pool.MEAN
+    """None for the channels of each word."""
+    contacts: bool = False
+
+
+class Output(NamedTuple):
+    """What a model makes of a sequence; None for what was not asked for."""
+
+    embedding: NDArray[np.float32] | None
+    """(K, C), or of each word (N, K, C)."""
+    likely: NDArray[np.float64] | None
+    """ln of the probability of each token, special ones included; NaN where none was asked for."""
+
+
+class _Part(NamedTuple):
+    """A window of one of several sequences."""
+
+    number: int
+    window: Window
+
+    @property
+    def words(self) -> NDArray[np.intp]:
+        """The words that are kept of it."""
+        places = np.arange(len(self.window.tokens))[self.window.kept]
+        return places[is_word(self.window.tokens[places])]
+
+
+def _length(part: _Part) -> int:
+    return len(part.window.tokens)
+
+
+def layer_numbers(layers: Sequence[int], loaded: LoadedLanguageModel) -> tuple[int, ...]:
+    """Numbers of layers from 0, negative ones counted from the last. Raises: SettingsError for one that is not
+    there."""
+    most = loaded.config.layers
+    for layer in layers:
+        if not -most - 1 <= layer <= most:
+            raise SettingsError(
+                f"--layers {layer}: the model has {most} layers; give 0 (what goes into the first) to {most}, or "
+                f"-1 (the last) to {-most - 1}"
+            )
+    return tuple(layer % (most + 1) for layer in layers)
+
+
+@torch.inference_mode()
+def outputs(
+    loaded: LoadedLanguageModel,
+    sequences: Sequence[Tokens],
+    wanted: Wanted,
+    most: int | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[Output]:
+    """What a model makes of sequences `<cls> … <eos>`, in their order.
+
+    An encoder-decoder reads the whole sequence, and its decoder's predictions are scored; its embeddings are those
+    of the encoder. Of rows of an alignment the gaps are given: they are NaN, and the probability is one of
+    residues alone. most: tokens that are read at once, None = the model's context; longer sequences are read in
+    `windows`: a word's channels and probability are of the one that keeps it, and `<cls>` is the mean over all.
+    advance: told the number of words of which all is known.
+
+    Raises: SettingsError for layers, or a `<cls>`, that are not there.
+    """
+    shape, most = loaded.config.shape, most or loaded.config.context
+    masked = wanted.score is Score.MASKED and shape is Shape.ENCODER
+    in_pass = wanted.score is not Score.NONE and not masked
+    if wanted.layers and wanted.pool is Pool.CLS and not loaded.vocabulary.begins:
+        raise SettingsError(f"{loaded.path}: reads no token before the first word; leave --pool cls out")
+    found = _Found(loaded, sequences, wanted)
+
+    def parts(*, causal: bool) -> list[_Part]:
+        return [
+            _Part(number, window)
+            for number, tokens in enumerate(sequences)
+            for window in windows(tokens, most, loaded.vocabulary, causal=causal)
+        ]
+
+    own = parts(causal=shape is Shape.DECODER)
+    together = in_pass and shape is not Shape.ENCODER_DECODER
+    if wanted.layers or together:
+        for batch in batches(loaded, own, _length):
+            found.read(batch, score=together)
+            if together or wanted.score is Score.NONE:
+                advance(sum(len(part.words) for part in batch))
+    if in_pass and not together:
+        for batch in batches(loaded, parts(causal=True), _length):
+            found.decode(batch)
+            advance(sum(len(part.words) for part in batch))
+    if masked:
+        copies = [(part, place) for part in own for place in part.words.tolist()]
+        for each in batches(loaded, copies, lambda copy: _length(copy[0]), times=2):
+            found.restore(each)
+            advance(len(each))
+    return found.all()
+
+
+def batches(
+    loaded: LoadedLanguageModel, items: Sequence[Item], length: Callable[[Item], int], times: int = 1
+) -> Iterator[list[Item]]:
+    """Items of about one length, the longest first, so many that a pass has room for them. length: in tokens."""
+    most = times * TOKENS_AT_ONCE.get(loaded.device.type, TOKENS_ELSEWHERE)
+    heads = loaded.config.num_heads if loaded.config.form.buckets else 0
+    waiting = iter(sorted(items, key=length, reverse=True))
+    for longest in waiting:
+        size = most // length(longest)
+        if heads:
+            size = min(size, BIAS_BYTES // (4 * heads * length(longest) ** 2))
+        yield [longest, *islice(waiting, max(0, size - 1))]
+
+
+class _Found:
+    """What is known of sequences so far."""
+
+    def __init__(self, loaded: LoadedLanguageModel, sequences: Sequence[Tokens], wanted: Wanted) -> None:
+        self.loaded, self.model, self.device = loaded, loaded.model, loaded.device
+        self.wanted, self.layers = wanted, layer_numbers(wanted.layers, loaded)
+        self.likely = [np.full(len(tokens), np.nan) for tokens in sequences]
+        self.pooled: list[Any] = [0.0] * len(sequences)
+        """Sums of channels (K, C)."""
+        self.pooled_of = [0] * len(sequences)
+        """Of how many tokens."""
+        self.words: list[dict[int, NDArray[np.float32]]] = [{} for _ in sequences]
+        """Channels (N, K, C) by the first word of a window."""
+
+    def all(self) -> list[Output]:
+        found = []
+        scored = self.wanted.score is not Score.NONE
+        for number, likely in enumerate(self.likely):
+            embedding = None
+            if self.layers and self.wanted.pool is None:
+                embedding = np.concatenate([values for _, values in sorted(self.words[number].items())])
+            elif self.layers:
+                embedding = self.pooled[number] / max(1, self.pooled_of[number])
+            found.append(Output(embedding, likely if scored else None))
+        return found
+
+    def read(self, batch: Sequence[_Part], *, score: bool) -> None:
+        """Read windows; score: also say how likely their words are."""
+        tokens_BL = self._padded(batch)
+        last = [self.model.config.layers] if score else []
+        channels = self.model.layers(tokens_BL, [*self.layers, *last])
+        if self.layers:
+            self._embed(batch, channels[: len(self.layers)])
+        if score:
+            self._score(batch, tokens_BL, channels[-1], int(self.model.config.shape is Shape.DECODER))
+
+    def decode(self, batch: Sequence[_Part]) -> None:
+        """Read windows with the encoder, and say how likely the decoder finds their words."""
+        source_BS = self._padded(batch)
+        begins = int(self.loaded.vocabulary.begins)
+        # A decoder whose encoder sees no <cls> begins with one.
+        tokens_BL = source_BS if begins else F.pad(source_BS, (1, -1), value=CLS)
+        self._score(batch, source_BS, self.model.hidden(tokens_BL, source_BS), begins)
+
+    def restore(self, batch: Sequence[tuple[_Part, int]]) -> None:
+        """Mask a word of each window, and say how likely it is."""
+        copies_ML = self._padded([part for part, _ in batch])
+        row_M = torch.arange(len(batch), device=self.device)
+        place_M = torch.tensor([place for _, place in batch], device=self.device)
+        wanted_M = copies_ML[row_M, place_M].clone()
+        copies_ML[row_M, place_M] = MASK
+        hidden_MC = self.model.hidden(copies_ML, place_B=place_M)[:, 0]
+        likely_M = self._likely(hidden_MC, place_M, wanted_M)
+        for (part, place), likely in zip(batch, likely_M, strict=True):
+            self.likely[part.number][part.window.first + place] = likely
+
+    def _padded(self, batch: Sequence[_Part]) -> Tensor:
+        return padded([part.window.tokens for part in batch], PAD).to(self.device)
+
+    def _embed(self, batch: Sequence[_Part], channels: Sequence[Tensor]) -> None:
+        """channels: (B, L, C) of each layer."""
+        places = [part.words for part in batch]
+        if self.wanted.pool is Pool.CLS:
+            at_end = self.model.config.shape is Shape.DECODER
+            places = [np.array([len(part.window.tokens) - 1 if at_end else 0]) for part in batch]
+        sizes = [len(each) for each in places]
+        if self.wanted.pool is None:
+            row_N, place_N = self._index(places)
+            words_NKC = torch.stack([each[row_N, place_N] for each in channels], 1).float().cpu().numpy()
+            for part, words in zip(batch, np.split(words_NKC, np.cumsum(sizes)[:-1]), strict=True):
+                self.words[part.number][part.window.first] = words
+            return
+        taken_BL = np.zeros((len(batch), channels[0].shape[1]), np.float32)
+        for taken_L, each in zip(taken_BL, places, strict=True):
+            taken_L[each] = 1
+        taken_B1L = torch.from_numpy(taken_BL)[:, None].to(self.device)
+        sums_BKC = torch.cat([taken_B1L @ each.float() for each in channels], 1).cpu().numpy()
+        for part, size, sums_KC in zip(batch, sizes, sums_BKC, strict=True):
+            self.pooled[part.number] = self.pooled[part.number] + sums_KC
+            self.pooled_of[part.number] += size
+
+    def _score(self, batch: Sequence[_Part], tokens_BL: Tensor, hidden_BLC: Tensor, before: int) -> None:
+        """before: by how many places the channels that predict a token lie before it."""
+        encoder = self.model.config.shape is Shape.ENCODER
+        first = int(self.loaded.vocabulary.begins or before)
+        places = [
+            part.words if encoder else np.arange(len(part.window.tokens))[part.window.kept] for part in batch
+        ]
+        places = [each[each >= first] for each in places]
+        row_N, place_N = self._index(places)
+        likely_N = self._likely(
+            hidden_BLC[row_N, place_N - before], place_N - before, tokens_BL[row_N, place_N]
+        )
+        for part, own, likely in zip(
+            batch, places, np.split(likely_N, np.cumsum([len(each) for each in places])[:-1]), strict=True
+        ):
+            self.likely[part.number][part.window.first + own] = likely
+
+    def _index(self, places: Sequence[NDArray[np.intp]]) -> tuple[Tensor, Tensor]:
+        """Rows and places of the tokens of a batch."""
+        rows = np.repeat(np.arange(len(places)), [len(each) for each in places])
+        return torch.from_numpy(rows).to(self.device), torch.from_numpy(np.concatenate(places)).to(
+            self.device
+        )
+
+    def _likely(self, hidden_NC: Tensor, place_N: Tensor, wanted_N: Tensor) -> NDArray[np.float64]:
+        """ln of the probabilities of tokens; of a gap NaN. place_N: positions that the channels are of."""
+        logits_NV = self.model.logits(hidden_NC, place_N).float()
+        gap = self.loaded.vocabulary.gap
+        if gap is not None:
+            logits_NV[:, gap] = -torch.inf
+        likely_NV = logits_NV.log_softmax(-1)
+        if gap is not None:
+            likely_NV[:, gap] = torch.nan
+        found: NDArray[np.float64] = (
+            likely_NV.gather(-1, wanted_N[:, None]).squeeze(-1).double().cpu().numpy()
+        )
+        return found
 
 
 def log_likelihoods(
-    loaded: LoadedLanguageModel, tokens: NDArray[np.integer], most: int | None = None
+    loaded: LoadedLanguageModel,
+    tokens: Tokens,
+    most: int | None = None,
+    score: Score = Score.MASKED,
 ) -> NDArray[np.float64]:
     """ln of the probability of each token of `<cls> … <eos>` behind `<cls>`; `<eos>` is NaN in an encoder.
 
-    Of a published decoder that reads no `<cls>` the first word has none and is left out.
-
-    Of rows of an alignment the gaps are given: they are NaN, and the probability is one of residues alone.
-    An encoder-decoder reads the whole sequence, and its decoder's predictions are scored. most: tokens that are
-    read at once, None = the model's context; longer sequences are read in `windows`.
+    Of a published decoder that reads no `<cls>` the first word has none and is left out. most and alignments: as
+    in `outputs`.
     """
-    masked = loaded.config.shape is Shape.ENCODER
-    found: list[NDArray[np.float64]] = []
-    for window in windows(tokens, most or loaded.config.context, loaded.vocabulary, causal=not masked):
-        likely = np.full(len(window.tokens), np.nan)
-        own = _masked_one_by_one(loaded, window) if masked else _given_those_before(loaded, window.tokens)
-        likely[len(likely) - len(own) :] = own
-        found.append(likely[window.kept] if found else own[: window.kept.stop - len(likely) + len(own)])
-    return np.concatenate(found)
+    (found,) = outputs(loaded, [tokens], Wanted(score=score), most)
+    assert found.likely is not None
+    knows_first = loaded.config.shape is Shape.ENCODER_DECODER and not loaded.vocabulary.begins
+    return found.likely[0 if knows_first else 1 :]
+
+
+def total(loaded: LoadedLanguageModel, tokens: Tokens, likely: NDArray[np.float64]) -> tuple[int, float]:
+    """The words of a sequence that were predicted, and the sum of ln of their probabilities.
+
+    `<eos>`, gaps and unknown words do not count: training never asks for them. likely: of `outputs`.
+    """
+    asked = is_word(tokens) & (tokens != loaded.vocabulary.gap) & (tokens != UNKNOWN)
+    if loaded.config.shape is Shape.DECODER and not loaded.vocabulary.begins:
+        asked[0] = False
+    return int(asked.sum()), float(likely[asked].sum())
+
+
+class _ContactLogits:
+    """An `AttentionReceiver` that adds up what the maps of one protein say of contacts (Rao et al. 2021).
+
+    Of a head's map between residues, plus its transpose, the average product correction is weighed; here with the
+    diagonal in its means, as the regression was fitted. Maps come in tiles of a head's queries.
+    """
+
+    def __init__(self, weight_of: Mapping[str, Tensor], is_residue_L: Tensor) -> None:
+        """weight_of: of the heads (H,), by site."""
+        self._weight_of, self._is_residue_L = weight_of, is_residue_L.float()
+        length = len(is_residue_L)
+        self._logits_LL = self._is_residue_L.new_zeros(length, length)
+        self._sums_HL = {
+            name: weight_H.new_zeros(len(weight_H), length) for name, weight_H in weight_of.items()
+        }
+
+    def receive(
+        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, tile: Tile | None = None
+    ) -> None:
+        assert tile is not None
+        assert tile.head is not None
+        rows = slice(tile.start, tile.start + weights.shape[2])
+        map_QL = weights[0, 0].float() * self._is_residue_L * self._is_residue_L[rows, None]
+        self._logits_LL[rows] += self._weight_of[site.name][tile.head] * map_QL
+        # A row of the map plus its transpose sums to the sums of its row and its column.
+        self._sums_HL[site.name][tile.head, rows] += map_QL.sum(1)
+        self._sums_HL[site.name][tile.head] += map_QL.sum(0)
+
+    def logits(self) -> Tensor:
+        """(R, R), without the intercept."""
+        logits_LL = self._logits_LL + self._logits_LL.T
+        for name, sums_HL in self._sums_HL.items():
+            scaled_HL = sums_HL * (self._weight_of[name] / sums_HL.sum(1))[:, None]
+            logits_LL -= scaled_HL.T @ sums_HL
+        residues = self._is_residue_L.bool()
+        return logits_LL[residues][:, residues]
 
 
 @torch.inference_mode()
-def _given_those_before(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
-    source_1S = None
-    if loaded.config.shape is Shape.ENCODER_DECODER:
-        source_1S = torch.from_numpy(tokens[None]).to(loaded.device)
-        if not loaded.vocabulary.begins:
-            tokens = np.concatenate([[CLS], tokens])
-    tokens_1L = torch.from_numpy(tokens[None]).to(loaded.device)
-    logits_LV = loaded.model(tokens_1L[:, :-1], source_1S)[0].float()
-    return _likely(loaded.model, logits_LV, tokens_1L[0, 1:])
+def contacts(loaded: LoadedLanguageModel, tokens: Tokens, name: str, most: int) -> NDArray[np.float32]:
+    """Probabilities (R, R) that residues touch, by the regression of a model's checkpoint (ESM-2).
 
-
-@torch.inference_mode()
-def _masked_one_by_one(loaded: LoadedLanguageModel, window: Window) -> NDArray[np.float64]:
-    """Pseudo-log-likelihoods of the words that are kept of a window."""
-    model, tokens, kept = loaded.model, window.tokens, window.kept
-    found = np.full(len(tokens) - 1, np.nan)
-    places = 1 + np.flatnonzero(is_word(tokens[1:]))
-    places = places[(places >= kept.start) & (places < kept.stop)]
-    size = max(1, MASKED_AT_ONCE // len(tokens))
-    for first in range(0, len(places), size):
-        own = torch.from_numpy(places[first : first + size]).to(loaded.device)
-        copies_ML = torch.from_numpy(tokens).to(loaded.device).repeat(len(own), 1)
-        row = torch.arange(len(own), device=loaded.device)
-        wanted = copies_ML[row, own].clone()
-        copies_ML[row, own] = MASK
-        logits_MV = model.logits(model.hidden(copies_ML)[row, own], own).float()
-        found[own.cpu().numpy() - 1] = _likely(model, logits_MV, wanted)
+    name: of the protein, for messages. Raises: BioattnError for a model that has none, or a protein of more than
+    `most` tokens.
+    """
+    model = loaded.model
+    trained = loaded.path is not None and (loaded.path / TRAINING_RECORD).is_file()
+    if trained or model.contact_weight_SH is None or model.contact_bias_1 is None:
+        raise BioattnError(
+            f"{loaded.path}: holds no regression from attention to contacts, as published ESM-2 does; fit one: "
+            "`bioattn export attention`, then `bioattn export contacts --fit`"
+        )
+    if len(tokens) > most:
+        raise BioattnError(
+            f"{name}: has {len(tokens):,} tokens; contacts need at most the {most:,} read at once"
+        )
+    names = [f"language.{model.read_by}.{number}" for number in range(model.config.layers)]
+    weights = model.contact_weight_SH.float()
+    receiver = _ContactLogits(
+        dict(zip(names, weights, strict=True)), torch.from_numpy(is_word(tokens)).to(loaded.device)
+    )
+    tokens_1L = torch.from_numpy(tokens.astype(np.int64))[None].to(loaded.device)
+    with capture(names, receiver, tiles=MapTiles(None)):
+        model.embeddings(tokens_1L)
+    found: NDArray[np.float32] = (receiver.logits() + model.contact_bias_1.float()).sigmoid().cpu().numpy()
+    with finite_results(f"sequence {name!r}", loaded.path):
+        require_finite(found, "contacts")
     return found
-
-
-def _likely(model: LanguageModel, logits_NV: Tensor, wanted_N: Tensor) -> NDArray[np.float64]:
-    """ln of the probabilities of tokens; of a gap NaN."""
-    gap = model.vocabulary.gap
-    if gap is not None:
-        logits_NV[:, gap] = -torch.inf
-    likely_NV = logits_NV.log_softmax(-1)
-    if gap is not None:
-        likely_NV[:, gap] = torch.nan
-    found: NDArray[np.float64] = likely_NV.gather(-1, wanted_N[:, None]).squeeze(-1).double().cpu().numpy()
-    return found
-
-
-def score(
-    loaded: LoadedLanguageModel, tokens: NDArray[np.integer], most: int | None = None
-) -> tuple[int, float]:
-    """The words of a sequence that were predicted, and the sum of ln of their probabilities: given those before
-    (decoder), or given all others (encoder, Salazar et al. 2020).
-
-    `<eos>`, gaps and unknown words do not count: training never asks for them. most: as in `log_likelihoods`.
-    """
-    found = log_likelihoods(loaded, tokens, most)
-    own = tokens[-len(found) :]
-    words = found[is_word(own) & (own != loaded.vocabulary.gap) & (own != UNKNOWN)]
-    return len(words), float(words.sum())
-
-
-@torch.inference_mode()
-def pooled(loaded: LoadedLanguageModel, source: TokenSource, pool: Pool, most: int) -> NDArray[np.float32]:
-    """Embeddings (sequences, C). most: tokens that are read at once.
-
-    Of a sequence in windows, each word counts once in the mean, and `<cls>` is the mean over windows.
-    """
-    rows: list[Tensor] = []
-    for batch in source.batches(sequences_at_once(min(source.longest, most))):
-        if batch.longest <= most:
-            tokens_BL = batch.padded().to(loaded.device)
-            hidden_BLC = loaded.model.embeddings(tokens_BL)
-            own_BC = hidden_BLC[:, 0] if pool is Pool.CLS else mean_of_words(hidden_BLC, tokens_BL)
-            rows += own_BC.float().cpu().unbind()
-        else:
-            rows += [_pooled_windows(loaded, tokens, pool, most) for tokens in batch.items]
-    return torch.stack(rows).numpy()
-
-
-def _pooled_windows(
-    loaded: LoadedLanguageModel, tokens: NDArray[np.integer], pool: Pool, most: int
-) -> Tensor:
-    total_C, number = torch.zeros(loaded.config.channels), 0
-    causal = loaded.config.shape is Shape.DECODER
-    for window in windows(tokens, most, loaded.vocabulary, causal=causal):
-        tokens_1L = torch.from_numpy(window.tokens)[None].to(loaded.device)
-        channels_LC = loaded.model.embeddings(tokens_1L)[0].float().cpu()
-        places = np.arange(len(window.tokens))[window.kept]
-        taken = [0] if pool is Pool.CLS else places[is_word(window.tokens[places])]
-        total_C += channels_LC[taken].sum(0)
-        number += len(taken)
-    return total_C / number
 
 
 class Variant(NamedTuple):
@@ -203,30 +444,50 @@ def variant_scores(
     sequences: Mapping[str, str],
     variants: list[Variant],
     most: int | None = None,
+    score: Score = Score.MASKED,
 ) -> Iterator[float | None]:
     """ln of how much likelier each mutant is; above 0: the model prefers it. None where a word that differs is
     unknown.
 
-    Encoder: all words that differ are masked at once, and ln of the probabilities of new and old ones compared
-    (masked marginals, Meier et al. 2021). Decoder: the difference of the log-likelihoods of both sequences.
-    most: tokens that are read at once, None = the model's context; of a longer sequence an encoder reads the
-    window with the substitutions in its middle, and a decoder `windows`.
+    Encoder: all words that differ are masked at once, unless `score` is one-pass, and ln of the probabilities of
+    new and old ones compared (masked and wild-type marginals, Meier et al. 2021). Decoder: the difference of the
+    log-likelihoods of both sequences. most: tokens that are read at once, None = the model's context; of a longer
+    sequence an encoder reads the window with the substitutions in its middle, and a decoder `windows`.
     """
     tokens_of = dict(zip(source.samples.ids, source.items, strict=True))
     is_encoder = loaded.config.shape is Shape.ENCODER
-    known: dict[str, float] = {}
+    wanted = Wanted(score=score)
+
+    @lru_cache(READINGS)
+    def likely(read: bytes) -> Tensor:
+        tokens_1L = torch.frombuffer(bytearray(read), dtype=torch.int64)[None].to(loaded.device)
+        logits_LV: Tensor = loaded.model(tokens_1L)[0].float()
+        return logits_LV.log_softmax(-1).cpu()
+
+    @lru_cache(READINGS)
+    def sum_of(read: bytes) -> float:
+        tokens = np.frombuffer(read, np.int64)
+        (found,) = outputs(loaded, [tokens], wanted, most)
+        assert found.likely is not None
+        return total(loaded, tokens, found.likely)[1]
+
     for variant in variants:
-        old = tokens_of[variant.sequence]
+        old = tokens_of[variant.sequence].astype(np.int64)
         new = _mutated(loaded.vocabulary, old, sequences[variant.sequence], variant, is_encoder=is_encoder)
         if _differ_in_unknown_words(old, new):
             yield None
-            continue
-        if is_encoder:
-            yield _masked_marginal(loaded, old, new, variant, most or loaded.config.context)
-            continue
-        if variant.sequence not in known:
-            _, known[variant.sequence] = score(loaded, old, most)
-        yield score(loaded, new, most)[1] - known[variant.sequence]
+        elif is_encoder:
+            old, new = _around(loaded, old, new, variant, most or loaded.config.context)
+            places = np.flatnonzero(old != new)
+            read = old.copy()
+            if score is not Score.ONE_PASS:
+                read[places] = MASK
+            with torch.inference_mode():
+                likely_PV = likely(read.tobytes())[places]
+            row = torch.arange(len(places))
+            yield float((likely_PV[row, new[places]] - likely_PV[row, old[places]]).sum())
+        else:
+            yield sum_of(new.tobytes()) - sum_of(old.tobytes())
 
 
 def _mutated(
@@ -250,32 +511,20 @@ def _differ_in_unknown_words(old: NDArray[np.integer], new: NDArray[np.integer])
     return UNKNOWN in old or UNKNOWN in new
 
 
-def _masked_marginal(
-    loaded: LoadedLanguageModel,
-    old: NDArray[np.integer],
-    new: NDArray[np.integer],
-    variant: Variant,
-    most: int,
-) -> float:
+def _around(
+    loaded: LoadedLanguageModel, old: NDArray[np.int64], new: NDArray[np.int64], variant: Variant, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of sequences of more than `most` tokens the window with all substitutions in its middle."""
     places = np.flatnonzero(old != new)
     head = int(loaded.vocabulary.begins)
-    if len(old) > most and len(places):
-        # The window with all substitutions in its middle.
-        room = most - head
-        if places[-1] - places[0] >= room:
-            raise BioattnError(
-                f"{variant.where}: {variant.mutant}: its substitutions lie further apart than the {room:,} "
-                "tokens that the model reads at once"
-            )
-        first = int(np.clip((places[0] + places[-1] + 1 - room) // 2, head, len(old) - room))
-        old, new = (np.concatenate([each[:head], each[first : first + room]]) for each in (old, new))
-        places = np.flatnonzero(old != new)
-    hidden = old.copy()
-    hidden[places] = MASK
-    with torch.inference_mode():
-        tokens_1L = torch.from_numpy(hidden)[None].to(loaded.device)
-        likely_PV = loaded.model(tokens_1L)[0, torch.from_numpy(places)].float().log_softmax(-1).cpu()
-    row = torch.arange(len(places))
-    return float(
-        (likely_PV[row, torch.from_numpy(new[places])] - likely_PV[row, torch.from_numpy(old[places])]).sum()
-    )
+    if len(old) <= most or not len(places):
+        return old, new
+    room = most - head
+    if places[-1] - places[0] >= room:
+        raise BioattnError(
+            f"{variant.where}: {variant.mutant}: its substitutions lie further apart than the {room:,} "
+            "tokens that the model reads at once"
+        )
+    first = int(np.clip((places[0] + places[-1] + 1 - room) // 2, head, len(old) - room))
+    window = [*range(head), *range(first, first + room)]
+    return old[window], new[window]

@@ -145,11 +145,6 @@ def tokens_at_once(config: LanguageModelConfig, wanted: int | None) -> int:
     return wanted
 
 
-def sequences_at_once(longest: int) -> int:
-    """Sequences of a forward pass. longest: tokens of the longest one."""
-    return max(1, 8192 // longest)
-
-
 def read_tokens(inputs: Any, vocabulary: Vocabulary, context: int, *, whole: bool = False) -> TokenSource:
     """Read the sequences of a FASTA file, or the rows of an alignment, which have `context` tokens.
 

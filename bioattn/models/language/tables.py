@@ -2,26 +2,37 @@
 
 import logging
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.models.language.config import Output, Shape, Target, TargetKind
+from bioattn.inference.passes import finite_results, require_finite
+from bioattn.models.language.config import Output, Score, Shape, Target, TargetKind
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.layers import Readout, is_word, require_length
-from bioattn.models.language.scoring import read_variants, score, variant_scores
-from bioattn.models.language.source import (
-    TokenSource,
-    letters_in,
-    read_tokens,
-    sequences_at_once,
-    tokens_at_once,
+from bioattn.models.language.scoring import (
+    Tokens,
+    Wanted,
+    batches,
+    contacts,
+    outputs,
+    read_variants,
+    total,
+    variant_scores,
 )
+from bioattn.models.language.source import TokenSource, letters_in, read_tokens, tokens_at_once
+from bioattn.models.language.windows import padded
+from bioattn.sequences.choices import Alphabet
+from bioattn.sequences.vocabulary import PAD
+from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
@@ -29,13 +40,15 @@ LOGGER = logging.getLogger("bioattn")
 LIKELIHOODS = ("id", "words", "log_likelihood", "bits_per_word", "perplexity")
 VARIANTS = ("sequence", "mutant", "score")
 NO_OUTPUT = "was published without an output layer"
+SEQUENCES_AT_ONCE, BYTES_AT_ONCE = 512, 1 << 28
+"""Sequences that are sorted by length, and embeddings that are held, before they are written."""
 Cell = str | int | float | None
 """Of a table; None where there is no value."""
 
 
 def prediction_header(readout: Readout) -> list[str]:
-    """The columns: `id`, one for each target, and behind it `target.class` for each class of sequences."""
-    names = ["id"]
+    """The columns behind `id`: one for each target, and behind it `target.class` for each class of sequences."""
+    names = []
     for target in readout.fine_tuned.targets:
         names.append(target.name)
         if target.kind is TargetKind.CLASS:
@@ -43,21 +56,24 @@ def prediction_header(readout: Readout) -> list[str]:
     return names
 
 
-def predictions(loaded: LoadedLanguageModel, source: TokenSource) -> Iterator[list[Cell]]:
-    """The row of each sequence: numbers, the likeliest class and the probability of each class, and the likeliest
-    tag of each token."""
+def predictions(loaded: LoadedLanguageModel, sequences: Sequence[Tokens]) -> list[list[Cell]]:
+    """Of each sequence numbers, the likeliest class and the probability of each class, and the likeliest tag of
+    each token."""
     assert loaded.model.readout is not None
     targets = loaded.model.readout.fine_tuned.targets
-    for part in source.batches(sequences_at_once(source.longest)):
+    rows: dict[int, list[Cell]] = {}
+    for batch in batches(loaded, range(len(sequences)), lambda number: len(sequences[number])):
+        tokens_BL = padded([sequences[number] for number in batch], PAD).to(loaded.device)
         with torch.inference_mode():
-            outputs = loaded.model.predictions(part.padded().to(loaded.device))
-        for row, (name, tokens) in enumerate(zip(part.samples.ids, part.items, strict=True)):
-            cells: list[Cell] = [name]
-            for target, given in zip(targets, outputs, strict=True):
-                of_tokens = target.kind is TargetKind.TAGS
-                words = np.flatnonzero(is_word(tokens))
-                cells += _cells(target, given[row, words] if of_tokens else given[row])
-            yield cells
+            given = loaded.model.predictions(tokens_BL)
+        for row, number in enumerate(batch):
+            words = np.flatnonzero(is_word(sequences[number]))
+            rows[number] = [
+                cell
+                for target, own in zip(targets, given, strict=True)
+                for cell in _cells(target, own[row, words] if target.kind is TargetKind.TAGS else own[row])
+            ]
+    return [rows[number] for number in range(len(sequences))]
 
 
 def _cells(target: Target, given: Tensor) -> list[Cell]:
@@ -102,20 +118,82 @@ def require_likelihoods(loaded: LoadedLanguageModel) -> None:
         )
 
 
-def sequence_table(
-    loaded: LoadedLanguageModel, source: TokenSource, most: int
-) -> tuple[list[str], Iterator[list[Cell]]]:
-    """Names of the columns, and a row for each sequence: predictions of a fine-tuned model, else likelihoods."""
-    if loaded.model.readout is not None:
-        return prediction_header(loaded.model.readout), predictions(loaded, source)
-    named = zip(source.samples.ids, source.items, strict=True)
-    if loaded.config.form.output is Output.NONE:
-        return ["id", "words"], ([name, int(np.count_nonzero(is_word(tokens)))] for name, tokens in named)
-    return list(LIKELIHOODS), ([name, *_likelihood(loaded, tokens, most)] for name, tokens in named)
+class Results(NamedTuple):
+    """Of some consecutive sequences."""
+
+    source: TokenSource
+    rows: list[list[Cell]]
+    """Of the table."""
+    embeddings: NDArray[np.float32] | None
+    """(sequences, layers, channels), or of all words."""
+    contacts: list[NDArray[np.float32]]
+    """(R, R) of each, where they are asked for."""
+
+
+def table_header(loaded: LoadedLanguageModel, score: Score) -> list[str]:
+    """Names of the columns: predictions of a fine-tuned model, else likelihoods; without a score neither."""
+    if score is not Score.NONE and loaded.model.readout is not None:
+        return ["id", *prediction_header(loaded.model.readout)]
+    none = score is Score.NONE or loaded.config.form.output is Output.NONE
+    return ["id", "words"] if none else list(LIKELIHOODS)
+
+
+def results(
+    loaded: LoadedLanguageModel,
+    source: TokenSource,
+    wanted: Wanted,
+    most: int,
+    progress: Progress = SILENT,
+) -> Iterator[Results]:
+    """What is wanted of all sequences, in their order, a few hundred at a time. Raises: as `outputs`."""
+    header = table_header(loaded, wanted.score)
+    predicts = wanted.score is not Score.NONE and loaded.model.readout is not None
+    scores = header == list(LIKELIHOODS)
+    asked = replace(wanted, score=wanted.score if scores else Score.NONE)
+    number_of = [int(is_word(tokens).sum()) for tokens in source.items]
+    held = loaded.config.channels * len(wanted.layers) * (np.mean(number_of) if wanted.pool is None else 1)
+    held += wanted.contacts * np.square(number_of, dtype=float).mean()
+    size = int(np.clip(BYTES_AT_ONCE // (4 * held + 1), 1, SEQUENCES_AT_ONCE))
+    noun = "residues" if loaded.vocabulary.alphabet is Alphabet.PROTEIN else "words"
+    half = "" if loaded.model.bias_V.dtype is torch.float32 else ", or --precision fp32"
+    began, done = time.perf_counter(), 0
+
+    def advance(words: int) -> None:
+        nonlocal done
+        done += words
+        progress.advance(words, **{f"{noun}/s": f"{done / (time.perf_counter() - began):,.0f}"})
+
+    progress.begin(noun, sum(number_of))
+    for part in source.batches(size):
+        found = outputs(loaded, part.items, asked, most, advance)
+        rows = predictions(loaded, part.items) if predicts else [[] for _ in found]
+        for row, name, tokens, output in zip(rows, part.samples.ids, part.items, found, strict=True):
+            if output.embedding is not None:
+                with finite_results(f"sequence {name!r}", loaded.path):
+                    require_finite(output.embedding, "embeddings", half)
+            if scores and output.likely is not None:
+                row += _likelihood(*total(loaded, tokens, output.likely))
+            elif not predicts:
+                row.append(int(np.count_nonzero(is_word(tokens))))
+            row.insert(0, name)
+        kept = [each.embedding for each in found if each.embedding is not None]
+        join = np.concatenate if wanted.pool is None else np.stack
+        maps = []
+        for name, tokens in zip(part.samples.ids, part.items, strict=True) if wanted.contacts else ():
+            maps.append(contacts(loaded, tokens, name, most))
+            if not (scores or wanted.layers):
+                advance(len(maps[-1]))
+        yield Results(part, rows, join(kept) if kept else None, maps)
+    progress.end()
 
 
 def variant_table(
-    loaded: LoadedLanguageModel, inputs: Any, source: TokenSource, most: int, variants: Path
+    loaded: LoadedLanguageModel,
+    inputs: Any,
+    source: TokenSource,
+    most: int,
+    variants: Path,
+    score: Score = Score.MASKED,
 ) -> tuple[list[str], Iterator[list[Cell]], int]:
     """Names of the columns, a row for each mutant of a table, and how many these are.
 
@@ -126,13 +204,12 @@ def variant_table(
         raise BioattnError(f"{loaded.path}: {NO_OUTPUT}, so that it scores no variants")
     sequences = dict(letters_in(inputs, loaded.vocabulary.alphabet)[1])
     mutants = read_variants(variants, sequences)
-    scores = variant_scores(loaded, source, sequences, mutants, most)
+    scores = variant_scores(loaded, source, sequences, mutants, most, score)
     rows = zip(mutants, scores, strict=True)
     return list(VARIANTS), ([each.sequence, each.mutant, value] for each, value in rows), len(mutants)
 
 
-def _likelihood(loaded: LoadedLanguageModel, tokens: Any, most: int) -> list[Cell]:
-    words, log_likelihood = score(loaded, tokens, most)
+def _likelihood(words: int, log_likelihood: float) -> list[Cell]:
     if not words:
         return [0, None, None, None]
     nats = -log_likelihood / words

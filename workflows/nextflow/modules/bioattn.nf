@@ -632,7 +632,7 @@ process BIOATTN_RUN_EVOFORMER {
     """
 }
 
-// Score sequences with a language model, write its predictions, and their embeddings
+// Write embeddings, likelihoods, contacts or predictions of sequences by a language model
 process BIOATTN_RUN_LANGUAGE {
     tag "$meta.id"
     label 'process_low'
