@@ -185,17 +185,22 @@ def _letters(kmer: int, length: int) -> str:
     return decode(np.array([(kmer >> 2 * place) & 3 for place in reversed(range(length))], dtype=np.uint8))
 
 
+FIRST_READER = 0.1
+"""Size of first linear readers of treatments."""
+
+
 @torch.no_grad()
 def start_readers(model: PromoterModel) -> None:
-    """Let linear readers of treatments start at zero.
+    """Make the linear readers of treatments small.
 
-    With a number of the wrong sign at the start, attention learns to avoid a motif before the sign turns, and does
-    not come back.
+    With a large number of the wrong sign at the start, attention learns to avoid a motif before the sign turns,
+    and does not come back: contributions of one of four treatments of the demo had AUROC .41, and .96 with small
+    readers. From zero, treatments learn to differ less: five of yeast, without PC1, .137, and .193 from a tenth.
     """
     for module in model.modules():
         if isinstance(module, LinearReadout):
-            nn.init.zeros_(module.linear_reader.weight)
-            nn.init.zeros_(module.linear_reader.bias)
+            module.linear_reader.weight.mul_(FIRST_READER)
+            module.linear_reader.bias.mul_(FIRST_READER)
 
 
 GATES = (0.02, 0.9)
