@@ -33,7 +33,13 @@ from bioattn.models.promoter.training.data import (
     measured_cells,
 )
 from bioattn.models.promoter.training.evaluation import FIGURES, response_units
-from bioattn.models.promoter.training.first_weights import start_filters, start_readers, warm_start
+from bioattn.models.promoter.training.first_weights import (
+    CLEAR_MOTIF,
+    correlation_of,
+    start_filters,
+    start_readers,
+    warm_start,
+)
 from bioattn.models.promoter.training.settings import Plan, loss_and_metric
 from bioattn.models.promoter.treatment_encoder import kernel_encoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
@@ -145,9 +151,10 @@ class NetworkTraining(Training):
         dataset, encoder = self.learned.dataset, self.learned.encoder
         if encoder is not None and self.model.encoder is not None:
             self.model.encoder.load_state_dict(encoder.state_dict())
-        start_readers(self.model)
         if self.training.first_filters is FirstFilters.KMERS:
-            start_filters(self.model, dataset)
+            found = start_filters(self.model, dataset)
+            if correlation_of(found, len(dataset.genes_in(TRAIN))) >= CLEAR_MOTIF:
+                start_readers(self.model)
         if self.training.warm_start:
             warm_start(self.model, dataset, self.treatments, self.scale)
 

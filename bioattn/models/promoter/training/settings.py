@@ -23,7 +23,7 @@ from bioattn.models.promoter.config import (
     TreatmentEncoding,
 )
 from bioattn.models.promoter.training.baselines import Baseline, BaselineData, component_ridge
-from bioattn.models.promoter.training.first_weights import strongest_kmer
+from bioattn.models.promoter.training.first_weights import CLEAR_MOTIF, strongest_kmer
 from bioattn.models.promoter.training.ridge import kmer_counts
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
@@ -31,8 +31,6 @@ from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 FEW_PROMOTERS = 20_000
-CLEAR_MOTIF = 0.4
-"""Correlation of one k-mer's presence with a component of the responses: such motifs gradient descent finds."""
 WARM: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "model": {
