@@ -1,21 +1,29 @@
-"""Models of the Hugging Face hub by name: `facebook/esm2_t6_8M_UR50D`, perhaps with `@` and a revision."""
+"""Models by name: those that come with bioattn (`yeast-stress`), and of the Hugging Face hub
+(`facebook/esm2_t6_8M_UR50D`, perhaps with `@` and a revision)."""
 
 import re
 from pathlib import Path
 
 from bioattn.errors import BioattnError
 
+SHIPPED = (Path(__file__).parents[1] / "shipped", Path(__file__).parents[2] / "data" / "models")
+"""Where models that come along lie: in an installed package, in a copy of the repository."""
 _NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 _SMALL_FILES = ("*.json", "*.txt", "*.model")
 _WEIGHTS = ("*.safetensors", "*.bin")
 
 
 def local_model(path: Path) -> Path:
-    """The folder of a model: the path itself, unless there is nothing and it reads as a name of the hub; then that
-    of the copy which huggingface_hub keeps, and fetches where it may (HF_HUB_OFFLINE).
+    """The folder of a model: the path itself, unless there is nothing. Then that of the model of this name that
+    comes along, or where it reads as a name of the hub, of the copy which huggingface_hub keeps, and fetches where
+    it may (HF_HUB_OFFLINE).
 
     Raises: BioattnError with the command that fetches it, where that library is not installed or has no copy.
     """
+    if not path.exists():
+        for folder in SHIPPED:
+            if len(path.parts) == 1 and (folder / path).is_dir():
+                return folder / path
     match = _NAME.fullmatch(str(path))
     if match is None or path.exists() or path.parent.exists():
         return path

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+import bioattn
 from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.errors import BioattnError
 from bioattn.formats.fasta import read_fasta
 from bioattn.models.evoformer.run import load_evoformer_model
 from bioattn.models.evoformer.training_families import TrainingFamily, score_family
@@ -76,3 +78,12 @@ def test_the_genome_model_predicts_better_than_chance(shared, tmp_path, capsys):
     bits = np.array([float(row[3]) for row in rows]).reshape(2, len(genes))
     assert bits[0].max() < 1.98
     assert bits[1].min() > 2
+
+
+def test_models_that_come_along_are_known_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    by_name = bioattn.load_model("evoformer-contacts", device="cpu")
+    assert by_name.sha256 == bioattn.load_model(CONTACTS[0], device="cpu").sha256
+    (tmp_path / "evoformer-contacts").mkdir()  # what lies here comes first
+    with pytest.raises(BioattnError):
+        bioattn.load_model("evoformer-contacts")

@@ -208,6 +208,9 @@ def test_a_check_is_that_of_the_command(promoters, model, sequences, tmp_path):
     assert command(*run, "--samples", 20) == 0
     report = model.check(sequences, samples=20).to_json()
     by_command = bioattn.open(tmp_path / "check.json")
+    in_memory, of_file = (each["verdict"].pop("next") for each in (report, by_command))
+    path = str(promoters / "promoters.fa")
+    assert in_memory == [line.replace(path, "INPUT") for line in of_file]
     assert report["verdict"] == by_command["verdict"]
     for one, other in zip(report["measures"], by_command["measures"], strict=True):
         assert one["value"] == pytest.approx(other["value"], abs=1e-4)
