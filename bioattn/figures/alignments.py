@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from bioattn.choices import matching_sites, require_names
 from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.interpret.alignment_maps import (
+    RESIDUES,
     choose_maps,
     head_map,
     only_sample,
@@ -22,8 +22,6 @@ from bioattn.interpret.alignment_maps import (
 )
 from bioattn.store.reader import Attention
 
-LETTER_ROOM = 2.3
-"""Millimetres that the name of a token needs."""
 MOST_COLUMNS = 3
 MOST_PANELS = 48
 
@@ -41,10 +39,8 @@ class ArcPicture:
     """Panels over one sequence of L places."""
 
     name: str
-    letters: list[str]
-    """L residues or tokens."""
-    numbers: NDArray[np.int64]
-    """(L,) what the places are called: match columns from 1, or tokens from 0."""
+    places: list[str]
+    """What the L residues or tokens are called."""
     label: str
     panels: list[ArcPanel]
 
@@ -66,11 +62,11 @@ def read_arcs(
     Raises: BioattnError for what the file does not hold, sites whose queries and keys differ in kind, more panels
     than a figure has room for, and no pair so far apart.
     """
-    sample = only_sample(attention, sample, ("alignments", "sequences"))
+    sample = only_sample(attention, sample, RESIDUES)
     chosen = choose_maps(attention, sites, heads)
     panels: list[ArcPanel] = []
     for info, own in chosen:
-        if info.kind("key") not in ("residue", "token") or info.kind("query") != info.kind("key"):
+        if info.kind("key") not in ("residue", "token", "source_token") or info.has_two_kinds:
             raise BioattnError(
                 f"{attention.path}: site {info.name} is not of residues or tokens that look at each other; "
                 "choose others with --sites"
@@ -86,13 +82,10 @@ def read_arcs(
         raise BioattnError(
             f"--min-separation {min_separation}: no two places of {sample} so far apart have attention; give less"
         )
-    if attention.inputs == "alignments":
-        letters, label = list(attention.samples["query"].loc[sample]), "match column"
-        numbers = attention.columns(sample) + 1
-    else:
-        letters, label = attention.names(chosen[0][0].name, "key", sample), "token"
-        numbers = np.arange(len(letters))
-    return ArcPicture(name=sample, letters=letters, numbers=numbers, label=label, panels=panels)
+    first = chosen[0][0]
+    places = list(map(str, attention.coordinates(first.name, "key", sample)))
+    label = first.kind("key").removeprefix("source_")
+    return ArcPicture(name=sample, places=places, label=label, panels=panels)
 
 
 @style.figure_style()
@@ -104,27 +97,20 @@ def draw_arcs(picture: ArcPicture, width: float) -> Figure:
     figure = style.new_figure(width, rows * height + 12)
     axes = style.panels(figure, len(picture.panels), rows, columns)
     most = max((weight for panel in picture.panels for *_, weight in panel.pairs), default=1.0)
-    low, high = int(picture.numbers[0]), int(picture.numbers[-1])
     turn = np.linspace(0, np.pi, 40)
     for axis, panel in zip(axes.flat, picture.panels, strict=False):
         # The strongest on top.
-        arcs = [(picture.numbers[i], picture.numbers[j], weight / most) for i, j, weight in panel.pairs[::-1]]
+        arcs = [(i, j, weight / most) for i, j, weight in panel.pairs[::-1]]
         circle = np.stack([1 - np.cos(turn), np.sin(turn)], axis=-1)
         curves = [(first, 0) + (second - first) / 2 * circle for first, second, _ in arcs]
         widths = [0.2 + 2.5 * share for *_, share in arcs]
         axis.add_collection(LineCollection(curves, linewidths=widths, colors=style.BLUE, alpha=0.7))
-        axis.set_xlim(low - 1, high + 1)
+        axis.set_xlim(-1, len(picture.places))
         axis.set_ylim(0, max((second - first for first, second, _ in arcs), default=2) * 0.53)
         axis.set_title(panel.title, fontsize=style.SMALL_FONT)
         axis.set_yticks([])
         axis.spines["left"].set_visible(False)
-        style.whole_ticks(axis.xaxis, 8)
-        # A letter needs 1.8 mm.
-        if 1.8 * len(picture.letters) * max(map(len, picture.letters)) < width / columns:
-            axis.tick_params(axis="x", pad=7)
-            for number, letter in zip(picture.numbers, picture.letters, strict=True):
-                place = (int(number), 0)
-                style.write_beside(axis, letter, place, (0, -7), xycoords="data", ha="center")
+        style.name_ticks(axis.xaxis, picture.places, width / columns)
     for axis in axes[-1]:
         axis.set_xlabel(picture.label)
     style.set_title(
@@ -180,7 +166,9 @@ def read_alignments(
         )
         maps = [head_map(attention, info, chosen, head) for head in shown]
         if maps:
-            queries, keys = (attention.names(info.name, dim, chosen) for dim in ("query", "key"))
+            queries, keys = (
+                list(map(str, attention.coordinates(info.name, dim, chosen))) for dim in ("query", "key")
+            )
             kinds = _title(info.kind("query")), _title(info.kind("key"))
             panels.append(Alignment(info.name, np.mean(maps, axis=0), queries, keys, kinds))
     return AlignmentPicture(chosen, panels)
@@ -208,8 +196,8 @@ def draw_alignments(picture: AlignmentPicture, width: float) -> Figure:
         style.framed(axis)
         axis.set_ylabel(alignment.kinds[0])
         axis.set_xlabel(alignment.kinds[1])
-        _name(axis, alignment.keys, each, "x")
-        _name(axis, alignment.queries, height / rows, "y")
+        style.name_ticks(axis.xaxis, alignment.keys, each - 10)
+        style.name_ticks(axis.yaxis, alignment.queries, height / rows - 15)
     style.colour_bar(
         figure, image, axes, "attention weight", np.concatenate([a.values_QK.ravel() for a in alignments])
     )
@@ -219,14 +207,3 @@ def draw_alignments(picture: AlignmentPicture, width: float) -> Figure:
 
 def _title(kind: str) -> str:
     return "decoder step" if kind == "target_token" else kind.replace("_", " ")
-
-
-def _name(axis: Axes, names: Sequence[str], room: float, side: str) -> None:
-    """Write the tokens along one side where there is room for them; elsewhere their numbers stand."""
-    if len(names) * LETTER_ROOM > room:
-        return
-    if side == "x":
-        rotation = 90 if max(map(len, names)) > 1 else 0
-        axis.set_xticks(range(len(names)), names, fontsize=style.SMALL_FONT, rotation=rotation)
-    else:
-        axis.set_yticks(range(len(names)), names, fontsize=style.SMALL_FONT)

@@ -20,7 +20,7 @@ from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
 from bioattn.figures import style
 from bioattn.figures.treatment_maps import window_zero
-from bioattn.interpret.alignment_maps import choose_maps, head_map, only_sample
+from bioattn.interpret.alignment_maps import RESIDUES, choose_maps, head_map, only_sample
 from bioattn.interpret.promoter_maps import PromoterMaps, Quantity, attention_maps, chosen_quantity
 from bioattn.store.reader import Attention
 from bioattn.system.progress import SILENT, Progress
@@ -39,6 +39,8 @@ class HeadPanel(NamedTuple):
     """(Q, K); of promoters (T, K)."""
     effective_keys: float
     """Mean effective number of keys of a row: 2 to the power of its entropy in bits. NaN for corrected maps."""
+    names: tuple[Sequence[str], Sequence[str]] | None = None
+    """Of queries and keys; None = numbers from 1."""
 
     @property
     def name(self) -> str:
@@ -55,10 +57,8 @@ class HeadGrid:
     key_label: str
     query_names: list[str] | None = None
     key_edges: NDArray[np.int64] | None = None
-    """Bin edges in bases, for promoters; None = keys are counted from 1."""
+    """Bin edges in bases, for promoters."""
     zero: int | None = None
-    first: int = 1
-    """Number of the first query and key; tokens are counted from 0, which is `<cls>`."""
     corrected: bool = False
     """Whether maps are symmetrised and corrected, so that they have both signs."""
     quantity: Quantity = Quantity.ATTENTION
@@ -142,7 +142,7 @@ def alignment_head_grid(
 
     Raises: BioattnError for what the file does not hold, and for sites of different keys, or none.
     """
-    sample = only_sample(attention, sample, ("alignments", "sequences"))
+    sample = only_sample(attention, sample, RESIDUES)
     chosen = choose_maps(attention, sites, heads)
     kinds = {_KINDS.get(info.kind("key"), info.kind("key")) for info, _ in chosen}
     if len(kinds) > 1:
@@ -150,6 +150,12 @@ def alignment_head_grid(
         raise BioattnError(f"--sites: {names} look at residues and at sequences; choose one kind")
     panels = []
     for info, own in chosen:
+        names = None
+        if kinds != {"sequence"}:
+            query, key = (
+                list(map(str, attention.coordinates(info.name, dim, sample))) for dim in ("query", "key")
+            )
+            names = query, key
         for head in own:
             values = head_map(attention, info, sample, head)
             effective = effective_keys(values)
@@ -160,14 +166,13 @@ def alignment_head_grid(
                     )
                 values, effective = average_product_correction(values + values.T), math.nan
             name = str(info.reduce).replace("-", " over ") if head is None else str(head)
-            panels.append(HeadPanel(info.name, name, values, effective))
+            panels.append(HeadPanel(info.name, name, values, effective, names))
     kind = kinds.pop()
     return HeadGrid(
         panels=panels,
         title=sample,
         query_label=f"query {kind}",
         key_label=f"key {kind}",
-        first=int(kind != "token"),
         corrected=corrected,
     )
 
@@ -180,7 +185,6 @@ def effective_keys(weights: NDArray[np.float64]) -> float:
     return float(np.exp2(-(shares * logs).sum(axis=-1)).mean())
 
 
-_LARGEST_PANEL = 45.0
 _FOOT = 18.0
 """Height of the colour scale in millimetres."""
 _ROBUST = 0.995
@@ -246,12 +250,10 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
                 axis.set_axis_off()
                 continue
             panel = line[column]
-            size, low = panel.values.shape, grid.first - 0.5
             image = axis.imshow(
                 panel.values,
                 cmap=style.DIVERGING if grid.corrected else style.SEQUENTIAL,
                 norm=norm,
-                extent=(low, size[1] + low, size[0] + low, low),
                 aspect="auto",
             )
             style.framed(axis)
@@ -262,8 +264,9 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
             elif row == 0:
                 axis.set_title(panel.head, fontsize=style.SMALL_FONT)
             first, last = column == 0, row == layout.lines - 1 or number == len(lines) - 1
-            style.whole_ticks(axis.xaxis, 3)
-            style.whole_ticks(axis.yaxis, 3)
+            names = panel.names or [[str(place + 1) for place in range(size)] for size in panel.values.shape]
+            for side, called in zip((axis.yaxis, axis.xaxis), names, strict=True):
+                style.name_ticks(side, called, layout.panel)
             axis.tick_params(labelleft=first and roomy, labelbottom=last and roomy, left=roomy, bottom=roomy)
             if first:
                 name = _short_site(panel.site)
@@ -293,7 +296,6 @@ def _layout(lines: int, across: int, width: float) -> _Layout:
             panel = min(
                 (width - groups * spacing.side) / (groups * across) - spacing.between,
                 (style.PAGE_HEIGHT - _FOOT - 9) / rows - spacing.title,
-                _LARGEST_PANEL,
             )
             if panel > best.panel:
                 best = _Layout(spacing, groups, rows, panel)

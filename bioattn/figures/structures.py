@@ -33,7 +33,6 @@ from bioattn.structures.predictions import (
 )
 
 LOGGER = logging.getLogger("bioattn")
-MISSED = "#A0A0A0"
 BANDS = (
     (90, 100, "#0053D6", "very high"),
     (70, 90, "#65CBF3", "high"),
@@ -43,16 +42,18 @@ BANDS = (
 """AlphaFold DB's colours and words for pLDDT."""
 _BESIDE = 110.0
 """Width in millimetres from which distances and entropy are drawn side by side."""
-COLUMNS = ("column of the alignment", "column of the alignment")
-"""Labels of the axes of a map over columns, from 1."""
+COLUMN = "column of the alignment"
+"""Label of an axis over columns, from 1."""
 
 
-def _square_axes(axis: Axes, x_label: str, y_label: str) -> None:
+def _square_axes(axis: Axes, label: str, letters: str, room: float) -> None:
+    """Residues with their numbers on both axes, each `room` millimetres long."""
     style.framed(axis)
-    axis.set_xlabel(x_label)
-    axis.set_ylabel(y_label)
-    style.whole_ticks(axis.xaxis, 6)
-    style.whole_ticks(axis.yaxis, 6)
+    axis.set_xlabel(label)
+    axis.set_ylabel(label)
+    names = [f"{'' if letter in '-X' else letter}{place}" for place, letter in enumerate(letters, start=1)]
+    for side in (axis.xaxis, axis.yaxis):
+        style.name_ticks(side, names, room, first=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +152,7 @@ def draw_contact_map(picture: ContactPicture, width: float) -> Figure:
     comparison = picture.compared
     figure = style.new_figure(width, width * 0.92 + (5 if comparison is None else 10))
     axis: Axes = figure.add_subplot(label="contacts")
-    _square_axes(axis, *COLUMNS)
+    _square_axes(axis, COLUMN, prediction.letters, 0.7 * width)
     # Neighbours in the chain always touch: they are in no ranking.
     column = np.arange(size)
     apart = column[None] - column[:, None]
@@ -169,14 +170,9 @@ def draw_contact_map(picture: ContactPicture, width: float) -> Figure:
         style.set_title(figure, f"{prediction.name}: predicted contacts")
     else:
         _draw_truth(axis, truth, comparison, width * 72 / 25.4 * 0.8 / size)
-        fifth = max(1, comparison.length // 5)
         _draw_legend(figure, truth)
-        style.set_title(
-            figure,
-            prediction.name,
-            f"precision {comparison.precision_l:.2f} of the {comparison.length} best pairs, "
-            f"{comparison.precision_l5:.2f} of the {fifth} best",
-        )
+        figures = f"P@L {comparison.precision_l:.2f}, P@L/5 {comparison.precision_l5:.2f}"
+        style.set_title(figure, f"{style.shortened(prediction.name, width / 2)}: {figures}")
     bar = figure.colorbar(image, ax=axis, location="right", shrink=0.6, aspect=25, pad=0.02)
     bar.set_label(label, fontsize=style.SMALL_FONT)
     return figure
@@ -195,8 +191,8 @@ def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, 
     marks = (
         ("right", comparison.right[:, ::-1], "o", style.BLUE, 0.5),
         ("wrong", comparison.wrong[:, ::-1], "x", style.ORANGE, 0.7),
-        ("found", comparison.right, "s", style.BLUE, 1.0),
-        ("missed", comparison.missed, "s", MISSED, 1.0),
+        ("found", comparison.right, "D", style.BLUE, 0.5),
+        ("missed", comparison.missed, "+", style.BLACK, 0.8),
     )
     for name, pairs, marker, colour, share in marks:
         axis.scatter(
@@ -205,7 +201,7 @@ def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, 
             s=side**2 * share,
             marker=marker,
             color=colour,
-            linewidths=0.7 if marker == "x" else 0,
+            linewidths=0.7 if marker in "x+" else 0,
             label=name,
         )
 
@@ -214,9 +210,9 @@ def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
     distance = f" (CB < {CONTACT_DISTANCE:g} Å)" if truth.cb is not None else ""
     entries = (
         ("o", style.BLUE, "best pair, right"),
-        ("s", style.BLUE, f"contact{distance}, found"),
+        ("D", style.BLUE, f"contact{distance}, found"),
         ("x", style.ORANGE, "best pair, wrong"),
-        ("s", MISSED, "contact, missed"),
+        ("+", style.BLACK, "contact, missed"),
     )
     engine = figure.get_layout_engine()
     assert isinstance(engine, ConstrainedLayoutEngine)
@@ -293,7 +289,7 @@ def draw_distogram(picture: DistogramPicture, width: float) -> Figure:
     )
     right.set_title("uncertainty of the distance")
     for axis in (left, right):
-        _square_axes(axis, *COLUMNS)
+        _square_axes(axis, COLUMN, distances.letters, 0.7 * panel)
         axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.4)
     style.set_title(figure, distances.name)
     return figure
@@ -324,7 +320,8 @@ def draw_aligned_error(error: AlignedError, width: float) -> Figure:
     image = axis.imshow(
         errors_RR, cmap="Greens_r", vmin=0, vmax=MAX_ALIGNED_ERROR, extent=(0.5, size + 0.5, size + 0.5, 0.5)
     )
-    _square_axes(axis, "scored residue", "aligned residue")
+    _square_axes(axis, "scored residue", "X" * size, 0.75 * width)
+    axis.set_ylabel("aligned residue")
     style.colour_bar(figure, image, axis, "expected error, Å", errors_RR, shrink=0.7, aspect=25)
     style.set_title(figure, f"{name}: predicted aligned error")
     return figure

@@ -6,6 +6,7 @@ bytes.
 """
 
 import functools
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -231,6 +232,36 @@ def framed(axis: Axes) -> None:
 def whole_ticks(ticks: Axis, number: int) -> None:
     """Set about `number` ticks at round whole numbers."""
     ticks.set_major_locator(MaxNLocator(nbins=number, integer=True, steps=[1, 2, 5, 10], min_n_ticks=2))
+
+
+NAME_HEIGHT = 2.3
+"""Millimetres between the lines of names of places."""
+
+
+def name_ticks(axis: Axis, names: Sequence[str], room: float, first: int = 0) -> None:
+    """Call the places `first`, … along an axis by their names: all where `room` millimetres are enough, else those
+    of round numbers."""
+    across = axis.axes is not None and axis is axis.axes.xaxis
+    widest = max(map(text_width, names))
+    shown: Sequence[int] = range(len(names))
+    if len(names) * NAME_HEIGHT <= room:
+        upright = across and len(names) * (widest + 1) > room
+        axis.set_tick_params(rotation=90 if upright else 0)
+    else:
+        numbers = [int(found[1]) if (found := _NUMBER.search(name)) else 0 for name in names]
+        widest = max(
+            (text_width(name) for name, number in zip(names, numbers, strict=True) if number), default=widest
+        )
+        most = max(2.0, room / (widest + 4 if across else 3 * NAME_HEIGHT))
+        step = next(step for step in _ROUND_STEPS if len(names) / step <= most)
+        round_ones = [place for place in shown if numbers[place] and numbers[place] % step == 0]
+        shown = round_ones if len(round_ones) > 1 else range(0, len(names), step)
+    axis.set_ticks([place + first for place in shown], [names[place] for place in shown])
+
+
+_ROUND_STEPS = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
+_NUMBER = re.compile(r"(\d+)(?:-\d+)?$")
+"""The number of a residue or of a token's first letter at the end of its name."""
 
 
 def write_beside(

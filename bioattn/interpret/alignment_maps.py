@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.choices import matching_sites, not_there, require_names
@@ -28,6 +29,8 @@ from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.text import quoted
 
 ROW_SITES = "*.msa_row"
+RESIDUES = ("alignments", "sequences")
+"""What files are over that can have maps of residues."""
 
 
 def choose_sites(attention: Attention, patterns: Sequence[str] | None = None) -> list[SiteInfo]:
@@ -96,7 +99,7 @@ def head_map(attention: Attention, info: SiteInfo, sample: str, head: int | None
     return weights.mean(axis=tuple(range(len(outer)))) if outer else weights
 
 
-def only_sample(attention: Attention, sample: str | None, over: Sequence[str] = ("alignments",)) -> str:
+def only_sample(attention: Attention, sample: str | None, over: Sequence[str]) -> str:
     """The alignment, or whatever the file may be over, that is meant.
 
     Raises: BioattnError when it is not there or could be any of several.
@@ -116,9 +119,92 @@ def only_sample(attention: Attention, sample: str | None, over: Sequence[str] = 
     return sample
 
 
+class Protein(NamedTuple):
+    """What the places of a sample's maps are."""
+
+    name: str
+    letters: str
+    """R residues."""
+    columns: NDArray[np.int64]
+    """(R,): their match columns, or places in the sequence, from 0."""
+    num_columns: int
+    """Columns of the whole alignment, or residues of the sequence."""
+
+
+def read_protein(attention: Attention, name: str) -> Protein:
+    """The residues of an alignment's target, or of a language model's protein.
+
+    Raises: BioattnError when the file does not hold it; as `require_residues`.
+    """
+    require_residues(attention)
+    if attention.over_alignments:
+        columns = attention.columns(name)
+        num_columns = int(attention.samples["alignment_columns"][name])
+        return Protein(name, str(attention.samples["query"][name]), columns, num_columns)
+    letters = str(attention.samples["query"][name]).replace("-", "")
+    return Protein(name, letters, np.arange(len(letters)), len(letters))
+
+
+def residue_names(attention: Attention, protein: Protein) -> list[str]:
+    """(R,) what residues are called: letter and number from 1."""
+    if attention.over_alignments:
+        return list(map(str, attention.sample_list("residue_names", protein.name) or ()))
+    return [f"{letter}{number}" for number, letter in enumerate(protein.letters, start=1)]
+
+
+def require_residues(attention: Attention) -> None:
+    """Raises: BioattnError unless the file is over alignments, or whole proteins with a token for each residue."""
+    if not attention.over_alignments and "query" not in attention.samples:
+        raise BioattnError(
+            f"{attention.path}: holds {attention.inputs} without a residue for each token; alignments are needed, "
+            "or a language model's proteins that it read whole (no windows, no DNA)"
+        )
+
+
+def self_attention(attention: Attention) -> list[SiteInfo]:
+    """The sites of a language model's encoder, or of its decoder where there is no encoder."""
+    stacks = (
+        [info for info in attention.sites.values() if info.name.startswith(f"language.{stack}.")]
+        for stack in ("encoder", "decoder")
+    )
+    return next((stack for stack in stacks if stack), [])
+
+
+def residue_map(
+    attention: Attention, info: SiteInfo, protein: Protein, head: int | None
+) -> NDArray[np.float64]:
+    """(R, R) of one head: `head_map` without special tokens."""
+    whole = head_map(attention, info, protein.name, head)
+    if attention.over_alignments:
+        return whole
+    names = residue_names(attention, protein)
+    query, key = (
+        pd.Index(attention.coordinates(info.name, dim, protein.name)).get_indexer(names)
+        for dim in ("query", "key")
+    )
+    return whole[np.ix_(query, key)]
+
+
+def choose_residue_maps(
+    attention: Attention, patterns: Sequence[str] | None, heads: Sequence[int] | None
+) -> list[tuple[SiteInfo, list[int | None]]]:
+    """As `choose_maps`; None = row attention, or `self_attention`.
+
+    Raises: BioattnError also for a site that looks from sequence to sequence.
+    """
+    chosen = choose_maps(attention, patterns or [info.name for info in self_attention(attention)], heads)
+    for info, _ in chosen:
+        if attention.over_alignments and info.kind("key") != "residue":
+            raise BioattnError(
+                f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
+                f"others with --sites, such as {ROW_SITES!r}"
+            )
+    return chosen
+
+
 def mean_residue_map(
     attention: Attention,
-    sample: str,
+    protein: Protein,
     *,
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
@@ -129,16 +215,11 @@ def mean_residue_map(
 
     Raises: BioattnError when a site looks from sequence to sequence, and for sites or heads that are not there.
     """
-    length = int(attention.samples["length"].loc[sample])
+    length = len(protein.letters)
     total, number = np.zeros((length, length)), 0
-    for info, own in choose_maps(attention, sites, heads):
-        if info.kind("key") != "residue":
-            raise BioattnError(
-                f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
-                f"others with --sites, such as {ROW_SITES!r}"
-            )
+    for info, own in choose_residue_maps(attention, sites, heads):
         for head in own:
-            total += head_map(attention, info, sample, head)
+            total += residue_map(attention, info, protein, head)
             number += 1
     return total / number
 
@@ -209,9 +290,9 @@ def paint_structure(
     require_structure_name(output)
     found = read_chain(structure, chain)
     with open_attention(attention_path) as attention:
-        name = only_sample(attention, sample)
-        places = residue_places(attention, name, found, source=str(structure), alignment=alignment)
-        map_RR = mean_residue_map(attention, name, sites=sites, heads=heads)
+        protein = read_protein(attention, only_sample(attention, sample, RESIDUES))
+        places = residue_places(protein, found, source=str(structure), alignment=alignment)
+        map_RR = mean_residue_map(attention, protein, sites=sites, heads=heads)
     present = np.flatnonzero(places >= 0)
     shown_RR = map_RR[np.ix_(places[present], places[present])]
     if query_residue is None:
@@ -246,7 +327,7 @@ def paint_structure(
             write_script(output.with_suffix(f".{each}"), each, output, lines)
     most = int(present[int(values.argmax())])
     return Painted(
-        sample=name,
+        sample=protein.name,
         chain=found.name,
         residues=len(present),
         of_residues=len(found),
@@ -257,30 +338,27 @@ def paint_structure(
 
 
 def residue_places(
-    attention: Attention, sample: str, chain: Chain, *, source: str, alignment: Path | None = None
+    protein: Protein, chain: Chain, *, source: str, alignment: Path | None = None
 ) -> NDArray[np.int64]:
-    """(L,) of each residue of a chain its place along the residue axes of the attention, -1 where it has none.
+    """(L,) of each residue of a chain its place among the protein's, -1 where it has none.
 
-    Raises: BioattnError when the chain is not close to the target (or, with `alignment`, to one of its rows), or
+    Raises: BioattnError when the chain is not close to the protein (or, with `alignment`, to one of its rows), or
     the alignment is another one.
     """
-    columns = attention.columns(sample)
     places = np.full(len(chain), -1, dtype=np.int64)
     if alignment is None:
-        query = str(attention.samples["query"].loc[sample])
-        mapping = map_to_target(chain, Alignment.plain([sample], query), source)
+        mapping = map_to_target(chain, Alignment.plain([protein.name], protein.letters), source)
         places[mapping.residues] = mapping.columns
         return places
     rows = read_alignment(alignment)
-    known = int(attention.samples["alignment_columns"].loc[sample])
-    if rows.num_columns != known:
+    if rows.num_columns != protein.num_columns:
         raise BioattnError(
-            f"{alignment}: has {rows.num_columns:,} match columns, that of {sample!r} in {attention.path} has "
-            f"{known:,}; give the one that the attention is of"
+            f"{alignment}: has {rows.num_columns:,} match columns, that of {protein.name!r} has "
+            f"{protein.num_columns:,}; give the one that the attention is of"
         )
     mapping = map_columns(chain, rows, source=source)
-    place_of = np.full(known, -1, dtype=np.int64)
-    place_of[columns] = np.arange(len(columns))
+    place_of = np.full(protein.num_columns, -1, dtype=np.int64)
+    place_of[protein.columns] = np.arange(len(protein.columns))
     places[mapping.residues] = place_of[mapping.columns]
     return places
 

@@ -20,7 +20,14 @@ from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.npz import npz_output
 from bioattn.formats.tables import write_table
-from bioattn.interpret.alignment_maps import choose_maps, head_map, only_sample
+from bioattn.interpret.alignment_maps import (
+    RESIDUES,
+    choose_residue_maps,
+    only_sample,
+    read_protein,
+    residue_map,
+    residue_names,
+)
 from bioattn.interpret.file_kinds import (
     ANNDATA_FORMAT,
     ARRAY_FOLDER,
@@ -89,14 +96,15 @@ def export_anndata(
         data = predictions_anndata(path, treatments, genes)
     else:
         with open_attention(path) as attention:
-            if attention.over_alignments and (treatments or genes or value_weighted):
+            over_residues = attention.inputs in RESIDUES
+            if over_residues and (treatments or genes or value_weighted):
                 raise BioattnError(
-                    f"{path}: holds alignments; choose with --sample, --sites and --heads, without --treatment, "
-                    "--genes or --value-weighted"
+                    f"{path}: holds {attention.inputs}; choose with --sample, --sites and --heads, without "
+                    "--treatment, --genes or --value-weighted"
                 )
             data = (
                 alignment_anndata(attention, sites, heads, sample, progress)
-                if attention.over_alignments
+                if over_residues
                 else promoters_anndata(attention, sites, heads, value_weighted, treatments, genes, progress)
             )
     with atomic_output(output) as temporary, hdf5_output(temporary) as (file, _):
@@ -193,26 +201,19 @@ def alignment_anndata(
     progress: Progress = SILENT,
 ) -> "AnnData":
     """Residues × residues with a layer (R, R) for each head; choices as `export_anndata`."""
-    sample = only_sample(attention, sample)
-    chosen = choose_maps(attention, sites, heads)
-    for info, _ in chosen:
-        if info.kind("key") != "residue":
-            raise BioattnError(
-                f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
-                "others with --sites"
-            )
-    letters = list(str(attention.samples["query"].loc[sample]))
-    columns = attention.columns(sample) + 1
-    names = pd.Index([f"{a}{column}" for a, column in zip(letters, columns, strict=True)], dtype=object)
+    protein = read_protein(attention, only_sample(attention, sample, RESIDUES))
+    chosen = choose_residue_maps(attention, sites, heads)
+    names = pd.Index(residue_names(attention, protein), dtype=object)
+    digests = attention.samples.get("input_sha256")
     settings: dict[str, Any] = {
-        "content": "attention over an alignment",
-        "sample": sample,
-        "input_sha256": str(attention.samples["input_sha256"].loc[sample]),
+        "content": "attention over residues",
+        "sample": protein.name,
+        "input_sha256": attention.input_sha256 if digests is None else str(digests[protein.name]),
         "sites": [info.name for info, _ in chosen],
         **_source(attention, heads),
     }
     layers = {
-        f"{info.name}:{info.reduce if head is None else head}": head_map(attention, info, sample, head)
+        f"{info.name}:{info.reduce if head is None else head}": residue_map(attention, info, protein, head)
         for info, head in watched(
             progress, "maps", [(info, head) for info, numbers in chosen for head in numbers]
         )
@@ -226,7 +227,7 @@ def alignment_anndata(
         layers={key: map_RR.astype(np.float32) for key, map_RR in layers.items()},
     )
     for table in (data.obs, data.var):
-        table["column"], table["letter"] = columns, letters
+        table["column"], table["letter"] = protein.columns + 1, list(protein.letters)
     return data
 
 

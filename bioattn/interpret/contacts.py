@@ -30,7 +30,7 @@ from bioattn.alignments.couplings import average_product_correction
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.rr import SMALLEST, ranked_pairs, write_rr
-from bioattn.interpret.alignment_maps import head_map
+from bioattn.interpret.alignment_maps import read_protein, require_residues, residue_map, self_attention
 from bioattn.io.files import json_result, text_output, write_json
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import Attention, SiteInfo, open_attention
@@ -156,19 +156,6 @@ INVERSE_STRENGTH = 0.15
 """Loss of one pair against the penalty, as Rao et al. chose it."""
 
 
-class Protein(NamedTuple):
-    """What the places of a sample's maps are."""
-
-    letters: str
-    """R residues."""
-    columns: NDArray[np.int64]
-    """(R,): their match columns, or places in the sequence, from 0."""
-    num_columns: int
-    """Columns of the whole alignment, or residues of the sequence."""
-    tokens: NDArray[np.int64] | slice
-    """Where they stand in the maps."""
-
-
 class FitReport(NamedTuple):
     """What a regression reaches; means over proteins, NaN without any."""
 
@@ -184,23 +171,11 @@ def head_maps(attention: Attention, sample: str) -> Iterator[tuple[str, int, NDA
 
     Maps are symmetric and corrected; their diagonal is 0.
     """
-    tokens = read_protein(attention, sample).tokens
+    protein = read_protein(attention, sample)
     for info in contact_sites(attention):
         for head in info.heads:
-            map_RR = head_map(attention, info, sample, head)[tokens][:, tokens]
+            map_RR = residue_map(attention, info, protein, head)
             yield info.name, head, average_product_correction(map_RR + map_RR.T)
-
-
-def read_protein(attention: Attention, name: str) -> Protein:
-    """The residues of a sample. Raises: BioattnError when the file does not hold it."""
-    if attention.over_alignments:
-        columns = attention.columns(name)
-        num_columns = int(attention.samples["alignment_columns"][name])
-        return Protein(str(attention.samples["query"][name]), columns, num_columns, slice(None))
-    query = str(attention.samples["query"].get(name, ""))
-    letters = query.replace("-", "")
-    tokens = np.array([place for place, letter in enumerate(query) if letter != "-"], dtype=np.int64)
-    return Protein(letters, np.arange(len(letters)), len(letters), tokens)
 
 
 def contact_sites(attention: Attention) -> list[SiteInfo]:
@@ -209,11 +184,7 @@ def contact_sites(attention: Attention) -> list[SiteInfo]:
     Raises: BioattnError when there is none, the file's tokens are not the residues of whole proteins, or maps are
     reduced over heads, keys or otherwise than by the mean over rows.
     """
-    if not attention.over_alignments and "query" not in attention.samples:
-        raise BioattnError(
-            f"{attention.path}: holds {attention.inputs} without a residue for each token; contacts come "
-            "from alignments, and from language models of proteins that read each whole (no windows, no DNA)"
-        )
+    require_residues(attention)
     sites = attention.sites.values()
     if attention.over_alignments:
         what, wanted = "row attention", f"evoformer.*.{ROW_SITES}"
@@ -225,9 +196,7 @@ def contact_sites(attention: Attention) -> list[SiteInfo]:
         ]
     else:
         what, wanted, needed = "self-attention", "language.encoder.*", "all heads and keys, without --reduce"
-        stack = [info for info in sites if info.name.startswith("language.encoder.")] or [
-            info for info in sites if info.name.startswith("language.decoder.")
-        ]
+        stack = self_attention(attention)
     if not stack:
         raise BioattnError(f"{attention.path}: holds no {what}; write it with --sites '{wanted}'")
     for info in stack:
@@ -333,7 +302,7 @@ def _proteins_of(
     proteins = [dataset.protein(index) for index, name in enumerate(dataset.ids) if name in known]
     for protein in proteins:
         # The columns that the model saw must be columns of the dataset's alignment, with the same residues.
-        written, seen, num_columns, _ = read_protein(attention, protein.id)
+        _, written, seen, num_columns = read_protein(attention, protein.id)
         letters = "".join(letter if letter in RESIDUES else "X" for letter in written)
         same_width = num_columns == protein.num_columns > seen.max()
         if not same_width or letters != letters_of(protein.aatype[seen]):
@@ -402,7 +371,7 @@ def export_contacts(
                 f"choose one with --sample ({first_names(names)}) or write .tsv"
             )
         if as_rr and regression is not None:
-            residues, columns, num_columns, _ = read_protein(attention, names[0])
+            _, residues, columns, num_columns = read_protein(attention, names[0])
             # The model sees every column in which the target has a residue.
             letters = np.full(num_columns, "-")
             letters[columns] = list(residues)

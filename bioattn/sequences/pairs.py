@@ -17,7 +17,7 @@ from bioattn.io.dataset_file import DatasetKind, put_metadata
 from bioattn.io.hdf5 import hdf5_file, put_array, put_text
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
 from bioattn.sequences.choices import Alphabet, PairAlphabet
-from bioattn.sequences.vocabulary import CODON_LENGTH, SPECIAL, UNKNOWN, Vocabulary
+from bioattn.sequences.vocabulary import CLS, CODON_LENGTH, SPECIAL, UNKNOWN, Vocabulary
 
 PAIR_DATASET = DatasetKind(
     name="dataset of pairs", format="bioattn-pair-dataset", version=1, command="bioattn prepare translation"
@@ -65,6 +65,18 @@ class PairVocabulary:
         if self.alphabet is PairAlphabet.CODON and len(codes) % CODON_LENGTH:
             raise FormatError(f"{where}: {len(codes):,} bases are not whole codons")
         return self.words.tokenize(codes)
+
+    def names(self, tokens: Tokens) -> list[str]:
+        """What tokens are called, special ones among them, as by `Vocabulary.names`."""
+        if self.words is not None:
+            return self.words.names(tokens, self.words.text(tokens))
+        first = int(tokens[0] != CLS)
+        return [
+            self.tokens[token]
+            if token < UNKNOWN
+            else f"{self.text(tokens[place : place + 1])}{place + first}"
+            for place, token in enumerate(tokens.tolist())
+        ]
 
     def text(self, tokens: Tokens) -> str:
         """The letters of tokens; special ones but `<unk>` are left out."""

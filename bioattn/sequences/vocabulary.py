@@ -8,6 +8,7 @@ Of a published vocabulary the special tokens are numbered as here, before its wo
 """
 
 import json
+import sys
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -163,6 +164,21 @@ class Vocabulary:
         first = np.concatenate([[0], steps.cumsum()[:-1]])
         found: NDArray[np.int64] = np.minimum(np.stack([first, first + lengths], axis=1), num_letters)
         return found
+
+    def names(self, tokens: NDArray[np.int64], letters: str) -> list[str]:
+        """What the framed tokens of a sequence are called.
+
+        A letter has its number from 1 (`M1`), a longer word those of its first and last letter (`ATG:1-3`).
+        Special tokens go by name (`<cls>`), as do gaps with their column (`gap7`).
+        """
+        names = []
+        for token, (start, end) in zip(
+            tokens.tolist(), self.spans(tokens, len(letters)).tolist(), strict=True
+        ):
+            word = letters[start:end].upper().replace("-", "gap").replace(".", "gap")
+            number = f"{end}" if end - start == 1 else f":{start + 1}-{end}"
+            names.append(sys.intern(f"{word}{number}" if word else self.tokens[token]))
+        return names
 
     def encode(self, sequence: str, name: str, offset: int = 0) -> NDArray[np.uint8]:
         """Codes of letters, upper or lower case; a final `*` of a protein must be taken away before.

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,8 @@ class LabelledArray:
     """The coordinates along each axis by the axis's name, in the order of the axes."""
     long_name: str
     """What the values are, in words."""
+    further: Mapping[str, tuple[tuple[str, ...], NDArray[Any]]] = field(default_factory=dict)
+    """More coordinates by name, along several axes: these, and a name for each place."""
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -55,7 +57,7 @@ class LabelledArray:
             raise BioattnError("to_xarray() needs xarray: pip install xarray") from error
         return xarray.DataArray(
             self.values,
-            coords={name: list(places) for name, places in self.coordinates.items()},
+            coords={**{name: list(places) for name, places in self.coordinates.items()}, **self.further},
             dims=self.dims,
             name=self.name,
             attrs={"long_name": self.long_name},
@@ -64,7 +66,12 @@ class LabelledArray:
     def to_pandas(self) -> pd.Series:
         """A pandas Series whose index has a level for each axis; `.unstack("position")` makes a table of it."""
         every = pd.MultiIndex.from_product(list(self.coordinates.values()), names=self.dims)
-        index = every.get_level_values(0) if len(self.dims) == 1 else every
+        for name, (dims, places) in self.further.items():
+            apart = [dim for dim in self.dims if dim not in dims]
+            along = np.expand_dims(places, tuple(self.dims.index(dim) for dim in apart))
+            level = np.broadcast_to(along, self.values.shape).reshape(-1)
+            every = pd.MultiIndex.from_frame(every.to_frame().assign(**{name: level}))
+        index = every.get_level_values(0) if len(every.names) == 1 else every
         return pd.Series(self.values.reshape(-1), index=index, name=self.name)
 
 

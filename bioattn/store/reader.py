@@ -349,40 +349,25 @@ class Attention(Results):
         return None if names is None else [str(name) for name in names]
 
     def coordinates(self, site: str, dim: str, sample: str | None = None) -> NDArray[Any] | list[str]:
-        """What the places along an axis are called: names, head numbers, middles of bins, match columns, or
-        numbers.
+        """What the places along an axis are called: residues and tokens with their numbers from 1, names, head
+        numbers, middles of bins, or numbers.
 
-        sample: whose, where each has its own array. Raises: BioattnError for what the file does not hold.
+        sample: whose; None = of all samples, where they share one array. Raises: BioattnError for what the file
+        does not hold.
         """
         info = self._info(site)
-        number = self._own(info, sample) if info.per_sample else None
-        if dim == schema.SAMPLE and number is None:
+        number = None if sample is None and not info.per_sample else self._own(info, sample)
+        if dim == schema.SAMPLE and not info.per_sample:
             return self._table.ids
         try:
             axis = info.layout.axis(dim)
         except KeyError as error:
             raise BioattnError(f"{self.path}: site {site} has no axis {dim!r}") from error
         if number is None:
-            return schema.axis_places(axis, None, None)
-        listed = (
-            self._contents.listed(column, number)
-            for column in self._contents.layout.lists
-            if column.kind == axis.kind and column.dtype != schema.TEXT
-        )
-        return schema.axis_places(axis, self._table.lengths(number), next(listed, None))
-
-    def names(self, site: str, dim: str, sample: str) -> list[str]:
-        """What stands at the places of an axis in one sample: the text list of its kind, else numbers from 0.
-
-        Raises: BioattnError for what the file does not hold.
-        """
-        axis = self._info(site).layout.axis(dim)
-        for each in self._contents.layout.lists:
-            if each.kind == axis.kind and each.dtype == "text":
-                found = self.sample_list(each.name, sample)
-                if found is not None:
-                    return [str(name) for name in found]
-        return [str(name) for name in self.coordinates(site, dim, sample)]
+            return schema.axis_places(axis, None)
+        lists = [column for column in self._contents.layout.lists if column.kind == axis.kind]
+        listed = schema.listed_places(lists, lambda column: self._contents.listed(column, number))
+        return schema.axis_places(axis, self._table.lengths(number), listed)
 
     def array(
         self,
@@ -396,8 +381,10 @@ class Attention(Results):
     ) -> LabelledArray:
         """The weights of a site; only what is asked for is read.
 
-        site: None for the only one. samples: genes or alignments; where each has its own array, one of them (None
-        for the only one). head: the model's number of it, whose axis is then dropped; None for all.
+        site: None for the only one. samples: genes or alignments; where their lengths differ None is the only one,
+        and where each has its own array one must be named. head: the model's number of it, whose axis is then
+        dropped; None for all. The keys that `top-k` kept of one sample are named along all axes, as `key`; the
+        places of several samples along their own, as `query_name` and `key_name`.
         value_weighted: the weights times the norm of the value that they multiply. Keys and queries that are bins
         of a promoter have their middles as coordinates, in bases from the window's first base. contributions: what
         a key adds to the prediction instead, of models trained with --readout shared.
@@ -405,8 +392,8 @@ class Attention(Results):
         Raises: BioattnError for what the file does not hold, or where a site or sample must be named.
         """
         info = self._chosen_site(site)
-        if samples is None and info.per_sample and len(self.samples) == 1:
-            samples = str(self.samples.index[0])
+        if samples is None and info.layout.ragged and len(self._table) == 1:
+            samples = self._table.ids[0]
         one = samples if isinstance(samples, str) else None
         gene = None if one is not None else samples
         if contributions:
@@ -427,14 +414,25 @@ class Attention(Results):
         }
         dims = [dim for dim in info.dims if not isinstance(chosen.get(dim), str)]
         coordinates = {}
-        for dim, size in zip(dims, values.shape, strict=True):
+        for dim in dims:
             named = chosen.get(dim)
-            places = self.coordinates(info.name, dim, one if info.per_sample else None)
-            # Of ragged axes one sample has the first places alone.
-            coordinates[dim] = places[:size] if named is None else list(named)
+            coordinates[dim] = self.coordinates(info.name, dim, one) if named is None else list(named)
         long_name = "attention weight" + (" × norm of the value" if value_weighted else "")
         long_name = "contribution to the prediction" if contributions else long_name
-        return LabelledArray(name=info.name, values=values, coordinates=coordinates, long_name=long_name)
+        further: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
+        if one is not None and info.reduce is Reduction.TOP_K:
+            index = self._read(info, schema.KEY_INDEX, None, one, treatments, head)
+            further[schema.KEY] = tuple(dims), np.asarray(self.coordinates(info.name, schema.KEY, one))[index]
+        elif one is None and info.layout.ragged:
+            kinds = {listed.kind for listed in self._contents.layout.lists}
+            for dim in [dim for dim in dims if dim in info.dims[1:] and info.kind(dim) in kinds]:
+                ids = coordinates[schema.SAMPLE]
+                names = pd.DataFrame([list(self.coordinates(info.name, dim, sample)) for sample in ids])
+                padded = names.reindex(columns=range(len(coordinates[dim]))).fillna("")
+                further[f"{dim}_name"] = (schema.SAMPLE, dim), padded.to_numpy()
+        return LabelledArray(
+            name=info.name, values=values, coordinates=coordinates, long_name=long_name, further=further
+        )
 
     def at_bases(
         self,

@@ -37,8 +37,10 @@ from bioattn.store.schema import (
     FileLayout,
     GroupLayout,
     Samples,
+    Values,
     axis_length,
     axis_places,
+    listed_places,
     sample_group,
     slabs,
 )
@@ -212,14 +214,17 @@ class _Group:
             yield error(f"{holder.name}/{SAMPLE}", "differs from /samples/id")
         if number is not None and (said := text_attribute(holder, SAMPLE)) != ids[number]:
             yield error(holder.name, f"says that it is of {said!r}, /samples says {ids[number]!r}")
-        lengths, listed = None, {}
+        lengths = listed = None
         if number is not None:
-            lengths = self._samples.lengths(number)
-            lists = (column for column in self._layout.lists if column.dtype != TEXT)
-            listed = {column.kind: self._samples.lists[column.name][number] for column in lists}
+            lengths, listed = self._samples.lengths(number), self._listed(number)
         for axis in self._group.axes:
             where, scale = f"{holder.name}/{axis.name}", holder[axis.name]
-            expected: Any = axis_places(axis, lengths, listed.get(axis.kind))
+            if f"{axis.name}_name" in holder:
+                for row, sample in enumerate(ids):
+                    names = self._listed(row).get(axis.kind, [])
+                    if strings(holder[f"{axis.name}_name"], row)[: len(names)] != list(map(str, names)):
+                        yield error(f"{where}_name", f"{sample!r}: differs from what the file says elsewhere")
+            expected: Any = axis_places(axis, lengths, listed)
             if axis.kind == "treatment" and self._treatments is not None:
                 expected = self._treatments
             elif axis.name == HEAD and self._is_site:
@@ -229,6 +234,9 @@ class _Group:
                 yield error(f"{where}_edges", "the edges do not increase")
             elif list(strings(scale) if is_text else scale[:]) != list(expected):
                 yield error(where, "differs from what the file says elsewhere")
+
+    def _listed(self, number: int) -> Mapping[str, Values]:
+        return listed_places(self._layout.lists, lambda column: self._samples.lists[column.name][number])
 
     def _shapes(self, holder: h5py.Group, number: int | None) -> Iterator[Problem]:
         lengths = None if number is None else self._samples.lengths(number)

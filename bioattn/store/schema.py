@@ -5,7 +5,7 @@ arrays per sample (`GroupLayout.per_sample`), where padding would waste more tha
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -123,7 +123,7 @@ class ListColumn:
     dtype: str
     """NumPy's name, or `text`."""
     kind: str
-    """The kind of axis that it labels: integers are the coordinates of such axes, text names their places."""
+    """The kind of axis whose places it names: of several lists the one of text."""
     lengths: str
     """The column that holds its length."""
     choice_of: str = ""
@@ -408,7 +408,8 @@ def site_layout(
         attributes=attributes,
     )
     if per_sample is None:
-        per_sample = bool(lengths) and padding_wastes_half(layout, lengths or ())
+        # The axes of one sample alone can bear its names.
+        per_sample = len(lengths or ()) == 1 or padding_wastes_half(layout, lengths or ())
     return replace(layout, per_sample=per_sample)
 
 
@@ -464,14 +465,27 @@ def bin_centres(edges: Sequence[int]) -> NDArray[np.float64]:
     return (bounds[:-1] + bounds[1:]) / 2
 
 
-def axis_places(axis: Axis, lengths: Mapping[str, int] | None, listed: Values | None) -> Values:
-    """Coordinates of an axis: middles of bins, names, numbers of heads, or numbers from 0.
+def listed_places(
+    lists: Sequence[ListColumn], values: Callable[[ListColumn], Values | None]
+) -> dict[str, Values]:
+    """What the places of one sample's ragged axes are called, by kind of axis. values: of a list of the sample."""
+    found = {}
+    for listed in sorted(lists, key=lambda listed: listed.dtype == TEXT):
+        if (places := values(listed)) is not None:
+            found[listed.kind] = places
+    return found
 
-    lengths: of the sample whose axis it is; None = of all samples. listed: the sample's list of integers of this
-    kind of axis, which stands for numbers from 0.
+
+def axis_places(
+    axis: Axis, lengths: Mapping[str, int] | None, listed: Mapping[str, Values] | None = None
+) -> Values:
+    """Coordinates of an axis: what the sample calls them, middles of bins, names, numbers of heads, or numbers
+    from 0.
+
+    lengths: of the sample whose axis it is; None = of all samples. listed: of the sample, by `listed_places`.
     """
-    if listed is not None and axis.lengths is not None:
-        return listed
+    if listed and axis.lengths is not None and axis.kind in listed:
+        return listed[axis.kind]
     if axis.edges is not None:
         return bin_centres(axis.edges)
     if axis.coordinates is None:

@@ -23,6 +23,7 @@ from bioattn.errors import BioattnError, Interrupted
 from bioattn.io.files import parse_json, partial_path, remove_leftover, temporary_path, unwritable
 from bioattn.io.hdf5 import (
     create_array,
+    fixed_text,
     hdf5_output,
     open_hdf5,
     put_array,
@@ -66,14 +67,12 @@ class SampleArrays:
         group: h5py.Group,
         layout: schema.GroupLayout,
         lengths: Mapping[str, int],
-        coordinates: Mapping[str, NDArray[Any]],
+        listed: Mapping[str, schema.Values],
         background: _Background,
     ) -> None:
-        """lengths: of the sample, by column; coordinates: of its ragged axes, by their kind."""
+        """lengths: of the sample, by column; listed: as `schema.axis_places`."""
         self._background = background
-        scales = {
-            axis.name: _write_axis(group, axis, lengths, coordinates.get(axis.kind)) for axis in layout.axes
-        }
+        scales = {axis.name: _write_axis(group, axis, lengths, listed) for axis in layout.axes}
         self.datasets: dict[str, h5py.Dataset] = {}
         for array in layout.arrays:
             shape = layout.shape(array, lengths)
@@ -349,7 +348,31 @@ class ResultWriter:
                 if len(dataset) != self._appended:
                     dataset.resize(self._appended, axis=0)
                 _attach(dataset, 0, schema.SAMPLE, scale)
+            self._write_names(layout, table)
         self._check()
+
+    def _write_names(self, layout: schema.GroupLayout, table: schema.Samples) -> None:
+        """What samples that share arrays call their places, (sample, axis), as further coordinates (CF)."""
+        listed = [
+            schema.listed_places(self._layout.lists, lambda each, row=row: table.lists[each.name][row])
+            for row in range(len(table))
+        ]
+        group = self._file[layout.path]
+        for axis in layout.axes:
+            if axis.lengths is None or not any(axis.kind in each for each in listed):
+                continue
+            places = [fixed_text(each.get(axis.kind, [""])) for each in listed]
+            dtype = max((each.dtype for each in places), key=lambda dtype: dtype.itemsize)
+            names = np.zeros((len(table), schema.axis_length(axis)), dtype)
+            for row, each in enumerate(places):
+                names[row, : len(each)] = each
+            dataset = put_array(group, f"{axis.name}_name", names)
+            _attach(dataset, 0, schema.SAMPLE, group[schema.SAMPLE])
+            _attach(dataset, 1, axis.name, group[axis.name])
+        for array in layout.arrays:
+            further = [f"{dim}_name" for dim in array.dims if f"{dim}_name" in group]
+            if further:
+                set_attribute(group[array.name], "coordinates", " ".join(further))
 
     def _go_on(self) -> None:
         """Take the samples of an interrupted file up again."""
@@ -367,7 +390,8 @@ class ResultWriter:
                     dataset = of_group[array.name]
                     dataset.dims[0].detach_scale(of_group[schema.SAMPLE])
                     dataset.resize(self._num_samples, axis=0)
-                del of_group[schema.SAMPLE]
+                for name in (schema.SAMPLE, *(f"{axis.name}_name" for axis in layout.axes)):
+                    of_group.pop(name, None)
 
     def _group(self, path: str) -> schema.GroupLayout:
         return next(group for group in self._layout.groups if group.path == path)
@@ -394,12 +418,8 @@ class ResultWriter:
         """Begin one sample's own arrays; sample: that one alone."""
         group = self._file[layout.path].create_group(schema.sample_group(number))
         set_attribute(group, schema.SAMPLE, sample.ids[0])
-        coordinates = {
-            listed.kind: np.asarray(sample.lists[listed.name][0])
-            for listed in self._layout.lists
-            if listed.dtype != schema.TEXT and sample.lists[listed.name][0] is not None
-        }
-        return SampleArrays(group, layout, sample.lengths(0), coordinates, self._background)
+        listed = schema.listed_places(self._layout.lists, lambda each: sample.lists[each.name][0])
+        return SampleArrays(group, layout, sample.lengths(0), listed, self._background)
 
     def _write_lists(self, samples: schema.Samples, place: int) -> None:
         for listed in self._layout.lists:
@@ -556,7 +576,7 @@ def _write_axis(
     group: h5py.Group,
     axis: Axis,
     lengths: Mapping[str, int] | None = None,
-    listed: schema.Values | None = None,
+    listed: Mapping[str, schema.Values] | None = None,
 ) -> h5py.Dataset:
     """The dimension scale of an axis, and the edges of its bins. lengths, listed: as `schema.axis_places`."""
     if axis.edges is not None:

@@ -1,6 +1,7 @@
 """Axes whose length differs by sample: padded or apart, read, checked and merged alike."""
 
 import itertools
+from contextlib import suppress
 from dataclasses import replace
 
 import h5py
@@ -13,7 +14,16 @@ from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import inspect_file, is_valid, validate_file
 from bioattn.store.merging import merge_shards
-from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, Samples, site_layout
+from bioattn.store.schema import (
+    TEXT,
+    AttentionOptions,
+    Block,
+    Column,
+    FileLayout,
+    ListColumn,
+    Samples,
+    site_layout,
+)
 from bioattn.store.shards import ShardRecord
 from bioattn.store.writer import result_file
 from bioattn.system.shard import Shard
@@ -143,12 +153,57 @@ def test_shards_make_the_whole(tmp_path, per_sample):
         ([90, 100, 95], False),
         ([400, 100, 100, 100], True),
         ([20, 3, 3, 3], False),  # a group of its own would take more than the padding
-        ([100], False),
+        ([100], True),  # its axes bear its names
     ],
 )
 def test_what_would_waste_more_than_half_is_stored_apart(lengths, per_sample):
     (group,) = layout_of(ALL, lengths).groups
     assert group.per_sample is per_sample
+
+
+@pytest.mark.parametrize("per_sample", [True, False])
+@pytest.mark.parametrize("options", [ALL, TOP_K], ids=["all", "top-k"])
+def test_places_have_the_names_of_their_sample(tmp_path, options, per_sample):
+    """Whether samples share arrays or not, in xarray and in tables; after an interruption, too."""
+    layout = replace(
+        layout_of(options, LENGTHS, per_sample), lists=(ListColumn("n", TEXT, "token", "length"),)
+    )
+    block, own = block_of(options, LENGTHS)
+    names = [[f"{number}å{place}" for place in range(length)] for number, length in enumerate(LENGTHS)]
+    block = Block(replace(block.samples, lists={"n": names}), block.arrays)
+    path = tmp_path / "a.h5"
+    with suppress(KeyboardInterrupt), result_file(path, layout, len(LENGTHS)) as writer:
+        writer.append(block.part(slice(2)))
+        raise KeyboardInterrupt
+    with result_file(path, layout, len(LENGTHS), resume=True) as writer:
+        writer.append(block.part(slice(2, None)))
+    assert validate_file(path) == []
+    group = "sites/sequence.layers"
+    with open_attention(path) as attention:
+        for number, called in enumerate(names):
+            found = attention.to_xarray("sequence.layers", samples=f"s{number}", head=1)
+            assert found["query"].values.tolist() == called
+            if options is TOP_K:
+                index = own[number]["key_index"][:, 1]
+                assert found["key"].values.tolist() == np.array(called)[index].tolist()
+                series = attention.to_pandas("sequence.layers", samples=f"s{number}", head=1)
+                assert (
+                    series.index.get_level_values("key").tolist() == np.array(called)[index].ravel().tolist()
+                )
+            else:
+                assert found["key"].values.tolist() == called
+        if not per_sample:
+            several = attention.to_xarray("sequence.layers", samples=["s2", "s0"])
+            assert several["query_name"].values.tolist() == [names[2] + 4 * [""], names[0]]
+    if per_sample:
+        last = xarray.open_dataset(path, group=f"{group}/s0000004", engine="netcdf4")
+        assert last["key"].values.tolist() == names[4]
+        return
+    site = xarray.open_dataset(path, group=group, engine="netcdf4")
+    assert site.coords["query_name"].sel(sample="s4").values.tolist() == names[4] + 3 * [""]
+    with h5py.File(path, "a") as file:
+        file[f"{group}/key_name"][1, 2] = b"x"
+    assert [problem.where for problem in validate_file(path)] == [f"/{group}/key_name"]
 
 
 def test_many_short_sequences_do_not_pay_for_groups(tmp_path):

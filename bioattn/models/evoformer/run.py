@@ -326,6 +326,7 @@ class PreparedAlignment:
             input_sha256=self.subject.input_sha256,
             columns=inputs.columns.tolist(),
             alignment_columns=len(target.letters),
+            numbers=[target.numbers[column] for column in inputs.columns],
             row_names=[*clusters, *self.template_names],
             extra_row_names=extra or [""],
         )

@@ -88,6 +88,7 @@ ALIGNMENT_LISTS = (
         "alignment_columns",
         "match columns that the residues are, from 0",
     ),
+    ListColumn("residue_names", TEXT, RESIDUE, LENGTHS[RESIDUE], long_name="residues with their numbers"),
     ListColumn("row_names", TEXT, MSA_ROW, LENGTHS[MSA_ROW], long_name="names of the rows"),
     ListColumn("extra_row_names", TEXT, EXTRA_MSA_ROW, LENGTHS[EXTRA_MSA_ROW], long_name="names of the rows"),
 )
@@ -113,6 +114,7 @@ def alignment_sample(
     input_sha256: str,
     columns: Sequence[int] | None = None,
     alignment_columns: int | None = None,
+    numbers: Sequence[int | None] | None = None,
     row_names: Sequence[str] | None = None,
     extra_row_names: Sequence[str] | None = None,
 ) -> Samples:
@@ -120,9 +122,16 @@ def alignment_sample(
 
     id: unique in the file. query: the target row, a letter for each of the R match columns that the model sees.
     columns: which these are, from 0, ascending; None = all. alignment_columns: those of the alignment; None = R.
-    row_names, extra_row_names: "" for a row that stands for none; None = not known.
+    numbers: of the target's residues in these, None for a gap; None = match columns from 1. row_names,
+    extra_row_names: "" for a row that stands for none; None = not known.
     """
-    numbers = {
+    columns = range(len(query)) if columns is None else columns
+    numbers = [column + 1 for column in columns] if numbers is None else numbers
+    names = [
+        f"gap{column + 1}" if letter == "-" else f"{letter}{number}"
+        for letter, number, column in zip(query, numbers, columns, strict=True)
+    ]
+    sizes = {
         "length": len(query),
         "alignment_columns": alignment_columns or len(query),
         "rows": rows,
@@ -131,12 +140,13 @@ def alignment_sample(
     return Samples(
         {
             "id": [id],
-            **{name: np.array([number], dtype=np.int32) for name, number in numbers.items()},
+            **{name: np.array([number], dtype=np.int32) for name, number in sizes.items()},
             "query": [query],
             "input_sha256": [input_sha256],
         },
         {
-            "columns": [np.array(range(len(query)) if columns is None else columns, dtype=np.int32)],
+            "columns": [np.array(columns, dtype=np.int32)],
+            "residue_names": [names],
             "row_names": [None if row_names is None else list(row_names)],
             "extra_row_names": [None if extra_row_names is None else list(extra_row_names)],
         },

@@ -1,6 +1,8 @@
 """`export attention` of language models: every layer and head, a few sequences at a time."""
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,15 +22,24 @@ from bioattn.models.language.config import Shape
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.models.language.source import (
     FIRST_WORD,
+    NAMES,
     RESIDUES,
     TokenSource,
     read_tokens,
     tokens_at_once,
 )
 from bioattn.models.running import Running, RunReport
-from bioattn.sequences.vocabulary import CLS
+from bioattn.sequences.vocabulary import CLS, SPECIAL
 from bioattn.store.contents import Held
-from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, site_layout
+from bioattn.store.schema import (
+    TEXT,
+    AttentionOptions,
+    Block,
+    Column,
+    FileLayout,
+    ListColumn,
+    site_layout,
+)
 from bioattn.store.writer import ResultWriter
 from bioattn.text import counted
 
@@ -39,6 +50,8 @@ LOGGER = logging.getLogger("bioattn")
 
 SEQUENCES = "sequences"
 """What files over sequences say of their inputs."""
+SOURCE_NAMES = "source_names"
+"""List of each sample: what the tokens that an encoder read are called."""
 
 
 def attention_work(
@@ -59,7 +72,7 @@ def attention_work(
     sites = loaded.sites
     names = choose_sites(sites, options.sites)
     most = tokens_at_once(loaded.config, window)
-    source = read_tokens(inputs, loaded.vocabulary, most)
+    source = read_tokens(inputs, loaded.vocabulary, most, named=True)
     if source.longest > most:
         number = sum(len(tokens) > most for tokens in source.items)
         LOGGER.info(
@@ -70,6 +83,14 @@ def attention_work(
     elif loaded.vocabulary.begins or any("encoder" in name for name in names):
         # T5's decoder reads other tokens at these places.
         source = source.with_residues(loaded.vocabulary)
+    lists = [ListColumn(NAMES, TEXT, "token", TOKENS, long_name="tokens with their numbers from 1")]
+    shifted = loaded.config.shape is Shape.ENCODER_DECODER and not loaded.vocabulary.begins
+    if loaded.config.shape is Shape.ENCODER_DECODER:
+        lists.append(replace(lists[0], name=SOURCE_NAMES, kind="source_token", lengths=SOURCE_TOKENS))
+        read: Sequence[Any] = source.samples.lists[NAMES]
+        written = [[SPECIAL[CLS], *called[:-1]] for called in read] if shifted else read
+        listed = {NAMES: written, SOURCE_NAMES: read}
+        source = replace(source, samples=replace(source.samples, lists=listed))
     lengths = [{TOKENS: len(each), SOURCE_TOKENS: len(each)} for each in source.items]
     # Before they are reduced the maps of a layer are whole, unless they are streamed.
     largest = sum(4 * sites[name].num_heads for name in names) * source.longest**2
@@ -85,7 +106,7 @@ def attention_work(
     def attend(batch: TokenSource, receiver: AttentionReceiver, tiles: MapTiles | None = None) -> None:
         tokens_BL = batch.padded().to(loaded.device)
         source_BS = tokens_BL if loaded.config.shape is Shape.ENCODER_DECODER else None
-        if source_BS is not None and not loaded.vocabulary.begins:
+        if shifted:
             # T5's decoder begins with a token that its encoder does not see, and ends one before it.
             tokens_BL = F.pad(source_BS, (1, -1), value=CLS)
         with (
@@ -117,11 +138,7 @@ def attention_work(
     layout = FileLayout(
         inputs=SEQUENCES,
         model_sha256=loaded.sha256,
-        attributes={
-            "input_sha256": source.sha256,
-            "letters_per_token": loaded.vocabulary.word,
-            "letters_between_tokens": loaded.vocabulary.step,
-        },
+        attributes={"input_sha256": source.sha256},
         columns=(
             Column(TOKENS, "int32", "tokens: <cls>, the words, <eos>"),
             Column(SOURCE_TOKENS, "int32", "tokens that an encoder read for the decoder"),
@@ -132,6 +149,7 @@ def attention_work(
                 else []
             ),
         ),
+        lists=tuple(lists),
         groups=layouts,
     )
     return work, layout

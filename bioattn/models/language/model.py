@@ -24,7 +24,7 @@ from bioattn.sequences.vocabulary import MASK, PAD, SPECIAL, Vocabulary
 FIRST_SPREAD = 0.02
 """Standard deviation of embeddings before training (GPT-2): logits of the tied output begin small."""
 TOKENS, SOURCE_TOKENS = "tokens", "source_tokens"
-"""Columns of the sample table with the lengths of ragged axes."""
+"""Columns of the sample table with the lengths of ragged axes, and, in the singular, the kinds of these axes."""
 MASKED_IN_TRAINING = 0.15 * 0.8
 """Share of `<mask>` that embeddings with token dropout are scaled for (ESM)."""
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -346,8 +346,8 @@ def _attention(
         axes=(
             Axis("sample"),
             Axis("head", size=config.num_heads),
-            Axis("query", "token", lengths=queries),
-            Axis("key", "token" if keys == queries else "source_token", lengths=keys),
+            Axis("query", queries.removesuffix("s"), lengths=queries),
+            Axis("key", keys.removesuffix("s"), lengths=keys),
         ),
         heads=tuple(range(config.num_heads)),
     )

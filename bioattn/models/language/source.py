@@ -1,7 +1,7 @@
 """Sequences of a FASTA file or in memory as the tokens that a model reads: a `bioattn.inference.run.Source`."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import ascii_uppercase
@@ -29,6 +29,8 @@ FIRST_WORD = "first_word"
 """Column of the sample table: where a window begins in its sequence."""
 RESIDUES = "query"
 """Column of the sample table: one letter a token, `-` for special ones."""
+NAMES = "token_names"
+"""List of each sample: what its tokens are called."""
 LETTERS = {
     Alphabet.DNA: "ACGTU" + AMBIGUITY_LETTERS,
     Alphabet.CODON: "ACGTU" + AMBIGUITY_LETTERS,
@@ -98,25 +100,38 @@ class TokenSource(Source):
         letters = [vocabulary.text(np.array([token])) or "-" for token in range(len(vocabulary.tokens))]
         found = ["".join(letters[token] for token in tokens.tolist()) for tokens in self.items]
         single = all(len(each) == len(tokens) for each, tokens in zip(found, self.items, strict=True))
-        return replace(self, samples=Samples({**self.samples.columns, RESIDUES: found})) if single else self
+        if not single:
+            return self
+        return replace(self, samples=replace(self.samples, columns={**self.samples.columns, RESIDUES: found}))
 
     def in_windows(self, most: int, vocabulary: Vocabulary) -> "TokenSource":
         """The same in windows of at most `most` tokens, named after their words: `chr1:0-254`, half-open."""
         ids, tokens, first_words = [], [], []
-        for name, whole in zip(self.samples.ids, self.items, strict=True):
+        names: dict[str, list[Any]] = {listed: [] for listed in self.samples.lists}
+        head = int(vocabulary.begins)
+        for number, (name, whole) in enumerate(zip(self.samples.ids, self.items, strict=True)):
             for window in windows(whole, most, vocabulary, causal=False):
                 last = window.first + int(np.count_nonzero(~np.isin(window.tokens, (CLS, EOS))))
                 ids.append(name if len(whole) <= most else f"{name}:{window.first}-{last}")
                 tokens.append(window.tokens)
                 first_words.append(window.first)
-        return replace(self, items=tokens, samples=_samples(ids, tokens, first_words))
+                for listed, of_samples in self.samples.lists.items():
+                    called = list(of_samples[number])
+                    words = called[head + window.first :][: len(window.tokens) - head]
+                    names[listed].append(called[:head] + words)
+        return replace(self, items=tokens, samples=_samples(ids, tokens, first_words, names))
 
 
-def _samples(ids: list[str], tokens: Sequence[NDArray[np.integer]], first_words: Sequence[int]) -> Samples:
+def _samples(
+    ids: list[str],
+    tokens: Sequence[NDArray[np.integer]],
+    first_words: Sequence[int],
+    names: Mapping[str, list[Any]],
+) -> Samples:
     """first_words: where each begins in its sequence."""
     lengths = np.array([len(each) for each in tokens], dtype=np.int32)
     first = np.array(first_words, dtype=np.int64)
-    return Samples({"id": ids, TOKENS: lengths, SOURCE_TOKENS: lengths, FIRST_WORD: first})
+    return Samples({"id": ids, TOKENS: lengths, SOURCE_TOKENS: lengths, FIRST_WORD: first}, names)
 
 
 def letters_in(inputs: Any, alphabet: Alphabet) -> tuple[Path | None, Iterator[tuple[str, str]]]:
@@ -145,16 +160,18 @@ def tokens_at_once(config: LanguageModelConfig, wanted: int | None) -> int:
     return wanted
 
 
-def read_tokens(inputs: Any, vocabulary: Vocabulary, context: int, *, whole: bool = False) -> TokenSource:
+def read_tokens(
+    inputs: Any, vocabulary: Vocabulary, context: int, *, whole: bool = False, named: bool = False
+) -> TokenSource:
     """Read the sequences of a FASTA file, or the rows of an alignment, which have `context` tokens.
 
     inputs: the path of such a file, or what else `letters_in` reads. whole: whether sequences are not to be cut
-    into windows.
+    into windows. named: whether the samples are to have the list `NAMES`.
 
     Raises: FormatError naming a record that is empty, holds other characters or broken codons, has another number
     of columns or, with `whole`, more tokens than `context`.
     """
-    ids, tokens = [], []
+    ids, tokens, names = [], [], []
     letters = nucleotides = 0
     digest = hashlib.sha256()
     path, sequences = letters_in(inputs, vocabulary.alphabet)
@@ -171,10 +188,13 @@ def read_tokens(inputs: Any, vocabulary: Vocabulary, context: int, *, whole: boo
         words = vocabulary.words(sequence, where)
         framed = framed_tokens(words, len(sequence), vocabulary, context, where, whole=whole)
         tokens.append(framed.astype(np.int32))
+        if named:
+            names.append(vocabulary.names(framed, sequence))
     if vocabulary.alphabet is Alphabet.PROTEIN and are_nucleotides(nucleotides, letters):
         warn_of_nucleotides(shown, "a model of DNA")
     sha256 = digest.hexdigest() if path is None else sha256_of(path)
-    return TokenSource(tokens, _samples(ids, tokens, [0] * len(ids)), shown, sha256)
+    samples = _samples(ids, tokens, [0] * len(ids), {NAMES: names} if named else {})
+    return TokenSource(tokens, samples, shown, sha256)
 
 
 def framed_tokens(

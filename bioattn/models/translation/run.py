@@ -236,8 +236,8 @@ def _maps(
         noun="pair",
         columns=[Column(name, "int32", title) for name, title in TITLES.items() if name in samples.columns],
         lists=[
-            ListColumn("source_words", TEXT, "source_token", SOURCE_TOKENS, long_name="tokens of the source"),
-            ListColumn("target_words", TEXT, "target_token", TARGET_TOKENS, long_name="tokens of the output"),
+            ListColumn("source_names", TEXT, "source_token", SOURCE_TOKENS, long_name="tokens of the source"),
+            ListColumn("target_names", TEXT, "target_token", TARGET_TOKENS, long_name="tokens of the output"),
         ],
         attributes={"input_sha256": _digest(inputs, sources)},
         batch_size=batch_size,
@@ -249,9 +249,9 @@ def _samples(pairs: Mapping[str, Pair], model: Translator) -> Samples:
     """Names, lengths, and what stands at each position; a step is called by the token that it writes."""
     lengths = [model.lengths(len(pair.source) + 2, len(pair.target) + 1) for pair in pairs.values()]
     columns = {name: np.array([each[name] for each in lengths], dtype=np.int32) for name in lengths[0]}
-    read = [[model.source.tokens[t] for t in with_ends(pair.source)] for pair in pairs.values()]
-    written = [[model.target.tokens[t] for t in np.append(pair.target, EOS)] for pair in pairs.values()]
-    return Samples({"id": list(pairs), **columns}, {"source_words": read, "target_words": written})
+    read = [model.source.names(with_ends(pair.source)) for pair in pairs.values()]
+    written = [model.target.names(np.append(pair.target, EOS)) for pair in pairs.values()]
+    return Samples({"id": list(pairs), **columns}, {"source_names": read, "target_names": written})
 
 
 def _digest(inputs: Any, sources: Mapping[str, Tokens]) -> str:

@@ -276,14 +276,16 @@ def _figures(figures: dict[str, float]) -> str:
 @command("export structure")
 def structure(
     reporter: Reporter,
-    attention: Path = argument("ATTENTION", "Attention HDF5 of `run evoformer --attention`."),
+    attention: Path = argument(
+        "ATTENTION", "Attention HDF5 of alignments, or of a language model's proteins (`export attention`)."
+    ),
     structure: Path = argument("STRUCTURE", "PDB or mmCIF file, plain or compressed."),
     output: Path = options.OUTPUT,
     sample: str | None = options.SAMPLE,
     chain: str | None = options.CHAIN,
     alignment: Path | None = options.STRUCTURE_ALIGNMENT,
     sites: tuple[str, ...] = option(
-        "Attention sites, averaged; can be repeated [default: row attention of all layers].",
+        "Attention sites, averaged; can be repeated [default: row or self-attention of all layers].",
         default=(),
         metavar="PATTERN",
     ),

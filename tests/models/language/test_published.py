@@ -215,10 +215,16 @@ def test_commands_take_the_folder(case: Case, tmp_path: Path):
                 likely_LV[:, unknown] = 0
                 likely = expected_likelihoods(case, ids, likely_LV)
                 assert float(row[2]) == pytest.approx(likely, rel=1e-4)
-    spans = vocabulary.spans(source.items[0], len(sequences_of(case)[0]))[int(vocabulary.begins) :]
+    sequence, size = sequences_of(case)[0], vocabulary.word
+    kind = "source_names" if shape == "encoder-decoder" else "token_names"
     with h5py.File(maps) as file:
-        counted = [file.attrs[f"letters_{name}"] for name in ("per_token", "between_tokens")]
-        assert counted == [spans[0, 1] - spans[0, 0], spans[1, 0] - spans[0, 0]]
+        names = file[f"samples/{kind}/s0000000"].asstr()[int(vocabulary.begins) :].tolist()
+    first, second = (sequence[start : start + size] for start in (0, vocabulary.step))
+    expected = [f"{first}1", f"{second}2"]
+    if size > 1:
+        expected = [f"{first}:1-{size}", f"{second}:{1 + vocabulary.step}-{size + vocabulary.step}"]
+    assert names[:2] == expected
+    assert names[-1] == "<eos>"
     assert bioattn("validate", case.folder) == 0
     # Words of several bases have no contacts.
     assert bioattn("export", "contacts", maps, "-o", tmp_path / "c.tsv") == (vocabulary.alphabet == "dna")
@@ -285,6 +291,11 @@ def test_merged_words_are_those_of_the_library(tmp_path: Path):
         assert vocabulary.order[tokens].tolist() == expected.ids
         assert vocabulary.spans(tokens, len(DNA)).tolist() == [list(each) for each in expected.offsets]
         assert vocabulary.text(tokens) == DNA
+        names = [
+            f"{DNA[start:end]}:{start + 1}-{end}" if end - start > 1 else f"{DNA[start:end]}{end}"
+            for start, end in expected.offsets
+        ]
+        assert vocabulary.names(tokens, DNA) == names
 
 
 def test_pieces_of_sentencepiece_are_read(tmp_path: Path):

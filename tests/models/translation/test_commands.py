@@ -188,16 +188,17 @@ def test_attention_names_tokens_finds_the_alignment_and_is_drawn(folder):
         weights_HQK = attention.weights("translation.source", sample="a")
         assert weights_HQK.shape == (1, 11, 12)
         assert weights_HQK[0].argmax(-1).tolist() == list(range(10, -1, -1))
-        assert attention.sample_list("target_words", "a") == [*"GTTGCAACGT", "<eos>"]
-        assert attention.sample_list("source_words", "a") == ["<cls>", *"ACGTTGCAAC", "<eos>"]
+        steps, read = "G1 T2 T3 G4 C5 A6 A7 C8 G9 T10 <eos>", "<cls> A1 C2 G3 T4 T5 G6 C7 A8 A9 C10 <eos>"
+        assert attention.coordinates("translation.source", "query", "a") == steps.split()
+        assert attention.coordinates("translation.source", "key", "a") == read.split()
     with open_attention(folder / "given.h5") as attention:
         assert attention.weights("translation.source", sample="a/2").shape == (1, 2, 12)
         assert attention.weights("translation.source", sample="b").shape == (1, 1, 9)
     with open_attention(output) as attention:
         name, (drawn,) = read_alignments(attention, sample="b")
     assert (name, drawn.site) == ("b", "translation.source")
-    assert drawn.queries == [*"GGTACCC", "<eos>"]
-    assert drawn.keys == ["<cls>", *"GGGTACC", "<eos>"]
+    assert drawn.queries == ["G1", "G2", "T3", "A4", "C5", "C6", "C7", "<eos>"]
+    assert drawn.keys == ["<cls>", "G1", "G2", "G3", "T4", "A5", "C6", "C7", "<eos>"]
     assert np.allclose(drawn.values_QK.sum(-1), 1, atol=1e-5)
     assert bioattn("plot", output, "--sample", "b", "-o", folder / "b.svg") == 0
     assert bioattn("plot", output, "--sample", "c", "-o", folder / "c.svg") == 1
