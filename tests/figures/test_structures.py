@@ -95,7 +95,7 @@ def test_the_prediction_lies_above_and_the_truth_below():
         np.testing.assert_array_equal(marks[name], pairs[:, ::-1] + 1)  # (x, y) = (j, i), from 1
     for name, pairs in (("found", compared.right), ("missed", compared.missed)):
         np.testing.assert_array_equal(marks[name], pairs + 1)
-    assert f"{compared.precision_l:.2f} of the 27 best pairs" in figure.get_suptitle()
+    assert f"P@L {compared.precision_l:.2f}" in figure.get_suptitle()
 
 
 MARKS = {"right", "wrong", "found", "missed"}

@@ -216,7 +216,8 @@ class LanguageTrainingSettings(TrainingCommand):
 
     An encoder restores masked tokens, a decoder predicts the next one, and an encoder with a decoder restores
     masked spans. docs/models/language.md explains the tables [model] and [training] of --config. Prints bits per
-    token, perplexity and accuracy on held-out sequences beside counts of short contexts.
+    token, perplexity and accuracy on held-out sequences beside counts of short contexts. Several processes or
+    machines train together under torchrun: docs/training.md.
 
     With --targets the model learns the columns of a table instead, from the weights of --from (or from random
     ones), and is compared with linear models on the same split.
