@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from Bio.Data.IUPACData import protein_letters_1to3
 from Bio.PDB.PDBParser import PDBParser
 
@@ -13,6 +14,10 @@ from bioattn.formats.structure_output import ResidueKey
 from bioattn.interpret.alignment_maps import ResidueLine, paint_structure, write_script
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
+from bioattn.models.language.config import LanguageModelConfig
+from bioattn.models.language.folder import write_language_model
+from bioattn.models.language.model import LanguageModel
+from bioattn.store.reader import open_attention
 from tests.making import bioattn
 from tests.result_files import write_alignments
 
@@ -116,6 +121,27 @@ def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking)
             expected = 100 * (received[place_of(number, code)] - low) / (high - low)
             assert value == pytest.approx(expected, abs=0.006)
     assert sorted(found.values())[-1] == 100
+
+
+def test_maps_of_a_language_model_by_plain_loops(structure, tmp_path):
+    """The mean over layers and heads of what residues receive from residues, special tokens left out."""
+    config = LanguageModelConfig(
+        alphabet="protein", shape="encoder", layers=2, channels=8, num_heads=2, hidden_channels=8, context=30
+    )
+    torch.manual_seed(0)
+    (tmp_path / "model").mkdir()
+    write_language_model(tmp_path / "model", LanguageModel(config))
+    (tmp_path / "p.fa").write_text(f">p\n{QUERY}\n>other\nMKV\n")
+    maps, out = tmp_path / "maps.h5", tmp_path / "out.pdb"
+    assert bioattn("export", "attention", tmp_path / "model", tmp_path / "p.fa", "-o", maps) == 0
+    paint_structure(maps, structure, out, sample="p", chain="A")
+    with open_attention(maps) as attention:
+        weights = [attention.weights(f"language.encoder.{layer}", sample="p") for layer in (0, 1)]
+    received = np.mean(weights, axis=(0, 1))[1:-1, 1:-1].mean(axis=0)[:16]
+    for (chain, number, code), value in painted(out).items():
+        if chain == "A" and number >= 50:
+            share = (received[place_of(number, code)] - received.min()) / np.ptp(received)
+            assert value == pytest.approx(100 * share, abs=0.006)
 
 
 @pytest.mark.parametrize("looking", [None, "52A"])

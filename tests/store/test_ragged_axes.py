@@ -194,7 +194,7 @@ def test_places_have_the_names_of_their_sample(tmp_path, options, per_sample):
                 assert found["key"].values.tolist() == called
         if not per_sample:
             several = attention.to_xarray("sequence.layers", samples=["s2", "s0"])
-            assert several["query_name"].values.tolist() == [names[2] + 4 * [""], names[0]]
+            assert several["query_name"].values.tolist() == [names[2] + 9 * [""], names[0] + 5 * [""]]
     if per_sample:
         last = xarray.open_dataset(path, group=f"{group}/s0000004", engine="netcdf4")
         assert last["key"].values.tolist() == names[4]
