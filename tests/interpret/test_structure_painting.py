@@ -14,9 +14,10 @@ from bioattn.formats.structure_output import ResidueKey
 from bioattn.interpret.alignment_maps import ResidueLine, paint_structure, write_script
 from bioattn.interpret.choices import ScriptFormat
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
-from bioattn.models.language.config import LanguageModelConfig
+from bioattn.models.language.config import LanguageModelConfig, Shape
 from bioattn.models.language.folder import write_language_model
 from bioattn.models.language.model import LanguageModel
+from bioattn.sequences.choices import Alphabet
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
 from tests.result_files import write_alignments
@@ -125,8 +126,15 @@ def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking)
 
 def test_maps_of_a_language_model_by_plain_loops(structure, tmp_path):
     """The mean over layers and heads of what residues receive from residues, special tokens left out."""
+    sizes = {"layers": 2, "channels": 8, "num_heads": 2, "hidden_channels": 8, "context": 30}
     config = LanguageModelConfig(
-        alphabet="protein", shape="encoder", layers=2, channels=8, num_heads=2, hidden_channels=8, context=30
+        alphabet=Alphabet.PROTEIN,
+        shape=Shape.ENCODER,
+        layers=2,
+        channels=8,
+        num_heads=2,
+        hidden_channels=8,
+        context=30,
     )
     torch.manual_seed(0)
     (tmp_path / "model").mkdir()
