@@ -150,12 +150,12 @@ def alignment_head_grid(
         raise BioattnError(f"--sites: {names} look at residues and at sequences; choose one kind")
     panels = []
     for info, own in chosen:
-        names = None
+        called: tuple[list[str], list[str]] | None = None
         if kinds != {"sequence"}:
             query, key = (
                 list(map(str, attention.coordinates(info.name, dim, sample))) for dim in ("query", "key")
             )
-            names = query, key
+            called = query, key
         for head in own:
             values = head_map(attention, info, sample, head)
             effective = effective_keys(values)
@@ -166,7 +166,7 @@ def alignment_head_grid(
                     )
                 values, effective = average_product_correction(values + values.T), math.nan
             name = str(info.reduce).replace("-", " over ") if head is None else str(head)
-            panels.append(HeadPanel(info.name, name, values, effective, names))
+            panels.append(HeadPanel(info.name, name, values, effective, called))
     kind = kinds.pop()
     return HeadGrid(
         panels=panels,

@@ -179,7 +179,7 @@ def residue_map(
         return whole
     names = residue_names(attention, protein)
     query, key = (
-        pd.Index(attention.coordinates(info.name, dim, protein.name)).get_indexer(names)
+        pd.Index(attention.coordinates(info.name, dim, protein.name)).get_indexer(pd.Index(names))
         for dim in ("query", "key")
     )
     return whole[np.ix_(query, key)]

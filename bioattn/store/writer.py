@@ -353,15 +353,12 @@ class ResultWriter:
 
     def _write_names(self, layout: schema.GroupLayout, table: schema.Samples) -> None:
         """What samples that share arrays call their places, (sample, axis), as further coordinates (CF)."""
-        listed = [
-            schema.listed_places(self._layout.lists, lambda each, row=row: table.lists[each.name][row])
-            for row in range(len(table))
-        ]
+        listed = [self._listed(table, row) for row in range(len(table))]
         group = self._file[layout.path]
         for axis in layout.axes:
             if axis.lengths is None or not any(axis.kind in each for each in listed):
                 continue
-            places = [fixed_text(each.get(axis.kind, [""])) for each in listed]
+            places = [fixed_text(list(each.get(axis.kind, [""]))) for each in listed]
             dtype = max((each.dtype for each in places), key=lambda dtype: dtype.itemsize)
             names = np.zeros((len(table), schema.axis_length(axis)), dtype)
             for row, each in enumerate(places):
@@ -418,8 +415,11 @@ class ResultWriter:
         """Begin one sample's own arrays; sample: that one alone."""
         group = self._file[layout.path].create_group(schema.sample_group(number))
         set_attribute(group, schema.SAMPLE, sample.ids[0])
-        listed = schema.listed_places(self._layout.lists, lambda each: sample.lists[each.name][0])
+        listed = self._listed(sample, 0)
         return SampleArrays(group, layout, sample.lengths(0), listed, self._background)
+
+    def _listed(self, samples: schema.Samples, row: int) -> dict[str, schema.Values]:
+        return schema.listed_places(self._layout.lists, lambda each: samples.lists[each.name][row])
 
     def _write_lists(self, samples: schema.Samples, place: int) -> None:
         for listed in self._layout.lists:

@@ -126,7 +126,6 @@ def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking)
 
 def test_maps_of_a_language_model_by_plain_loops(structure, tmp_path):
     """The mean over layers and heads of what residues receive from residues, special tokens left out."""
-    sizes = {"layers": 2, "channels": 8, "num_heads": 2, "hidden_channels": 8, "context": 30}
     config = LanguageModelConfig(
         alphabet=Alphabet.PROTEIN,
         shape=Shape.ENCODER,

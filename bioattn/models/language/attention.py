@@ -108,7 +108,7 @@ def attention_work(
         source_BS = tokens_BL if loaded.config.shape is Shape.ENCODER_DECODER else None
         if shifted:
             # T5's decoder begins with a token that its encoder does not see, and ends one before it.
-            tokens_BL = F.pad(source_BS, (1, -1), value=CLS)
+            tokens_BL = F.pad(tokens_BL, (1, -1), value=CLS)
         with (
             torch.inference_mode(),
             capture(names, receiver, value_weighted=options.value_weighted, tiles=tiles),

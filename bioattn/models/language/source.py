@@ -107,7 +107,8 @@ class TokenSource(Source):
     def in_windows(self, most: int, vocabulary: Vocabulary) -> "TokenSource":
         """The same in windows of at most `most` tokens, named after their words: `chr1:0-254`, half-open."""
         ids, tokens, first_words = [], [], []
-        names: dict[str, list[Any]] = {listed: [] for listed in self.samples.lists}
+        lists: Mapping[str, Sequence[Any]] = self.samples.lists
+        names: dict[str, list[Any]] = {listed: [] for listed in lists}
         head = int(vocabulary.begins)
         for number, (name, whole) in enumerate(zip(self.samples.ids, self.items, strict=True)):
             for window in windows(whole, most, vocabulary, causal=False):
@@ -115,7 +116,7 @@ class TokenSource(Source):
                 ids.append(name if len(whole) <= most else f"{name}:{window.first}-{last}")
                 tokens.append(window.tokens)
                 first_words.append(window.first)
-                for listed, of_samples in self.samples.lists.items():
+                for listed, of_samples in lists.items():
                     called = list(of_samples[number])
                     words = called[head + window.first :][: len(window.tokens) - head]
                     names[listed].append(called[:head] + words)
