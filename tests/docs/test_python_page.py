@@ -33,9 +33,11 @@ def test_the_page(tmp_path, monkeypatch, run_bash):
     assert names["table"].shape == (300, 3)
     assert names["change"].loc["mutant", "treatment2"] != 0
     profiles, attention = names["profiles"], names["attention"]
-    weights = attention.weights("promoter.cross.0", gene="G007", treatment="treatment1").mean(axis=0)
-    edges = attention.sites["promoter.cross.0"].key_edges
-    profile = upsample(weights, edges, 200, "gaussian")
+    sites = [name for name, site in attention.sites.items() if site.has_contributions]
+    edges = attention.sites[sites[0]].key_edges
+    chosen = {"gene": "G007", "treatment": "treatment1"}
+    added = sum(attention.contributions(name, **chosen).sum(axis=0) for name in sites)
+    profile = abs(upsample(added, edges, 200, "gaussian"))
     assert int(names["best"]) == profile.argmax() - 200
     assert profiles.shape == (300, 2, 200)
     assert names["series"].unstack("key").shape == (2, names["weights"].sizes["key"])
