@@ -11,7 +11,7 @@ import torch
 
 from bioattn.errors import SettingsError
 from bioattn.interpret.contacts import CONTACT_COLUMNS, contact_lines
-from bioattn.models.language.config import Output, Score
+from bioattn.models.language.config import Output, Score, Shape
 from bioattn.models.language.family import LanguageRun
 from bioattn.models.language.file_kinds import embeddings_file
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
@@ -65,6 +65,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
         record = ShardRecord.of(parse_shard(settings.shard), source.num_samples, decides)
         source = source.part(slice(record.first, record.stop))
     what = counted(source.num_samples, "sequence")
+    scores = "scores" if loaded.model.config.shape is Shape.DECODER else f"scores ({score})"
     sentences: list[str] = []
     written: list[Path] = []
     without: list[str] = []
@@ -82,7 +83,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
         rows = pairs = embeddings = None
         if mutants is not None and settings.output is not None:
             header, scored, number = variant_table(loaded, settings.sequences, source, most, mutants, score)
-            rows = table(settings.output, header, f"scores ({score}) of {counted(number, 'variant')}")
+            rows = table(settings.output, header, f"{scores} of {counted(number, 'variant')}")
             running.progress.begin("variants", number)
             for row in scored:
                 without += [f"{row[0]} {row[1]}"] if None in row else []
@@ -91,7 +92,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
             running.progress.end()
         elif settings.output is not None:
             header = table_header(loaded, score)
-            holds = f"scores ({score})" if "log_likelihood" in header else "words"
+            holds = scores if "log_likelihood" in header else "words"
             rows = table(settings.output, header, holds if loaded.model.readout is None else "predictions")
         if settings.contacts is not None:
             pairs = table(settings.contacts, (*CONTACT_COLUMNS, "probability"), "contacts", several_rows=True)
