@@ -39,5 +39,5 @@ def test_a_folder_that_is_not_there_and_a_model_of_another_kind_are_named(tmp_pa
     with pytest.raises(BioattnError, match=r"none: no such file or folder$"):
         load_promoter_model(tmp_path / "none", torch.device("cpu"))
     other = Path(__file__).parents[2] / "data" / "models" / "evoformer-contacts"
-    with pytest.raises(FormatError, match="this is an evoformer model .*a promoter model is needed"):
+    with pytest.raises(FormatError, match=r"this is an evoformer model .*a promoter model is needed"):
         load_promoter_model(other, torch.device("cpu"))
