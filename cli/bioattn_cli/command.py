@@ -169,17 +169,20 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
         words = typer_context.obj or ()
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
         for one in own:
-            if one.said.recorded_file and isinstance(path := arguments[one.name], Path):
-                arguments[one.name] = local_model(path)
+            given = arguments[one.name]
+            if one.said.recorded_file and isinstance(given, Path):
+                arguments[one.name] = local_model(given)
+            elif one.name == "model" and isinstance(given, tuple):
+                arguments[one.name] = tuple(map(local_model, given))
         is_alone = launch().count == 1
         if is_alone:  # of several processes one says it, once they have met
             _check(own, arguments, record)
         place = None if no_record else record or DEFAULT
         try:
-            with pipes_as_files(own if is_alone else (), arguments) as given:
-                done = function(reporter, **filled(declared, given))
+            with pipes_as_files(own if is_alone else (), arguments) as readable:
+                done = function(reporter, **filled(declared, readable))
                 if done is not None:
-                    _write(done, reporter, own, given, began, place)
+                    _write(done, reporter, own, readable, began, place)
         finally:
             take_bar_away()
 
