@@ -75,9 +75,9 @@ class TrainingProcesses:
         return codes
 
     def errors(self):
-        """All that all said which is an error of ours, or a traceback."""
+        """All that all said which is an error of ours, a stop that saved, or a traceback."""
         lines = [line for log in self.logs if log.exists() for line in log.read_text().splitlines()]
-        return [line for line in lines if line.startswith(("bioattn: error", "Traceback"))]
+        return [line for line in lines if line.startswith(("bioattn: ", "Traceback"))]
 
     def send(self, number, rank, after):
         """Send a signal to one, once the file `after` is there."""
