@@ -60,8 +60,7 @@ rule attention:
     message:
         "Joining the shards of attention"
     shell:
-        "bioattn merge {input:q} --output {output.attention:q}"
-        " --record {output.record:q} > {log:q} 2>&1"
+        "bioattn merge {input:q} --output {output.attention:q}" " --record {output.record:q} > {log:q} 2>&1"
 
 
 rule attribution_shard:
@@ -120,5 +119,4 @@ rule attribution:
     message:
         "Joining the shards of attribution"
     shell:
-        "bioattn merge {input:q} --output {output.attribution:q}"
-        " --record {output.record:q} > {log:q} 2>&1"
+        "bioattn merge {input:q} --output {output.attribution:q}" " --record {output.record:q} > {log:q} 2>&1"
