@@ -9,7 +9,7 @@ Shapes: B promoters of a block, L bases, S seqlets, W bases of a seqlet.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -208,14 +208,11 @@ def find_motifs(
     return Search(merged, seqlets)
 
 
-def search_treatment(
-    searched: Searched,
-    treatment: str,
-    settings: MotifSettings,
-    reference: NDArray[np.float32] | None = None,
-) -> tuple[pd.DataFrame, list[FoundMotif]]:
-    """Cut out the seqlets of a treatment (columns gene, centre and score) and look for motifs in them."""
-    maps, codes = searched.maps, searched.codes
+def highest_peaks(
+    searched: Searched, treatment: str, settings: MotifSettings, reference: NDArray[np.float32] | None
+) -> pd.DataFrame:
+    """The `max_seqlets` highest peaks of a treatment's map: columns gene, centre and score, best first."""
+    maps = searched.maps
     blocks = list(maps.blocks())
     usual_L = usual_map((searched.heights(rows, treatment, reference) for rows in blocks), maps.window_length)
     parts = []
@@ -229,14 +226,32 @@ def search_treatment(
         )
         # Of a block no more than all blocks together may give, so that memory stays flat.
         parts.append(best_seqlets(peaks, settings.max_seqlets))
+    return best_seqlets(pd.concat(parts), settings.max_seqlets)
+
+
+def search_treatment(
+    searched: Searched,
+    treatment: str,
+    settings: MotifSettings,
+    reference: NDArray[np.float32] | None = None,
+) -> tuple[pd.DataFrame, list[FoundMotif]]:
+    """Cut out the seqlets of a treatment (columns gene, centre and score) and look for motifs in them."""
+    maps, codes = searched.maps, searched.codes
     width = maps.reach + 2 * PAD
-    seqlets = best_seqlets(pd.concat(parts), settings.max_seqlets)
+    seqlets = highest_peaks(searched, treatment, settings, reference)
+    if searched.kind in SIGNS:
+        # Both signs share the number, so that what is faint beside the other sign is no seqlet.
+        (other,) = SIGNS.keys() - {searched.kind}
+        rivals = highest_peaks(replace(searched, kind=other), treatment, settings, reference)
+        scores = np.sort(np.concatenate([seqlets["score"], rivals["score"]]))[::-1]
+        if len(scores) > settings.max_seqlets:
+            seqlets = seqlets[seqlets["score"] > scores[settings.max_seqlets]]
     seqlets = seqlets[without_copies(cut_codes(codes, seqlets, width))].reset_index(drop=True)
     if seqlets.empty:
         return seqlets, []
     controls = control_windows(seqlets, len(codes), CONTROLS, np.random.default_rng(settings.seed))
     prior = np.zeros((len(seqlets), width), dtype=np.float32)
-    for rows in blocks:
+    for rows in maps.blocks():
         inside = seqlets["gene"].between(rows.start, rows.stop - 1)
         if inside.any():
             heights = searched.heights(rows, treatment, reference)

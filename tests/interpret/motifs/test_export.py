@@ -72,15 +72,19 @@ class Planted:
         result_files.write_promoters(path, layout, self.samples, {site.name: weights.astype(np.float32)})
         return path
 
-    def contributions(self):
-        """The first treatment's sites raise, the second's lower; the weights say nothing."""
+    def contributions(self, faint=0.0):
+        """The first treatment's sites raise, the second's lower; the weights say nothing.
+
+        faint: how much sites of the third lower the first's response, in shares of what its own raise it.
+        """
         rng = np.random.default_rng(2)
         site = cross_site(EDGES, field=FIELD, contributes=True)
         values = rng.normal(size=(GENES, 3, 2, len(EDGES) - 1), scale=0.02)
         for number, sign in ((0, 1), (1, -1)):
             where = self.where(self.treatments[number])
             values[:, number] += sign * where.reshape(GENES, 1, -1, POOL).sum(axis=3) / 2
-        path = self.folder / "contributions.h5"
+        values[:, 0] -= faint * self.where(self.treatments[2]).reshape(GENES, 1, -1, POOL).sum(axis=3) / 2
+        path = self.folder / f"contributions{faint}.h5"
         layout = promoter_layout([site], self.treatments, LENGTH, input_sha256=sha256_of(self.fasta))
         weights = np.full(values.shape, 1 / (len(EDGES) - 1), np.float32)
         arrays = {site.name: {"weights": weights, "contributions": values.astype(np.float32)}}
@@ -164,6 +168,20 @@ def test_motifs_of_contributions_have_a_sign(planted, tmp_path):
     assert 3 < value[first, "raising_1"] < 8
     assert -8 < value[second, "lowering_1"] < -3
     assert np.abs([value[third, name] for name in found]).max() < 0.2
+
+
+def test_what_is_faint_beside_the_other_sign_is_no_motif(planted, tmp_path):
+    """Sites that lower a response are a motif by themselves, and none among as many that raise it ten times more."""
+    strong = int(planted.where(planted.treatments[0]).any(axis=1).sum())
+
+    def found(number):
+        files = [planted.contributions(faint=0.1), "--promoters", planted.fasta, "--max-seqlets", number]
+        assert bioattn("export", "motifs", *files, "-o", tmp_path / str(number), "-q") == 0
+        motifs = table(tmp_path / str(number) / "motifs.tsv")
+        return {(row.source, planted_name(planted, row.consensus)) for row in motifs.itertuples()}
+
+    assert ("lowering", "motif3") in found(10 * strong)
+    assert found(strong) == {("raising", "motif1"), ("lowering", "motif2")}
 
 
 def test_a_motif_gains_attention_under_its_treatment_only(planted, exported):
