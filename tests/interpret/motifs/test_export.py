@@ -171,7 +171,7 @@ def test_motifs_of_contributions_have_a_sign(planted, tmp_path):
 
 
 def test_what_is_faint_beside_the_other_sign_is_no_motif(planted, tmp_path):
-    """Sites that lower a response are a motif by themselves, and none among as many that raise it ten times more."""
+    """Sites that lower a response are a motif, and none among as many sites that raise it ten times more."""
     strong = int(planted.where(planted.treatments[0]).any(axis=1).sum())
 
     def found(number):
