@@ -104,7 +104,7 @@ def test_a_folder_of_hugging_face(tmp_path):
     with torch.no_grad():
         expected = network.esm(ids, output_attentions=True).attentions
     for site, weights in zip(maps.sites, expected, strict=True):
-        np.testing.assert_allclose(maps.array(site), weights, atol=1e-5)
+        np.testing.assert_allclose(maps.array(site), weights[0], atol=1e-5)
     model.save(tmp_path / "model")
     again = bioattn.load_model(tmp_path / "model").predict(letters)
     pd.testing.assert_frame_equal(again, model.predict(letters), rtol=1e-5)
