@@ -1,14 +1,15 @@
-"""Language models beside Hugging Face: all attention maps, training and generation, on one thread.
+"""Language models beside Hugging Face: all attention maps, reading, training and generation, on one thread.
 
-    python benchmarks/language_speed.py [--rounds 5] [--rows maps training generation]
+    python benchmarks/language_speed.py [--rounds 5] [--rows maps reading training generation]
 
 Prints Markdown. Models have random weights, are saved by transformers and read by bioattn as they lie; both take
 turns, in processes of their own. Medians over the rounds stand in the tables, with the quartiles of the paired
-ratios.
-Processor seconds are those of the process, user and system. Needs transformers.
+ratios. Processor seconds are those of the process, user and system. Needs transformers.
 
 maps: ESM-2's shape of 8 million weights. transformers keeps all maps in memory (`output_attentions`); bioattn
 hands them on tile by tile and, with `to a file`, writes them as `export attention` does.
+reading: the same model; mean embeddings of 200 proteins of 50 to 400 residues, beside transformers in batches of
+16, sorted by length; and pseudo-likelihoods of 20 of 100 to 300, beside its masked copies in batches of 32.
 training: GPT-2 of 3.2 million weights, 16 windows of 256 tokens a step. bioattn's step is that of the product:
 windows drawn from a dataset, gradients clipped, AdamW, the average of weights. That of transformers is its model,
 clipping and AdamW, on one batch that is there.
@@ -134,6 +135,63 @@ def maps(folder: Path, who: str, length: int) -> dict[str, Any]:
     return {**found, "memory": memory}
 
 
+def reading(folder: Path, who: str, number: int) -> dict[str, Any]:
+    """Mean embeddings of 200 proteins, or pseudo-likelihoods of 20; a few of them are read before."""
+    import torch
+    import transformers
+
+    from bioattn.models.language.folder import load_language_model
+
+    draw = random.Random(number)
+    bounds = (50, 400) if number == 200 else (100, 300)
+    letters = ["".join(draw.choices(RESIDUES, k=draw.randint(*bounds))) for _ in range(number)]
+    loaded = load_language_model(folder / "esm", torch.device("cpu"))
+    theirs = transformers.EsmForMaskedLM.from_pretrained(folder / "esm", attn_implementation="sdpa").eval()
+    tokenizer = transformers.EsmTokenizer(folder / "esm" / "vocab.txt")
+
+    def ours(some: list[str]) -> Any:
+        return loaded.embed(some) if number == 200 else loaded.predict(some)
+
+    def embeddings(some: list[str]) -> Any:
+        ordered, means = sorted(some, key=len), []
+        for first in range(0, len(ordered), 16):
+            batch = tokenizer(ordered[first : first + 16], return_tensors="pt", padding=True)
+            states = theirs.esm(**batch).last_hidden_state
+            residues = batch["attention_mask"].clone()
+            residues[:, 0] = 0
+            residues[torch.arange(len(residues)), residues.sum(1)] = 0
+            means.append((states * residues[..., None]).sum(1) / residues.sum(1, keepdim=True))
+        return torch.cat(means)
+
+    def likelihoods(some: list[str]) -> Any:
+        found = []
+        for each in some:
+            ids = tokenizer(each, return_tensors="pt")["input_ids"].expand(len(each), -1)
+            place = torch.arange(len(each))
+            masked = ids.clone()
+            masked[place, place + 1] = tokenizer.mask_token_id
+            parts = [theirs(input_ids=part).logits for part in masked.split(32)]
+            logits = torch.cat(
+                [
+                    part[torch.arange(len(part)), place[32 * n : 32 * n + len(part)] + 1]
+                    for n, part in enumerate(parts)
+                ]
+            )
+            found.append(logits.log_softmax(-1)[place, ids[place, place + 1]].sum())
+        return torch.stack(found)
+
+    theirs_of = embeddings if number == 200 else likelihoods
+    work = ours if who == "bioattn" else theirs_of
+    with torch.inference_mode():
+        work(letters[:4])
+        if who == "bioattn":  # of the same proteins both must say the same
+            few = sorted(letters[:4], key=len)
+            said = ours(few).to_numpy() if number == 200 else ours(few)["log_likelihood"].to_numpy()
+            assert abs(said - theirs_of(few).numpy()).max() < 1e-2 * abs(said).max()
+        found = measured(lambda: work(letters))
+    return {**found, "result": None}
+
+
 def training(folder: Path, who: str, steps: int) -> dict[str, Any]:
     """Seconds of a step."""
     import torch
@@ -245,6 +303,7 @@ ROWS: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, tuple[int, ...]]]
             "bioattn, to a file": LENGTHS,
         },
     ),
+    "reading": (reading, dict.fromkeys(("transformers", "bioattn"), (200, 20))),
     "training": (training, dict.fromkeys(("transformers", "transformers, fused GELU", "bioattn"), (5,))),
     "generation": (
         generation,
@@ -271,16 +330,20 @@ def row_table(row: str, found: dict[tuple[str, int], list[dict[str, Any]]]) -> s
         wall, cpu = (statistics.median(one[key] for one in each) for key in ("wall", "cpu"))
         ratios = sorted(a["cpu"] / b["cpu"] for a, b in zip(found["transformers", size], each, strict=True))
         low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-        if row == "maps":
-            memory = statistics.median(one["memory"] for one in each) / 1e6
-            cells = [f"{wall:.2f}", f"{cpu:.2f}", f"{memory:,.0f} MB"]
+        if row in ("maps", "reading"):
+            memory = statistics.median(one.get("memory", 0) for one in each) / 1e6
+            cells = [f"{wall:.2f}", f"{cpu:.2f}", f"{memory:,.0f} MB" if memory else ""]
         else:
             cells = [f"{tokens / wall:,.0f}", f"{tokens / cpu:,.0f}"]
         rows.append([who, f"{size:,}", *cells, f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})"])
     rates = (
-        ["seconds", "CPU seconds", "memory"] if row == "maps" else ["tokens per second", "per core-second"]
+        ["seconds", "CPU seconds", "memory"]
+        if row in ("maps", "reading")
+        else ["tokens per second", "per core-second"]
     )
-    return table([row, "length, steps or batch", *rates, "CPU of transformers over this (quartiles)"], rows)
+    return table(
+        [row, "length, number, steps or batch", *rates, "CPU of transformers over this (quartiles)"], rows
+    )
 
 
 def main() -> None:
