@@ -3,8 +3,7 @@
 `docs/formats/evoformer-output.md` is the contract of predictions.
 """
 
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +12,20 @@ import numpy as np
 
 from bioattn.alignments.templates import TEMPLATES_FORMAT, read_templates
 from bioattn.errors import FormatError
-from bioattn.formats.rr import read_rr
-from bioattn.formats.tables import open_table
 from bioattn.io.files import read_json
 from bioattn.io.hdf5 import open_hdf5, text_attribute
 from bioattn.models.evoformer.family import FAMILY
 from bioattn.models.family import CONFIG, imported
 from bioattn.models.model_kind import model_kind
-from bioattn.store.inspection import is_valid, several_results, validate_members
+from bioattn.store.inspection import several_results, validate_members
 from bioattn.store.kinds import FileKind, Problem, Sample, error, folder_with, hdf5, shown_as
 from bioattn.structures.predictions import (
     ALIGNED_ERROR,
-    CONTACT_COLUMNS,
     DISTOGRAM,
     DISTOGRAM_FORMAT,
     FORMAT_VERSION,
     REPRESENTATIONS_FORMAT,
     SCORES,
-    contact_rows,
     read_aligned_error,
     read_distances,
     read_scores,
@@ -88,13 +83,10 @@ def _describe_prediction(folder: Path) -> dict[str, Any]:
 
 
 def _validate_prediction(folder: Path, progress: Progress) -> list[Problem]:
-    """Every file of a prediction, and whether they say the same."""
-    figures = _describe_prediction(folder)
+    """Every file of a prediction."""
+    _describe_prediction(folder)
     members = (each for each in folder.iterdir() if each.suffix in _VALIDATED or each.name == ALIGNED_ERROR)
-    problems = validate_members(members, progress)
-    if "contact_pairs" in figures and is_valid(problems):
-        problems += compare_contacts(folder)
-    return problems
+    return validate_members(members, progress)
 
 
 def _sample(folder: Path) -> Sample:
@@ -159,7 +151,7 @@ def file_kinds() -> Sequence[FileKind]:
             matches=hdf5(DISTOGRAM_FORMAT),
             describe=describe_arrays,
             read=lambda path: read_distances(path, with_entropy=True),
-            validate=lambda path, _: validate_arrays(path),
+            validate=_validate_arrays,
         ),
         FileKind(
             name="templates",
@@ -173,14 +165,14 @@ def file_kinds() -> Sequence[FileKind]:
             title="representations of an MSA/pair model",
             matches=hdf5(REPRESENTATIONS_FORMAT),
             describe=describe_arrays,
-            validate=lambda path, _: validate_arrays(path),
+            validate=_validate_arrays,
         ),
     )
 
 
 _ROWS_AT_ONCE = 64
 _SCALES = ("column_i", "column_j", "residue_number")
-_SYMMETRIC = ("contact_probability", "expected_distance")
+_OF_DISTOGRAM = ("bin_edge", "probability", "contact_probability", "expected_distance")
 _TOLERANCE = 1e-3
 
 
@@ -205,80 +197,35 @@ def describe_arrays(path: Path) -> dict[str, Any]:
         }
 
 
-def validate_arrays(path: Path) -> list[Problem]:
-    """What is wrong with a file of distances or representations.
-
-    Its shapes, NaN and infinite values, probabilities that do not sum to 1, matrices that are not symmetric.
-    """
-    try:
-        with open_hdf5(path) as file:
-            return list(_check(file))
-    except FormatError as problem:
-        return [error("", str(problem).removeprefix(f"{path}: "))]
+def _validate_arrays(path: Path, _progress: Progress) -> list[Problem]:
+    """Problems of a file of distances or representations: shapes, NaN and infinite values, probabilities that do
+    not sum to 1."""
+    with open_hdf5(path) as file:
+        return list(_problems(file))
 
 
-def _check(file: h5py.File) -> list[Problem]:
-    kind = text_attribute(file, "format")
+def _problems(file: h5py.File) -> Iterator[Problem]:
     version = int(file.attrs.get("format_version", 0))
     if version != FORMAT_VERSION:
-        return [error("", f"has format version {version}, this bioattn reads {FORMAT_VERSION}")]
-    required = [*_SCALES]
-    if kind == DISTOGRAM_FORMAT:
-        required += ["bin_edge", "probability", *_SYMMETRIC]
-    missing = [error(name, "is missing") for name in required if name not in file]
-    if missing:
-        return missing
+        yield error("", f"has format version {version}, this bioattn reads {FORMAT_VERSION}")
+        return
+    is_distogram = text_attribute(file, "format") == DISTOGRAM_FORMAT
+    required = [*_SCALES, *(_OF_DISTOGRAM if is_distogram else ())]
+    if missing := [error(name, "is missing") for name in required if name not in file]:
+        yield from missing
+        return
     size = len(file["column_i"])
-    problems = []
-    columns = file["column_i"][()]
-    if np.any(np.diff(columns) <= 0) or (size and columns[0] < 1):
-        problems.append(error("column_i", "columns must ascend from 1 on"))
     for name, node in file.items():
         if node.ndim < 2:
             continue
-        if kind == DISTOGRAM_FORMAT and node.shape[:2] != (size, size):
-            problems.append(error(name, f"has shape {node.shape} for {size} columns"))
+        if is_distogram and node.shape[:2] != (size, size):
+            yield error(name, f"has shape {node.shape} for {size} columns")
             continue
         for start in range(0, len(node), _ROWS_AT_ONCE):
             part = node[start : start + _ROWS_AT_ONCE]
             if not np.isfinite(part).all():
-                problems.append(error(name, "holds NaN or infinite values"))
+                yield error(name, "holds NaN or infinite values")
                 break
             if name == "probability" and np.any(np.abs(part.sum(-1) - 1) > _TOLERANCE):
-                problems.append(error(name, f"does not sum to 1 in rows {start} and on"))
+                yield error(name, f"does not sum to 1 in rows {start} and on")
                 break
-    if kind == DISTOGRAM_FORMAT and not problems:
-        for name in _SYMMETRIC:
-            values = file[name][()]
-            if np.any(np.abs(values - values.T) > _TOLERANCE * (1 + np.abs(values))):
-                problems.append(error(name, "is not symmetric"))
-    return problems
-
-
-def compare_contacts(folder: Path) -> list[Problem]:
-    """Compare contacts.rr, contacts.tsv and scores.json with distogram.h5, each of which is valid on its own.
-
-    The first difference of each file is told. Raises: FormatError when one cannot be read after all.
-    """
-    with open_hdf5(folder / "distogram.h5") as file:
-        columns = file["column_i"][()] - 1
-        numbers = [None if number < 0 else number for number in file["residue_number"][()].tolist()]
-        probabilities, distances = file["contact_probability"][()], file["expected_distance"][()]
-        letters = text_attribute(file, "sequence") or ""
-    rows = list(contact_rows(letters, columns, numbers, probabilities, distances))
-    problems = []
-    counted = read_json(folder / "scores.json")["contact_pairs"]
-    if counted != len(rows):
-        problems.append(error("scores.json contact_pairs", f"is {counted}, distogram.h5 has {len(rows):,}"))
-    listed, table = read_rr(folder / "contacts.rr"), open_table(folder / "contacts.tsv")
-    pairs = [(pair.i, pair.j, pair.probability) for pair in listed.pairs]
-    if listed.sequence != letters or pairs != [(int(row[0]), int(row[1]), float(row[6])) for row in rows]:
-        problems.append(error("contacts.rr", "lists other pairs, or another sequence, than distogram.h5"))
-    lines, expected = [(1, list(table.header)), *table.rows()], [list(CONTACT_COLUMNS), *rows]
-    for found, wanted in zip_longest(lines, expected):
-        line, cells = found or (len(expected), [])
-        if cells != wanted:
-            said = " ".join(wanted) if wanted else "no line"
-            problems.append(error(f"contacts.tsv line {line}", f"is not what distogram.h5 gives: {said}"))
-            break
-    return problems
