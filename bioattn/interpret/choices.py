@@ -28,15 +28,6 @@ class MatchBy(StrEnum):
     MATRIX = "matrix"
 
 
-class Overlapping(StrEnum):
-    """What a base gets that lies in the windows of several genes of one strand."""
-
-    NEAREST_GENE = "nearest-gene"
-    """The value of the gene whose position 0 is nearest."""
-    MAX = "max"
-    MEAN = "mean"
-
-
 class ScriptFormat(StrEnum):
     """Programs that a structure is written for."""
 
@@ -126,9 +117,6 @@ class TrackSettings:
         "From bins to bases: flat within a bin, smoothed by half a bin, or over all bases that a bin sees.",
         "--upsample",
         default=Upsampling.NEAREST,
-    )
-    overlapping: Overlapping = option(
-        "Value of a base in windows of several genes of one strand.", default=Overlapping.NEAREST_GENE
     )
     downstream: int | None = option(
         "Bases of the windows from position 0 on [default: from the file, else 200].", min=0

@@ -18,7 +18,6 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.bigwig import Intervals
 from bioattn.formats.genes import MAX_POSITION_DIGITS
 from bioattn.formats.genome import open_genome
-from bioattn.interpret.choices import Overlapping
 from bioattn.io.files import decompression_errors, open_bytes, read_lines
 from bioattn.system.progress import SILENT, Progress
 
@@ -119,7 +118,6 @@ class Stretch:
     samples: NDArray[np.int64]
     """Sample numbers of the promoters, ascending, shape (n,)."""
     pieces: Sequence[Piece]
-    """They overlap only where the values of several promoters are settled by maximum or mean."""
     island_starts: NDArray[np.int64]
     """Where each run of covered bases starts on the chromosome, ascending."""
     island_offsets: NDArray[np.int64]
@@ -147,16 +145,16 @@ class Stretch:
         return Intervals(self.chrom, starts, starts + lengths, values[firsts])
 
 
-def lay_out(placed: pd.DataFrame, overlapping: Overlapping) -> list[Stretch]:
+def lay_out(placed: pd.DataFrame) -> list[Stretch]:
     """Make the stretches of windows as of `place_windows`, ordered by chromosome and strand."""
     ordered = placed.sort_values(["chrom", "strand", "start", "end", "sample"])
     return [
-        _stretch(str(chrom), str(strand), windows, overlapping)
+        _stretch(str(chrom), str(strand), windows)
         for (chrom, strand), windows in ordered.groupby(["chrom", "strand"])
     ]
 
 
-def _stretch(chrom: str, strand: str, windows: pd.DataFrame, overlapping: Overlapping) -> Stretch:
+def _stretch(chrom: str, strand: str, windows: pd.DataFrame) -> Stretch:
     starts, ends = windows["start"].to_numpy(), windows["end"].to_numpy()
     reach = np.maximum.accumulate(ends)
     begins = np.concatenate([[0], np.flatnonzero(starts[1:] > reach[:-1]) + 1])
@@ -168,9 +166,6 @@ def _stretch(chrom: str, strand: str, windows: pd.DataFrame, overlapping: Overla
     samples = np.sort(windows["sample"].to_numpy())
     rows = np.searchsorted(samples, windows["sample"].to_numpy())
     origins = windows["origin"].to_numpy()
-    kept: Iterator[tuple[int, int, int]] = zip(starts, ends, range(len(rows)), strict=True)
-    if overlapping is Overlapping.NEAREST_GENE:
-        kept = _nearest(windows, strand)
     steps = np.zeros(island_offsets[-1] + 1, dtype=np.int64)
     np.add.at(steps, starts + shift, 1)
     np.add.at(steps, ends + shift, -1)
@@ -185,7 +180,7 @@ def _stretch(chrom: str, strand: str, windows: pd.DataFrame, overlapping: Overla
             Piece(
                 int(start + shift[window]), int(end - start), int(rows[window]), int(start - origins[window])
             )
-            for start, end, window in kept
+            for start, end, window in _nearest(windows, strand)
         ],
         island_starts=island_starts,
         island_offsets=island_offsets,

@@ -24,7 +24,7 @@ from bioattn.formats.bigwig import (
     write_bigwig,
     write_intervals,
 )
-from bioattn.interpret.choices import Overlapping, TrackFormat, TrackSettings, Upsampling
+from bioattn.interpret.choices import TrackFormat, TrackSettings, Upsampling
 from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, file_stems
 from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen_quantity
 from bioattn.interpret.track_layout import Stretch, lay_out, place_windows, read_chromosome_lengths
@@ -115,7 +115,7 @@ def export_tracks(
                 "FASTA with `bioattn prepare promoters`, or write chrom:start-end(strand) behind its ids"
             )
         placed = placed.assign(sample=file.samples.index.get_indexer(placed.index))
-        stretches = lay_out(placed, settings.overlapping)
+        stretches = lay_out(placed)
         along = tuple(each for each in settings.formats if each is not TrackFormat.TSV)
         _report_layout(file, settings, samples, stretches, downstream, is_known=given is not None)
         if known is None and TrackFormat.BIGWIG in along:
@@ -239,20 +239,16 @@ def _report_layout(
     overlapping = sum(stretch.overlapping_genes for stretch in stretches)
     if not overlapping:
         return
-    if settings.overlapping is Overlapping.NEAREST_GENE and downstream > attention.window_length:
+    if downstream > attention.window_length:
         raise BioattnError(
             f"--downstream {downstream}: the windows have {attention.window_length} bases; give what "
             "`prepare promoters` was told"
         )
-    settled = {
-        Overlapping.NEAREST_GENE: f"goes to the gene whose position 0 is nearest, {downstream:,} bases before the "
-        f"end of its window{'' if is_known else ', which the file does not say'} (--downstream)",
-        Overlapping.MAX: "gets the largest value",
-        Overlapping.MEAN: "gets the mean",
-    }[settings.overlapping]
     LOGGER.info(
         f"{overlapping:,} of {counted(windows, 'window')} overlap another of their strand, "
-        f"{percentage(_shared(stretches), 1)} of all bases; such a base {settled}"
+        f"{percentage(_shared(stretches), 1)} of all bases; such a base goes to the gene whose position 0 is "
+        f"nearest, {downstream:,} bases before the end of its window"
+        f"{'' if is_known else ', which the file does not say'} (--downstream)"
     )
 
 
@@ -307,35 +303,21 @@ class TrackValues(NamedTuple):
     def of_bins(self, samples: NDArray[np.int64]) -> NDArray[np.float64]:
         """Values (B, K) of every bin of promoters by ascending sample numbers."""
         maps_BK = self.maps.read(samples, self.track.treatment)
-        return maps_BK if self.track.reference is None else maps_BK - self._reference(samples)
+        if self.track.reference is None:
+            return maps_BK
+        if self.means is not None:
+            return maps_BK - self.means[samples].astype(np.float64)
+        return maps_BK - self.maps.read(samples, self.track.reference)
 
     def of_bases(self, stretch: Stretch) -> NDArray[np.float64]:
-        """Values of the covered bases of a stretch; overlaps are settled first, then the reference subtracted."""
-        values = self._along(self.maps.read(stretch.samples, self.track.treatment), stretch)
-        if self.track.reference is None:
-            return values
-        return values - self._along(self._reference(stretch.samples), stretch)
-
-    def _reference(self, samples: NDArray[np.int64]) -> NDArray[np.float64]:
-        if self.means is not None:
-            return self.means[samples].astype(np.float64)
-        return self.maps.read(samples, self.track.reference)
-
-    def _along(self, maps_BK: NDArray[np.float64], stretch: Stretch) -> NDArray[np.float64]:
-        maps, overlapping = self.maps, self.settings.overlapping
-        values_BL = maps.bases(maps_BK, self.settings.upsampling)
+        """Values of the covered bases of a stretch."""
+        values_BL = self.maps.bases(self.of_bins(stretch.samples), self.settings.upsampling)
         if stretch.strand == "-":
             values_BL = values_BL[:, ::-1]
-        along = np.full(stretch.bases, -np.inf if overlapping is Overlapping.MAX else 0.0)
-        number = np.zeros(stretch.bases)
+        along = np.zeros(stretch.bases)
         for first, length, window, offset in stretch.pieces:
-            part, values = along[first : first + length], values_BL[window, offset : offset + length]
-            number[first : first + length] += 1
-            if overlapping is Overlapping.MAX:
-                np.maximum(part, values, out=part)
-            else:
-                part += values
-        return along / number if overlapping is Overlapping.MEAN else along
+            along[first : first + length] = values_BL[window, offset : offset + length]
+        return along
 
 
 def write_strand(

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.choices import Overlapping
 from bioattn.interpret.track_layout import lay_out, place_windows
 
 WINDOWS = st.lists(
@@ -25,8 +24,7 @@ def placed(rows, strand, downstream, chroms="I"):
 @given(WINDOWS, st.sampled_from("+-"), st.integers(0, 12))
 def test_each_base_goes_to_the_nearest_gene(rows, strand, downstream):
     windows = placed(rows, strand, downstream)
-    (nearest,) = lay_out(windows, Overlapping.NEAREST_GENE)
-    (shared,) = lay_out(windows, Overlapping.MEAN)
+    (nearest,) = lay_out(windows)
     rivals: dict[int, list[tuple[int, bool, int]]] = {}
     for number, (start, size) in enumerate(rows):
         anchor = start + size - downstream if strand == "+" else start + downstream - 1
@@ -35,9 +33,6 @@ def test_each_base_goes_to_the_nearest_gene(rows, strand, downstream):
             rivals.setdefault(base, []).append((abs(base - anchor), not upstream, number))
     expected = {base: min(those)[-1] for base, those in rivals.items()}
     assert owners(nearest, rows) == [(base, [expected[base]]) for base in sorted(expected)]
-    assert owners(shared, rows) == [
-        (base, sorted(number for *_, number in rivals[base])) for base in sorted(rivals)
-    ]
     assert nearest.shared_bases == sum(len(those) > 1 for those in rivals.values())
     others = [
         any(len(rivals[base]) > 1 for base in range(max(start, 0), start + size)) for start, size in rows
@@ -70,7 +65,7 @@ def owners(stretch, rows):
 
 def test_chromosomes_come_in_the_order_of_their_names():
     windows = placed([(0, 10)] * 4, "+", 0, chroms=["chr2", "chr10", "Chr1", "chr1"])
-    chroms = [stretch.chrom for stretch in lay_out(windows, Overlapping.MAX)]
+    chroms = [stretch.chrom for stretch in lay_out(windows)]
     assert chroms == ["Chr1", "chr1", "chr10", "chr2"]
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pybigtools
 import pytest
 
-from bioattn.interpret.choices import Overlapping, TrackSettings
+from bioattn.interpret.choices import TrackSettings
 from bioattn.interpret.position_maps import upsample
 from bioattn.interpret.tracks import export_tracks
 from bioattn.store.schema import AttentionOptions
@@ -70,7 +70,7 @@ def write_attention(tmp_path):
     return write
 
 
-def of_every_base(values, strand, overlapping, genes=GENES, downstream=DOWNSTREAM):
+def of_every_base(values, strand, genes=GENES, downstream=DOWNSTREAM):
     """What each base gets, base by base and gene by gene. values: (genes, window) of one treatment."""
     heard: dict[tuple[str, int], list[tuple[float, bool, int, float]]] = {}
     for number, (_, chrom, start, end, of_strand) in enumerate(genes):
@@ -88,12 +88,7 @@ def of_every_base(values, strand, overlapping, genes=GENES, downstream=DOWNSTREA
             heard.setdefault((chrom, base), []).append(
                 (abs(base - anchor), not upstream, number, float(values[number, position]))
             )
-    settle = {
-        "nearest-gene": lambda those: min(those)[-1],
-        "max": lambda those: max(each[-1] for each in those),
-        "mean": lambda those: sum(each[-1] for each in those) / len(those),
-    }[overlapping]
-    return {place: settle(those) for place, those in heard.items()}
+    return {place: min(those)[-1] for place, those in heard.items()}
 
 
 def of_bedgraph(path):
@@ -123,9 +118,8 @@ def require_same(found, expected, rtol):
     )
 
 
-@pytest.mark.parametrize("overlapping", ["nearest-gene", "max", "mean"])
 @pytest.mark.parametrize("upsampling", ["nearest", "gaussian", "receptive-field"])
-def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, overlapping, upsampling):
+def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, upsampling):
     path, weights = write_attention()
     sizes = tmp_path / "genome.fa.fai"
     sizes.write_text("".join(f"{name}\t{length}\n" for name, length in LENGTHS.items()))
@@ -134,7 +128,6 @@ def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, overlappi
         tmp_path / "tracks",
         TrackSettings(
             upsampling=upsampling,
-            overlapping=Overlapping(overlapping),
             downstream=DOWNSTREAM,
             reference="control",
         ),
@@ -143,7 +136,7 @@ def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, overlappi
     )
     values = upsample(weights.astype(np.float64).mean(axis=2), EDGES, LENGTH, upsampling, FIELD)
     for strand, sign in (("+", "plus"), ("-", "minus")):
-        heat, control = (of_every_base(values[:, t], strand, overlapping) for t in (1, 2))
+        heat, control = (of_every_base(values[:, t], strand) for t in (1, 2))
         for stem, expected in (
             ("Heat_37_C", heat),
             ("control", control),
@@ -157,7 +150,7 @@ def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, overlappi
 
 def test_reading_by_small_blocks_changes_nothing(write_attention, tmp_path, monkeypatch):
     path, _ = write_attention()
-    settings = TrackSettings(downstream=DOWNSTREAM, overlapping=Overlapping.MEAN, upsampling="gaussian")
+    settings = TrackSettings(downstream=DOWNSTREAM, upsampling="gaussian")
     export_tracks(path, tmp_path / "whole", settings)
     monkeypatch.setattr("bioattn.interpret.promoter_maps.READ_BYTES", 1)
     monkeypatch.setattr("bioattn.interpret.promoter_maps.SCATTERED", 1)
@@ -278,7 +271,6 @@ def test_position_0_is_where_the_file_says(write_attention, tmp_path):
     assert known == exported("asked", plain, "--downstream", str(DOWNSTREAM))
     other = exported("other", plain, "--downstream", "40")
     assert exported("overridden", knowing, "--downstream", "40") == other != known
-    assert exported("usual", plain, "--overlapping", "max")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -288,7 +280,7 @@ def test_position_0_is_where_the_file_says(write_attention, tmp_path):
         (["--treatment", "control", "--against", "control"], 1, "is the only treatment asked for"),
         (["--genes", "nowhere"], 1, "no promoter asked for has a place on a chromosome"),
         (["--format", "wig"], 2, "--format 'wig': is none of bigwig, bedgraph, tsv"),
-        (["--value-weighted", "--overlapping", "max"], 1, "export with --value-weighted"),
+        (["--value-weighted", "--downstream", "20"], 1, "export with --value-weighted"),
         (["--downstream", "61"], 1, "--downstream 61: the windows have 60 bases"),
     ],
 )

@@ -161,7 +161,7 @@ def tracks(
     One bedGraph and one bigWig for every treatment and strand: what each base adds to the response, sums over
     heads; or, without contributions or with --weights, the share of a promoter's attention on it. The folder also
     holds a table per treatment with every bin of every gene, and tracks.json, which lists the files. Where windows
-    of one strand overlap, --overlapping chooses the value; the table has all windows.
+    of one strand overlap, a base goes to the nearest gene; the table has all windows.
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """
