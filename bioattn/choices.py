@@ -48,14 +48,6 @@ class Subset(StrEnum):
     TEST = "test"
 
 
-class MissingCb(StrEnum):
-    """Substitute for a CB that a structure lacks."""
-
-    CA = "ca"
-    VIRTUAL = "virtual"
-    """Its ideal place by N, CA and C; CA if one of them is missing."""
-
-
 def chosen(kind: type[Enumeration], name: str, value: str) -> Enumeration:
     """The member of an enumeration. Raises: SettingsError naming the argument and what it can be."""
     if value not in list(kind):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bioattn.choices import MIN_IDENTITY, MissingCb
+from bioattn.choices import MIN_IDENTITY
 from bioattn.errors import SettingsError
 from bioattn.io.settings import option, seed_option
 
@@ -20,10 +20,6 @@ class ContactSettings:
         "Least fraction of a chain's residues that equal those of its closest row.",
         "--min-structure-identity",
         default=MIN_IDENTITY,
-    )
-    missing_cb: MissingCb = option(
-        "Substitute for a missing CB: CA, or its ideal position from N, CA and C (virtual).",
-        default=MissingCb.CA,
     )
     seed: int = seed_option()
     """Each alignment has its own random numbers, whatever else is in the table."""

@@ -324,7 +324,6 @@ def prepare_contacts(
         "grouping": _group(table, entries, progress),
         "max_depth": settings.max_depth,
         "min_identity": settings.min_identity,
-        "missing_cb": settings.missing_cb,
         "seed": settings.seed,
     }
     for entry in entries:
@@ -375,12 +374,7 @@ def _read_chains(pairs: Sequence[ContactPair], settings: ContactSettings, progre
     for pair in watched(progress, "reading structures", pairs):
         entry = _Entry(pair=pair, chain=None, audit=ContactAuditRow(id=pair.id, status="kept"))
         try:
-            entry.chain = read_chain(
-                pair.structure,
-                pair.chain,
-                missing_cb=settings.missing_cb,
-                chosen_by="in the column chain of the table",
-            )
+            entry.chain = read_chain(pair.structure, pair.chain, chosen_by="in the column chain of the table")
             entry.audit = entry.audit._replace(chain=entry.chain.name, missing_cb=entry.chain.num_missing_cb)
         except BioattnError as error:
             _refuse(entry, "structure", str(error))

@@ -24,7 +24,6 @@ from Bio.Data.PDBData import protein_letters_3to1, protein_letters_3to1_extended
 from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 from numpy.typing import NDArray
 
-from bioattn.choices import MissingCb
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import decompression_errors, open_bytes
 from bioattn.structures.ideal_geometry import ATOM37
@@ -41,9 +40,7 @@ _LETTER_OF |= dict.fromkeys(("HID", "HIE", "HIP", "HSD", "HSE", "HSP"), "H") | {
 _LETTER_OF |= {"ASH": "D", "GLH": "E", "LYN": "K"}
 # What parsers let through on files that only begin well.
 _PARSER_ERRORS = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, StopIteration)
-# CB of an ideal residue from its backbone: coefficients of (CA-N)x(C-CA), CA-N and C-CA.
 _SLOT_OF = {name: slot for slot, name in enumerate(ATOM37)}
-_VIRTUAL_CB = (-0.58273431, 0.56802827, -0.54067466)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,7 @@ class Chain:
     ca: NDArray[np.float32]
     """(L, 3) ångström."""
     cb: NDArray[np.float32]
-    """(L, 3) ångström: CB; CA of glycine; where CB is missing, what `read_chain` was told to put there."""
+    """(L, 3) ångström: CB; CA of glycine and where CB is missing."""
     bfactors: NDArray[np.float32]
     """(L,) of the CA atoms; pLDDT in predicted structures."""
     atom37: NDArray[np.float32]
@@ -82,7 +79,6 @@ def read_chain(
     path: Path,
     chain: str | None = None,
     *,
-    missing_cb: MissingCb = MissingCb.CA,
     chosen_by: str = "with --chain",
 ) -> Chain:
     """Read one chain of a PDB or mmCIF file, plain, gzip or xz; which of the two is found by content.
@@ -116,16 +112,13 @@ def read_chain(
             f"{path}: several molecules are called {chain!r}; the first is taken, the others are "
             f"{quoted(others)}"
         )
-    return _chain(path, chain, proteins[chain], missing_cb, structure.method)
+    return _chain(path, chain, proteins[chain], structure.method)
 
 
 def read_chains(path: Path) -> list[Chain]:
     """All protein chains of the first model, in the file's order; otherwise as `read_chain`."""
     structure = _read_structure(path)
-    return [
-        _chain(path, name, residues, MissingCb.CA, structure.method)
-        for name, residues in structure.proteins.items()
-    ]
+    return [_chain(path, name, residues, structure.method) for name, residues in structure.proteins.items()]
 
 
 def scorable(letters: str) -> str:
@@ -171,15 +164,6 @@ def expected_alignments(first: str, second: str, *, opening: float) -> float:
     """
     score = protein_aligner("local", opening).score(first, second)
     return 0.041 * len(first) * len(second) * math.exp(-0.267 * score)
-
-
-def virtual_cb(
-    n: NDArray[np.floating], ca: NDArray[np.floating], c: NDArray[np.floating]
-) -> NDArray[np.float64]:
-    """Ideal position of CB of an L-amino acid; arguments and result (..., 3) in ångström."""
-    first, second = np.asarray(ca, np.float64) - n, np.asarray(c, np.float64) - ca
-    across, along_first, along_second = _VIRTUAL_CB
-    return across * np.cross(first, second) + along_first * first + along_second * second + ca
 
 
 class _Atom(NamedTuple):
@@ -419,20 +403,14 @@ def _is_amino_acid(name: str, is_hetero: bool, atoms: Sequence[_Atom]) -> bool:
     return has_ca and (not is_hetero or (name in _LETTER_OF and not is_standard))
 
 
-def _chain(path: Path, name: str, residues: Sequence[_Residue], missing_cb: MissingCb, method: str) -> Chain:
+def _chain(path: Path, name: str, residues: Sequence[_Residue], method: str) -> Chain:
     cb: list[NDArray[np.floating]] = []
     missing = 0
     atom37 = np.full((len(residues), len(ATOM37), 3), np.nan, np.float32)
     for place, residue in enumerate(residues):
         positions = {name: np.array(atom.position, np.float32) for name, atom in residue.atoms.items()}
-        is_glycine = residue.name == "GLY"
-        if "CB" in positions:
-            cb.append(positions["CB"])
-        elif missing_cb == "virtual" and not is_glycine and "N" in positions and "C" in positions:
-            cb.append(virtual_cb(positions["N"], positions["CA"], positions["C"]))
-        else:
-            cb.append(positions["CA"])
-        missing += "CB" not in positions and not is_glycine
+        cb.append(positions.get("CB", positions["CA"]))
+        missing += "CB" not in positions and residue.name != "GLY"
         for atom, position in positions.items():
             slot = _SLOT_OF.get("SD" if (residue.name, atom) == ("MSE", "SE") else atom)
             if slot is not None:
