@@ -24,23 +24,14 @@ from bioattn.inference.runner import Floats
 from bioattn.promoters.response_metrics import Statistic
 
 
-def bin_ranks(scores: NDArray[np.floating], known: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Rank of each bin of a map (..., P): 0 = largest score; ties rank by position; unknown bins come last."""
-    order = np.argsort(-np.where(known, scores, -np.inf), axis=-1, kind="stable")
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
-    return ranks
-
-
-def number_of_bins(known: NDArray[np.bool_], share: float) -> NDArray[np.int64]:
-    """Number of bins in `share` of the known bins, rounded, at least one: (..., P) → (...)."""
-    return np.asarray(np.maximum(1, np.floor(share * known.sum(-1) + 0.5)), np.int64)
-
-
 def top_bins(scores: NDArray[np.floating], known: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
-    """Mask (..., P) of the `share` of known bins with the largest scores."""
+    """Mask (..., P) of the `share` of known bins, rounded and at least one, with the largest scores; of equal ones
+    the first."""
     known = np.broadcast_to(known, scores.shape)
-    top: NDArray[np.bool_] = bin_ranks(scores, known) < number_of_bins(known, share)[..., None]
+    order = np.argsort(-np.where(known, scores, -np.inf), axis=-1, kind="stable")
+    number = np.maximum(1, np.floor(share * known.sum(-1, keepdims=True) + 0.5))
+    top = np.zeros(scores.shape, np.bool_)
+    np.put_along_axis(top, order, np.arange(scores.shape[-1]) < number, axis=-1)
     return top & known
 
 
@@ -65,19 +56,6 @@ def map_spearman(
         with np.errstate(invalid="ignore"):
             result_BT[rows] = np.where(spread > 0, (first * second).sum(-1) / spread, np.nan)
     return result_BT
-
-
-def top_overlap(
-    first_BTP: NDArray[np.floating],
-    second_BTP: NDArray[np.floating],
-    known_BP: NDArray[np.bool_],
-    share: float,
-) -> tuple[Floats, Floats]:
-    """Of the top `share` of a map's known bins (at least one), how many are also among the other's, (B, T); and
-    what chance gives, (B,)."""
-    number_B = number_of_bins(known_BP, share)
-    both_BTP = top_bins(first_BTP, known_BP[:, None], share) & top_bins(second_BTP, known_BP[:, None], share)
-    return both_BTP.sum(-1) / number_B[:, None], number_B / np.maximum(known_BP.sum(1), 1)
 
 
 def mean_ignoring_nan(values: Floats, axis: int | None = None) -> Floats:

@@ -7,10 +7,8 @@ Shape suffixes: B promoters, T treatments, L bases, A the four bases, P bins; N 
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bioattn.checks import thresholds
 from bioattn.checks.deletion import (
@@ -22,9 +20,7 @@ from bioattn.checks.deletion import (
     mean_ignoring_nan,
     measure_effects,
     pairs_that_stand_out,
-    top_overlap,
 )
-from bioattn.checks.measures import percent
 from bioattn.checks.promoters import (
     ONE_TREATMENT,
     OTHER_PROMOTERS,
@@ -119,7 +115,6 @@ def check_pointing(probe: PromoterProbe, maps: PromoterMaps, *, curves: bool = T
     deleted = measure_effects(probe, replacement, mutated, scores, backgrounds)
     _judge_against_mutagenesis(probe, deleted, TOP[maps.quantity])
     _judge_other_treatments(probe, deleted)
-    _compare_with_mutagenesis(probe, deleted.pairs, known_BP, scores["own"], scores["mutagenesis"])
 
 
 def _judge_deletion(probe: PromoterProbe, effects: Effects, top: str) -> None:
@@ -188,113 +183,33 @@ def _judge_other_treatments(probe: PromoterProbe, effects: Effects) -> None:
     )
 
 
-def _compare_with_mutagenesis(
-    probe: PromoterProbe,
-    pairs: Pairs,
-    known_BP: NDArray[np.bool_],
-    sizes_NP: Floats,
-    effects_NP: Floats,
-) -> None:
-    known_NP = known_BP[pairs.sample_N]
-    spearman_N = map_spearman(sizes_NP[:, None], effects_NP[:, None], known_NP)[:, 0]
-    overlap_N1, chance_N = top_overlap(sizes_NP[:, None], effects_NP[:, None], known_NP, JUDGED)
-
-    def mean(values_N: Floats) -> Estimate:
-        values_BT = np.full((len(probe.ids), len(probe.probed)), np.nan)
-        values_BT[pairs.sample_N, pairs.task_N] = values_N
-        return probe.mean(values_BT)
-
-    probe.add(
-        "mutagenesis_spearman",
-        "rank correlation with mutagenesis",
-        mean(spearman_N),
-        "Over the bins of a promoter, maps and effects of mutations correlate at Spearman {value:.2f}.",
-    )
-    probe.add(
-        "mutagenesis_overlap",
-        "top tenth shared with mutagenesis",
-        mean(overlap_N1[:, 0]),
-        "Of the top tenth of the maps, {share} is also in the tenth where mutations matter most; chance would "
-        f"give {percent(float(chance_N.mean()))}.",
-    )
-
-
-class Compared(NamedTuple):
-    """Maps that are compared with others of the same promoters and treatments."""
-
-    probe: PromoterProbe
-    values_BTP: Floats
-    known_BP: NDArray[np.bool_]
-
-    def similarity(self, others: Sequence[Floats]) -> Estimate:
-        """Spearman correlation with others, with the signs of contributions, mean over all."""
-        each = [map_spearman(self.values_BTP, other, self.known_BP) for other in others]
-        return self.probe.mean(mean_ignoring_nan(np.stack(each), axis=0))
-
-    def shared_tops(self, others: Sequence[Floats]) -> Floats:
-        """Mean over `others` of the share of the top tenth of bins, by size, in common, (B, T)."""
-        sizes_BTP = np.abs(self.values_BTP)
-        each = [top_overlap(sizes_BTP, np.abs(other), self.known_BP, JUDGED)[0] for other in others]
-        return np.asarray(np.mean(each, axis=0))
-
-
 def check_maps(probe: PromoterProbe, maps: PromoterMaps) -> None:
-    """Add entropy, and similarity of maps between treatments, to random weights and to other seeds."""
+    """Add entropy, and similarity of maps to those of random weights and of other seeds."""
     measures = probe.measures
     measures.add_entropy([head.entropy for head in probe.heads])
     values_BTP = maps.block(slice(None))
     known_BP = known_bins(probe.codes, tuple(maps.key_edges.tolist()))
-    compared = Compared(probe, values_BTP, known_BP)
-    estimate = compared.similarity([_maps_of(probe, maps, probe.untrained)])
+
+    def similarity(others: Sequence[ResponseRunner]) -> Estimate:
+        """Spearman correlation with maps of other models, with the signs of contributions, mean over all."""
+        alike = [map_spearman(values_BTP, _maps_of(probe, maps, other), known_BP) for other in others]
+        return probe.mean(mean_ignoring_nan(np.stack(alike), axis=0))
+
+    alike = similarity([probe.untrained])
     measures.add(
         "randomised_weights",
         "similarity to maps of random weights",
-        estimate,
-        f"Maps of the same model with random weights are {_alike(estimate.value)} these: what the maps show "
-        f"{'was learned' if estimate.value <= thresholds.RANDOMISED else 'comes of the architecture'}.",
+        alike,
+        f"Maps of the same model with random weights are {_alike(alike.value)} these: what the maps show "
+        f"{'was learned' if alike.value <= thresholds.RANDOMISED else 'comes of the architecture'}.",
         most=thresholds.RANDOMISED,
     )
-    # What neighbouring promoters share under the same treatment follows from position alone.
-    alike = compared.similarity([np.roll(values_BTP, 1, axis=0)])
-    probe.add(
-        "other_promoters_maps",
-        "similarity to other promoters' maps",
-        alike,
-        f"Maps of two promoters under the same treatment are {_alike(alike.value)} each other.",
-    )
-    _check_stability(probe, maps, compared, _between_treatments(probe, compared))
-
-
-def _between_treatments(probe: PromoterProbe, compared: Compared) -> Floats | None:
-    """Share (B, T) of a map's top tenth of bins that other treatments share; None with one treatment."""
-    number = len(probe.names)
-    if number == 1:
-        probe.measures.skip(ONE_TREATMENT, "other_treatments_maps")
-        return None
-    others = [
-        np.roll(compared.values_BTP, step, axis=1)
-        for step in range(1, min(probe.settings.exchanges, number - 1) + 1)
-    ]
-    alike = compared.similarity(others)
-    probe.add(
-        "other_treatments_maps",
-        "similarity to other treatments' maps",
-        alike,
-        f"Maps of two treatments over the same promoter are {_alike(alike.value)} each other.",
-    )
-    return compared.shared_tops(others)
-
-
-def _check_stability(
-    probe: PromoterProbe, maps: PromoterMaps, compared: Compared, between_BT: Floats | None
-) -> None:
     others = [*probe.evidence.other_models, *probe.retrained["seed"]]
     if not others:
         why = "needs the same model of another seed: --controls, or --other-model"
-        probe.measures.skip(why, "seed_stability")
+        measures.skip(why, "seed_stability")
         return
-    maps_of_others = [_maps_of(probe, maps, other) for other in others]
-    alike = compared.similarity(maps_of_others)
+    alike = similarity(others)
     steady = alike.value >= thresholds.STABLE
     probe.add(
         "seed_stability",
@@ -304,23 +219,6 @@ def _check_stability(
         + ("." if steady else ": what a single map shows may be chance of training."),
         thresholds.STABLE,
     )
-    shared_BT = compared.shared_tops(maps_of_others)
-    shared = probe.mean(shared_BT)
-    probe.add(
-        "seed_overlap",
-        "top tenth shared with another seed",
-        shared,
-        f"Of the top tenth of the maps, {percent(shared.value)} is in that of another seed too.",
-    )
-    if between_BT is not None:
-        beyond = probe.mean(shared_BT - between_BT)
-        probe.add(
-            "specificity_beyond_seed",
-            "the same, beyond what other treatments share",
-            beyond,
-            f"That is {percent(beyond.value)} of it more than another treatment's map shares: treatments "
-            f"{'differ' if beyond.value > 0 else 'do not differ'} by more than seeds.",
-        )
 
 
 def _maps_of(probe: PromoterProbe, maps: PromoterMaps, other: ResponseRunner) -> Floats:

@@ -166,15 +166,12 @@ def test_planted_maps_are_told_apart(make_model, codes):
     ).astype(np.float32)
     good, curves = pointing(model, codes, effects)
     assert good.value("deletion_against_mutagenesis") == pytest.approx(1)
-    assert good.value("mutagenesis_spearman") == pytest.approx(1)
-    assert good.value("mutagenesis_overlap") == pytest.approx(1)
     assert good.value("deletion") > thresholds.POINTED
     signs = np.random.default_rng(0).choice((-1, 1), effects.shape)
     signed, _ = pointing(model, codes, effects * signs, Quantity.CONTRIBUTIONS)
     assert [measure.value for measure in signed] == [measure.value for measure in good]
     assert good.value("deletion_of_other_treatments") == pytest.approx(1)
     backwards, _ = pointing(model, codes, effects.max() - effects)
-    assert backwards.value("mutagenesis_spearman") == pytest.approx(-1)
     assert backwards.passed("deletion") is False
     assert backwards.passed("deletion_against_mutagenesis") is False
     one_for_all, _ = pointing(model, codes, np.repeat(effects.mean(1, keepdims=True), 4, axis=1))

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from bioattn.checks.deletion import (
-    bin_ranks,
-    map_spearman,
-    mean_ignoring_nan,
-    number_of_bins,
-    top_bins,
-    top_overlap,
-)
+from bioattn.checks.deletion import map_spearman, mean_ignoring_nan, top_bins
 
 PROMOTERS, TREATMENTS, BINS = 6, 3, 12
 
@@ -41,25 +34,8 @@ def test_spearman_is_scipys_on_the_known_bins(maps):
             assert found[promoter, treatment] == pytest.approx(expected, abs=1e-12)
 
 
-def test_overlap_of_the_top_by_loops(maps):
-    first, second, known = maps
-    overlap, chance = top_overlap(first, second, known, 0.25)
-    for promoter in range(PROMOTERS):
-        bins = np.flatnonzero(known[promoter])
-        number = max(1, int(0.25 * len(bins) + 0.5))
-        assert chance[promoter] == pytest.approx(number / len(bins))
-        for treatment in range(TREATMENTS):
-            tops = [
-                set(sorted(bins, key=lambda b, m=each[promoter, treatment]: (-m[b], b))[:number])
-                for each in (first, second)
-            ]
-            assert overlap[promoter, treatment] == pytest.approx(len(tops[0] & tops[1]) / number)
-
-
-def test_ranks_leave_unknown_bins_for_last():
+def test_unknown_bins_are_no_top():
     scores, known = np.array([3.0, 9.0, 3.0, 5.0]), np.array([True, False, True, True])
-    np.testing.assert_array_equal(bin_ranks(scores, known), [1, 3, 2, 0])
-    assert number_of_bins(known, 0.5) == 2
     np.testing.assert_array_equal(top_bins(scores, known, 0.5), [True, False, False, True])
     np.testing.assert_array_equal(top_bins(scores, known, 1.0), known)
 
