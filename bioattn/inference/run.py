@@ -24,6 +24,7 @@ from bioattn.inference.runner import Runner
 from bioattn.io.files import partial_path, require_free_space
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.running import Running, RunReport
+from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.contents import Held
 from bioattn.store.schema import (
     PREDICTIONS,
@@ -34,8 +35,10 @@ from bioattn.store.schema import (
     FileLayout,
     GroupLayout,
     ListColumn,
+    Rows,
     Samples,
     site_layout,
+    taken,
 )
 from bioattn.store.shards import ShardRecord
 from bioattn.store.writer import ResultWriter, result_file
@@ -57,7 +60,7 @@ class Source:
     """Samples in memory. A batch of them is a part."""
 
     items: Any
-    """What can be taken by slices: a list, a range, an array."""
+    """A list, a range, an array."""
     samples: Samples
     """Their names and what else is known of them."""
 
@@ -65,9 +68,9 @@ class Source:
     def num_samples(self) -> int:
         return len(self.items)
 
-    def part(self, rows: slice) -> Self:
-        """Some consecutive samples alone."""
-        return replace(self, items=self.items[rows], samples=self.samples.part(rows))
+    def part(self, rows: Rows) -> Self:
+        """Some samples alone."""
+        return replace(self, items=taken(self.items, rows), samples=self.samples.part(rows))
 
     def batches(self, size: int) -> Iterator[Self]:
         """All samples in order, `size` at a time; the last batch may be smaller."""
@@ -94,6 +97,27 @@ class Work:
     """For messages."""
     lengths: Sequence[Mapping[str, int]] = ()
     """Lengths of every sample's ragged axes, by column of the sample table; empty without such axes."""
+
+    def part(self, rows: Rows) -> Self:
+        """Of some samples alone."""
+        return replace(
+            self, source=self.source.part(rows), lengths=self.lengths and taken(self.lengths, rows)
+        )
+
+    def chosen(self, genes: Sequence[str], number: int | None, where: Path) -> Self:
+        """Of those samples alone that `genes` name, as `choose_genes` takes them, or of `number` that are spread
+        evenly over the input. where: the input, for messages.
+
+        Raises: BioattnError for what is not there.
+        """
+        samples = self.source.samples
+        rows = np.arange(len(samples))
+        if genes:
+            names = GeneNames(samples.ids, list(samples.columns.get("name", ())))
+            rows = np.flatnonzero(np.isin(samples.ids, choose_genes(genes, names, where)))
+        if number is not None and number < len(rows):
+            rows = rows[np.linspace(0, len(rows) - 1, number).round().astype(int)]
+        return self if len(rows) == len(samples) else self.part(rows)
 
     def block(self, batch: Source, layout: FileLayout | None) -> Block:
         """The results of a batch; layout: of the file that they go to.
@@ -210,7 +234,7 @@ def run_work(
         rows = shard.slice(total, work.batch_size)
         record = None if file is None else ShardRecord.of(shard, total, file.settings, work.batch_size)
         LOGGER.info(f"shard {shard}: {counted(rows.stop - rows.start, work.noun)} of {total:,}")
-        work = replace(work, source=work.source.part(rows), lengths=work.lengths[rows])
+        work = work.part(rows)
     number, noun = work.source.num_samples, work.noun
     progress.begin(f"{noun}s", number)
     keep_freed_memory()
@@ -260,9 +284,7 @@ def _run_to_file(
                     for block in writer.written():
                         results.write(block)
                 progress.advance(resumed)
-                work = replace(
-                    work, source=work.source.part(slice(resumed, number)), lengths=work.lengths[resumed:]
-                )
+                work = work.part(slice(resumed, number))
             began, told = time.monotonic(), False
             for block in _written(work, layout, writer, progress, request):
                 if results is not None:
@@ -402,6 +424,7 @@ def write_attention_file(
 
     Raises: as `run_work`.
     """
+    work = work.chosen(settings.genes, settings.samples, settings.sequences)
     paths = [group.path for group in layout.groups]
     sites = [path.removeprefix(f"{SITES}/") for path in paths if path.startswith(f"{SITES}/")]
     file = ResultFile(
@@ -410,6 +433,7 @@ def write_attention_file(
         settings={
             "model": layout.model_sha256,
             "attributes": dict(layout.attributes),
+            "samples": work.source.samples.digest(),
             **deciding,
             **settings.options().as_json(sites),
         },

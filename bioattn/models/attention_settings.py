@@ -57,6 +57,14 @@ class ExportAttention(ResumableCommand):
         "Translation models: the outputs, FASTA with the names of the sources (`run translation`) "
         "[default: the likeliest token at each step]."
     )
+    genes: tuple[str, ...] = option(
+        "A gene, sequence or molecule, or a file with one id per line; can be repeated [default: all].",
+        default=(),
+        metavar="ID|FILE",
+    )
+    samples: int | None = option(
+        "This many inputs alone, spread evenly over the file [default: all].", min=1, metavar="N"
+    )
     treatments: tuple[str, ...] = option(TREATMENT_HELP, "--treatment", default=(), metavar="NAME")
     treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
     sites: tuple[str, ...] = option(

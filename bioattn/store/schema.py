@@ -4,6 +4,7 @@ A group keeps all samples in arrays with an axis `sample`, ragged axes padded to
 arrays per sample (`GroupLayout.per_sample`), where padding would waste more than half.
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -56,6 +57,7 @@ BYTES_PER_NAME = 30
 
 Values: TypeAlias = NDArray[Any] | list[str]
 """Numbers, or text, of one dataset."""
+Rows: TypeAlias = slice | NDArray[np.int64]
 Attribute: TypeAlias = str | bool | int | tuple[int, ...] | tuple[float, ...]
 
 
@@ -150,10 +152,14 @@ class Samples:
     def __len__(self) -> int:
         return len(self.columns["id"])
 
-    def part(self, rows: slice) -> "Samples":
+    def digest(self) -> str:
+        """SHA-256 of their ids."""
+        return hashlib.sha256("\0".join(self.ids).encode()).hexdigest()
+
+    def part(self, rows: Rows) -> "Samples":
         return Samples(
-            {name: values[rows] for name, values in self.columns.items()},
-            {name: values[rows] for name, values in self.lists.items()},
+            {name: taken(values, rows) for name, values in self.columns.items()},
+            {name: taken(values, rows) for name, values in self.lists.items()},
         )
 
     def lengths(self, number: int) -> dict[str, int]:
@@ -163,6 +169,13 @@ class Samples:
             for name, values in self.columns.items()
             if isinstance(values, np.ndarray) and values.dtype.kind in "iu"
         }
+
+
+def taken(values: Any, rows: Rows) -> Any:
+    """Rows of an array, a list or a range."""
+    if isinstance(rows, slice) or isinstance(values, np.ndarray):
+        return values[rows]
+    return [values[row] for row in rows]
 
 
 class Block(NamedTuple):

@@ -50,6 +50,24 @@ def test_run_and_export_are_the_same_thing(make_model, make_promoters, tmp_path)
     ]
 
 
+def test_some_genes_alone_have_the_maps_of_all(make_model, make_promoters, tmp_path):
+    model, promoters = make_model(), make_promoters()
+    names = tmp_path / "genes.txt"
+    whole, few, spread = (tmp_path / f"{name}.h5" for name in ("whole", "few", "spread"))
+    assert bioattn("export", "attention", model, promoters, "-o", whole, "-t", 1) == 0
+    with open_attention(whole) as file:
+        site = "promoter.cross.1"
+        genes, maps = list(file.samples.index), file.weights(site)
+    names.write_text(f"{genes[7]}\n{genes[2]}\n")
+    chosen = {few: ("--genes", names, "--genes", genes[20]), spread: ("--samples", 4)}
+    for output, which in chosen.items():
+        assert bioattn("export", "attention", model, promoters, "-o", output, "-t", 1, *which) == 0
+    for output, rows in ((few, [2, 7, 20]), (spread, [0, 7, 15, 22])):
+        with open_attention(output) as file:
+            assert list(file.samples.index) == [genes[row] for row in rows]
+            np.testing.assert_allclose(file.weights(site), maps[rows], atol=1e-6)
+
+
 def test_predictions_go_to_stdout_or_gzip(make_model, make_promoters, tmp_path, capsys):
     model, promoters = make_model(), make_promoters()
     packed = tmp_path / "predictions.tsv.gz"

@@ -198,6 +198,6 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         layout,
         about="attention and effects",
         of_each=f" × {counted(len(treatments), 'treatment')}",
-        smaller="choose fewer --sites, --heads or --treatment, --reduce, or fewer promoters",
+        smaller="choose fewer --sites, --heads or --treatment, --samples, or --reduce",
         treatments=treatments,
     )

@@ -166,6 +166,6 @@ def write_attention(settings: ExportAttention, running: Running, loaded: "Loaded
         running,
         work,
         layout,
-        smaller="choose fewer --sites or --heads, --reduce, or shorter sequences",
+        smaller="choose fewer --sites or --heads, --samples, --reduce, or shorter sequences",
         window=tokens_at_once(loaded.config, settings.window),
     )

@@ -257,7 +257,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     loaded = loaded_model(settings, running, load_molecule_model)
     options = settings.options()
     work, layout = _maps(loaded, settings.sequences, options, settings.batch_size, running.progress)
-    smaller = "choose fewer --sites or --heads, --reduce, or fewer molecules"
+    smaller = "choose fewer --sites or --heads, --samples, or --reduce"
     return write_attention_file(settings, running, work, layout, smaller=smaller)
 
 

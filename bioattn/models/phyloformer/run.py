@@ -343,7 +343,8 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write the attention over alignments alone. Raises: as `result_file`."""
     settings.refuse(
-        (*ONLY_PROMOTERS, "window", "targets", "batch_size", "value_weighted", "shard"), "Phyloformer models"
+        ("genes", "samples", *ONLY_PROMOTERS, "window", "targets", "batch_size", "value_weighted", "shard"),
+        "Phyloformer models",
     )
     sources, _ = find_alignments(settings.sequences)
     runner = PhylogenyRunner(loaded_model(settings, running, load_phyloformer))

@@ -135,6 +135,8 @@ def _run(
             predictions=text,
             attention=attention,
             options=options,
+            genes=getattr(settings, "genes", ()),
+            samples=getattr(settings, "samples", None),
             batch_size=settings.batch_size,
             shard=shard,
             resume=settings.resume,

@@ -246,6 +246,8 @@ def run_promoters(
     predictions: TextIO | None = None,
     attention: Path | None = None,
     options: AttentionOptions | None = None,
+    genes: Sequence[str] = (),
+    samples: int | None = None,
     batch_size: int | None = None,
     shard: Shard | None = None,
     resume: bool = False,
@@ -255,8 +257,8 @@ def run_promoters(
     """Predict every promoter of a FASTA under `treatments`, and write the attention behind it.
 
     predictions: gets a wide TSV: responses, or probabilities of a binary model. attention: HDF5 file by
-    `docs/formats/attention.md`. batch_size: promoters per forward pass, None = what keeps memory flat.
-    shard, resume, force: as in `run_work`.
+    `docs/formats/attention.md`. genes, samples: as `Work.chosen` takes them. batch_size: promoters per
+    forward pass, None = what keeps memory flat. shard, resume, force: as in `run_work`.
 
     Raises: BioattnError for promoters or treatments that the model cannot take, and as `run_work`.
     """
@@ -265,10 +267,11 @@ def run_promoters(
     runner = PromoterRunner(model.predictor(treatments), None if attention is None else options, batch_size)
     if told := refitted(source):
         LOGGER.info(told)
-    work = runner.work(source)
+    work = runner.work(source).chosen(genes, samples, promoters)
     settings = {
         "model": model.sha256,
         "promoters": source.sha256,
+        "samples": work.source.samples.digest(),
         "treatments": runner.predictor.digest(),
         "sites": [layout.path.removeprefix(f"{SITES}/") for layout in runner.layouts],
     }
@@ -276,7 +279,7 @@ def run_promoters(
     if predictions is not None:
         record = None
         if shard is not None:
-            record = ShardRecord.of(shard, source.num_samples, settings, runner.batch_size)
+            record = ShardRecord.of(shard, work.source.num_samples, settings, runner.batch_size)
         rows = PredictionWriter(predictions, treatments.names, record)
     if attention is not None:
         file = ResultFile(
@@ -285,7 +288,7 @@ def run_promoters(
             settings={**settings, **options.as_json(settings["sites"])},
             about="attention",
             of_each=f" × {counted(len(treatments.names), 'treatment')} at {counted(len(runner.layouts), 'site')}",
-            smaller="choose fewer --treatment, --sites or --heads, --reduce",
+            smaller="choose fewer --treatment, --sites or --heads, --genes or --samples, --reduce",
         )
     return run_work(work, rows, file, shard=shard, resume=resume, force=force, progress=progress)
 

@@ -276,7 +276,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         running,
         work,
         layout,
-        smaller="choose fewer --sites or --heads, --reduce, or fewer sources",
+        smaller="choose fewer --sites or --heads, --samples, or --reduce",
         targets=[pair.target.tolist() for pair in pairs.values()],
     )
     return replace(report, inputs={} if settings.targets is None else {"targets": settings.targets})
