@@ -80,6 +80,10 @@ class DatasetArrays:
             )
         return cast(NDArray[Any], node[()])
 
+    def optional(self, name: str, kind: str) -> NDArray[Any] | None:
+        """As `get`; None where there is no such array."""
+        return self.get(name, kind) if name in self.file else None
+
     def text(self, name: str) -> list[str]:
         """The array /name as strings. Raises: FormatError as `get`."""
         node = self._node(name)

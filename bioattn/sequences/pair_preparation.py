@@ -20,10 +20,10 @@ from bioattn.io.records import write_audit
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.promoters.homology import Links, protein_links
 from bioattn.promoters.splits import SplitWords, parse_holdouts, read_split_table, split_by_table
-from bioattn.sequences.choices import Alphabet, PairAlphabet, SequenceSplit
+from bioattn.sequences.choices import Alphabet, PairAlphabet, SequenceSplit, TranslationPreparation
 from bioattn.sequences.pairs import SIDES, Pair, PairDataset, PairVocabulary, write_pair_dataset
 from bioattn.sequences.preparation import (
-    check_genetic_code,
+    check_split,
     described,
     related_across,
     related_links,
@@ -36,55 +36,47 @@ from bioattn.text import counted, quoted
 LOGGER = logging.getLogger("bioattn")
 
 PAIRS = SplitWords("pair", "pairs", "record")
+SIMULATED = ("source.fa", "target.fa")
+"""In a folder of `simulate translation`."""
 RELATED_K, RELATED_COMMON, RELATED_CAP = 6, 3, 60
 """Proteins that share three residue 6-mers are related; 6-mers of more than 60 proteins do not count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairSettings:
-    """How pairs become a dataset."""
+def _alphabets(settings: TranslationPreparation) -> tuple[PairAlphabet, PairAlphabet]:
+    """Of the source and of the target."""
+    return settings.source_alphabet, settings.target_alphabet
 
-    source_alphabet: PairAlphabet
-    target_alphabet: PairAlphabet
-    split: SequenceSplit | None = None
-    """None: by homology, or by record where sequences are of `characters`."""
-    holdouts: tuple[str, ...] = ()
-    split_table: Path | None = None
-    """Pairs that it does not name are left out."""
-    genetic_code: int = 1
-    seed: int = 0
 
-    def __post_init__(self) -> None:
-        if self.split is SequenceSplit.POSITION:
-            raise SettingsError("--split position: pairs are kept whole; give homology or record")
-        if self.split is SequenceSplit.HOMOLOGY and PairAlphabet.CHARACTERS in self.alphabets:
-            raise SettingsError("--split homology: characters have none; give --split record")
-        if self.split_table is not None and (self.split is not None or self.holdouts):
-            raise SettingsError("--split-table gives the side of every pair; leave --split and --holdout out")
-        check_genetic_code(self.genetic_code)
-
-    @property
-    def alphabets(self) -> tuple[PairAlphabet, PairAlphabet]:
-        """Of the source and of the target."""
-        return self.source_alphabet, self.target_alphabet
+def _check(settings: TranslationPreparation) -> None:
+    """Raises: SettingsError for settings that do not go together."""
+    if settings.split is SequenceSplit.POSITION:
+        raise SettingsError("--split position: pairs are kept whole; give homology or record")
+    if settings.split is SequenceSplit.HOMOLOGY and PairAlphabet.CHARACTERS in _alphabets(settings):
+        raise SettingsError("--split homology: characters have none; give --split record")
+    check_split(settings, "pair")
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedPairs:
     """What was made."""
 
+    files: list[Path]
     pairs: dict[str, int]
     """By side of the split."""
     dropped: int
     leakage: list[dict[str, Any]]
 
 
-def prepare_pairs(files: Sequence[Path], output: Path, settings: PairSettings) -> PreparedPairs:
-    """Write the dataset `output` and, beside it, an audit of every pair.
+def prepare_pairs(settings: TranslationPreparation) -> PreparedPairs:
+    """Write the dataset and, beside it, an audit of every pair.
 
     Raises: FormatError naming file and record of unequal ids, an empty sequence or a letter outside the alphabet;
     BioattnError when no pair can be used, or a split cannot be made.
     """
+    _check(settings)
+    first, output = settings.pairs[0], settings.output
+    folder = first.is_dir() and len(settings.pairs) == 1
+    files = [first / name for name in SIMULATED] if folder else list(settings.pairs)
     texts = _read_pairs(files, settings)
     _warn_of_nucleotides(files, texts, settings)
     sides = None if settings.split_table is None else read_split_table(settings.split_table)
@@ -102,7 +94,7 @@ def prepare_pairs(files: Sequence[Path], output: Path, settings: PairSettings) -
         LOGGER.warning(f"{counted(len(dropped), 'pair')} left out; the first: {dropped[0]}")
     source, target = (
         PairVocabulary(alphabet, _characters(kept, texts, place) if alphabet == "characters" else "")
-        for place, alphabet in enumerate(settings.alphabets)
+        for place, alphabet in enumerate(_alphabets(settings))
     )
     pairs = [
         Pair(
@@ -123,10 +115,10 @@ def prepare_pairs(files: Sequence[Path], output: Path, settings: PairSettings) -
     ]
     write_audit(output, ("pair", "status", "reason", "split"), rows)
     numbers = {name: int((split == side).sum()) for side, name in enumerate(SPLIT_NAMES)}
-    return PreparedPairs(numbers, len(dropped), leakage)
+    return PreparedPairs(files, numbers, len(dropped), leakage)
 
 
-def _read_pairs(files: Sequence[Path], settings: PairSettings) -> dict[str, tuple[str, str]]:
+def _read_pairs(files: Sequence[Path], settings: TranslationPreparation) -> dict[str, tuple[str, str]]:
     """Source and target by name."""
     if len(files) == 1:
         if next((line for _, line in read_lines(files[0]) if line.strip()), "").startswith(">"):
@@ -140,7 +132,7 @@ def _read_pairs(files: Sequence[Path], settings: PairSettings) -> dict[str, tupl
                 raise FormatError(f"{files[0]}:{line}: the id is empty; name every pair")
             if name in found:
                 raise FormatError(f"{files[0]}:{line}: the id {name!r} stands there already")
-            for side, text, alphabet in zip(SIDES, both, settings.alphabets, strict=True):
+            for side, text, alphabet in zip(SIDES, both, _alphabets(settings), strict=True):
                 # Characters can be any word, NA among them.
                 if not text or (alphabet is not PairAlphabet.CHARACTERS and is_missing(text)):
                     raise FormatError(
@@ -164,9 +156,9 @@ def _read_pairs(files: Sequence[Path], settings: PairSettings) -> dict[str, tupl
 
 
 def _warn_of_nucleotides(
-    files: Sequence[Path], texts: dict[str, tuple[str, str]], settings: PairSettings
+    files: Sequence[Path], texts: dict[str, tuple[str, str]], settings: TranslationPreparation
 ) -> None:
-    for place, (side, alphabet) in enumerate(zip(SIDES, settings.alphabets, strict=True)):
+    for place, (side, alphabet) in enumerate(zip(SIDES, _alphabets(settings), strict=True)):
         own = "".join(both[place] for both in texts.values())
         if alphabet is PairAlphabet.PROTEIN and are_nucleotides(count_nucleotides(own), len(own)):
             warn_of_nucleotides(
@@ -175,10 +167,10 @@ def _warn_of_nucleotides(
             )
 
 
-def _problem(both: tuple[str, str], settings: PairSettings) -> str:
+def _problem(both: tuple[str, str], settings: TranslationPreparation) -> str:
     """Why a pair with a coding sequence cannot be used; empty: it can."""
     encoded: list[str] = []
-    for text, alphabet in zip(both, settings.alphabets, strict=True):
+    for text, alphabet in zip(both, _alphabets(settings), strict=True):
         if alphabet is PairAlphabet.CODON:
             if len(text) % 3:
                 return f"{len(text):,} bases are not whole codons"
@@ -189,8 +181,8 @@ def _problem(both: tuple[str, str], settings: PairSettings) -> str:
             if "*" in residues[:-1]:
                 return f"stop codon {residues.index('*') + 1:,} of {len(residues):,} codons"
             encoded.append(residues.removesuffix("*"))
-    if len(encoded) == 1 and PairAlphabet.PROTEIN in settings.alphabets:
-        protein = both[settings.alphabets.index(PairAlphabet.PROTEIN)].upper().removesuffix("*")
+    if len(encoded) == 1 and PairAlphabet.PROTEIN in _alphabets(settings):
+        protein = both[_alphabets(settings).index(PairAlphabet.PROTEIN)].upper().removesuffix("*")
         if len(protein) != len(encoded[0]):
             return f"{len(encoded[0]):,} codons before the stop, but {len(protein):,} residues"
         for place, (own, residue) in enumerate(zip(encoded[0], protein, strict=True)):
@@ -204,18 +196,18 @@ def _characters(kept: Sequence[str], texts: dict[str, tuple[str, str]], place: i
     return "".join(sorted({letter for name in kept for letter in texts[name][place]}))
 
 
-def _links(texts: Sequence[tuple[str, str]], settings: PairSettings) -> Links | None:
+def _links(texts: Sequence[tuple[str, str]], settings: TranslationPreparation) -> Links | None:
     """Which pairs are related: proteins, or what codons encode, by 6-mers; DNA by 14-mers; None of characters."""
     for alphabet in (PairAlphabet.PROTEIN, PairAlphabet.CODON):
-        if alphabet in settings.alphabets:
-            place = settings.alphabets.index(alphabet)
+        if alphabet in _alphabets(settings):
+            place = _alphabets(settings).index(alphabet)
             own = [each[place].upper() for each in texts]
             if alphabet is PairAlphabet.CODON:
                 own = [translate(each, table=settings.genetic_code) for each in own]
             return protein_links(own, k=RELATED_K, min_share=0, min_common=RELATED_COMMON, cap=RELATED_CAP)
-    if PairAlphabet.DNA not in settings.alphabets:
+    if PairAlphabet.DNA not in _alphabets(settings):
         return None
-    place = settings.alphabets.index(PairAlphabet.DNA)
+    place = _alphabets(settings).index(PairAlphabet.DNA)
     letters = PairVocabulary(PairAlphabet.DNA).words
     assert letters is not None
     return related_links(
@@ -228,12 +220,12 @@ def _split(
     pairs: Sequence[Pair],
     sides: dict[str, int] | None,
     links: Links | None,
-    settings: PairSettings,
+    settings: TranslationPreparation,
 ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The side of each pair, and how it was chosen."""
     if sides is not None:
         return split_by_table(kept, sides, PAIRS), {"by": "table"}
-    holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
+    holdouts = parse_holdouts(settings.holdout, with_treatments=False)
     if links is None or settings.split is SequenceSplit.RECORD:
         lengths = np.array([len(pair.source) for pair in pairs], dtype=np.int64)
         return split_by_record(kept, lengths, holdouts, settings.seed), {"by": "record"}

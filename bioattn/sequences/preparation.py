@@ -31,7 +31,7 @@ from bioattn.promoters.splits import (
     split_by_group,
     split_by_table,
 )
-from bioattn.sequences.choices import Alphabet, SequenceSplit
+from bioattn.sequences.choices import Alphabet, LanguagePreparation, SequenceSplit, TranslationPreparation
 from bioattn.sequences.sequence_dataset import Segments, write_sequence_dataset
 from bioattn.sequences.vocabulary import CODON_LENGTH, GAP, MAX_KMER, RESIDUES, Vocabulary
 from bioattn.system.progress import SILENT, Progress
@@ -51,35 +51,24 @@ SHARES = {VALIDATION: 0.1, TEST: 0.1}
 RECORDS = SplitWords("record", "records", "record")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceSettings:
-    """How sequences become a dataset."""
+def _check(settings: LanguagePreparation) -> None:
+    """Raises: SettingsError for settings that do not go together."""
+    if not 1 <= settings.kmer <= MAX_KMER:
+        raise SettingsError(f"--kmer {settings.kmer}: give 1 to {MAX_KMER}")
+    if settings.kmer > 1 and settings.alphabet is not Alphabet.DNA:
+        raise SettingsError(
+            f"--kmer is for --alphabet dna; a token of {settings.alphabet} is one {settings.alphabet}"
+        )
+    if settings.alphabet is Alphabet.ALIGNMENT and settings.split is SequenceSplit.POSITION:
+        raise SettingsError("--split position: rows of an alignment stay whole; give record or homology")
+    check_split(settings, "record")
 
-    alphabet: Alphabet
-    kmer: int = 1
-    split: SequenceSplit | None = None
-    """None: by record for five chromosomes or more, by position for fewer, by homology for shorter records."""
-    holdouts: tuple[str, ...] = ()
-    """`test=IV,XV` (records) or `test=0.1` (a share of records or letters)."""
-    split_table: Path | None = None
-    genetic_code: int = 1
-    """NCBI table, by which codons are translated to find related genes."""
-    seed: int = 0
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.kmer <= MAX_KMER:
-            raise SettingsError(f"--kmer {self.kmer}: give 1 to {MAX_KMER}")
-        if self.kmer > 1 and self.alphabet is not Alphabet.DNA:
-            raise SettingsError(
-                f"--kmer is for --alphabet dna; a token of {self.alphabet} is one {self.alphabet}"
-            )
-        if self.alphabet is Alphabet.ALIGNMENT and self.split is SequenceSplit.POSITION:
-            raise SettingsError("--split position: rows of an alignment stay whole; give record or homology")
-        if self.split_table is not None and (self.split is not None or self.holdouts):
-            raise SettingsError(
-                "--split-table gives the side of every record; leave --split and --holdout out"
-            )
-        check_genetic_code(self.genetic_code)
+def check_split(settings: LanguagePreparation | TranslationPreparation, noun: str) -> None:
+    """Raises: SettingsError for a table of sides beside another split, and for an unknown genetic code."""
+    if settings.split_table is not None and (settings.split is not None or settings.holdout):
+        raise SettingsError(f"--split-table gives the side of every {noun}; leave --split and --holdout out")
+    check_genetic_code(settings.genetic_code)
 
 
 def check_genetic_code(number: int) -> None:
@@ -107,14 +96,14 @@ class _Record:
     """Why it is left out; empty: it is kept."""
 
 
-def prepare_sequences(
-    files: Sequence[Path], output: Path, settings: SequenceSettings, progress: Progress = SILENT
-) -> PreparedSequences:
-    """Write the dataset `output` and, beside it, an audit of every record.
+def prepare_sequences(settings: LanguagePreparation, progress: Progress = SILENT) -> PreparedSequences:
+    """Write the dataset and, beside it, an audit of every record.
 
     Raises: FormatError naming file, record and position of what is no letter of the alphabet; BioattnError when no
     record can be used, or a split cannot be made.
     """
+    _check(settings)
+    files, output = settings.fasta, settings.output
     vocabulary = Vocabulary(settings.alphabet, settings.kmer)
     records = _read_records(files, vocabulary, settings.genetic_code, progress)
     kept = [each for each in records if not each.dropped]
@@ -203,7 +192,7 @@ def read_letters(path: Path, alphabet: Alphabet) -> Iterator[tuple[str, str]]:
     yield from ((name, alignment.row(row)) for row, name in enumerate(alignment.names))
 
 
-def _split(kept: Sequence[_Record], settings: SequenceSettings) -> tuple[Segments, dict[str, Any]]:
+def _split(kept: Sequence[_Record], settings: LanguagePreparation) -> tuple[Segments, dict[str, Any]]:
     """The segments of each side, and how they were chosen."""
     lengths = np.array([len(each.codes) for each in kept], dtype=np.int64)
     everything = np.arange(len(kept)), np.zeros(len(kept), np.int64), lengths
@@ -213,7 +202,7 @@ def _split(kept: Sequence[_Record], settings: SequenceSettings) -> tuple[Segment
         return Segments(*everything, sides), {"by": "table"}
     usual = SequenceSplit.RECORD if settings.alphabet is Alphabet.ALIGNMENT else _usual_split(lengths)
     kind = settings.split or usual
-    holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
+    holdouts = parse_holdouts(settings.holdout, with_treatments=False)
     named = any(not each.is_fraction and each.values for each in holdouts)
     description: dict[str, Any] = {"by": str(kind)}
     if kind is SequenceSplit.POSITION:
@@ -352,7 +341,10 @@ def _leakage(
 
 
 def described(
-    files: Sequence[Path], settings: Any, split: dict[str, Any], leakage: list[dict[str, Any]]
+    files: Sequence[Path],
+    settings: LanguagePreparation | TranslationPreparation,
+    split: dict[str, Any],
+    leakage: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """The metadata of a dataset."""
     return {
@@ -362,7 +354,7 @@ def described(
         "settings": {
             name: str(value.name if isinstance(value, Path) else value)
             for name, value in asdict(settings).items()
-            if value is not None
+            if value is not None and name not in ("fasta", "pairs", "output")
         },
     }
 

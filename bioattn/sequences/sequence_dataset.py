@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, FormatError
 from bioattn.io.dataset_file import DatasetKind, put_metadata
 from bioattn.io.hdf5 import hdf5_file, put_array, put_text
-from bioattn.promoters.dataset import SPLIT_NAMES, TEST
+from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import Vocabulary
 
@@ -77,10 +76,7 @@ def write_sequence_dataset(
     segments: Segments,
     metadata: dict[str, Any],
 ) -> None:
-    """Write the letters of records; the same input gives the same bytes.
-
-    Raises: BioattnError when the file cannot be written.
-    """
+    """Write the letters of records; the same input gives the same bytes."""
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in codes], dtype=np.int64)]).astype("<i8")
     with hdf5_file(path) as file:
         put_text(file, "records/id", list(ids))
@@ -95,29 +91,15 @@ def write_sequence_dataset(
 
 
 def open_sequence_dataset(path: Path) -> SequenceDataset:
-    """Open a dataset and read all but the letters.
-
-    Raises: FormatError naming what is wrong: not a sequence dataset, another version, truncated, edited, or values
-    that cannot be.
-    """
+    """Open a dataset and read all but the letters. Raises: FormatError for another file or version."""
     with SEQUENCE_DATASET.open(path) as arrays:
-        node = arrays.file["letters/codes"]
-        if node.dtype != np.uint8 or node.ndim != 1 or node.chunks is not None:
-            raise FormatError(f"{path}: /letters/codes is not one plain array of bytes; make the file again")
-        attributes = arrays.attributes
-        try:
-            vocabulary = Vocabulary(Alphabet(attributes["alphabet"]), int(attributes["kmer"]))
-        except ValueError as error:
-            raise FormatError(f"{path}: {error}; make the file again") from error
-        where, size = node.id.get_offset(), node.shape[0]
-        dataset = SequenceDataset(
+        node, attributes = arrays.file["letters/codes"], arrays.attributes
+        return SequenceDataset(
             path=path,
-            vocabulary=vocabulary,
+            vocabulary=Vocabulary(Alphabet(attributes["alphabet"]), int(attributes["kmer"])),
             ids=arrays.text("records/id"),
             offsets=arrays.get("records/offset", "i8"),
-            codes=np.zeros(0, np.uint8)
-            if where is None
-            else np.memmap(path, np.uint8, "r", offset=where, shape=(size,)),
+            codes=np.memmap(path, np.uint8, "r", offset=node.id.get_offset(), shape=node.shape),
             segments=Segments(
                 record=arrays.get("segments/record", "i8"),
                 start=arrays.get("segments/start", "i8"),
@@ -126,20 +108,6 @@ def open_sequence_dataset(path: Path) -> SequenceDataset:
             ),
             metadata=arrays.metadata(),
         )
-    if problem := _problem(dataset):
-        raise FormatError(f"{path}: {problem}; make the dataset again")
-    return dataset
-
-
-def validate_sequence_dataset(path: Path) -> list[str]:
-    """Check a dataset file. Returns the problems; empty when it is valid."""
-    try:
-        dataset = open_sequence_dataset(path)
-    except BioattnError as error:
-        return [str(error)]
-    if not dataset.letters_in(0):
-        return [f"{path}: no letter is in the training split"]
-    return []
 
 
 def describe_sequence_dataset(path: Path) -> dict[str, Any]:
@@ -154,20 +122,3 @@ def describe_sequence_dataset(path: Path) -> dict[str, Any]:
         "letters_per_split": {name: dataset.letters_in(side) for side, name in enumerate(SPLIT_NAMES)},
         "leakage": dataset.metadata.get("leakage"),
     }
-
-
-def _problem(dataset: SequenceDataset) -> str | None:
-    """A contradiction between the parts of a dataset."""
-    offsets, segments = dataset.offsets, dataset.segments
-    if offsets.shape != (len(dataset.ids) + 1,) or offsets[0] != 0 or (np.diff(offsets) < 1).any():
-        return "/records/offset does not rise from 0, once for each record"
-    if offsets[-1] != len(dataset.codes):
-        return f"the records have {offsets[-1]:,} letters, /letters/codes has {len(dataset.codes):,}"
-    if len({len(getattr(segments, name)) for name in Segments.__slots__}) != 1 or not len(segments.record):
-        return "the arrays of /segments differ in length or are empty"
-    if ((segments.record < 0) | (segments.record >= len(dataset.ids)) | (segments.split > TEST)).any():
-        return "a segment names a record or a side that is not there"
-    length = np.diff(offsets)[segments.record]
-    if ((segments.start < 0) | (segments.start >= segments.end) | (segments.end > length)).any():
-        return "a segment lies outside its record"
-    return None

@@ -37,16 +37,10 @@ from bioattn.promoters.dataset import (
     describe_dataset,
     describe_promoters,
     read_dataset,
-    validate_dataset,
 )
 from bioattn.promoters.preparation import PromoterFiles
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.sequences.pairs import (
-    PAIR_DATASET,
-    describe_pair_dataset,
-    open_pair_dataset,
-    validate_pair_dataset,
-)
+from bioattn.sequences.pairs import PAIR_DATASET, describe_pair_dataset, open_pair_dataset
 from bioattn.simulate.description import (
     FAMILIES_FORMAT,
     INDEX,
@@ -235,7 +229,6 @@ def field_kinds() -> Sequence[FileKind]:
             PROMOTER_DATASET,
             describe_dataset,
             read_dataset,
-            validate_dataset,
             report=shown_as("dataset", describe_dataset),
             multiqc=_dataset_sample,
         ),
@@ -254,7 +247,6 @@ def field_kinds() -> Sequence[FileKind]:
             PAIR_DATASET,
             describe_pair_dataset,
             open_pair_dataset,
-            validate_pair_dataset,
         ),
         dataset_kind(
             "molecule-dataset",

@@ -221,15 +221,15 @@ def dataset_kind(
     container: DatasetKind,
     describe: Callable[[Path], dict[str, Any]],
     read: Callable[[Path], Any],
-    validate: Callable[[Path], list[str]],
+    validate: Callable[[Path], list[str]] | None = None,
     **abilities: Any,
 ) -> FileKind:
     """Datasets. validate: gives sentences, which begin with the path. abilities: further fields of the kind."""
-
-    def problems(path: Path, _: Progress) -> list[Problem]:
-        return [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
-
-    return FileKind(name, title, hdf5(container.format), describe, read, validate=problems, **abilities)
+    if validate is not None:
+        abilities["validate"] = lambda path, _: [
+            error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)
+        ]
+    return FileKind(name, title, hdf5(container.format), describe, read, **abilities)
 
 
 def folder_with(*names: str) -> Callable[[Candidate], bool]:

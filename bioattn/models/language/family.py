@@ -27,7 +27,7 @@ from bioattn.models.language.config import (
     published_type,
 )
 from bioattn.models.running import RunCommand, Running, RunReport, loaded_model
-from bioattn.sequences.choices import Alphabet, SequenceSplit
+from bioattn.sequences.choices import LanguagePreparation
 from bioattn.system.device import RunPrecision
 from bioattn.text import counted
 from bioattn.training.settings import TrainingCommand
@@ -37,31 +37,6 @@ if TYPE_CHECKING:
 
     from bioattn.inference.runner import BinEncoder
     from bioattn.training.task import Task
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanguagePreparation(Settings):
-    """Make a dataset of sequences for training, split without leakage.
-
-    Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every record kept or dropped, and why. Files are
-    streamed: a genome of any size needs little memory. The split is by record for five chromosomes or more, by
-    position for fewer, and by homology for shorter records, unless --split says otherwise.
-    """
-
-    fasta: tuple[Path, ...] = argument("FASTA...", "Genomes, genes or proteins: plain, gzip or xz.")
-    output: Path = output_option("Dataset to write, X.dataset.h5.", Writes.FILE)
-    alphabet: Alphabet = option("What the sequences are.", default=Alphabet.DNA)
-    kmer: int = option("Bases of a token of DNA.", default=1, min=1)
-    split: SequenceSplit | None = option("Units of the split [default: chosen by the records].")
-    holdout: tuple[str, ...] = option(
-        "test=IV,XV (records) or validation=0.1 (share of letters); can be repeated [default: a tenth each].",
-        default=(),
-    )
-    split_table: Path | None = option(
-        "TSV/CSV with the columns gene (or the first) and split (train, validation, test), instead of --split."
-    )
-    genetic_code: int = option("NCBI genetic code, to find related genes (codon).", default=1)
-    seed: int = option("Seed of the split.", default=0, min=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,22 +118,9 @@ class LanguageGeneration(RunCommand):
 
 def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
     from bioattn.io.records import audit_path
-    from bioattn.sequences.preparation import SequenceSettings, prepare_sequences
+    from bioattn.sequences.preparation import prepare_sequences
 
-    made = prepare_sequences(
-        settings.fasta,
-        settings.output,
-        SequenceSettings(
-            alphabet=settings.alphabet,
-            kmer=settings.kmer,
-            split=settings.split,
-            holdouts=settings.holdout,
-            split_table=settings.split_table,
-            genetic_code=settings.genetic_code,
-            seed=settings.seed,
-        ),
-        running.progress,
-    )
+    made = prepare_sequences(settings, running.progress)
     audit = audit_path(settings.output)
     letters = ", ".join(f"{name} {number:,}" for name, number in made.letters.items())
     dropped = f", {made.dropped:,} dropped" if made.dropped else ""

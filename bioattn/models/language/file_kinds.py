@@ -21,7 +21,6 @@ from bioattn.sequences.sequence_dataset import (
     SEQUENCE_DATASET,
     describe_sequence_dataset,
     open_sequence_dataset,
-    validate_sequence_dataset,
 )
 from bioattn.store.kinds import Candidate, FileKind, dataset_kind, hdf5
 from bioattn.store.shards import SETTINGS, ShardRecord, shard_of_hdf5
@@ -113,7 +112,6 @@ def file_kinds() -> Sequence[FileKind]:
             SEQUENCE_DATASET,
             describe_sequence_dataset,
             open_sequence_dataset,
-            validate_sequence_dataset,
         ),
         FileKind(
             "embeddings",

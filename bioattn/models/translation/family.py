@@ -20,7 +20,7 @@ from bioattn.io.settings import (
     threads_option,
 )
 from bioattn.models.family import Family, imported
-from bioattn.sequences.choices import PairAlphabet, SequenceSplit
+from bioattn.sequences.choices import PairAlphabet, TranslationPreparation
 from bioattn.system.device import Device, device_option
 from bioattn.training.settings import TrainingCommand, UpdateConfig
 
@@ -169,38 +169,6 @@ class PairTask(StrEnum):
     RECALL = "recall"
     CASCADE = "cascade"
     SPLICE = "splice"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranslationPreparation(Settings):
-    """Make a dataset of pairs of sequences for training, split without leakage.
-
-    PAIRS are two FASTA files with equal ids, sources first, one table with the columns id, source and target, or
-    a folder of `simulate translation`.
-    Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every pair kept or dropped, and why. Coding sequences
-    must be whole codons without inner stops and encode the protein on the other side. The split keeps pairs whose
-    proteins share three residue 6-mers on one side (DNA: by 14-mers), unless --split says otherwise.
-    """
-
-    pairs: tuple[Path, ...] = argument(
-        "PAIRS...", "Two FASTA files, or one table or folder.", recorded="pairs.{}"
-    )
-    output: Path = output_option("Dataset to write, X.dataset.h5.", Writes.FILE)
-    source_alphabet: PairAlphabet = option("What sources are made of.", default=PairAlphabet.PROTEIN)
-    target_alphabet: PairAlphabet = option("What targets are made of.", default=PairAlphabet.CODON)
-    split: SequenceSplit | None = option(
-        "homology, or record (at random) [default: homology; record for characters]."
-    )
-    holdout: tuple[str, ...] = option(
-        "test=0.1 (share) or, with --split record, test=ID,ID; can be repeated [default: a tenth each].",
-        default=(),
-    )
-    split_table: Path | None = option(
-        "TSV/CSV with the columns gene (or the first) and split (train, validation, test), instead of --split; "
-        "pairs that are not in it are left out."
-    )
-    genetic_code: int = option("NCBI genetic code of coding sequences.", default=1)
-    seed: int = option("Seed of the split.", default=0, min=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

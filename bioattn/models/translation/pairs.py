@@ -13,8 +13,9 @@ from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.records import audit_path
 from bioattn.models.running import Running, RunReport
-from bioattn.models.translation.family import PairTask, TranslationPreparation, TranslationSimulation
-from bioattn.sequences.pair_preparation import PairSettings, prepare_pairs
+from bioattn.models.translation.family import PairTask, TranslationSimulation
+from bioattn.sequences.choices import TranslationPreparation
+from bioattn.sequences.pair_preparation import SIMULATED, prepare_pairs
 from bioattn.simulate.description import INDEX, PAIRS_FORMAT
 from bioattn.text import counted
 
@@ -24,7 +25,6 @@ GENES = string.ascii_letters + string.digits
 """Genes of cascades."""
 HOPS = 3
 INTRON_LENGTHS = (8, 16)
-SIMULATED = ("source.fa", "target.fa")
 FILES = (*SIMULATED, "alignment.tsv", INDEX)
 TABLES = ("facts.tsv", "questions.tsv")
 """What recall and cascade have besides, for memory networks."""
@@ -92,28 +92,14 @@ def _spliced(exons: str, generator: np.random.Generator) -> SimulatedPair:
 
 
 def prepare(settings: TranslationPreparation, running: Running) -> RunReport:
-    (first, *more) = settings.pairs
-    files = [first / name for name in SIMULATED] if first.is_dir() and not more else list(settings.pairs)
-    made = prepare_pairs(
-        files,
-        settings.output,
-        PairSettings(
-            source_alphabet=settings.source_alphabet,
-            target_alphabet=settings.target_alphabet,
-            split=settings.split,
-            holdouts=settings.holdout,
-            split_table=settings.split_table,
-            genetic_code=settings.genetic_code,
-            seed=settings.seed,
-        ),
-    )
+    made = prepare_pairs(settings)
     audit = audit_path(settings.output)
     sides = ", ".join(f"{name} {number:,}" for name, number in made.pairs.items())
     dropped = f"; {made.dropped:,} dropped" if made.dropped else ""
     return RunReport(
         sentences=[f"wrote {settings.output} and {audit}: pairs: {sides}{dropped}"],
         outputs=[settings.output, audit],
-        inputs={f"pairs.{number}": path for number, path in enumerate(files, start=1)},
+        inputs={f"pairs.{number}": path for number, path in enumerate(made.files, start=1)},
         figures={"pairs": made.pairs, "leakage": made.leakage},
     )
 
