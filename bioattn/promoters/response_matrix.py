@@ -12,7 +12,7 @@ from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.promoters.choices import DatasetSettings, Direction
 from bioattn.promoters.genes import GeneNames
-from bioattn.promoters.responses import Cells, Responses, average_cells
+from bioattn.promoters.responses import Measured, Responses, average_cells
 from bioattn.promoters.treatments import TreatmentTable, average_features
 from bioattn.text import quoted
 
@@ -39,24 +39,20 @@ LOGGER = logging.getLogger("bioattn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseMatrix:
+class ResponseMatrix(Measured):
     """Responses along promoters and treatments; NaN = missing. All arrays have shape (promoters, treatments)."""
 
     treatments: TreatmentTable
-    values: NDArray[np.float64]
-    standard_error: NDArray[np.float64] | None
-    padj: NDArray[np.float64] | None
+
+    @classmethod
+    def of(cls, treatments: TreatmentTable, measured: Measured) -> "ResponseMatrix":
+        return cls(treatments=treatments, **{name: getattr(measured, name) for name in Measured.__slots__})
 
     def select(self, promoters: NDArray[np.int64], treatments: NDArray[np.int64]) -> "ResponseMatrix":
         """Some promoters and treatments, in the order given."""
-        chosen = np.ix_(promoters, treatments)
-        names = self.treatments.names
-        return ResponseMatrix(
-            treatments=self.treatments.select([names[i] for i in treatments]),
-            values=self.values[chosen],
-            standard_error=None if self.standard_error is None else self.standard_error[chosen],
-            padj=None if self.padj is None else self.padj[chosen],
-        )
+        chosen, names = np.ix_(promoters, treatments), self.treatments.names
+        table = self.treatments.select([names[i] for i in treatments])
+        return ResponseMatrix.of(table, self.changed(lambda each: each[chosen]))
 
 
 def join_promoters(
@@ -84,17 +80,9 @@ def join_promoters(
     ]
     matched = np.flatnonzero(promoter_of >= 0)
     target = promoter_of[matched]
-    error, padj = responses.standard_error, responses.padj
-    cells = Cells(
-        target,
-        responses.values[matched],
-        None if error is None else error[matched],
-        None if padj is None else padj[matched],
-    )
-    means = average_cells((len(promoter_ids), len(table.names)), [cells])
-    matrix = ResponseMatrix(
-        treatments=table, values=means.values, standard_error=means.standard_error, padj=means.padj
-    )
+    cells = [(target, responses.changed(lambda each: each[matched]))]
+    means, _ = average_cells((len(promoter_ids), len(table.names)), cells)
+    matrix = ResponseMatrix.of(table, means)
     notes = [""] * len(promoter_ids)
     sources: dict[int, list[str]] = {}
     for row, promoter in zip(matched.tolist(), target.tolist(), strict=True):
@@ -146,21 +134,13 @@ def average_replicates(
     averaged, differing = average_features(table, groups)
     place = {name: index for index, name in enumerate(averaged.names)}
     target = np.array([place[group] for group in groups])
-    error = matrix.standard_error
-    cells = Cells(target, matrix.values.T, None if error is None else error.T, None)
-    means = average_cells((len(place), len(matrix.values)), [cells])
-    error = means.standard_error
+    cells = [(target, replace(matrix.changed(np.transpose), padj=None))]
+    means, _ = average_cells((len(place), len(matrix.values)), cells)
     samples = [
         AuditRow("sample", name, "averaged", "replicate", detail=group)
         for name, group in zip(table.names, groups, strict=True)
     ]
-    averages = ResponseMatrix(
-        treatments=averaged,
-        values=means.values.T,
-        standard_error=None if error is None else error.T,
-        padj=None,
-    )
-    return averages, samples, differing
+    return ResponseMatrix.of(averaged, means.changed(np.transpose)), samples, differing
 
 
 def against_control(matrix: ResponseMatrix, control: str) -> ResponseMatrix:

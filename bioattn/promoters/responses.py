@@ -42,60 +42,53 @@ LARGEST_EFFECT = 1e30
 """A larger one is infinite (Cuffdiff writes 1.79769e+308)."""
 
 
-class Cells(NamedTuple):
-    """Values for cells of a matrix of genes × treatments."""
-
-    place: Any
-    """Index of the cells; a cell may occur several times."""
-    values: NDArray[np.float64]
-    """NaN = missing."""
-    standard_error: NDArray[np.float64] | None
-    padj: NDArray[np.float64] | None
-
-
-class Averages(NamedTuple):
-    """What several values for the cells of a matrix come to."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Values of a matrix or of some of its cells, NaN = missing; None where no table gave them."""
 
     values: NDArray[np.float64]
-    """Their means; NaN where nothing was given."""
-    standard_error: NDArray[np.float64] | None
-    """Of the means, values taken as independent; NaN where one of them has none."""
-    padj: NDArray[np.float64] | None
-    """The largest adjusted p; NaN where one was not tested."""
-    number: NDArray[np.int32]
-    """How many values there were."""
+    standard_error: NDArray[np.float64] | None = None
+    """Of `values`, from contrast tables."""
+    padj: NDArray[np.float64] | None = None
+    """Adjusted p."""
+
+    def changed(self, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> "Measured":
+        """All arrays, changed alike."""
+        error, padj = (None if each is None else change(each) for each in (self.standard_error, self.padj))
+        return Measured(values=change(self.values), standard_error=error, padj=padj)
 
 
-def average_cells(shape: tuple[int, int], blocks: Iterable[Cells]) -> Averages:
+def average_cells(
+    shape: tuple[int, int], blocks: Iterable[tuple[Any, Measured]]
+) -> tuple[Measured, NDArray[np.int32]]:
     """Average what is given for the cells of a matrix; missing values are left out.
 
-    Blocks are added one after the other, so memory is that of one block plus a few matrices.
+    blocks: index of cells, of which one may occur several times, and what is given for them; they are added one
+    after the other, so memory is that of one block plus a few matrices. Returns the means, their standard errors
+    (values taken as independent; NaN where one has none) and the largest adjusted p (NaN where one was not
+    tested), and how many values there were.
     """
     total, variance, padj = np.zeros(shape), np.zeros(shape), np.full(shape, -np.inf)
     count, errors = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
     with_padj = False
-    for block in blocks:
+    for place, block in blocks:
         present = ~np.isnan(block.values)
-        np.add.at(total, block.place, np.where(present, block.values, 0.0))
-        np.add.at(count, block.place, present)
+        np.add.at(total, place, np.where(present, block.values, 0.0))
+        np.add.at(count, place, present)
         if block.standard_error is not None:
             known = present & ~np.isnan(block.standard_error)
-            np.add.at(variance, block.place, np.where(known, block.standard_error, 0.0) ** 2)
-            np.add.at(errors, block.place, known)
+            np.add.at(variance, place, np.where(known, block.standard_error, 0.0) ** 2)
+            np.add.at(errors, place, known)
         if block.padj is not None:
             with_padj = True
             # NaN (not tested) wins over any number: the mean counts as tested only if all values were.
-            np.maximum.at(padj, block.place, np.where(present, block.padj, -np.inf))
+            np.maximum.at(padj, place, np.where(present, block.padj, -np.inf))
     known = (count > 0) & (errors == count)
     mean, error = np.full(shape, np.nan), np.full(shape, np.nan)
     np.divide(total, count, out=mean, where=count > 0)
     np.divide(np.sqrt(variance), count, out=error, where=known)
-    return Averages(
-        mean,
-        error if errors.any() else None,
-        np.where(np.isneginf(padj), np.nan, padj) if with_padj else None,
-        count,
-    )
+    largest = np.where(np.isneginf(padj), np.nan, padj) if with_padj else None
+    return Measured(values=mean, standard_error=error if errors.any() else None, padj=largest), count
 
 
 class ResponseSource(NamedTuple):
@@ -106,19 +99,13 @@ class ResponseSource(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Responses:
+class Responses(Measured):
     """Values of genes × treatments as the tables have them, not yet joined with promoters."""
 
     gene_ids: list[str]
     """Unique, in order of first appearance."""
     treatments: list[str]
     """Unique, in order of first appearance."""
-    values: NDArray[np.float64]
-    """(genes, treatments), NaN = missing; the mean where a gene had several values for a treatment."""
-    standard_error: NDArray[np.float64] | None = None
-    """(genes, treatments): of `values`, from contrast tables."""
-    padj: NDArray[np.float64] | None = None
-    """(genes, treatments): adjusted p; the largest where a gene had several."""
     duplicated: dict[str, int]
     """Genes that had more than one value for a treatment: the largest number of them."""
 
@@ -168,8 +155,8 @@ def read_responses(
     if not tables.treatments:
         raise BioattnError("no response table holds a treatment")
     names = list(tables.genes)
-    means = average_cells((len(names), len(tables.treatments)), tables.blocks)
-    several = means.number.max(axis=1, initial=0)
+    means, number = average_cells((len(names), len(tables.treatments)), tables.blocks)
+    several = number.max(axis=1, initial=0)
     return Responses(
         gene_ids=names,
         treatments=list(tables.treatments),
@@ -186,7 +173,7 @@ class _Tables:
 
     genes: dict[str, int] = field(default_factory=dict)
     treatments: dict[str, int] = field(default_factory=dict)
-    blocks: list[Cells] = field(default_factory=list)
+    blocks: list[tuple[Any, Measured]] = field(default_factory=list)
     owner: dict[str, tuple[Path, bool]] = field(default_factory=dict)
     """By treatment: the file that has it, and whether no other may."""
 
@@ -242,7 +229,8 @@ def _read_anndata(path: Path, stated: ResponseColumns, promoters: GeneNames | No
     table = read_expression(path, stated.sheet, next(iter(stated.treatment), None), stated.gene, promoters)
     genes = np.array([tables.genes.setdefault(gene, len(tables.genes)) for gene in table.index], dtype=int)
     treatments = np.array([tables.treatment(name, path, alone=True) for name in table.columns], dtype=int)
-    tables.blocks.append(Cells((genes[:, None], treatments[None]), table.to_numpy(np.float64), None, None))
+    places = genes[:, None], treatments[None]
+    tables.blocks.append((places, Measured(values=table.to_numpy(np.float64))))
 
 
 def _read_wide(reader: TableReader, roles: ColumnRoles, tables: _Tables, without_id: list[int]) -> int:
@@ -265,7 +253,7 @@ def _read_wide(reader: TableReader, roles: ColumnRoles, tables: _Tables, without
         raise FormatError(f"{path}:{reader.header_line}: column {bad + 1} has values but no name")
     treatments = [tables.treatment(header[index], path, alone=True) for index in columns if header[index]]
     places = np.array(genes)[:, None], np.array(treatments)[None]
-    tables.blocks.append(Cells(places, values[:, named], None, None))
+    tables.blocks.append((places, Measured(values=values[:, named])))
     return len(rows)
 
 
@@ -310,7 +298,8 @@ def _read_cells(
         _check_range(path, header[roles.standard_error], error, lines, np.inf)
     if padj is not None and roles.padj is not None:
         _check_range(path, header[roles.padj], padj, lines, 1.0)
-    tables.blocks.append(Cells((np.array(genes), np.array(treatments)), table[:, 0], error, padj))
+    places = np.array(genes), np.array(treatments)
+    tables.blocks.append((places, Measured(values=table[:, 0], standard_error=error, padj=padj)))
     return len(genes)
 
 

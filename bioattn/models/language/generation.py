@@ -23,43 +23,6 @@ AT_ONCE = 16
 """Sequences that are drawn together."""
 
 
-def generate(
-    loaded: LoadedLanguageModel,
-    prompt: NDArray[np.int64],
-    number: int,
-    *,
-    length: int,
-    temperature: float,
-    top_p: float,
-    seed: int,
-    examples: Sequence[NDArray[np.integer]] = (),
-) -> Iterator[NDArray[np.int64]]:
-    """Sequences that begin with the tokens `prompt` (with `<cls>`), without `<cls>` and `<eos>`.
-
-    length: most tokens of a sequence, prompt included. temperature: 0 for the likeliest token each time. top_p:
-    tokens are drawn from the smallest set that holds this much of the probability (Holtzman et al. 2020).
-    examples: framed sequences that are read before the prompt.
-    """
-    for layer in loaded.model.modules():
-        if (
-            isinstance(layer, nn.Linear)
-            and layer.out_features >= layer.in_features
-            and loaded.device.type == "cpu"
-        ):
-            # A single row times a matrix that widens it is quicker where the matrix lies transposed in memory.
-            layer.weight.data = layer.weight.data.T.contiguous().T
-    generator = torch.Generator().manual_seed(seed)
-    read = np.concatenate([*examples, prompt])
-    first = len(read) - len(prompt) + int(loaded.vocabulary.begins)
-    for done in range(0, number, AT_ONCE):
-        tokens_BL = torch.from_numpy(np.tile(read, (min(AT_ONCE, number - done), 1))).to(loaded.device)
-        new = first + length - len(read)
-        made_BL = _continued(loaded, tokens_BL, new, temperature, top_p, generator)
-        for tokens in made_BL[:, first:].cpu().numpy():
-            ends = np.flatnonzero(tokens == EOS)
-            yield tokens[: ends[0]] if len(ends) else tokens
-
-
 def _continued(
     loaded: LoadedLanguageModel,
     tokens_BL: Tensor,
@@ -116,7 +79,8 @@ def drawn_sequences(
     """Letters of new sequences, which begin with `prompt`.
 
     examples: sequences that are read before each, as `read_tokens` takes them. length: most tokens of a sequence;
-    None = what the model reads at once. Others as `generate`.
+    None = what the model reads at once. temperature: 0 for the likeliest token each time. top_p: tokens are drawn
+    from the smallest set that holds this much of the probability (Holtzman et al. 2020).
 
     Raises: BioattnError for a model that is no decoder; SettingsError for a prompt, examples or a length that do
     not fit it.
@@ -158,14 +122,30 @@ def drawn_sequences(
         )
     if not 0 < top_p <= 1:
         raise SettingsError(f"--top-p {top_p:g}: give a share above 0 and up to 1")
-    drawn = generate(
-        loaded,
-        begin,
-        number,
-        length=most,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
-        examples=read,
-    )
-    return (vocabulary.text(tokens) for tokens in drawn)
+    return drawn_texts(loaded, [*read, begin], number, most, temperature, top_p, seed)
+
+
+def drawn_texts(
+    loaded: LoadedLanguageModel,
+    read: Sequence[NDArray[np.integer]],
+    number: int,
+    most: int,
+    temperature: float,
+    top_p: float,
+    seed: int,
+) -> Iterator[str]:
+    """read: framed sequences, the last of which is the beginning of new ones. most: tokens of a sequence."""
+    for layer in loaded.model.modules() if loaded.device.type == "cpu" else ():
+        if isinstance(layer, nn.Linear) and layer.out_features >= layer.in_features:
+            # A single row times a matrix that widens it is quicker where the matrix lies transposed in memory.
+            layer.weight.data = layer.weight.data.T.contiguous().T
+    generator = torch.Generator().manual_seed(seed)
+    begin, tokens = len(read[-1]), np.concatenate(read)
+    first = len(tokens) - begin + int(loaded.vocabulary.begins)
+    for done in range(0, number, AT_ONCE):
+        tokens_BL = torch.from_numpy(np.tile(tokens, (min(AT_ONCE, number - done), 1))).to(loaded.device)
+        new = first + most - len(tokens)
+        made_BL = _continued(loaded, tokens_BL, new, temperature, top_p, generator)
+        for made in made_BL[:, first:].cpu().numpy():
+            ends = np.flatnonzero(made == EOS)
+            yield loaded.vocabulary.text(made[: ends[0]] if len(ends) else made)

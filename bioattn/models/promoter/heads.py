@@ -27,7 +27,7 @@ from torch import Tensor
 
 from bioattn.attention.measures import attention_layers, masked_heads
 from bioattn.attention.multi_head import MultiHeadAttention
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.inference.runner import Head, HeadFigures
 from bioattn.io.files import text_output
 from bioattn.models.family import CONFIG, WEIGHTS
@@ -217,23 +217,8 @@ HEAD_AXIS = {
 def pruned(
     model: PromoterModel, vocabulary: TreatmentVocabulary, keep: Mapping[str, Sequence[int]]
 ) -> PromoterModel:
-    """Copy of `model` with only the heads `keep`, given by attention site; sites not named keep all heads.
-
-    Raises: SettingsError for a site or head that the model does not have, or a site left without any.
-    """
+    """Copy of `model` with only the heads `keep`, given by attention site; sites not named keep all heads."""
     sites = attention_sites(model)
-    for name, heads in keep.items():
-        if name not in sites:
-            raise SettingsError(
-                f"the model has no attention site {name!r}; it has {', '.join(sites) or 'none'}"
-            )
-        unknown = sorted(set(heads) - set(sites[name].heads))
-        if unknown:
-            raise SettingsError(
-                f"site {name} has no head {unknown[0]}; it has {', '.join(map(str, sites[name].heads))}"
-            )
-        if not heads:
-            raise SettingsError(f"site {name} would be left without any head; keep at least one")
     left = {name: tuple(sorted(set(keep.get(name, site.heads)))) for name, site in sites.items()}
     device = next(model.parameters()).device
     configs = [

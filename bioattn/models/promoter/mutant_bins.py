@@ -12,8 +12,9 @@ shifts them by `shift`. With them, at a bin far away,
 
 and the value is what the readout reads of bin'.
 
-Shape suffixes: M mutants, L bases, P bins, E some neighbouring bins, W bins a mutation may reach, X bases of these,
-S bases of a bin, F filters, C channels, H heads, T treatments, D channels of a head, V variables, N nodes, Q monomials.
+Shape suffixes: M mutants, L bases, P bins, E some neighbouring bins, W bins a mutation may reach, X bases of
+these, S bases of a bin, F filters, C channels, H heads, T treatments, D channels of a head, V variables, N nodes,
+Q monomials.
 """
 
 import math

@@ -10,7 +10,7 @@ from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import encode
 from bioattn.models.language.config import Shape
-from bioattn.models.language.generation import generate
+from bioattn.models.language.generation import drawn_texts
 from bioattn.models.language.scoring import log_likelihoods, read_variants, variant_scores
 from bioattn.models.language.source import read_tokens
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
@@ -119,14 +119,14 @@ def test_the_likeliest_tokens_are_the_same_with_and_without_a_cache(positions: P
         model.bias_V[EOS] = -100.0
     loaded = loaded_of(model)
     prompt = make_tokens(1, 4)[0].numpy()
-    (made,) = generate(loaded, prompt, 1, length=20, temperature=0, top_p=1.0, seed=0)
+    (made,) = drawn_texts(loaded, [prompt], 1, 20, temperature=0, top_p=1.0, seed=0)
     tokens = torch.from_numpy(prompt)[None]
     while tokens.shape[1] <= 20:
         with torch.no_grad():
             logits = model(tokens)[:, -1]
         logits[:, [*range(EOS), *range(EOS + 1, len(SPECIAL))]] = -torch.inf
         tokens = torch.cat([tokens, logits.argmax(-1)[:, None]], dim=1)
-    assert made.tolist() == tokens[0, 1:].tolist()
+    assert made == loaded.vocabulary.text(tokens[0, 1:].numpy())
 
 
 def test_drawn_tokens_have_the_probabilities_of_the_model():
@@ -140,8 +140,8 @@ def test_drawn_tokens_have_the_probabilities_of_the_model():
     expected = logits.softmax(-1).numpy()
 
     def shares(top_p: float) -> np.ndarray:
-        made = generate(loaded, prompt, 4000, length=1, temperature=1.0, top_p=top_p, seed=3)
-        first = [tokens[0] if len(tokens) else EOS for tokens in made]
+        made = drawn_texts(loaded, [prompt], 4000, 1, temperature=1.0, top_p=top_p, seed=3)
+        first = [loaded.vocabulary.tokens.index(text) if text else EOS for text in made]
         return np.bincount(first, minlength=len(expected)) / 4000
 
     assert np.allclose(shares(1.0), expected, atol=0.04)
