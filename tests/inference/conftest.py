@@ -9,7 +9,7 @@ import torch
 
 from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
@@ -44,10 +44,10 @@ def write_model(parent, name="model", task="regression", seed=0, **settings):
             **settings,
         },
     )
-    made = untrained_model(config, TABLE, seed=seed)
+    made = untrained_model(config, TABLE, task=task, seed=seed)
     folder = parent / name
     folder.mkdir()
-    write_promoter_model(folder, made.model, made.vocabulary, TABLE, task=task, reference=None)
+    made.write(folder)
     return folder
 
 

@@ -7,11 +7,10 @@ import torch
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import sha256_of, write_json
-from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
-from bioattn.models.promoter.model import PromoterModel
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.models.promoter.config import PromoterModelConfig
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.treatments import named_treatments
+from tests.making import untrained_model
 
 CPU = torch.device("cpu")
 
@@ -19,9 +18,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def folder(tmp_path):
     table = named_treatments(["heat", "salt"])
-    vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=True)
-    model = PromoterModel([PromoterModelConfig(length=40, channels=4)], vocabulary)
-    write_promoter_model(tmp_path, model, vocabulary, table, task="regression", reference=None)
+    untrained_model(PromoterModelConfig(length=40, channels=4), table).write(tmp_path)
     return tmp_path
 
 

@@ -15,7 +15,6 @@ from bioattn.checks.skills import gain_and_shape
 from bioattn.errors import BioattnError
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
-from bioattn.models.promoter.folder import write_promoter_model
 from bioattn.models.promoter.stem import STEMS
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.promoters.treatments import named_treatments
@@ -182,10 +181,9 @@ def test_maps_of_treatments_are_checked_without_those_of_the_stem():
 @pytest.fixture
 def folder(tmp_path):
     def write(**settings):
-        model = make(**settings)
         path = tmp_path / "model"
         path.mkdir()
-        write_promoter_model(path, model.model, model.vocabulary, TABLE, task="regression", reference=None)
+        make(**settings).write(path)
         return path
 
     return write

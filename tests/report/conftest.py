@@ -12,14 +12,11 @@ import torch
 from bioattn.formats.meme import Motif, write_meme
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Reader, TreatmentEncoding
-from bioattn.models.promoter.folder import write_promoter_model
-from bioattn.models.promoter.model import PromoterModel
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.windows import promoter_samples
-from tests.making import bioattn
+from tests.making import bioattn, untrained_model
 from tests.result_files import write_attribution
 
 LENGTH = 80
@@ -154,16 +151,12 @@ def write_model(folder, table, dataset_sha256):
         head_channels=4,
         hidden_channels=8,
     )
-    vocabulary = TreatmentVocabulary.learn(
-        table, encoding=config.treatment_encoder, unconditional=config.unconditional
-    )
-    torch.manual_seed(0)
     folder.mkdir()
-    network = PromoterModel([config], vocabulary)
+    made = untrained_model(config, table)
     # Weights of a size that gives maps with peaks.
-    for parameter in network.parameters():
+    for parameter in made.model.parameters():
         parameter.data.mul_(3)
-    write_promoter_model(folder, network, vocabulary, table, task="regression", reference=None)
+    made.write(folder)
     rows = [("this model", 0.41, 0.2), ("6-mer ridge", 0.52, 0.1), ("training mean", 0.0, 0.0)]
     record = {
         "dataset": {"file": "x.dataset.h5", "sha256": dataset_sha256},

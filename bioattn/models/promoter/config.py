@@ -1,7 +1,7 @@
 """The settings of promoter models, which decide their shape, and of their training, which decide their weights."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -246,22 +246,6 @@ class PromoterModelConfig:
             query == QuerySource.GAIN and not (self.sink and bias == PositionBias.SHARED),
             "attention_query = gain needs sink = true and position_bias = shared",
         )
-        sites = {
-            Conditioning.CROSS: self.stem_sites + self.hops,
-            Conditioning.CROSS_ALL: self.value_layers + 1,
-        }.get(self.conditioning, 0)
-        yield (
-            len(self.heads_left) not in (0, sites),
-            f"heads_left is for {len(self.heads_left)} attention sites, the model has {sites}",
-        )
-        for heads in self.heads_left:
-            yield (
-                not heads
-                or not set(heads) <= set(range(self.num_heads))
-                or list(heads) != sorted(set(heads)),
-                f"heads_left holds {list(heads)}; at each site rising numbers of at least one of the "
-                f"{self.num_heads} heads are needed",
-            )
         yield (
             self.contribution is Contribution.GRADIENT and not self.sink,
             "--readout shared with hops = 2 or reader = hidden needs sink = true: contributions are counted from "
@@ -294,20 +278,18 @@ class PromoterModelConfig:
     def _mistakes_of_conditioning(self) -> Iterator[tuple[bool, str]]:
         """Settings that are for another conditioning or stem, and what to say of them."""
         conditioning, stem, encoder = self.conditioning, self.stem, self.treatment_encoder
-        other, concat = conditioning != Conditioning.CROSS, conditioning == Conditioning.CONCAT
-        only_cross = "is for --conditioning cross"
-        shared = self.readout == Readout.SHARED
-        yield other and shared, f"--readout {self.readout} {only_cross}"
-        yield other and self.reader != Reader.LINEAR, f"reader = {self.reader} {only_cross}"
+        concat = conditioning == Conditioning.CONCAT
+        usual = {field.name: field.default for field in fields(self)}
+        for name in ("readout", "reader", "hops", "stem", "attention_query", "key_layers"):
+            value = getattr(self, name)
+            yield (
+                conditioning != Conditioning.CROSS and value != usual[name],
+                f"{name} = {value} is for --conditioning cross, not {conditioning}",
+            )
         yield (
             stem != Stem.TRANSFORMER and self.position != PositionEncoding.ROTARY,
             f"position = {self.position} is for --stem transformer, not {stem}",
         )
-        yield other and self.hops > 1, f"hops {only_cross}; {conditioning} has no hops"
-        yield other and stem != Stem.CONV, f"stem = {stem} {only_cross}"
-        query = self.attention_query
-        yield other and query != QuerySource.TREATMENT, f"attention_query = {query} {only_cross}"
-        yield other and self.key_layers > 0, f"key_layers = {self.key_layers} {only_cross}"
         yield (
             conditioning == Conditioning.CROSS_ALL and encoder in BY_NAME and self.num_tokens < 1,
             "cross-all needs at least two keys per treatment (num_tokens >= 1 plus the sink): over a single key "

@@ -237,15 +237,22 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
     def write(self, folder: Path) -> None:
         """Write `config.json`, `treatments.json` and the weights into the existing `folder`."""
-        write_promoter_model(
+        frame = self.treatments.frame
+        write_model(
             folder,
+            MODEL_TYPE,
             self.model,
-            self.vocabulary,
-            self.treatments,
             task=self.task,
             reference=self.reference,
             downstream=self.downstream,
+            networks=[asdict(member.config) for member in self.model.members],
         )
+        columns = {
+            column: [None if pd.isna(value) else value for value in frame[column].tolist()]
+            for column in frame.columns
+        }
+        stored = {"vocabulary": asdict(self.vocabulary), "names": list(frame.index), "columns": columns}
+        write_json(folder / TREATMENTS, stored)
 
     def read(self, inputs: Inputs, genes: Sequence[str] = ()) -> Promoters:
         """Promoters of a FASTA file, or in memory. genes: as `choose_genes` takes them, none = all.
@@ -435,45 +442,8 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         return make_probe(self, inputs, settings, evidence)
 
 
-def write_promoter_model(
-    folder: Path,
-    model: PromoterModel,
-    vocabulary: TreatmentVocabulary,
-    treatments: TreatmentTable,
-    *,
-    task: str,
-    reference: str | None,
-    downstream: int | None = None,
-) -> None:
-    """Write `config.json`, `treatments.json` and the weights into the existing `folder`.
-
-    downstream: bases of a window from position 0 of its gene on; None when that is not known.
-    """
-    write_model(
-        folder,
-        MODEL_TYPE,
-        model,
-        task=task,
-        reference=reference,
-        downstream=downstream,
-        networks=[asdict(member.config) for member in model.members],
-    )
-    frame = treatments.frame
-    write_json(
-        folder / TREATMENTS,
-        {
-            "vocabulary": asdict(vocabulary),
-            "names": list(frame.index),
-            "columns": {
-                column: [None if pd.isna(value) else value for value in frame[column].tolist()]
-                for column in frame.columns
-            },
-        },
-    )
-
-
 def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterModel:
-    """Load what `write_promoter_model` wrote.
+    """Load what `LoadedPromoterModel.write` wrote.
 
     Raises: FormatError naming the file that is missing, of another version, damaged or at odds with the rest;
     BioattnError when one changes meanwhile.

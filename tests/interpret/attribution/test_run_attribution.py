@@ -16,7 +16,7 @@ from bioattn.inference.promoter_windows import make_batch
 from bioattn.interpret.attribution import IntegratedGradients, Mutagenesis, run_attribution
 from bioattn.interpret.choices import MethodSettings
 from bioattn.io.files import partial_path
-from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store import open_attribution
 from bioattn.store.inspection import validate_file
@@ -32,12 +32,9 @@ NUMBER = 7
 @pytest.fixture
 def model(make_model, tmp_path):
     """A binary model in a folder."""
-    loaded = make_model(task="binary")
     folder = tmp_path / "model"
     folder.mkdir()
-    write_promoter_model(
-        folder, loaded.model, loaded.vocabulary, loaded.treatments, task="binary", reference=None
-    )
+    make_model(task="binary").write(folder)
     return folder
 
 

@@ -18,7 +18,7 @@ from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS, load_runner
 from bioattn.models.promoter.config import Conditioning, Stem, TrainingConfig, TreatmentEncoding
 from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
-from bioattn.models.promoter.folder import LoadedPromoterModel, write_promoter_model
+from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.baselines import (
     Baseline,
@@ -259,30 +259,25 @@ class PromoterTask(Task):
 
         if not self.settings.check:
             return results
-        model = LoadedPromoterModel(
+        settings = self.settings
+        names = Names.of("promoter", settings.output, None, settings.dataset)
+        checked = quick_check(self._loaded(), self.dataset, replace(names, inputs="PROMOTERS.fa"))
+        return replace(results, check=checked.sentence, verdict=checked.code, next=checked.next)
+
+    def _loaded(self) -> LoadedPromoterModel:
+        return LoadedPromoterModel(
             model=self.model.eval(),
             vocabulary=self.vocabulary,
             treatments=self.table,
             task=self.dataset.task,
             reference=self.settings.reference,
+            downstream=self.dataset.metadata.get("downstream"),
             device=self.device,
             sha256="",
         )
-        settings = self.settings
-        names = Names.of("promoter", settings.output, None, settings.dataset)
-        checked = quick_check(model, self.dataset, replace(names, inputs="PROMOTERS.fa"))
-        return replace(results, check=checked.sentence, verdict=checked.code, next=checked.next)
 
     def write(self, folder: Path) -> Sequence[str]:
-        write_promoter_model(
-            folder,
-            self.model,
-            self.vocabulary,
-            self.table,
-            task=self.dataset.task,
-            reference=self.settings.reference,
-            downstream=self.dataset.metadata.get("downstream"),
-        )
+        self._loaded().write(folder)
         return (WEIGHTS, CONFIG, TREATMENTS)
 
     def record(self) -> dict[str, Any]:
