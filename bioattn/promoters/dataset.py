@@ -170,7 +170,7 @@ def read_dataset(path: Path) -> PromoterDataset:
 
 
 def describe_promoters(path: Path) -> dict[str, Any]:
-    """The main figures of a promoter FASTA. Raises: FormatError naming a record that is no promoter."""
+    """The main figures of a promoter FASTA."""
     number = located = unknown = bases = 0
     shortest, longest = math.inf, 0
     flanks: set[int] = set()
@@ -197,7 +197,7 @@ def describe_promoters(path: Path) -> dict[str, Any]:
 
 
 def describe_dataset(path: Path) -> dict[str, Any]:
-    """The main figures of a promoter dataset. Raises: FormatError when it is damaged."""
+    """The main figures of a promoter dataset."""
     dataset = read_dataset(path)
     return {
         "task": dataset.task,
@@ -215,7 +215,7 @@ def describe_dataset(path: Path) -> dict[str, Any]:
 
 
 def describe_bed(path: Path) -> dict[str, Any]:
-    """The genes of a BED file. Raises: FormatError naming the line that is no gene."""
+    """The genes of a BED file."""
     genes = read_bed(path).genes
     chromosomes = {place.chrom for gene in genes for place in gene.places}
     return {"genes": len(genes), "chromosomes": some(sorted(chromosomes))}

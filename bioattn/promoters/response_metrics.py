@@ -36,7 +36,7 @@ CONSTANT_VARIANCE = 1e-13
 
 
 def checked(truth: ArrayLike, prediction: ArrayLike) -> tuple[Floats, Floats]:
-    """Both tables as float64. Raises: BioattnError unless they are two tables of one shape."""
+    """Both tables as float64."""
     truth_GT, prediction_GT = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
     if truth_GT.ndim != 2 or truth_GT.shape != prediction_GT.shape:
         raise BioattnError(
@@ -47,7 +47,7 @@ def checked(truth: ArrayLike, prediction: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def weights_or_ones(weights: ArrayLike | None, num_genes: int) -> Floats:
-    """The weights as float64, or one row of ones. Raises: BioattnError when they are for other genes."""
+    """The weights as float64, or one row of ones."""
     if weights is None:
         return np.ones((1, num_genes))
     weights_BG = np.asarray(weights, np.float64)
@@ -250,7 +250,6 @@ def fit_shared_axis(
     is deterministic.
 
     train_targets: shape=(genes, treatments), NaN = not measured.
-    Raises: BioattnError when nothing is measured or nothing varies.
     """
     targets_GT = np.asarray(train_targets, np.float64)
     measured_GT = ~np.isnan(targets_GT)

@@ -177,10 +177,7 @@ def warn_of_nucleotides(what: Path | str, instead: str) -> None:
 
 def read_letters(path: Path, alphabet: Alphabet) -> Iterator[tuple[str, str]]:
     """Name and letters of each record of a FASTA file, or match columns of each row of an alignment in any format;
-    a stop at the end of a protein is left out.
-
-    Raises: as `read_fasta` and `read_alignment`; FormatError for two rows of one name.
-    """
+    a stop at the end of a protein is left out."""
     if alphabet is not Alphabet.ALIGNMENT:
         end = "*" if alphabet is Alphabet.PROTEIN else ""
         yield from ((record.name, record.sequence.removesuffix(end)) for record in read_fasta(path))
@@ -244,10 +241,7 @@ def _usual_split(lengths: NDArray[np.int64]) -> SequenceSplit:
 
 
 def _shares(holdouts: Sequence[Holdout]) -> dict[int, float]:
-    """The part of the letters that each held-out side gets; 0 where it is empty or named.
-
-    Raises: SettingsError when nothing is left for training.
-    """
+    """The part of the letters that each held-out side gets; 0 where it is empty or named."""
     given = {each.side: float(each.text) if each.is_fraction else 0.0 for each in holdouts}
     shares = SHARES | given
     if sum(shares.values()) >= 1:

@@ -96,11 +96,7 @@ class TranslationProbe(TokenProbe):
 
 def make_probe(loaded: LoadedTranslator, path: Path, settings: CheckSettings) -> TranslationProbe:
     """`settings.samples` pairs of at most `LONGEST` words, drawn from the test side (or else validation) of a
-    dataset.
-
-    Raises: FormatError for what is no such dataset; BioattnError for a model without attention, or
-    another alphabet.
-    """
+    dataset."""
     if not any(name.startswith(SOURCE_SITE) for name in loaded.sites):
         raise BioattnError(
             f"a model of architecture {loaded.config.architecture} does not attend to source tokens: there is no "
@@ -128,10 +124,7 @@ def make_probe(loaded: LoadedTranslator, path: Path, settings: CheckSettings) ->
 
 
 def _open_dataset(loaded: LoadedTranslator, path: Path) -> PairDataset:
-    """A dataset of the model's alphabets.
-
-    Raises: FormatError for what is no such dataset; BioattnError for other alphabets.
-    """
+    """A dataset of the model's alphabets."""
     dataset, model = open_pair_dataset(path), loaded.model
     if (dataset.source, dataset.target) != (model.source, model.target):
         raise BioattnError(

@@ -132,8 +132,6 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
         targets: outputs that are called as their sources; None = the likeliest token at each step. batch_size:
         pairs per forward pass; None = as memory allows. choices: what is kept, as `AttentionKeywords` has them:
         sites, heads, dtype, reduce, top_k, value_weighted.
-
-        Raises: as `score`; BioattnError for sites or heads that the model lacks.
         """
         options = attention_options(**choices)
         with python_warnings():
@@ -141,7 +139,7 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
             return Attention(work.collect(layout))
 
     def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "TranslationHeadScorer":
-        """Judge heads on a split of a dataset of pairs. Raises: BioattnError for one that does not fit."""
+        """Judge heads on a split of a dataset of pairs."""
         from bioattn.models.translation.check import TranslationHeadScorer
 
         return TranslationHeadScorer(self, dataset, split)
@@ -149,7 +147,7 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
     def check_probe(
         self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence"
     ) -> "TranslationProbe":
-        """Pairs to check the attention with. Raises: BioattnError for a dataset that does not fit."""
+        """Pairs to check the attention with."""
         from bioattn.models.translation.check import make_probe
 
         return make_probe(self, inputs, settings)
@@ -167,12 +165,12 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
 
 
 def load_translator(folder: Path, device: torch.device) -> LoadedTranslator:
-    """Load a model folder. Raises: as `load_model`."""
+    """Load a model folder."""
     return LoadedTranslator.of_folder(folder, device, TranslationModelConfig, Translator)
 
 
 def with_others(loaded: LoadedTranslator, folders: Sequence[Path]) -> LoadedTranslator:
-    """A model together with those of other folders. Raises: BioattnError also for a model of another alphabet."""
+    """A model together with those of other folders."""
     models = [loaded.model]
     for folder in folders:
         model = load_translator(folder, loaded.device).model
@@ -205,7 +203,7 @@ def _maps(
     progress: Progress = SILENT,
 ) -> tuple[Work, FileLayout, Mapping[str, Pair]]:
     """How maps of given outputs are computed or, without `targets`, of the likeliest token at each step; and the
-    pairs. Raises: BioattnError for sites or heads that the model lacks."""
+    pairs."""
     model = loaded.model
     without = "recurrent ones do not attend; train recurrent-attention"
     sites = choose_sites(loaded.sites, options.sites, without=without)
