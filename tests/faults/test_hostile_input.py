@@ -132,14 +132,6 @@ def test_sizes_of_a_config_are_held_against_the_weights(python, tmp_path):
     assert [line.startswith(str(folder)) for line, folder in zip(said, folders, strict=True)], done.stderr
 
 
-def test_pipes_are_refused_and_not_waited_for(tmp_path, capsys):
-    os.mkfifo(tmp_path / "pipe")
-    for command in ("inspect", "validate"):
-        assert main([command, str(tmp_path / "pipe")]) == 1
-        said = capsys.readouterr()
-        assert "is a device or pipe; give a file" in said.err + said.out
-
-
 def _opened(opener):
     def read(path):
         with opener(path):
