@@ -258,7 +258,7 @@ def test_gaussian_designs_follow_the_gradient_of_a_classifier(tmp_path, folder, 
     words = ("-c", tmp_path / "classifier.toml", "-o", classifier, "-t", 1, "--no-baselines")
     assert bioattn("train", "promoter", dataset, *words) == 0
     shares = []
-    for guidance in (0, 8):
+    for guidance in (0, 20):
         words = ("--treatment", "heat", "-n", 192, "--guidance", guidance, "--classifier", classifier)
         assert generate(tmp_path, f"{guidance}.fa", *words, steps=24) == 0
         shares.append(share_with_motif(tmp_path / f"{guidance}.fa", motif))
