@@ -1,5 +1,5 @@
 """The check of MSA/pair models: what contacts lose with other weights in MSA attention, and with attended columns
-and rows spoiled.
+spoiled.
 
 Shape suffixes: S rows of the clustered or the extra MSA, R residues (columns that the model sees), N proteins, H
 heads, Q queries, K keys.
@@ -42,7 +42,6 @@ from bioattn.inference.passes import require_finite
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs, prepare_inputs
-from bioattn.models.evoformer.sites import EXTRA_MSA_ROW, MSA_ROW
 from bioattn.models.evoformer.training_families import TrainingFamily
 from bioattn.store.training_record import read_training_record
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
@@ -135,12 +134,10 @@ class MeanMaps:
 
     def __init__(self) -> None:
         self.by_site: dict[str, Tensor] = {}
-        self.kinds: dict[str, str] = {}
 
     def receive(
         self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
-        self.kinds[site.name] = site.axes[-1].kind
         if site.dims[0] == "head":
             self.by_site[site.name] = weights
             return
@@ -217,20 +214,14 @@ class ContactProbe(LikelihoodProbe):
         listening: AbstractContextManager[object] | None = None,
         *,
         shuffled: NDArray[np.bool_] | None = None,
-        removed: Mapping[str, NDArray[np.bool_]] | None = None,
     ) -> Floats:
         """Probabilities of contacts (R, R) by one pass on the first draw of an alignment, with the cells of
-        `shuffled` columns (R,) in random order among the rows, and `removed` rows masked, by the kind of the axis
-        that counts them."""
+        `shuffled` columns (R,) in random order among the rows."""
         if self.drawn is None or self.drawn[0] != number:
             self.drawn = number, self.aligned[number].inputs.sample(SEED, 0)
         inputs = self.drawn[1]
         if shuffled is not None:
             inputs = shuffle_columns(inputs, shuffled)
-        for kind, name in ((MSA_ROW, "msa_mask"), (EXTRA_MSA_ROW, "extra_msa_mask")):
-            if removed and kind in removed:
-                kept = torch.from_numpy(~removed[kind])[:, None]
-                inputs = inputs._replace(**{name: getattr(inputs, name) * kept})
         with torch.inference_mode(), listening or nullcontext():
             logits = self.model.model(inputs.to(self.model.device)).distogram_logits
         if logits is None:
@@ -374,10 +365,10 @@ class ContactProbe(LikelihoodProbe):
         self.contacts(number, capture(self.sites["msa"], maps))
         return maps
 
-    def lost(self, number: int, **disturbed: Any) -> Floats:
-        """How far a disturbance takes the contacts of each residue from the model's own (R,): sums of
+    def lost(self, number: int, shuffled: NDArray[np.bool_]) -> Floats:
+        """How far shuffled columns take the contacts of each residue from the model's own (R,): sums of
         Kullback-Leibler divergences."""
-        both = (self.own[number], self.contacts(number, **disturbed))
+        both = (self.own[number], self.contacts(number, shuffled=shuffled))
         own_RR, other_RR = (np.clip(each, LEAST, 1 - LEAST) for each in both)
         moved_RR = own_RR * np.log(own_RR / other_RR) + (1 - own_RR) * np.log((1 - own_RR) / (1 - other_RR))
         return np.asarray((moved_RR * (self.separations[number] >= MIN_SEPARATION)).sum(1))
@@ -391,10 +382,8 @@ class ContactProbe(LikelihoodProbe):
         return float(right[best].mean()), float(right.mean())
 
     def point(self) -> None:
-        """Add what predictions lose without attended columns and rows, and the contacts that attention alone
-        finds."""
+        """Add what predictions lose without attended columns, and the contacts that attention alone finds."""
         columns: list[tuple[int, dict[str, float]]] = []
-        rows: list[tuple[int, dict[str, float]]] = []
         precisions: list[tuple[float, float, float]] = []
         for number, own_RR in enumerate(watched(self.progress, "deletion", self.own)):
             self.stop.check()
@@ -409,37 +398,21 @@ class ContactProbe(LikelihoodProbe):
             }
             precisions.append((self.precision(number, scores["own"])[0], *self.precision(number, own_RR)))
             apart_RR = self.separations[number] >= MIN_SEPARATION
-            everything_R = self.lost(number, shuffled=np.ones(len(own_RR), np.bool_))
+            everything_R = self.lost(number, np.ones(len(own_RR), np.bool_))
             for residue in np.argsort(-everything_R, kind="stable")[:EXPLAINED]:
                 moved = {"everything": float(everything_R[residue])}
                 for name, score_RR in scores.items():
                     chosen_R = top_bins(score_RR[residue], apart_RR[residue], JUDGED)
-                    moved[name] = float(self.lost(number, shuffled=chosen_R)[residue])
+                    moved[name] = float(self.lost(number, chosen_R)[residue])
                 columns.append((number, moved))
-            rows.append((number, self._without_rows(number, maps, random)))
-        self._add_pointing(np.array(precisions), self._effects(columns), self._effects(rows))
-
-    def _without_rows(self, number: int, maps: MeanMaps, random: np.random.Generator) -> dict[str, float]:
-        """What all contacts of a protein lose without rows; the first of each MSA stays."""
-        own: dict[str, Floats] = {}
-        for name in self.sites["columns"]:
-            weight_S = maps.by_site[name].flatten(0, -2).mean(0).double().cpu().numpy()
-            own[maps.kinds[name]] = own.get(maps.kinds[name], 0) + weight_S
-        known = {kind: np.arange(len(weight_S)) > 0 for kind, weight_S in own.items()}
-        chance = {kind: random.random(len(weight_S)) for kind, weight_S in own.items()}
-        removed = {"everything": known}
-        for name, scores in (("own", own), ("random", chance)):
-            removed[name] = {kind: top_bins(score_S, known[kind], JUDGED) for kind, score_S in scores.items()}
-        return {name: float(self.lost(number, removed=each).sum()) for name, each in removed.items()}
-
-    def _effects(self, moved: list[tuple[int, dict[str, float]]]) -> Effects:
-        return Effects(
-            pairs=single_pairs(np.array([number for number, _ in moved])),
-            moved={name: np.array([each[name] for _, each in moved]) for name in moved[0][1]},
+        effects = Effects(
+            pairs=single_pairs(np.array([number for number, _ in columns])),
+            moved={name: np.array([moved[name] for _, moved in columns]) for name in columns[0][1]},
             number=len(self.ids),
         )
+        self._add_pointing(np.array(precisions), effects)
 
-    def _add_pointing(self, precisions_N3: Floats, columns: Effects, rows: Effects) -> None:
+    def _add_pointing(self, precisions_N3: Floats, columns: Effects) -> None:
         attention_N, head_N, chance_N = precisions_N3.T
         attention, best, all_pairs = (percent(each.mean()) for each in (attention_N, head_N, chance_N))
         pairs = "the model's R likeliest" if self.truths is None else "contacts"
@@ -467,13 +440,6 @@ class ContactProbe(LikelihoodProbe):
             f"With the tenth of its likeliest contacts they lose {columns.percent('head')}: beyond a random "
             "tenth, the most attended tenth takes away {share} of that.",
             thresholds.FOUND,
-        )
-        self.add(
-            "deletion_of_rows",
-            "deletion: most attended tenth of the rows, beyond a random tenth",
-            rows.share_gained("own", "random"),
-            f"Without the most attended tenth of the rows contacts lose {rows.percent('own')} of what they lose "
-            f"without any, without a random tenth {rows.percent('random')}.",
         )
 
     def verdict(self) -> Verdict:

@@ -1,47 +1,6 @@
 """The Evoformer stack, the extra-MSA stack, and their blocks (AlphaFold 2 supplement, Algorithms 6, 9, 15 and 18).
 
-Parameters, by layer of a block (weights are (outputs, inputs); C channels of the layer's state, H heads, D = C / H
-channels of a head, P pair channels, M and O hidden channels of triangle multiplication and outer product):
-
-    layer                      parameter                       shape          rows or columns
-    msa_row_attention          normalise.weight, .bias         C
-                               normalise_pair.weight, .bias    P
-                               project_pair_bias.weight        H, P
-                               attention.project_qkvg.weight   4·C, C         query, key, value, gate; each (H, D)
-                               attention.gate_bias             C              (H, D)
-                               attention.project_output.*      C, C; C        inputs (H, D)
-    msa_column_attention       normalise.*, attention.*        as above
-      (extra MSA: global)      project_query.weight            C, C           (H, D)
-                               project_kvg.weight              2·D + C, C     key (D), value (D), gate (H, D)
-                               gate_bias, project_output.*     as above
-    msa_transition             normalise.*                     C
-                               expand.weight, .bias            4·C, C; 4·C
-                               contract.weight, .bias          C, 4·C; C
-    outer_product_mean         normalise.*                     C
-                               project_factors.weight, .bias   2·O, C; 2·O    left (i), right (j)
-                               project_output.weight, .bias    P, O·O; P      inputs (left, right)
-    triangle_multiplication_   normalise.*                     P
-      outgoing, _incoming      project_factors.weight, .bias   4·M + P, P; …  left, right, their gates,
-                                                                              gate of the output
-                               normalise_product.*             M
-                               project_output.weight, .bias    P, M; P
-    triangle_attention_        normalise.*                     P
-      starting, _ending        project_pair_bias.weight        H, P
-                               attention.*                     as above
-    pair_transition            as msa_transition
-
-With `tied_row_heads` H (D as above):
-
-    msa_row_attention          normalise.*, normalise_pair.*   C; P
-                               project_pair_bias.weight        H, P
-                               score.project_query.weight      H·D, C         (H, D)
-                               score.project_key.weight        H·D, C         (H, D)
-                               score.scale                     H
-                               project_value_gate.*            2·H·D, C; …    value, gate; each (H, D)
-                               project_output.*                C, H·D; C      inputs (H, D)
-    maps_to_pairs              project_output.weight           P, 2·H         in place of outer_product_mean
-
-Left and right are those of AlphaFold's parameters.
+The classes of layers say how their matrices are laid out.
 
 Shape suffixes: S MSA rows, R residues, C channels, N all axes but the channels together.
 """

@@ -169,7 +169,7 @@ def test_the_command_with_structures_without_and_with_a_control(folder, tmp_path
     content = json.loads(check.read_text())
     assert {entry["name"] for entry in content["skipped"]} == {"skill", "uniform_control"}
     names = {measure["name"] for measure in content["measures"]}
-    assert names >= {*NAMES[1:], "deletion_of_rows", "uniform_rows", "uniform_columns", "uniform_triangles"}
+    assert names >= {*NAMES[1:], "uniform_rows", "uniform_columns", "uniform_triangles"}
     assert any("no structures" in caveat for caveat in content["verdict"]["caveats"])
     assert bioattn("report", check, "-o", tmp_path / "report.html") == 0
     assert content["verdict"]["sentence"][:30] in (tmp_path / "report.html").read_text()
