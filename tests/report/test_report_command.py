@@ -410,7 +410,7 @@ def test_damaged_inputs_are_named(run, tmp_path, capsys):
         f"treatment\tmotif\tgene_id\tstart\tend\nheat\tattention.1\t{HOSTILE_GENE}\tthree\t9\n"
     )
     code, said = refused([str(run.attention), str(folder), *output], capsys)
-    assert (code, "edges.tsv:2" in said) == (1, True)
+    assert (code, "edges.tsv: cannot be read" in said) == (1, True)
 
 
 def test_too_many_genes_by_name_are_refused(run, tmp_path, capsys, monkeypatch):

@@ -1,7 +1,7 @@
 """What `bioattn export motifs` found (docs/formats/motifs.md), as far as a report shows it."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,98 +112,81 @@ class MotifResults:
         return rows
 
 
+TEXT, NUMBER = "str", "float64"
+
+
 def read_motif_export(folder: Path) -> MotifResults:
-    """Read motifs and their use. Raises: FormatError when a table of the folder is missing or lacks a column."""
-    motifs = _table(folder / MOTIFS, ("motif", "source", "consensus", "seqlets"))
-    path = folder / MEME
+    """Read motifs and their use. Raises: FormatError when a table of the folder is missing or damaged."""
+    motifs = _table(
+        folder / MOTIFS,
+        dict.fromkeys(("motif", "source", "consensus", "match", "match_name"), TEXT)
+        | dict.fromkeys(("seqlets", "information_bits", "match_q_value"), NUMBER),
+    )
     # An export without motifs has the header of a MEME file alone, which is no database to read.
     matrices = (
-        {motif.name: motif.probabilities for motif in read_meme(path).motifs}
-        if len(motifs) and path.is_file()
-        else {}
+        {motif.name: motif.probabilities for motif in read_meme(folder / MEME).motifs} if len(motifs) else {}
     )
-    every = []
-    for row in motifs.to_dict("records"):
-        accession, factor, seqlets = row.get("match", ""), row.get("match_name", ""), _float(row, "seqlets")
-        every.append(
-            FoundMotif(
-                name=row["motif"],
-                source=row["source"],
-                consensus=row["consensus"],
-                seqlets=None if seqlets is None else int(seqlets),
-                bits=_float(row, "information_bits"),
-                match=f"{factor} ({accession})" if factor not in ("", accession) else accession,
-                match_q_value=_float(row, "match_q_value"),
-                probabilities=matrices.get(row["motif"]),
-            )
+    every = [
+        FoundMotif(
+            name=row.motif,
+            source=row.source,
+            consensus=row.consensus,
+            seqlets=None if np.isnan(row.seqlets) else int(row.seqlets),
+            bits=_known(row.information_bits),
+            match=f"{row.match_name} ({row.match})" if row.match_name not in ("", row.match) else row.match,
+            match_q_value=_known(row.match_q_value),
+            probabilities=matrices.get(row.motif),
         )
+        for row in motifs.itertuples()
+    ]
     order = sorted(every, key=lambda motif: (motif.source == "filter", -(motif.seqlets or 0), motif.name))
-    use = []
-    if (folder / TREATMENTS).is_file():
-        use = [
-            TreatmentMotif(
-                treatment=row["treatment"],
-                motif=row["motif"],
-                reference=row.get("reference", ""),
-                ratio=_float(row, "ratio"),
-                q_value=_float(row, "q_value"),
-            )
-            for row in _table(folder / TREATMENTS, ("treatment", "motif")).to_dict("records")
-        ]
-    try:
-        digest = str(read_json(folder / MOTIF_FOLDER.record)["sources"]["model"]["sha256"])
-    except (KeyError, TypeError):
-        digest = ""
+    columns = dict.fromkeys(("treatment", "motif", "reference"), TEXT) | {"ratio": NUMBER, "q_value": NUMBER}
+    use = [
+        TreatmentMotif(
+            treatment=row.treatment,
+            motif=row.motif,
+            reference=row.reference,
+            ratio=_known(row.ratio),
+            q_value=_known(row.q_value),
+        )
+        for row in _table(folder / TREATMENTS, columns).itertuples()
+    ]
+    sources = read_json(folder / MOTIF_FOLDER.record).get("sources", {})
     return MotifResults(
         motifs=order[:MAX_MOTIFS],
         num_by_source=dict(sorted(Counter(motif.source for motif in every).items())),
         treatments=[row for row in use if row.reference != BACKGROUND] or use,
         filters=frozenset(motif.name for motif in every if motif.source == "filter"),
-        model_sha256=digest,
+        model_sha256=sources.get("model", {}).get("sha256", ""),
     )
 
 
 def read_attended(folder: Path, genes: Collection[str]) -> dict[str, list[AttendedSite]]:
     """The attended sites of some promoters, by gene, best first and `MAX_ATTENDED` of each at most.
 
-    Raises: FormatError when a column is missing or a position is no number.
+    Raises: FormatError when the table is missing or damaged.
     """
-    path = folder / EDGES
-    if not path.is_file():
-        return {}
-    edges = _table(path, ("treatment", "motif", "gene_id", "start", "end"))
+    columns = dict.fromkeys(("treatment", "motif", "gene_id"), TEXT)
+    edges = _table(folder / EDGES, columns | {"start": "int64", "end": "int64", "score": NUMBER})
     edges = edges[edges["gene_id"].isin(list(genes))]
-    start, end = (pd.to_numeric(edges[name], errors="coerce") for name in ("start", "end"))
-    if (bad := start.isna() | end.isna()).any():
-        line = edges.index.to_numpy()[bad.to_numpy()][0] + 2  # below the header, counted from 1
-        raise FormatError(f"{path}:{line}: a start or end is no number; run `bioattn export motifs` again")
-    scores = edges["score"] if "score" in edges else pd.Series("", index=edges.index)
-    edges = edges.assign(start=start, end=end, score=pd.to_numeric(scores, errors="coerce").fillna(0.0))
     best = edges.sort_values("score", ascending=False, kind="stable").groupby("gene_id").head(MAX_ATTENDED)
     attended: dict[str, list[AttendedSite]] = {}
-    for row in best.to_dict("records"):
-        site = AttendedSite(row["treatment"], row["motif"], int(row["start"]), int(row["end"]))
-        attended.setdefault(row["gene_id"], []).append(site)
+    for row in best.itertuples():
+        site = AttendedSite(row.treatment, row.motif, row.start, row.end)
+        attended.setdefault(row.gene_id, []).append(site)
     return attended
 
 
-def _table(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    """The cells of a table of the export, as text."""
-    if not path.is_file():
-        raise FormatError(f"{path.parent}: has no {path.name}; run `bioattn export motifs` again")
+def _table(path: Path, columns: dict[str, str]) -> Any:
+    """Some columns of a table of the export, by their types. Raises: FormatError when it is missing or damaged."""
+    missing = {name: [""] for name, kind in columns.items() if kind == NUMBER}
     try:
-        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False, index_col=False)
+        return pd.read_csv(
+            path, sep="\t", usecols=list(columns), dtype=columns, keep_default_na=False, na_values=missing
+        )
     except (ValueError, OSError) as error:
-        raise FormatError(f"{path}: is no table ({error}); run `bioattn export motifs` again") from error
-    missing = [name for name in columns if name not in table]
-    if missing:
-        raise FormatError(f"{path}: has no column {missing[0]!r}; run `bioattn export motifs` again")
-    return table.fillna("")
+        raise FormatError(f"{path}: cannot be read ({error}); run `bioattn export motifs` again") from error
 
 
-def _float(row: Mapping[Any, Any], column: str) -> float | None:
-    try:
-        value = float(row.get(column, ""))
-    except ValueError:
-        return None
+def _known(value: float) -> float | None:
     return value if np.isfinite(value) else None
