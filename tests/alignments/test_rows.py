@@ -204,17 +204,6 @@ def test_rows_without_a_common_column_stay_as_in_hhfilter(hhfilter):
     assert kept == [0, 1, 2, 4] == hhfilter(residues, "-id", "90")
 
 
-@pytest.mark.parametrize("percent", [90, 70, 35])
-def test_random_families_as_hhfilter(hhfilter, percent):
-    for seed in range(5):
-        residues = random_family(300, 20 + 31 * seed, seed)
-        residues = residues[rows_with_residues(msa_codes(residues))]
-        kept = non_redundant(
-            msa_codes(residues), percent / 100, filter_order(count_residues(msa_codes(residues)))
-        )
-        assert kept.tolist() == hhfilter(residues, "-id", str(percent))
-
-
 @pytest.mark.shared
 def test_real_families_are_thinned_as_hhfilter_does(hhfilter, families):
     """The same rows, one by one; docs/formats/msa.md has the agreement on all files and at more thresholds."""
@@ -263,13 +252,6 @@ def test_many_tiles_and_threads_change_no_weight(monkeypatch):
     monkeypatch.setattr(weights, "_BLOCK", 16)
     assert sequence_weights(msa_codes(residues), 0.8, threads=1).tolist() == expected
     assert sequence_weights(msa_codes(residues), 0.8, threads=3).tolist() == expected
-
-
-def test_weights_by_eye():
-    rows = [b"ACDEFGHIKL", b"ACDEFGHI--", b"ACDEFGH---", b"WWWWWWWWWW", b"WWWWWWWWXX"]
-    residues = np.array([list(row) for row in rows], np.uint8)
-    # Row 1 shares 8 of 10 columns with row 0 and 9 with row 2 (two gaps among them); rows 0 and 2 share 7.
-    assert sequence_weights(msa_codes(residues)).tolist() == [1 / 2, 1 / 3, 1 / 2, 1 / 2, 1 / 2]
 
 
 def test_differences_where_both_have_a_residue():
@@ -331,13 +313,6 @@ def test_pair_and_chance_identity_by_loops():
     assert found.chance_identity == pytest.approx(sum((part / whole) ** 2 for part in composition.values()))
 
 
-def test_blocks_of_rows_change_nothing(monkeypatch):
-    residues = random_family(40, 30, seed=6)
-    expected = describe(residues).as_json()
-    monkeypatch.setattr("bioattn.alignments.rows._ROWS_AT_ONCE", 7)
-    assert describe(residues).as_json() == expected
-
-
 def test_rows_of_chance_and_rows_of_a_family():
     random = np.random.default_rng(0)
     letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
@@ -348,8 +323,3 @@ def test_rows_of_chance_and_rows_of_a_family():
     assert describe(family).warnings() == []
     # Copies of a few unrelated rows agree with their copies, but weigh no more than one row each.
     assert "carry no common signal" in describe(np.repeat(chance[:40], 5, axis=0)).warnings()[0]
-
-
-def test_rows_that_never_overlap():
-    rows = np.array([list(b"ACDE----"), list(b"----FGHI")], np.uint8)
-    assert describe(rows).pair_identity is None

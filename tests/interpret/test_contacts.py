@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from bioattn.alignments.alphabet import RESIDUES
 from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein, write_contact_dataset
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError
 from bioattn.interpret.contacts import (
     ContactRegression,
     export_contacts,
@@ -202,21 +202,6 @@ def test_another_target_is_refused(files, tmp_path):
     write_contact_dataset(tmp_path / "other.dataset.h5", [files.proteins["c"], turned], {})
     with pytest.raises(BioattnError, match=r"'a' has 40 columns there, 40 in .*, or another target row"):
         fit_contacts(files.attention, tmp_path / "other.dataset.h5")
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("[1]", "is not a file of `bioattn export contacts"),
-        ('{"format": "bioattn-contact-regression", "format_version": 1}', "is incomplete"),
-        ("{", r"not valid JSON"),
-    ],
-)
-def test_other_json_is_no_regression(tmp_path, content, words):
-    path = tmp_path / "x.json"
-    path.write_text(content)
-    with pytest.raises(FormatError, match=words):
-        read_regression(path)
 
 
 def test_names_and_choices_that_make_no_sense(files, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.interpret.design_check import Judge, ModelOracle, check_designs, model_oracle, read_designs
@@ -277,10 +277,3 @@ def test_designs_that_differ_in_request_length_or_say_nothing_are_refused(folder
         path.write_text(change)
         with pytest.raises(Exception, match=said):
             read_designs(path, LENGTH)
-
-
-@pytest.mark.parametrize("text", ['{"format": "bioattn-response-curve"}', "[]"])
-def test_another_file_is_no_check_of_designs(tmp_path, text):
-    (tmp_path / "other.json").write_text(text)
-    with pytest.raises(FormatError, match=r"other\.json: is not a file of `bioattn explain check`"):
-        DesignsCheck.read(tmp_path / "other.json")

@@ -5,19 +5,16 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from Bio import motifs as bio_motifs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import SettingsError
-from bioattn.formats.meme import Motif, write_meme
+from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.simulate.motifs import (
-    UNIFORM,
     YEAST_UPSTREAM,
     consensus_matrix,
     edit_distance,
-    planted_motif,
     profile_matrix,
     separated_consensuses,
 )
@@ -97,22 +94,6 @@ def test_matrices_look_like_those_of_jaspar():
     assert all(np.allclose(m.probabilities.sum(axis=1), 1) for m in made)
 
 
-def test_biopython_reads_the_meme_file(tmp_path):
-    made = [
-        planted_motif("motif1", consensus_matrix(encode("ACGTAC"), 0.06)),
-        planted_motif("decoy1", profile_matrix(np.random.default_rng(0), encode("TTGCATTC"))),
-    ]
-    write_meme(tmp_path / "m.meme", made)
-    with (tmp_path / "m.meme").open() as file:
-        record = bio_motifs.parse(file, "minimal")
-    assert [motif.name for motif in record] == ["motif1", "decoy1"]
-    for motif, ours in zip(record, made, strict=True):
-        theirs = np.array([motif.pwm[base] for base in "ACGT"]).T
-        # Biopython turns probabilities into counts of the 1,000 sites the file declares.
-        assert np.abs(theirs - ours.probabilities).max() < 0.005
-        assert str(motif.consensus) == ours.consensus
-
-
 def test_order_2_transitions_are_those_of_the_table():
     codes = YEAST_UPSTREAM.sample(np.random.default_rng(0), 2_000, 500).astype(int)
     counts = np.zeros((16, 4))
@@ -132,19 +113,6 @@ def test_order_2_begins_in_its_stationary_state():
     later = np.bincount(codes[:, 40:].ravel(), minlength=4) / codes[:, 40:].size
     assert np.abs(first - later).max() < 5 * np.sqrt(0.25 / 40_000)
     assert later[[0, 3]].sum() > 0.6  # as AT-rich as yeast
-
-
-def test_order_0_is_independent_of_the_base_before():
-    codes = UNIFORM.sample(np.random.default_rng(2), 1_000, 400).astype(int)
-    pairs = np.bincount((codes[:, :-1] * 4 + codes[:, 1:]).ravel(), minlength=16) / codes[:, 1:].size
-    assert np.abs(pairs - 1 / 16).max() < 0.001
-
-
-@pytest.mark.parametrize("background", [UNIFORM, YEAST_UPSTREAM])
-def test_same_stream_same_bases(background):
-    first, again, other = (background.sample(np.random.default_rng(seed), 5, 50) for seed in (7, 7, 8))
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
 
 
 def test_profile_keeps_the_consensus():

@@ -84,18 +84,6 @@ def test_motifs_stand_at_the_said_place_in_windows_cut_from_the_genome(tmp_path,
                 assert np.all(np.abs(counted - matrix) < 5 * deviation)
 
 
-def test_substitutions_lie_within_binomial_bounds(standard):
-    consensus = {motif.name: motif.consensus for motif in standard.motifs}
-    windows = dict(zip(standard.gene_ids, map(decode, standard.codes), strict=True))
-    differing = sum(
-        a != b
-        for site in standard.sites
-        for a, b in zip(on_motif_strand(windows[site.gene_id], site), consensus[site.motif], strict=True)
-    )
-    bases = 8 * len(standard.sites)
-    assert abs(differing - 0.05 * bases) < 4 * np.sqrt(0.05 * 0.95 * bases)
-
-
 def test_truth_knows_every_exact_copy(standard):
     """No consensus stands anywhere, on either strand, but where it was planted."""
     planted = {(site.gene_id, site.motif, site.start, site.strand) for site in standard.sites}
@@ -282,28 +270,6 @@ def test_impossible_settings_are_refused(tmp_path, capsys, arguments, code, mess
     assert bioattn("simulate", "promoters", "-o", tmp_path / "s", *arguments) == code
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_existing_folders_are_kept_unless_forced(tmp_path, capsys):
-    out = tmp_path / "s"
-    arguments = ["simulate", "promoters", "-o", out, "--genes", "20", "-q"]
-    out.mkdir()
-    assert bioattn(*arguments) == 0  # an empty folder is no obstacle
-    (out / "mine.txt").write_text("keep")
-    before = (out / "genome.fa").read_bytes()
-    assert bioattn(*arguments, "--seed", "1") == 1
-    assert "or --force to replace it" in capsys.readouterr().err
-    assert (out / "genome.fa").read_bytes() == before
-    assert bioattn(*arguments, "--seed", "1", "--force") == 1
-    assert "holds mine.txt, which bioattn did not write there" in capsys.readouterr().err
-    assert (out / "mine.txt").read_text() == "keep"
-    assert (out / "genome.fa").read_bytes() == before
-    (out / "mine.txt").unlink()
-    assert bioattn(*arguments, "--seed", "1", "--force", "--gzip") == 0
-    assert (out / "genome.fa.gz").is_file()
-    assert not (
-        out / "genome.fa"
-    ).exists()  # of the earlier simulation, with which nothing here goes together
 
 
 @pytest.mark.parametrize("flank", ["0", "15"])

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from bioattn.errors import SettingsError
 from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import UNKNOWN
 
@@ -117,11 +116,7 @@ def find_motif_hits(
     Returns the columns row (of `codes`), motif (its name), start, end (0-based, half-open, in the row as it
     stands), strand, score (bits), p_value and number (of the motif in `motifs`), ordered by row, start, number and
     strand. A palindrome matches on both strands.
-
-    Raises: SettingsError when `p_value` is not between 0 and 1.
     """
-    if not 0 <= p_value <= 1:
-        raise SettingsError(f"a p-value of {p_value:g} is not between 0 and 1")
     frequencies = base_composition(codes) if background is None else np.asarray(background, dtype=np.float64)
     scorers = [MotifScores(motif, frequencies) for motif in motifs]
     thresholds = [scorer.threshold(max(p_value, min(scorer.tail[-1], best_up_to))) for scorer in scorers]

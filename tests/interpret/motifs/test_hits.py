@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import SettingsError
 from bioattn.formats.meme import Motif, MotifDatabase, read_meme
-from bioattn.formats.nucleotides import decode, encode, reverse_complement
+from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.interpret.motifs.export import match_motifs
 from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, find_motif_hits
-from bioattn.interpret.motifs.use import benjamini_hochberg, hits_of_motifs
+from bioattn.interpret.motifs.use import hits_of_motifs
 from bioattn.simulate.motifs import consensus_matrix
 
 BACKGROUND = (0.31, 0.19, 0.19, 0.31)
@@ -84,32 +83,6 @@ def test_matrices_are_log_odds_with_a_pseudo_site():
     )
 
 
-def test_the_reverse_complement_has_the_same_hits_on_the_other_strand():
-    rng = np.random.default_rng(3)
-    codes = rng.integers(0, 5, size=(50, 90)).astype(np.uint8)
-    motifs = [random_motif(rng, 9)]
-    there = find_motif_hits(codes, motifs, background=BACKGROUND, p_value=1e-3)
-    back = find_motif_hits(reverse_complement(codes), motifs, background=BACKGROUND, p_value=1e-3)
-    turned = {(hit.row, 90 - hit.end, "-+"[hit.strand == "-"], hit.score) for hit in back.itertuples()}
-    assert {(hit.row, hit.start, hit.strand, hit.score) for hit in there.itertuples()} == turned
-    assert len(turned) > 5
-
-
-def test_known_sites_of_a_known_motif(shared):
-    """Rap1's site in its consensus, turned round, broken in the middle and with an N."""
-    database = read_meme(shared / "data/motifs/JASPAR2024_CORE_fungi.meme").motifs
-    rap1 = next(motif for motif in database if motif.alternative_name == "RAP1")
-    site = rap1.consensus
-    middle = rap1.width // 2
-    turned = decode(reverse_complement(encode(site)))
-    unknown = site[:middle] + "N" + site[middle + 1 :]
-    codes = np.stack([encode(f"ATATA{text}TATAT") for text in (site, turned, site[::-1], unknown)])
-    found = find_motif_hits(codes, [rap1], background=BACKGROUND, p_value=1e-5)
-    places = list(zip(found.row, found.start, found.strand, strict=True))
-    assert places == [(0, 5, "+"), (1, 5, "-")]
-    assert found.end.tolist() == [5 + rap1.width] * 2
-
-
 def test_too_vague_motifs_and_short_sequences_have_no_hits(caplog):
     caplog.set_level("INFO", logger="bioattn")
     vague = Motif(name="vague", probabilities=np.full((8, 4), 0.25))
@@ -120,12 +93,6 @@ def test_too_vague_motifs_and_short_sequences_have_no_hits(caplog):
     assert len(found) == 0
     assert "1 of 2 motifs are too short or vague" in caplog.text
     assert len(find_motif_hits(np.zeros((0, 5), dtype=np.uint8), [vague])) == 0
-
-
-def test_impossible_settings_are_refused():
-    motif = random_motif(np.random.default_rng(0), 5)
-    with pytest.raises(SettingsError, match="p-value of 2"):
-        find_motif_hits(np.zeros((1, 20), dtype=np.uint8), [motif], p_value=2)
 
 
 UNIFORM = np.full(4, 0.25)
@@ -144,13 +111,6 @@ def test_hits_come_in_order_each_place_once_and_short_motifs_at_what_they_can():
     hits = hits_of_motifs(codes, [short, palindrome, vague], UNIFORM, 1e-4)
     assert hits[columns].to_numpy().tolist()[1:] == [[1, 2, 7, 0, "-"], [1, 3, 8, 0, "+"]]
     assert len(hits_of_motifs(codes, [], UNIFORM, 1e-4)) == 0
-
-
-def test_q_values_by_hand():
-    q_values = benjamini_hochberg(np.array([0.01, np.nan, 0.04, 0.03]))
-    np.testing.assert_allclose(q_values, [0.03, np.nan, 0.04, 0.04])
-    assert np.isnan(benjamini_hochberg(np.array([np.nan]))).all()
-    assert benjamini_hochberg(np.array([])).size == 0
 
 
 @pytest.mark.slow  # the first use of memelite compiles for a minute or two

@@ -207,20 +207,6 @@ both_row_attentions = pytest.mark.parametrize("config", [CONFIG, TIED], ids=["ro
 
 @torch.no_grad()
 @both_row_attentions
-def test_the_order_of_rows_does_not_reach_the_pairs(config):
-    block = random_block(config=config)
-    msa, pair, msa_mask, pair_mask = (
-        torch.tensor(array, dtype=torch.float32) for array in inputs(8, 10, "ragged")
-    )
-    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
-    msa_one, pair_one = block(msa.clone(), pair.clone(), msa_mask, pair_mask)
-    msa_other, pair_other = block(msa[order], pair.clone(), msa_mask[order], pair_mask)
-    torch.testing.assert_close(msa_other, msa_one[order], rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(pair_other, pair_one, rtol=1e-4, atol=1e-4 * float(pair_one.abs().max()))
-
-
-@torch.no_grad()
-@both_row_attentions
 def test_masked_rows_and_residues_change_nothing_else(config):
     block = random_block(config=config)
     msa, pair, _, _ = (torch.tensor(array, dtype=torch.float32) for array in inputs(8, 10, "none"))
