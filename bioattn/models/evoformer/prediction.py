@@ -7,6 +7,7 @@ distance bins, C channels.
 import json
 import logging
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
+from bioattn.inference.alignment_inputs import InputFile
 from bioattn.inference.passes import require_finite
 from bioattn.io.files import text_output, write_json
 from bioattn.io.hdf5 import create_array, hdf5_file, put_array, set_attribute
@@ -39,7 +41,9 @@ from bioattn.models.evoformer.heads import (
 )
 from bioattn.models.evoformer.inputs import AlignmentInputs
 from bioattn.models.evoformer.model import EvoformerModel, ModelOutputs
+from bioattn.models.evoformer.sites import alignment_sample
 from bioattn.models.evoformer.stacks import EvoformerBlock
+from bioattn.store.schema import Samples
 from bioattn.structures.ideal_geometry import predicted_residues
 from bioattn.structures.predictions import (
     ALIGNED_ERROR,
@@ -54,6 +58,7 @@ from bioattn.structures.predictions import (
 )
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
+from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 _ROWS_AT_ONCE = 64
@@ -288,6 +293,71 @@ class PredictionOf:
         return [self.target.numbers[column] for column in self.columns]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PreparedAlignment:
+    """An alignment ready to run."""
+
+    source: InputFile
+    subject: PredictionOf
+    inputs: AlignmentInputs
+    row_names: list[str]
+    template_names: Sequence[str]
+    """Of the rows that templates add to the clustered MSA."""
+
+    def sample(self, seed: int) -> Samples:
+        """The line of the attention file; rows are those of the last pass."""
+        inputs, target = self.inputs, self.subject.target
+        records = inputs.encoded.records
+        assert records is not None
+        clusters, extra = (
+            [self.row_names[record] for record in records[rows]]
+            for rows in inputs.rows_of(seed, inputs.settings.num_recycles)
+        )
+        return alignment_sample(
+            id=self.source.name,
+            query="".join(target.letters[column] for column in inputs.columns),
+            rows=inputs.num_clusters + len(self.template_names),
+            extra_rows=inputs.num_extra,
+            input_sha256=self.subject.input_sha256,
+            columns=inputs.columns.tolist(),
+            alignment_columns=len(target.letters),
+            numbers=[target.numbers[column] for column in inputs.columns],
+            row_names=[*clusters, *self.template_names],
+            extra_row_names=extra or [""],
+        )
+
+    def tell(self, *, predicts_atoms: bool) -> None:
+        """Say what is run, and what may be unexpected about it."""
+        source, inputs, target = self.source, self.inputs, self.subject.target
+        columns = len(target.letters)
+        left_out = columns - len(inputs.columns)
+        LOGGER.info(
+            f"{source.name}: {counted(len(self.row_names), 'row')} ({inputs.encoded.num_rows:,} distinct), "
+            f"{counted(columns, 'column')}"
+            + (f" ({left_out:,} mostly gaps and left out)" if left_out else "")
+            + f"; per pass {counted(inputs.num_clusters, 'cluster row')} and "
+            f"{counted(min(inputs.num_extra, inputs.num_drawn - inputs.num_clusters), 'extra row')}"
+        )
+        odd = []
+        if num_gaps := target.letters.count("-"):
+            odd.append(f"gaps in {counted(num_gaps, 'column')}, which count as unknown residues")
+        if target.num_inserted:
+            odd.append(
+                f"{counted(target.num_inserted, 'residue')} outside the columns, which are not predicted"
+            )
+        if odd:
+            say = LOGGER.warning if predicts_atoms else LOGGER.info
+            say(
+                f"{source.name}: row 1, the target, has {' and '.join(odd)} (--query "
+                f"{shlex.quote(target.name)} makes its residues the columns)"
+            )
+        if inputs.encoded.num_rows == 1:
+            LOGGER.warning(f"{source.path}: one distinct row only: there is nothing to tell contacts from")
+            return
+        for sentence in inputs.warnings():
+            LOGGER.warning(f"{source.path}: {sentence}")
+
+
 def write_prediction(
     folder: Path, subject: PredictionOf, prediction: Prediction, scores: Mapping[str, Any]
 ) -> list[str]:
@@ -316,36 +386,37 @@ def write_prediction(
     return [*written, SCORES]
 
 
+def _contact_cells(subject: PredictionOf, prediction: Prediction) -> Iterator[list[str]]:
+    assert prediction.contact_probability is not None
+    assert prediction.expected_distance is not None
+    return contact_rows(
+        subject.target.letters,
+        subject.columns,
+        subject.residue_numbers,
+        prediction.contact_probability,
+        prediction.expected_distance,
+    )
+
+
 def _write_contacts(folder: Path, subject: PredictionOf, prediction: Prediction) -> int:
-    probabilities, distances = prediction.contact_probability, prediction.expected_distance
-    assert probabilities is not None
-    assert distances is not None
-    target, columns = subject.target, subject.columns
-    method = [f"bioattn {__version__}", "probability that CB atoms (CA of glycine) are closer than 8 A"]
+    assert prediction.contact_probability is not None
     number = write_rr(
         folder / CONTACTS_RR,
-        target.letters,
-        probabilities,
+        subject.target.letters,
+        prediction.contact_probability,
         target=subject.name,
-        method=method,
-        columns=columns,
+        method=[f"bioattn {__version__}", "probability that CB atoms (CA of glycine) are closer than 8 A"],
+        columns=subject.columns,
     )
     with text_output(folder / CONTACTS_TABLE) as file:
-        file.write("\t".join(CONTACT_COLUMNS) + "\n")
-        for cells in contact_rows(target.letters, columns, subject.residue_numbers, probabilities, distances):
+        for cells in (CONTACT_COLUMNS, *_contact_cells(subject, prediction)):
             file.write("\t".join(cells) + "\n")
     return number
 
 
 def contact_table(subject: PredictionOf, prediction: Prediction) -> pd.DataFrame:
     """The contacts of an alignment as contacts.tsv has them."""
-    probabilities, distances = prediction.contact_probability, prediction.expected_distance
-    assert probabilities is not None
-    assert distances is not None
-    letters, columns, numbers = subject.target.letters, subject.columns, subject.residue_numbers
-    table = pd.DataFrame(
-        list(contact_rows(letters, columns, numbers, probabilities, distances)), columns=list(CONTACT_COLUMNS)
-    )
+    table = pd.DataFrame(list(_contact_cells(subject, prediction)), columns=list(CONTACT_COLUMNS))
     numeric = [name for name in CONTACT_COLUMNS if not name.startswith("letter")]
     table[numeric] = table[numeric].apply(pd.to_numeric)
     return table

@@ -4,7 +4,6 @@ The schema of the folder stands in `docs/formats/model.md`.
 """
 
 import logging
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -32,7 +31,7 @@ from bioattn.io.folders import atomic_folder
 from bioattn.io.settings import build
 from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, Representation
-from bioattn.models.evoformer.inputs import AlignmentInputs, TemplateInputs, prepare_inputs
+from bioattn.models.evoformer.inputs import TemplateInputs, prepare_inputs
 from bioattn.models.evoformer.kernels import use_kernels
 from bioattn.models.evoformer.layers import use_precision
 from bioattn.models.evoformer.memory import plan_memory
@@ -43,6 +42,7 @@ from bioattn.models.evoformer.prediction import (
     PREDICTION_FILES,
     Prediction,
     PredictionOf,
+    PreparedAlignment,
     contact_table,
     predict,
     target_row,
@@ -52,7 +52,6 @@ from bioattn.models.evoformer.sites import (
     TEMPLATE_SITE,
     AlignmentSizes,
     alignment_layout,
-    alignment_sample,
     template_site,
 )
 from bioattn.models.evoformer.stacks import compile_blocks
@@ -67,7 +66,7 @@ from bioattn.models.model_folder import (
 )
 from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
-from bioattn.store.schema import AttentionOptions, FileLayout, Samples
+from bioattn.store.schema import AttentionOptions, FileLayout
 from bioattn.structures.predictions import SCORES
 from bioattn.system.device import Compile, Kernels, Precision
 from bioattn.system.progress import SILENT, Progress
@@ -298,40 +297,6 @@ class LoadedEvoformerModel(LoadedModel[EvoformerModel, EvoformerConfig]):
         return make_probe(self, inputs, settings, evidence.other_models)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PreparedAlignment:
-    """An alignment ready to run."""
-
-    source: InputFile
-    subject: PredictionOf
-    inputs: AlignmentInputs
-    row_names: list[str]
-    template_names: Sequence[str]
-    """Of the rows that templates add to the clustered MSA."""
-
-    def sample(self, seed: int) -> Samples:
-        """The line of the attention file; rows are those of the last pass."""
-        inputs, target = self.inputs, self.subject.target
-        records = inputs.encoded.records
-        assert records is not None
-        clusters, extra = (
-            [self.row_names[record] for record in records[rows]]
-            for rows in inputs.rows_of(seed, inputs.settings.num_recycles)
-        )
-        return alignment_sample(
-            id=self.source.name,
-            query="".join(target.letters[column] for column in inputs.columns),
-            rows=inputs.num_clusters + len(self.template_names),
-            extra_rows=inputs.num_extra,
-            input_sha256=self.subject.input_sha256,
-            columns=inputs.columns.tolist(),
-            alignment_columns=len(target.letters),
-            numbers=[target.numbers[column] for column in inputs.columns],
-            row_names=[*clusters, *self.template_names],
-            extra_row_names=extra or [""],
-        )
-
-
 class AlignmentRunner:
     """A model and what is asked of it: a `bioattn.inference.folders.FolderRunner`."""
 
@@ -477,7 +442,7 @@ class AlignmentRunner:
 
         Raises: as `predict`.
         """
-        _tell(prepared, predicts_atoms=self.model.config.structure_module is not None)
+        prepared.tell(predicts_atoms=self.model.config.structure_module is not None)
         inputs, num_templates = prepared.inputs, len(prepared.template_names)
         config, columns = self.model.config, len(inputs.columns)
         passes = self.settings.inputs.num_samples * (1 + self.settings.inputs.num_recycles) * self.remaining
@@ -529,36 +494,6 @@ class AlignmentRunner:
         for one in given:
             prepared = self.prepare(*one)
             yield prepared, self.compute(prepared, StopRequest(), attention)
-
-
-def _tell(prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
-    """Say what is run, and what may be unexpected about it."""
-    source, inputs, target = prepared.source, prepared.inputs, prepared.subject.target
-    columns = len(target.letters)
-    left_out = columns - len(inputs.columns)
-    LOGGER.info(
-        f"{source.name}: {counted(len(prepared.row_names), 'row')} ({inputs.encoded.num_rows:,} distinct), "
-        f"{counted(columns, 'column')}"
-        + (f" ({left_out:,} mostly gaps and left out)" if left_out else "")
-        + f"; per pass {counted(inputs.num_clusters, 'cluster row')} and "
-        f"{counted(min(inputs.num_extra, inputs.num_drawn - inputs.num_clusters), 'extra row')}"
-    )
-    odd = []
-    if num_gaps := target.letters.count("-"):
-        odd.append(f"gaps in {counted(num_gaps, 'column')}, which count as unknown residues")
-    if target.num_inserted:
-        odd.append(f"{counted(target.num_inserted, 'residue')} outside the columns, which are not predicted")
-    if odd:
-        say = LOGGER.warning if predicts_atoms else LOGGER.info
-        say(
-            f"{source.name}: row 1, the target, has {' and '.join(odd)} (--query {shlex.quote(target.name)} makes "
-            "its residues the columns)"
-        )
-    if inputs.encoded.num_rows == 1:
-        LOGGER.warning(f"{source.path}: one distinct row only: there is nothing to tell contacts from")
-        return
-    for sentence in inputs.warnings():
-        LOGGER.warning(f"{source.path}: {sentence}")
 
 
 def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSettings) -> None:
