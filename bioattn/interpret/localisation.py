@@ -37,12 +37,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from bioattn.errors import BioattnError
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.position_maps import bin_sums, upsampling_matrix
 from bioattn.interpret.promoter_maps import PromoterMaps
+from bioattn.promoters.response_metrics import auroc, average_precision
 from bioattn.simulate.truth import CAUSAL, DECOY, PlantedSite
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import first_names
@@ -368,41 +368,17 @@ def plain(table: pd.DataFrame) -> dict[str, dict[str, float | int | None]]:
 def row_auroc(
     scores: NDArray[np.floating], positive: NDArray[np.bool_], negative: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float64]:
-    """Area under the ROC curve of every row, shape (rows,); ties count one half.
+    """Area under the ROC curve of every row, shape (rows,); ties count one half; NaN without both classes.
 
     scores, positive, negative: (rows, columns). `negative` says which columns count against the positive ones (by
-    default all others); columns that are neither are left out. NaN for a row without both classes.
+    default all others); columns that are neither are left out.
     """
-    if negative is None:
-        negative = ~positive
-    used = np.where(positive | negative, scores, -np.inf)
-    left_out = (~(positive | negative)).sum(axis=1)
-    ranks = rankdata(used, axis=1, method="average") - left_out[:, None]
-    positives, negatives = positive.sum(axis=1), negative.sum(axis=1)
-    # Mann-Whitney: the rank sum of the positives less the least it can be, over the number of pairs.
-    rank_sums = np.where(positive, ranks, 0.0).sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        area: NDArray[np.float64] = (rank_sums - positives * (positives + 1) / 2) / (positives * negatives)
-    return np.where((positives > 0) & (negatives > 0), area, np.nan)
+    labels = positive.astype(np.float64)
+    if negative is not None:
+        labels[~(positive | negative)] = np.nan
+    return np.asarray(auroc(labels.T, scores.T)[0])
 
 
 def row_average_precision(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Average precision (area under the precision-recall steps) of every row, shape (rows,).
-
-    The sum over distinct scores, from the largest, of precision times the gain in recall, as in scikit-learn; tied
-    positions enter together. NaN for a row without positives.
-    """
-    order = np.argsort(-scores, axis=1, kind="stable")
-    sorted_scores = np.take_along_axis(scores, order, axis=1)
-    hits = np.cumsum(np.take_along_axis(positive, order, axis=1), axis=1)
-    last_of_tie = np.ones(scores.shape, dtype=np.bool_)
-    last_of_tie[:, :-1] = sorted_scores[:, 1:] != sorted_scores[:, :-1]
-    precision = hits / np.arange(1, scores.shape[1] + 1)
-    # Positives found at earlier distinct scores: the running count, held at the last end of a tie.
-    held = np.maximum.accumulate(np.where(last_of_tie, hits, 0), axis=1)
-    earlier = np.concatenate([np.zeros_like(held[:, :1]), held[:, :-1]], axis=1)
-    gained = np.where(last_of_tie, hits - earlier, 0)
-    total = positive.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        area: NDArray[np.float64] = (precision * gained).sum(axis=1) / total
-    return np.where(total > 0, area, np.nan)
+    """Average precision of every row, shape (rows,), as in scikit-learn; NaN without both classes."""
+    return np.asarray(average_precision(positive.T.astype(np.float64), scores.T)[0])

@@ -1,10 +1,10 @@
 """The curves of a training: `history.csv` of a model folder (docs/formats/model.md)."""
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
@@ -56,28 +56,19 @@ def read_history(path: Path) -> TrainingHistory:
     file = path / HISTORY if path.is_dir() else path
     if path.is_dir() and not file.is_file():
         raise BioattnError(f"{path}: has no history.csv; name the folder of a model that was trained here")
-    lines = [line for _, line in read_lines(file) if line.strip()]
-    rows = list(csv.reader(lines))
-    if not rows or rows[0][:1] not in [[name] for name in TIMES]:
+    try:
+        table = pd.read_csv(file, dtype=np.float64)
+    except (ValueError, OSError) as error:
+        raise FormatError(f"{file}: is no training history ({error})") from error
+    if table.columns[0] not in TIMES:
         raise FormatError(f"{file}: is no training history; its first column must be epoch or step")
-    if len(rows) < 2:
+    if not len(table) or not np.isfinite(table.iloc[:, 0]).all():
         raise FormatError(f"{file}: holds no epoch or step yet")
-    columns: dict[str, list[float]] = {name: [] for name in rows[0]}
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(rows[0]):
-            raise FormatError(f"{file}:{number}: {len(row)} cells where the header has {len(rows[0])}")
-        for name, cell in zip(rows[0], row, strict=True):
-            try:
-                columns[name].append(float(cell) if cell else float("nan"))
-            except ValueError:
-                raise FormatError(f"{file}:{number}: {name} {cell!r} is not a number") from None
-        if not np.isfinite(columns[rows[0][0]][-1]):
-            raise FormatError(f"{file}:{number}: {rows[0][0]} {row[0]!r} is not a number")
     record = read_training_record(folder)
     best = record.get("best_epoch", record.get("best_step"))
     return TrainingHistory(
         name=folder.resolve().name if path.is_dir() else file.stem,
-        time=rows[0][0],
-        columns={name: np.array(values) for name, values in columns.items()},
+        time=str(table.columns[0]),
+        columns={str(name): column.to_numpy() for name, column in table.items()},
         best=int(best) if isinstance(best, int | float) else None,
     )

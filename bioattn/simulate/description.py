@@ -13,7 +13,7 @@ from bioattn.choices import Task
 from bioattn.errors import FormatError, SettingsError
 from bioattn.io.files import read_json
 from bioattn.io.settings import option, seed_option
-from bioattn.text import counted, some
+from bioattn.text import some
 
 FAMILIES_FORMAT = "bioattn-simulated-families"
 MOLECULES_FORMAT = "bioattn-simulated-molecules"
@@ -160,49 +160,27 @@ class PromoterSimulation:
 def describe_simulation(path: Path) -> dict[str, Any]:
     """The main figures of the folder of a simulation, or of its `simulation.json`.
 
-    Raises: FormatError when the JSON lacks them, or a file that it speaks of is missing in the folder.
+    Raises: FormatError when the JSON lacks them.
     """
     index = path / INDEX if path.is_dir() else path
     content = read_json(index)
     try:
-        figures, files = _described(content)
-        figures = {"format_version": content["format_version"], **figures}
+        return {"format_version": content["format_version"], **_figures(content)}
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{index}: is incomplete ({error!r})") from error
-    # A file may be compressed.
-    missing = [name for name in files if not any((path / f"{name}{end}").is_file() for end in ("", ".gz"))]
-    if missing and path.is_dir():
-        more = f" and {counted(len(missing) - 1, 'more file')}" if len(missing) > 1 else ""
-        raise FormatError(f"{path}: {missing[0]}{more} of the simulation missing; simulate it again")
-    return figures
 
 
-def _described(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Main figures, and the files of the folder."""
+def _figures(content: Mapping[str, Any]) -> dict[str, Any]:
     kind = content["format"]
     if kind == FAMILIES_FORMAT:
         names = [family["id"] for family in content["families"]]
         groups = len({family["group"] for family in content["families"]})
-        files = [
-            name for id in names for name in (f"msa/{id}.a3m", f"structure/{id}.pdb", f"contacts/{id}.tsv")
-        ]
-        return {"seed": content["seed"], "families": some(names), "groups": groups}, ["PAIRS.tsv", *files]
+        return {"seed": content["seed"], "families": some(names), "groups": groups}
     if kind == PROMOTERS_FORMAT:
         shown = {name: some(list(content[name])) for name in ("motifs", "treatments")}
-        files = [
-            "genome.fa",
-            "annotation.gff3",
-            "responses.tsv",
-            "treatments.tsv",
-            "truth.tsv",
-            "motifs.meme",
-        ]
-        return {"settings": content["settings"], **shown}, files
+        return {"settings": content["settings"], **shown}
     if kind == SEQUENCES_FORMAT:
-        return {"settings": content["settings"]}, ["sequences.fa", "truth.tsv"]
+        return {"settings": content["settings"]}
     if kind == TREES_FORMAT:
-        return {name: content[name] for name in ("seed", "count", "alphabet")}, ["PAIRS.tsv"]
-    said = {name: value for name, value in content.items() if not name.startswith("format")}
-    if kind == MOLECULES_FORMAT:
-        return said, ["molecules.tsv", "truth.tsv"]
-    return said, ["source.fa", "target.fa", "alignment.tsv"]
+        return {name: content[name] for name in ("seed", "count", "alphabet")}
+    return {name: value for name, value in content.items() if not name.startswith("format")}

@@ -81,7 +81,7 @@ def test_bad_input_is_one_sentence(tmp_path):
         training_picture([good, steps])
     with pytest.raises(BioattnError, match="--show 'r2': no run has it; there are epoch, learning_rate"):
         training_picture([good], ["r2"])
-    with pytest.raises(FormatError, match=re.escape("history.csv:3: training_loss 'x' is not a number")):
+    with pytest.raises(FormatError, match=re.escape("history.csv: is no training history")):
         read_history(run(tmp_path, "c", "step,training_loss\n1,2\n2,x\n"))
     with pytest.raises(FormatError, match="its first column must be epoch or step"):
         read_history(run(tmp_path, "e", "gene,x\n1,2\n"))
