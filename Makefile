@@ -49,7 +49,7 @@ $(SNAKEMAKE)/installed: workflows/snakemake/requirements.txt
 	$(SNAKEMAKE)/bin/python -m pip install --quiet -r workflows/snakemake/requirements.txt
 	@touch $@
 
-# MultiQC in a separate environment, for the tests of `bioattn export multiqc`.
+# MultiQC in a separate environment, for the tests of `bioattn report`.
 install-multiqc: $(MULTIQC)/installed
 
 $(MULTIQC)/installed:

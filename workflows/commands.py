@@ -45,11 +45,13 @@ class Step:
     """The name of the small data."""
     library: str = ""
     """A package that the command needs beside bioattn."""
+    called: str = ""
+    """The name of a further step of a command."""
 
     @property
     def name(self) -> str:
         """The name of its rule."""
-        return self.words.replace(" ", "_").replace("-", "_")
+        return (self.called or self.words).replace(" ", "_").replace("-", "_")
 
     @property
     def process(self) -> str:
@@ -294,20 +296,6 @@ STEPS = (
         label="low",
     ),
     Step(
-        "export multiqc",
-        {
-            "files": (
-                TRAINED,
-                PROMOTERS,
-                "prepare promoters:audit",
-                "prepare dataset:dataset",
-                "explain check:check",
-            )
-        },
-        {"multiqc": ".multiqc/"},
-        always="--sample {sample}",
-    ),
-    Step(
         "export parameters",
         {"model": "train evoformer:model"},
         {"parameters": ".parameters.npz"},
@@ -360,6 +348,21 @@ STEPS = (
         },
         {"html": ".report.html"},
     ),
+    Step(
+        "report",
+        {
+            "inputs": (
+                TRAINED,
+                PROMOTERS,
+                "prepare promoters:audit",
+                "prepare dataset:dataset",
+                "explain check:check",
+            )
+        },
+        {"multiqc": ".multiqc/"},
+        always="--title {sample}",
+        called="report multiqc",
+    ),
     Step("inspect", {"files": "prepare dataset:dataset"}, {"description": ".inspect.json"}, always="--json"),
     Step("validate", {"files": "prepare dataset:dataset"}, {"findings": ".validate.txt"}),
     Step("merge", {"parts": ATTENTION}, {"attention": ".attention.h5"}),
@@ -394,7 +397,7 @@ STEPS = (
     ),
     Step("doctor", outputs={"findings": ".doctor.json"}, always="--json"),
 )
-BY_WORDS = {step.words: step for step in STEPS}
+BY_WORDS = {step.words: step for step in STEPS if not step.called}
 
 
 def _lines(indent: int, *lines: str) -> str:

@@ -238,6 +238,8 @@ def strongest_pairs(
 
 
 HIGHEST = 100.0
+LINES = 20
+"""Lines between residues that a script draws."""
 """B-factor of the residue that is looked at most; that of the one looked at least is 0."""
 
 
@@ -269,7 +271,6 @@ def paint_structure(
     heads: Sequence[int] | None = None,
     query_residue: str | None = None,
     scripts: Sequence[ScriptFormat] = (),
-    top_k: int = 20,
 ) -> Painted:
     """Copy a PDB or mmCIF file with attention in the place of B-factors.
 
@@ -279,7 +280,7 @@ def paint_structure(
     in the alignment, and of other chains, get -1.
 
     scripts: also write, beside `output`, scripts for ChimeraX and PyMOL that colour it and draw lines between the
-    `top_k` pairs of residues, at least six apart in the chain, with most attention, both directions averaged;
+    `LINES` pairs of residues, at least six apart in the chain, with most attention, both directions averaged;
     with `query_residue`, from that residue to those it looks at most.
 
     alignment: that of the attention, to find the chain's columns in where the target is another protein.
@@ -319,7 +320,7 @@ def paint_structure(
         structure, output, {keys[i]: float(value) for i, value in zip(present, scaled, strict=True)}
     )
     if scripts:
-        pairs = strongest_pairs(shown_RR, top_k)
+        pairs = strongest_pairs(shown_RR, LINES)
         lines = [
             ResidueLine(keys[present[i]], keys[present[j]], weight / pairs[0][2]) for i, j, weight in pairs
         ]

@@ -206,11 +206,6 @@ class CurveSettings:
     linear: bool = option(
         "Fit lines, which are less drawn to the mean at the ends.", "--local-linear", default=False
     )
-    width: tuple[float, ...] = option(
-        "Width of the kernel for each --along, in doublings (--no-log: its unit) [default: by leave-one-out].",
-        "--bandwidth",
-        default=(),
-    )
     log: bool = option("Take distances between logarithms.", default=True)
     offset: float = option("Added before the logarithm, for zeros.", default=0.0, min=0)
     points: int = 40
@@ -219,10 +214,6 @@ class CurveSettings:
     def __post_init__(self) -> None:
         if len(set(self.along)) < len(self.along):
             raise SettingsError("--along names a column twice; name each column once")
-        if self.width and len(self.width) != len(self.along):
-            raise SettingsError(f"--bandwidth is given {len(self.width)} times for {len(self.along)} --along")
-        if any(width <= 0 for width in self.width):
-            raise SettingsError("--bandwidth must be above 0")
         if self.offset and not self.log:
             raise SettingsError("--offset is for logarithmic axes; leave --no-log out")
 

@@ -243,11 +243,7 @@ def mean_map(attention: Attention, sample: str) -> NDArray[np.float64]:
 
 
 def fit_contacts(
-    attention_path: Path,
-    dataset_path: Path,
-    *,
-    inverse_strength: float = INVERSE_STRENGTH,
-    progress: Progress = SILENT,
+    attention_path: Path, dataset_path: Path, progress: Progress = SILENT
 ) -> tuple[ContactRegression, FitReport]:
     """Fit on the proteins of the dataset's training split that the attention file holds; judge on the others.
 
@@ -271,7 +267,7 @@ def fit_contacts(
         scale_F = features_NF.std(axis=0, dtype=np.float64)
         scale_F[scale_F == 0] = 1
         features_NF /= scale_F.astype(np.float32)
-        weights_F, intercept = fit_sparse_logistic(features_NF, labels_N, inverse_strength)
+        weights_F, intercept = fit_sparse_logistic(features_NF, labels_N, INVERSE_STRENGTH)
         weights_F /= scale_F
         del features_NF
         starts = np.cumsum([0, *(len(heads) for _, heads in names)])
@@ -283,7 +279,7 @@ def fit_contacts(
             },
             intercept=intercept,
             proteins=[protein.id for protein in fitted],
-            inverse_strength=inverse_strength,
+            inverse_strength=INVERSE_STRENGTH,
         )
 
         def scores(protein: ContactProtein) -> ContactScores:

@@ -112,9 +112,7 @@ def chosen_width(series: Sequence[Series], *, linear: bool) -> Floats:
     """
     usable = [each for each in series if len(each.treatments) > 2]
     if not usable:
-        raise BioattnError(
-            "no series has three treatments or more, so leave-one-out says nothing; give --bandwidth"
-        )
+        raise BioattnError("no series has three treatments or more, so leave-one-out finds no width")
     ranges_D = np.max([np.ptp(each.places_ND, axis=0) for each in usable], axis=0)
     width_D = np.where(ranges_D > 0, ranges_D, 1.0) * 0.2
     for dimension in [*range(len(width_D))] * (1 if len(width_D) == 1 else 2):
@@ -279,7 +277,7 @@ def response_curves(
     series, genes, units, absent = read_series(responses, treatment_table, settings)
     chosen = choose_genes(settings.genes, genes, responses) if settings.genes else []
     predicted = None if predictions is None else read_responses([predictions])
-    width_D = np.array(settings.width) if settings.width else chosen_width(series, linear=settings.linear)
+    width_D = chosen_width(series, linear=settings.linear)
     judged = [each for each in series if len(each.treatments) > 2]
     curves = []
     places = [genes.index(gene) for gene in chosen]

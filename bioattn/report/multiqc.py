@@ -165,7 +165,7 @@ def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = Non
     SettingsError for a `sample` that is empty.
     """
     if sample is not None and not sample.strip():
-        raise SettingsError("--sample is empty; give a name")
+        raise SettingsError("--title is empty; give a name")
     data: dict[str, dict[str, Any]] = {}
     whose: dict[tuple[str, str], tuple[Path, Mapping[str, Any]]] = {}
     for path in inputs:
@@ -178,7 +178,7 @@ def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = Non
                 if section != "general" and theirs != figures:
                     raise BioattnError(
                         f"{path}: {earlier} has filled {SECTIONS[section]['section_name']!r} for the "
-                        f"sample {name!r} already; name samples apart with --sample, one call for each"
+                        f"sample {name!r} already; name samples apart with --title, one call for each"
                     )
                 whose[section, name] = path, figures
                 _add(data.setdefault(section, {}), section, name, figures)

@@ -345,7 +345,7 @@ RUN = "see `bioattn run promoter --help`"
         ),
         ("run promoter m p -o x --threads 0", "invalid value for '--threads' / '-t': '0' "),
         ("run promoter m p -o x --threads many", "invalid value for '--threads' / '-t': 'many' "),
-        ("simulate promoters -o x --noise -2", "invalid value for '--noise': '-2' "),
+        ("simulate trees -o x --deletions -2", "invalid value for '--deletions': '-2' "),
     ],
 )
 def test_wrong_usage_is_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):

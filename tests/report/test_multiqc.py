@@ -16,7 +16,7 @@ EVOFORMER = ROOT / "data" / "models" / "evoformer-contacts"
 
 def export(output, *words):
     """Run the command; the sections of its folder by name."""
-    assert bioattn("export", "multiqc", *words, "-o", output, "-q") == 0
+    assert bioattn("report", *words, "-o", output, "-q") == 0
     names = {path.name for path in output.iterdir()}
     assert names <= FILES
     return {
@@ -38,7 +38,7 @@ def check(run, tmp_path):
 
 
 def test_a_promoter_model_and_its_check(run, check, tmp_path):
-    found = export(tmp_path / "out", run.model, run.dataset, run.promoters, check, "--sample", "one")
+    found = export(tmp_path / "out", run.model, run.dataset, run.promoters, check, "--title", "one")
     assert set(found) >= {"general", "datasets", "accuracy", "checks", "loss_epoch"}
     record = json.loads((run.model / "training.json").read_text())["evaluation"]["rows"]
     on_test = {row["name"]: row["pearson"] for row in record if row["cells"] == "test genes"}
@@ -60,7 +60,7 @@ def test_markup_of_names_and_sentences_is_inert(run, check, tmp_path):
     content = json.loads(check.read_text())
     content["verdict"]["sentence"] = "<script>window.harmed=1</script>"
     check.write_text(json.dumps(content))
-    found = export(tmp_path / "out", check, run.dataset, "--sample", "<img src=x onerror=alert(1)>/a|b")
+    found = export(tmp_path / "out", check, run.dataset, "--title", "<img src=x onerror=alert(1)>/a|b")
     assert list(found["checks"]["data"]) == ["img src=x onerror=alert(1) a b"]
     shown = found["checks"]["data"]["img src=x onerror=alert(1) a b"]["sentence"]
     assert shown == "&lt;script&gt;window.harmed=1&lt;/script&gt;"
@@ -128,7 +128,7 @@ def test_what_became_of_genes_adds_up(tmp_path):
 
 def test_a_genome_is_no_result(tmp_path, capsys):
     """Any FASTA reads as promoters; only those of `prepare promoters` say where they lie."""
-    words = ["export", "multiqc", ROOT / "data" / "tiny" / "genome.fa", "-o", tmp_path / "out", "-q"]
+    words = ["report", ROOT / "data" / "tiny" / "genome.fa", "-o", tmp_path / "out", "-q"]
     assert bioattn(*words) == 1
     assert (
         "no record says where its promoter lies, and there is no genome.audit.tsv" in capsys.readouterr().err
@@ -145,9 +145,9 @@ def test_two_of_a_kind_need_two_names(check, tmp_path, capsys):
     content = json.loads(check.read_text())
     content["verdict"]["code"] = "undecided"
     other.write_text(json.dumps(content))
-    words = ["export", "multiqc", check, other, "-o", tmp_path / "out", "-q"]
+    words = ["report", check, other, "-o", tmp_path / "out", "-q"]
     assert bioattn(*words) == 1
-    assert "name samples apart with --sample" in capsys.readouterr().err
+    assert "name samples apart with --title" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -126,7 +126,7 @@ def test_a_family_elsewhere_brings_its_kinds(tmp_path, monkeypatch, capsys):
     page = (tmp_path / "x.html").read_text()
     assert "Something was counted." in page
     assert "<tr><td>&lt;b&gt;</td><td>2</td></tr>" in page
-    assert main(["export", "multiqc", str(whole), "-o", str(tmp_path / "mqc"), "-q"]) == 0
+    assert main(["report", str(whole), "-o", str(tmp_path / "mqc"), "-q"]) == 0
     whole.write_text(whole.read_text().replace("2", "-2"))
     assert main(["validate", str(whole)]) == 1
     assert "error: <b>: is negative" in capsys.readouterr().out

@@ -41,7 +41,7 @@ class Runs:
 
     def outputs(self, step, options=""):
         """The outputs of a step by name; it makes them, and nothing else."""
-        key = step.words, options
+        key = step.name, options
         if key in self.done:
             return self.done[key]
         given = {name: self.given(step, name) for name in step.inputs}

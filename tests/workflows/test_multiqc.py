@@ -46,7 +46,7 @@ def report(tmp_path_factory):
     bioattn("train", "promoter", dataset, "-o", folder / "model", "--epochs", "2", "--threads", "1")
     check.write_text(json.dumps(CHECK.to_json()))
     bioattn(
-        "export", "multiqc", promoters, dataset, folder / "model", check, "-o", folder / "one", "--sample",
+        "report", promoters, dataset, folder / "model", check, "-o", folder / "one", "--title",
         f"first {HARMFUL}",
     )  # fmt: skip
     family = ROOT / "data" / "families" / "msa" / "simulated000000.a3m"
@@ -54,8 +54,8 @@ def report(tmp_path_factory):
     model = ROOT / "data" / "models" / "evoformer-contacts"
     bioattn("run", "evoformer", folder / "f.a3m", "--model", model, "-o", folder / "f", "--threads", "1")
     bioattn(
-        "export", "multiqc", folder / "f.json", folder / "f", model, promoters,
-        "-o", folder / "two", "--sample", "second",
+        "report", folder / "f.json", folder / "f", model, promoters,
+        "-o", folder / "two", "--title", "second",
     )  # fmt: skip
     done = subprocess.run(
         [MULTIQC, "--no-version-check", "-o", folder / "report", folder / "one", folder / "two"],

@@ -131,9 +131,6 @@ class MoleculeSimulation(Settings):
 
     output: Path = output_option("Folder to write.", Writes.FOLDER)
     molecules: int = option("Molecules.", default=1000, min=10)
-    pieces: int = option("Pieces that a molecule is made of, at most.", default=8, min=2, max=30)
-    effect: float = option("What the substructure adds to the activity.", default=2.0)
-    noise: float = option("Standard deviation added to the activity.", default=0.5, min=0)
     seed: int = option("Seed of every random choice.", default=0, min=0)
     force: bool = force_option()
 

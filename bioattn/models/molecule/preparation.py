@@ -59,6 +59,10 @@ PIECES = (
 PLANTED, DECOY = "C(=O)NS(=O)(=O)", "C(=O)NC(=O)"
 """The acyl sulfonamide acts; the imide, which shares a half with it, does not."""
 PLANTED_SMARTS = "C(=O)[NH]S(=O)(=O)"
+MOST_PIECES = 8
+"""Pieces that a simulated molecule is made of, at most."""
+EFFECT, NOISE = 2.0, 0.5
+"""What the acyl sulfonamide adds to the activity, and the standard deviation added to it."""
 
 
 def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
@@ -280,7 +284,7 @@ def _simulated(settings: MoleculeSimulation) -> Iterator[tuple[str, str, Sequenc
     pattern = chem.MolFromSmarts(PLANTED_SMARTS)
     seen: set[str] = set()
     while len(seen) < settings.molecules:
-        number = int(generator.integers(2, settings.pieces + 1))
+        number = int(generator.integers(2, MOST_PIECES + 1))
         pieces = generator.choice(PIECES, number).tolist()
         for motif in (PLANTED, DECOY):
             if generator.random() < 0.5:
@@ -290,5 +294,5 @@ def _simulated(settings: MoleculeSimulation) -> Iterator[tuple[str, str, Sequenc
             continue
         seen.add(smiles)
         atoms = chem.MolFromSmiles(smiles).GetSubstructMatch(pattern)
-        activity = settings.effect * bool(atoms) + settings.noise * generator.standard_normal()
+        activity = EFFECT * bool(atoms) + NOISE * generator.standard_normal()
         yield f"molecule{len(seen)}", smiles, atoms, activity

@@ -202,9 +202,6 @@ def contacts(
         recorded="dataset",
     ),
     sample: str | None = option("Only the protein of this id [default: all; .rr holds one]."),
-    inverse_strength: float | None = option(
-        "With --fit: smaller uses fewer heads (C of the L1 penalty) [default: 0.15].", min=1e-6
-    ),
 ) -> Record:
     """Compute contacts from a model's attention among the residues of alignments or proteins.
 
@@ -224,30 +221,20 @@ def contacts(
 
     if fit is not None and (regression is not None or sample is not None):
         raise SettingsError("--fit makes a regression and goes with neither --regression nor --sample")
-    if fit is None and inverse_strength is not None:
-        raise SettingsError(
-            f"--inverse-strength {inverse_strength:g} is for --fit; give that too, or leave it out"
-        )
     if fit is not None:
-        from bioattn.interpret.contacts import INVERSE_STRENGTH, fit_contacts, write_regression
+        from bioattn.interpret.contacts import fit_contacts, write_regression
         from bioattn.text import counted
 
         if not output.name.endswith((".json", ".json.gz")):
             raise SettingsError(
                 f"--output {output}: --fit writes a regression as JSON; end its name in .json"
             )
-        fitted, report = fit_contacts(
-            attention,
-            fit,
-            inverse_strength=INVERSE_STRENGTH if inverse_strength is None else inverse_strength,
-            progress=reporter.progress(),
-        )
+        fitted, report = fit_contacts(attention, fit, reporter.progress())
         write_regression(output, fitted)
         precision = {"fitted": report.fitted.as_figures()}
         reporter.say(
             f"fitted on {counted(len(fitted.proteins), 'protein')}, {counted(fitted.num_heads_used, 'head')} in "
-            f"use: "
-            f"{_figures(report.fitted.as_figures())} on these"
+            f"use: {_figures(report.fitted.as_figures())} on these"
         )
         if report.num_held_out:
             precision["held_out"] = report.held_out.as_figures()
@@ -298,9 +285,6 @@ def structure(
         "Also write a script for ChimeraX (cxc) or PyMOL (pml) with lines between residues; can be repeated.",
         default=(),
     ),
-    top_k: int = option(
-        "--format: lines between the N pairs of residues with most attention.", default=20, min=1
-    ),
 ) -> Record:
     """Colour a structure by attention, in place of B-factors.
 
@@ -325,7 +309,6 @@ def structure(
         heads=heads,
         query_residue=query_residue,
         scripts=tuple(dict.fromkeys(format)),
-        top_k=top_k,
     )
     outputs = [output, *(output.with_suffix(f".{each}") for each in dict.fromkeys(format))]
     what = "attention received" if query_residue is None else f"attention of residue {query_residue}"
@@ -337,37 +320,4 @@ def structure(
         outputs=outputs,
         minimum=round(painted.minimum, 6),
         maximum=round(painted.maximum, 6),
-    )
-
-
-@command("export multiqc")
-def multiqc(
-    reporter: Reporter,
-    files: tuple[Path, ...] = argument(
-        "FILE",
-        "Promoters or their audit, datasets, models, checks, alignment statistics, predictions.",
-        recorded="file_{}",
-    ),
-    output: Path = options.FOLDER,
-    sample: str | None = option("Sample name of all results in MultiQC [default: by file].", metavar="NAME"),
-    force: bool = options.FORCE,
-) -> Record:
-    """Write results as sections for MultiQC.
-
-    The output is a folder of *_mqc.json, which `multiqc` finds by their names: promoters kept, trimmed and
-    dropped, datasets, training curves, accuracy beside the best simple model, verdicts on attention, alignments,
-    contacts and structures. Sections of any number of such folders are joined, one line per sample:
-
-    bioattn export multiqc promoters.fa demo.dataset.h5 model check.json --sample demo -o demo_multiqc
-    """
-    from bioattn.io.folders import already_there
-    from bioattn.report.multiqc import write_multiqc
-    from bioattn.text import counted
-
-    if output.exists() and not force:
-        raise already_there(output)
-    sections = write_multiqc(files, output, sample)
-    return Record(
-        f"wrote {output}: {counted(len(sections), 'section')} for MultiQC ({', '.join(sections)})",
-        sections=sections,
     )

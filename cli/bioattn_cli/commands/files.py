@@ -4,13 +4,13 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import MISSING, asdict
 from pathlib import Path
 
 import typer
 
 from bioattn.errors import BioattnError
-from bioattn.io.settings import argument, option
+from bioattn.io.settings import Writes, argument, option
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter, as_typed
@@ -22,7 +22,13 @@ def report(
     inputs: tuple[Path, ...] = argument(
         "RUN", "Results in any order; the content decides their kind.", recorded=""
     ),
-    output: Path = options.OUTPUT,
+    output: Path = option(
+        "Page to write (.html), or folder of sections for MultiQC.",
+        "--output",
+        "-o",
+        default=MISSING,
+        writes=Writes.OTHER,
+    ),
     annotation: Path | None = option(
         "GFF3, GTF or BED: names of genes, and the genes a window reaches into.", metavar="GFF", recorded=""
     ),
@@ -33,9 +39,11 @@ def report(
         metavar="ID|FILE",
     ),
     treatment: tuple[str, ...] = options.TREATMENTS,
-    title: str | None = option("Title of the page [default: from the inputs]."),
+    title: str | None = option(
+        "Title of the page [default: from the inputs], or name of the sample in MultiQC [default: by file]."
+    ),
 ) -> Record:
-    """Make one HTML page of results, to search and to send.
+    """Make one HTML page of results, to search and to send; or write them as sections for MultiQC.
 
     RUN… are any of: a promoter model, its dataset, attention.h5, explain.h5 of `explain attribution`,
     check.json of `explain check`, a folder of `export motifs`, promoters.fa, predictions; folders of `run
@@ -47,12 +55,38 @@ def report(
     bioattn report family family.attention.h5 family.a3m family.pdb -o family.html
 
     The page is self-contained. It summarises all promoters and shows as many as fit in full.
+
+    Any other name of OUTPUT is a folder of *_mqc.json, which `multiqc` finds by their names: promoters kept,
+    trimmed and dropped, datasets, training curves, accuracy beside the best simple model, verdicts on attention,
+    alignments, contacts and structures. Sections of any number of such folders are joined, one line per sample:
+
+    bioattn report promoters.fa demo.dataset.h5 model check.json --title demo -o demo_multiqc
     """
+    from bioattn.errors import SettingsError
+    from bioattn.io.files import check_apart, check_output
     from bioattn.report.collection import collect_report
     from bioattn.report.inputs import recognise_inputs
     from bioattn.report.page import write_page
-    from bioattn.text import human_bytes, listed
+    from bioattn.text import counted, human_bytes, listed
 
+    extra = [path for path in (annotation, motifs) if path is not None]
+    recorded = {f"input {number}": path for number, path in enumerate([*inputs, *extra], start=1)}
+    if not output.name.removesuffix(".gz").lower().endswith((".html", ".htm")):
+        from bioattn.report.multiqc import write_multiqc
+
+        if extra or genes or treatment:
+            raise SettingsError(
+                f"--output {output}: --annotation, --motifs, --genes and --treatment are for a page; end its name "
+                "in .html"
+            )
+        check_apart(output, inputs)
+        written = write_multiqc(inputs, output, title)
+        return Record(
+            f"wrote {output}: {counted(len(written), 'section')} for MultiQC ({', '.join(written)})",
+            inputs=recorded,
+            sections=written,
+        )
+    check_output(output, [*inputs, *extra])
     found = recognise_inputs(inputs, annotation=annotation, motifs=motifs)
     collected = collect_report(
         found, title=title, genes=genes, treatments=treatment, progress=reporter.progress()
@@ -62,11 +96,7 @@ def report(
         if collected.browser.absent:
             reporter.warn(f"--genes: not in {found.attention}: {listed(collected.browser.absent, 20)}")
         reporter.say(collected.browser.chosen_by)
-    extra = [path for path in (annotation, motifs) if path is not None]
-    return Record(
-        f"wrote {output} ({human_bytes(output.stat().st_size)})",
-        inputs={f"input {number}": path for number, path in enumerate([*inputs, *extra], start=1)},
-    )
+    return Record(f"wrote {output} ({human_bytes(output.stat().st_size)})", inputs=recorded)
 
 
 def _look_at_each(reporter: Reporter, files: Sequence[Path], look: Callable[[Path], bool]) -> bool:

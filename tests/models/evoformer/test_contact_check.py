@@ -173,7 +173,7 @@ def test_the_command_with_structures_without_and_with_a_control(folder, tmp_path
     assert any("no structures" in caveat for caveat in content["verdict"]["caveats"])
     assert bioattn("report", check, "-o", tmp_path / "report.html") == 0
     assert content["verdict"]["sentence"][:30] in (tmp_path / "report.html").read_text()
-    assert bioattn("export", "multiqc", check, "-o", tmp_path / "qc") == 0
+    assert bioattn("report", check, "-o", tmp_path / "qc") == 0
     assert any(content["verdict"]["code"] in path.read_text() for path in (tmp_path / "qc").iterdir())
     capsys.readouterr()
     for option, value, said in (

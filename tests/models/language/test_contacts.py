@@ -77,8 +77,9 @@ def table(path):
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-def test_a_regression_fitted_on_sequences_and_structures(folder):
-    fit = ("--fit", folder / "x.dataset.h5", "--inverse-strength", STRENGTH, "-o", folder / "heads.json")
+def test_a_regression_fitted_on_sequences_and_structures(folder, monkeypatch):
+    monkeypatch.setattr("bioattn.interpret.contacts.INVERSE_STRENGTH", STRENGTH)
+    fit = ("--fit", folder / "x.dataset.h5", "-o", folder / "heads.json")
     assert bioattn("export", "contacts", folder / "x.h5", *fit) == 0
     dataset = open_contact_dataset(folder / "x.dataset.h5")
     features, labels = [], []

@@ -216,7 +216,7 @@ def test_attention_that_is_needed_passes_its_check(folder, capsys):
     assert measures["deletion"]["interval"][0] > 0.15
     assert bioattn("report", folder / "model", check, "-o", folder / "report.html") == 0
     assert found["verdict"]["sentence"] in (folder / "report.html").read_text()
-    assert bioattn("export", "multiqc", folder / "model", check, "-o", folder / "multiqc") == 0
+    assert bioattn("report", folder / "model", check, "-o", folder / "multiqc") == 0
     assert any("faithful" in each.read_text() for each in (folder / "multiqc").iterdir())
 
 

@@ -1010,39 +1010,6 @@ process BIOATTN_EXPORT_MOTIFS {
     """
 }
 
-// Write results as sections for MultiQC
-process BIOATTN_EXPORT_MULTIQC {
-    tag "$meta.id"
-    label 'process_single'
-
-    input:
-    tuple val(meta), path(files)
-
-    output:
-    tuple val(meta), path("${prefix}.multiqc"), emit: multiqc
-    tuple val(meta), path("${prefix}.multiqc.run.json"), emit: record
-    tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
-
-    script:
-    def args = task.ext.args ?: ''
-    prefix = task.ext.prefix ?: "${meta.id}"
-    """
-    bioattn export multiqc \\
-        ${files} \\
-        --output ${prefix}.multiqc \\
-        --record ${prefix}.multiqc.run.json \\
-        --sample ${prefix} \\
-        ${args}
-    """
-
-    stub:
-    prefix = task.ext.prefix ?: "${meta.id}"
-    """
-    mkdir ${prefix}.multiqc
-    touch ${prefix}.multiqc.run.json
-    """
-}
-
 // Write the parameters of a language model or an MSA/pair model in another form
 process BIOATTN_EXPORT_PARAMETERS {
     tag "$meta.id"
@@ -1338,7 +1305,7 @@ process BIOATTN_PLOT {
     """
 }
 
-// Make one HTML page of results, to search and to send
+// Make one HTML page of results, to search and to send; or write them as sections for MultiQC
 process BIOATTN_REPORT {
     tag "$meta.id"
     label 'process_single'
@@ -1368,6 +1335,39 @@ process BIOATTN_REPORT {
     prefix = task.ext.prefix ?: "${meta.id}"
     """
     touch ${prefix}.report.html ${prefix}.report.html.run.json
+    """
+}
+
+// Make one HTML page of results, to search and to send; or write them as sections for MultiQC
+process BIOATTN_REPORT_MULTIQC {
+    tag "$meta.id"
+    label 'process_single'
+
+    input:
+    tuple val(meta), path(inputs)
+
+    output:
+    tuple val(meta), path("${prefix}.multiqc"), emit: multiqc
+    tuple val(meta), path("${prefix}.multiqc.run.json"), emit: record
+    tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions
+
+    script:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    bioattn report \\
+        ${inputs} \\
+        --output ${prefix}.multiqc \\
+        --record ${prefix}.multiqc.run.json \\
+        --title ${prefix} \\
+        ${args}
+    """
+
+    stub:
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    mkdir ${prefix}.multiqc
+    touch ${prefix}.multiqc.run.json
     """
 }
 

@@ -1,4 +1,4 @@
-// One page of the sections that `bioattn export multiqc` wrote for each sample
+// One page of the sections that `bioattn report` wrote for each sample
 process MULTIQC {
     tag "$meta.id"
     label 'process_single'

@@ -6,7 +6,7 @@ include { BIOATTN_PREPARE_MSA     } from '../modules/bioattn'
 include { BIOATTN_RUN_EVOFORMER   } from '../modules/bioattn'
 include { BIOATTN_EXPORT_CONTACTS } from '../modules/bioattn'
 include { BIOATTN_REPORT          } from '../modules/bioattn'
-include { BIOATTN_EXPORT_MULTIQC  } from '../modules/bioattn'
+include { BIOATTN_REPORT_MULTIQC  } from '../modules/bioattn'
 
 workflow ALIGNMENTS {
 
@@ -33,7 +33,7 @@ workflow ALIGNMENTS {
             .map { meta, prediction, attention, alignment -> [meta, [prediction, attention, alignment], []] }
     )
 
-    BIOATTN_EXPORT_MULTIQC(
+    BIOATTN_REPORT_MULTIQC(
         BIOATTN_PREPARE_MSA.out.stats
             .join(ch_prediction)
             .map { meta, statistics, prediction -> [meta, [statistics, prediction]] }
@@ -44,5 +44,5 @@ workflow ALIGNMENTS {
     attention  = ch_attention                         // channel: [ val(meta), path(h5) ]
     contacts   = BIOATTN_EXPORT_CONTACTS.out.contacts // channel: [ val(meta), path(tsv) ]
     report     = BIOATTN_REPORT.out.html              // channel: [ val(meta), path(html) ]
-    multiqc    = BIOATTN_EXPORT_MULTIQC.out.multiqc   // channel: [ val(meta), path(folder) ]
+    multiqc    = BIOATTN_REPORT_MULTIQC.out.multiqc   // channel: [ val(meta), path(folder) ]
 }

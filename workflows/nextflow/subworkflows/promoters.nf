@@ -12,7 +12,7 @@ include { BIOATTN_EXPLAIN_CHECK     } from '../modules/bioattn'
 include { BIOATTN_EXPORT_TRACKS     } from '../modules/bioattn'
 include { BIOATTN_EXPORT_MOTIFS     } from '../modules/bioattn'
 include { BIOATTN_REPORT            } from '../modules/bioattn'
-include { BIOATTN_EXPORT_MULTIQC    } from '../modules/bioattn'
+include { BIOATTN_REPORT_MULTIQC    } from '../modules/bioattn'
 
 workflow PROMOTERS {
 
@@ -83,7 +83,7 @@ workflow PROMOTERS {
             }
     )
 
-    BIOATTN_EXPORT_MULTIQC(
+    BIOATTN_REPORT_MULTIQC(
         ch_model_promoters
             .join(BIOATTN_PREPARE_PROMOTERS.out.audit)
             .join(ch_dataset)
@@ -101,5 +101,5 @@ workflow PROMOTERS {
     tracks      = BIOATTN_EXPORT_TRACKS.out.tracks     // channel: [ val(meta), path(folder) ]
     motifs      = BIOATTN_EXPORT_MOTIFS.out.motifs     // channel: [ val(meta), path(folder) ]
     report      = BIOATTN_REPORT.out.html              // channel: [ val(meta), path(html) ]
-    multiqc     = BIOATTN_EXPORT_MULTIQC.out.multiqc   // channel: [ val(meta), path(folder) ]
+    multiqc     = BIOATTN_REPORT_MULTIQC.out.multiqc   // channel: [ val(meta), path(folder) ]
 }
