@@ -78,8 +78,8 @@ def one_hot(codes: np.ndarray, out: torch.Tensor | None = None) -> torch.Tensor:
     return torch.eq(torch.from_numpy(codes)[:, None], bases, out=out)  # compares and widens in one pass
 
 
-def ours(fasta: Path, chosen: list[tuple[str, int]], as_float: bool) -> tuple[Batches, str]:
-    """The mapped genome and one batch buffer; or the uint8 codes alone, as they go to another device."""
+def ours(fasta: Path, chosen: list[tuple[str, int]]) -> tuple[Batches, str]:
+    """The mapped genome and one batch buffer."""
     from bioattn.formats.genome import open_genome
 
     genome = open_genome(fasta)
@@ -90,9 +90,7 @@ def ours(fasta: Path, chosen: list[tuple[str, int]], as_float: bool) -> tuple[Ba
     def run() -> int:
         for first in range(0, len(starts), BATCH):
             part = slice(first, first + BATCH)
-            codes = genome.windows(numbers[part], starts[part], LENGTH)
-            if as_float:
-                one_hot(codes, buffer)
+            one_hot(genome.windows(numbers[part], starts[part], LENGTH), buffer)
         return len(starts)
 
     return run, digest(one_hot(genome.windows(numbers[:BATCH], starts[:BATCH], LENGTH)).numpy())
@@ -107,8 +105,8 @@ def frame_of(chosen: list[tuple[str, int]]) -> Any:
 
 
 def tangermeme_loci(fasta: Path, chosen: list[tuple[str, int]], mode: str) -> tuple[Batches, str]:
-    """`extract_loci` of all intervals at once, as it comes (int8) or turned into float32 batches; or of one batch
-    at a time, which like ours needs no room for all of them."""
+    """`extract_loci` of all intervals at once, turned into float32 batches; or of one batch at a time, which like
+    ours needs no room for all of them."""
     import pyfaidx
     from tangermeme.io import extract_loci
 
@@ -124,18 +122,15 @@ def tangermeme_loci(fasta: Path, chosen: list[tuple[str, int]], mode: str) -> tu
                 extract(frame[first : first + BATCH]).float()
             return len(frame)
         loci = extract(frame)
-        if mode == "float":
-            for first in range(0, len(loci), BATCH):
-                loci[first : first + BATCH].float()
+        for first in range(0, len(loci), BATCH):
+            loci[first : first + BATCH].float()
         return len(loci)
 
     return run, digest(extract(frame[:BATCH]).numpy())
 
 
 CONTENDERS: dict[str, tuple[str, Callable[[Path, list[tuple[str, int]]], tuple[Batches, str]]]] = {
-    "bioattn: mapped genome, reused float32 buffer": ("", lambda f, c: ours(f, c, as_float=True)),
-    "bioattn: uint8 codes only": ("", lambda f, c: ours(f, c, as_float=False)),
-    "tangermeme extract_loci, all at once, int8": ("tangermeme", lambda f, c: tangermeme_loci(f, c, "int8")),
+    "bioattn: mapped genome, reused float32 buffer": ("", ours),
     "tangermeme extract_loci, all at once, then float32 batches": (
         "tangermeme",
         lambda f, c: tangermeme_loci(f, c, "float"),

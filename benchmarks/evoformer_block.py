@@ -1,6 +1,6 @@
 """One Evoformer block on the CPU: speed beside torch.mm and a plain block, memory, training, cost of capture.
 
-    python benchmarks/evoformer_block.py [--rounds 5] [--only forward layers memory training capture]
+    python benchmarks/evoformer_block.py [--rounds 5] [--only forward memory training capture]
 
 Prints Markdown. Every measurement is a process of its own on one thread with the default allocator; times are
 process CPU time, because wall time tells more about what else a machine does. A round measures torch.mm (2048³)
@@ -26,33 +26,19 @@ from benchmarks.processes import in_own_process, peak_above
 
 SIZES = ((128, 128), (128, 256), (512, 256))
 TRAINING_SIZE = (64, 128)
-GIGAFLOP = {(128, 128): 71.5, (128, 256): 216.0, (512, 256): 593.0}
 MSA, PAIR, HIDDEN, OUTER = 256, 128, 128, 32
 
 
-def layer_flops(rows: int, residues: int) -> dict[str, float]:
-    """Multiplications and additions of matrix products, by layer."""
+def block_flops(rows: int, residues: int) -> float:
+    """Multiplications and additions of the matrix products of all layers."""
     msa, pair = 2.0 * rows * residues, 2.0 * residues**2
     multiplication = pair * (5 * PAIR * HIDDEN + PAIR * HIDDEN + residues * HIDDEN)
     attention = pair * (5 * PAIR**2 + 4 * PAIR + 2 * residues * PAIR)
-    return {
-        "msa_row_attention": msa * (5 * MSA**2 + 2 * residues * MSA) + pair * 8 * PAIR,
-        "msa_column_attention": msa * (5 * MSA**2 + 2 * rows * MSA),
-        "msa_transition": msa * 8 * MSA**2,
-        "outer_product_mean": msa * 2 * OUTER * MSA + pair * OUTER**2 * (rows + PAIR),
-        "triangle_multiplication_outgoing": multiplication,
-        "triangle_multiplication_incoming": multiplication,
-        "triangle_attention_starting": attention,
-        "triangle_attention_ending": attention,
-        "pair_transition": pair * 8 * PAIR**2,
-    }
-
-
-def block_flops(rows: int, residues: int) -> float:
-    """All layers; the sizes of the table have their numbers fixed."""
-    if (rows, residues) in GIGAFLOP:
-        return GIGAFLOP[rows, residues] * 1e9
-    return sum(layer_flops(rows, residues).values())
+    return (
+        msa * (10 * MSA**2 + 2 * (rows + residues) * MSA + 8 * MSA**2 + 2 * OUTER * MSA)
+        + pair * (8 * PAIR + OUTER**2 * (rows + PAIR) + 8 * PAIR**2)
+        + 2 * (multiplication + attention)
+    )
 
 
 def make_block(precision: str) -> Any:
@@ -163,8 +149,6 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     rows, residues = given.size
-    if given.task == "layers":
-        return layers(given)
     if given.task == "capture":
         alone, captured = (
             runner("forward", which, given.precision, rows, residues) for which in ("ours", "captured")
@@ -185,38 +169,6 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
     seconds = min(cpu_seconds(run) for _ in range(given.repeats))
     rate = (before + product_rate(given.precision)) / 2
     return {"seconds": seconds, "rate": rate}
-
-
-def layers(given: argparse.Namespace) -> dict[str, Any]:
-    """Every layer by itself, over the mean of the products before and after."""
-    import torch
-
-    block = make_block(given.precision)
-    msa, pair, msa_mask, pair_mask = make_inputs(*given.size)
-    arguments = {
-        "msa_row_attention": (msa, pair, msa_mask),
-        "msa_column_attention": (msa, msa_mask),
-        "msa_transition": (msa,),
-        "outer_product_mean": (pair, msa, msa_mask),
-        "pair_transition": (pair,),
-    }
-    seconds = {}
-    before = product_rate(given.precision)
-    for name in layer_flops(1, 1):
-        first, *others = arguments.get(name, (pair, pair_mask))
-        state, layer = first.clone(), getattr(block, name)
-
-        @torch.no_grad()
-        def run(layer: Any = layer, state: Any = state, others: Any = others) -> None:
-            layer(state, *others)
-
-        run()
-        times = []
-        for _ in range(given.repeats):
-            state.copy_(first)
-            times.append(cpu_seconds(run))
-        seconds[name] = min(times)
-    return {"seconds": seconds, "rate": (before + product_rate(given.precision)) / 2}
 
 
 def error(rows: int, residues: int) -> dict[str, Any]:
@@ -274,26 +226,6 @@ def forward_table(rounds: int) -> None:
         print(f"- {name}: {msa:.1e}, {pair:.1e}")
 
 
-def layers_table(rounds: int) -> None:
-    print("\n### By layer at 128, 256\n")
-    flops = layer_flops(128, 256)
-    both = [
-        [measure("layers", (128, 256), "ours", precision) for _ in range(rounds)]
-        for precision in ("float32", "bfloat16")
-    ]
-    groups = {name: [name] for name in flops}
-    groups["**triangle layers together**"] = [name for name in flops if name.startswith("triangle")]
-    rows = []
-    for label, names in groups.items():
-        operations, cells = sum(flops[name] for name in names), []
-        for runs in both:
-            seconds = [sum(run["seconds"][name] for name in names) for run in runs]
-            shares = [operations / each / run["rate"] for each, run in zip(seconds, runs, strict=True)]
-            cells += [f"{1000 * statistics.median(seconds):.0f}", f"{statistics.median(shares):.0%}"]
-        rows.append([label, f"{operations / 1e9:.1f}", *cells])
-    print(table(["layer", "GFLOP", "float32 ms", "of torch.mm", "bfloat16 ms", "of torch.mm"], rows))
-
-
 def megabytes(task: str, size: tuple[int, int], which: str, precision: str = "float32") -> str:
     return f"{measure(task, size, which, precision)['bytes'] / 1e6:.0f}"
 
@@ -332,7 +264,6 @@ def capture_table(rounds: int) -> None:
 
 TABLES = {
     "forward": forward_table,
-    "layers": layers_table,
     "memory": memory_table,
     "training": training_table,
     "capture": capture_table,

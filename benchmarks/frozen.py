@@ -16,7 +16,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,9 +34,6 @@ from benchmarks.common import bioattn, working_in  # noqa: E402
 from benchmarks.frozen_steps import STEPS, Step  # noqa: E402
 
 REFERENCE = Path(__file__).parent / "results" / "frozen.json"
-RENAMED: dict[str, str | None] = {}
-"""Today's names of entries of the reference: a regular expression, and what to write for it, or None for what went
-on purpose. A name is `step: file/dataset`, as `export attention: attention.h5/sites/promoter.cross.0/weights`."""
 NOT_KEPT = re.compile(
     r"\.run\.json|/config\.json|/training\.json|sha256|digest|seal|generated|version|seconds|date\b|/settings"
 )
@@ -54,7 +50,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="STEP", default=[""], help="steps whose names begin so")
     parser.add_argument("--work", type=Path, help="an empty folder for the files, which is kept")
     parser.add_argument("--tolerance", type=float, default=1e-5, metavar="SHARE")
-    parser.add_argument("--times", action="store_true", help="print the seconds of every step")
     options = parser.parse_args()
     known = json.loads(REFERENCE.read_text(encoding="utf-8")) if REFERENCE.exists() else {}
     chosen = {name: step for name, step in STEPS.items() if name.startswith(tuple(options.only))}
@@ -64,7 +59,6 @@ def main() -> None:
             if step.needs and not Path(step.needs).exists():
                 print(f"{name}: left out, there is no {step.needs}")
                 continue
-            began = time.perf_counter()
             try:
                 now = summary_of(name, step)
             except Exception as error:
@@ -73,8 +67,6 @@ def main() -> None:
                 print(f"{name} fails: {error}", flush=True)
                 differences += 1
                 continue
-            if options.times:
-                print(f"{name}: {time.perf_counter() - began:.1f} s")
             if options.deed == "record":
                 known = {key: value for key, value in known.items() if not key.startswith(f"{name}: ")} | now
                 continue
@@ -185,10 +177,7 @@ def numbers_of(value: Any) -> list[Any]:
 
 def compare(before: Summary, now: Summary, tolerance: float) -> Iterator[str]:
     """A line for everything that differs; what is new begins with `new`."""
-    for old_name, value in before.items():
-        name = renamed(old_name)
-        if name is None:
-            continue
+    for name, value in before.items():
         if name not in now:
             yield f"gone {name}"
         elif isinstance(value, str) or isinstance(now[name], str) or value[0] != now[name][0]:
@@ -198,18 +187,8 @@ def compare(before: Summary, now: Summary, tolerance: float) -> Iterator[str]:
             difference = largest_difference(value, now[name])
             if difference > tolerance:
                 yield f"differs {name} by {difference:.1e}: {value[1]} before, {now[name][1]} now"
-    for name in now.keys() - {renamed(old_name) for old_name in before}:
+    for name in now.keys() - before.keys():
         yield f"new {name}"
-
-
-def renamed(name: str) -> str | None:
-    """Today's name of an entry of the reference; None for what went on purpose."""
-    for pattern, replacement in RENAMED.items():
-        if re.search(pattern, name):
-            if replacement is None:
-                return None
-            name = re.sub(pattern, replacement, name)
-    return name
 
 
 def largest_difference(before: list[Any], now: list[Any]) -> float:

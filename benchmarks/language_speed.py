@@ -13,8 +13,7 @@ reading: the same model; mean embeddings of 200 proteins of 50 to 400 residues, 
 training: GPT-2 of 3.2 million weights, 16 windows of 256 tokens a step. bioattn's step is that of the product:
 windows drawn from a dataset, gradients clipped, AdamW, the average of weights. That of transformers is its model,
 clipping and AdamW, on one batch that is there.
-generation: the same GPT-2, the likeliest token each time; tokens of both and those made without a cache must be
-equal.
+generation: the same GPT-2, the likeliest token each time; tokens of both must be equal.
 """
 
 import json
@@ -267,18 +266,6 @@ def generation(folder: Path, who: str, batch: int) -> dict[str, Any]:
                 made = model.generate(ids, min_new_tokens=new, max_new_tokens=new, **settings)
             return made[0, ids.shape[1] :].tolist()
 
-    elif who == "bioattn, no cache":
-
-        def write(new: int) -> list[int]:
-            tokens_BL = torch.from_numpy(prompt).repeat(batch, 1)
-            never = torch.ones(loaded.model.num_tokens, dtype=torch.bool)
-            never[torch.from_numpy(vocabulary.written)] = False
-            with torch.inference_mode():
-                for _ in range(new):
-                    logits_BV = loaded.model(tokens_BL)[:, -1].masked_fill(never, -torch.inf)
-                    tokens_BL = torch.cat([tokens_BL, logits_BV.argmax(-1, keepdim=True)], 1)
-            return order[tokens_BL[0, len(prompt) :]].tolist()
-
     else:
 
         def write(new: int) -> list[int]:
@@ -307,7 +294,7 @@ ROWS: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, tuple[int, ...]]]
     "training": (training, dict.fromkeys(("transformers", "transformers, fused GELU", "bioattn"), (5,))),
     "generation": (
         generation,
-        {"transformers": (1, 8), "bioattn": (1, 8), "bioattn, no cache": (1,)},
+        {"transformers": (1, 8), "bioattn": (1, 8)},
     ),
 }
 
@@ -366,9 +353,7 @@ def main() -> None:
             print(row_table(row, found), flush=True)
             if row == "generation":
                 same = len({tuple(each[0]["result"]) for each in found.values()}) == 1
-                print(
-                    f"Tokens with a cache, without, and of transformers: {'equal' if same else 'DIFFERENT'}."
-                )
+                print(f"Tokens of both: {'equal' if same else 'DIFFERENT'}.")
 
 
 if __name__ == "__main__":

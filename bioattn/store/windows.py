@@ -1,11 +1,10 @@
 """Promoters in the sample table: where their windows lie, and from window positions to the chromosome."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.store.kinds import Problem, error
 from bioattn.store.schema import TEXT, Attribute, Column, Samples
 
 PROMOTERS = "promoters"
@@ -47,27 +46,6 @@ def window_attributes(
         "task": task,
     }
     return attributes if downstream is None else {**attributes, "downstream": downstream}
-
-
-def window_problems(attributes: Mapping[str, Attribute], samples: Samples) -> Iterator[Problem]:
-    """Check what a file says of its windows. Yields nothing for samples that are no windows of a chromosome."""
-    length, downstream = attributes.get("window_length", 0), attributes.get("downstream", 0)
-    if not (isinstance(length, int) and isinstance(downstream, int) and 0 <= downstream <= length):
-        yield error(
-            "/", f"window_length {length!r} and downstream {downstream!r} are no positions of a window"
-        )
-    columns = samples.columns
-    if not {"start", "end", "strand"} <= set(columns):
-        return
-    for name, start, end, strand in zip(
-        columns["id"], columns["start"], columns["end"], columns["strand"], strict=True
-    ):
-        if strand not in ("+", "-", "."):
-            yield error("/samples/strand", f"gene {name!r} has {strand!r}, one of + - . is needed")
-            return
-        if strand != "." and not start < end:
-            yield error("/samples", f"gene {name!r} has start {start} and end {end}")
-            return
 
 
 def genomic_interval(

@@ -61,40 +61,34 @@ def _versions() -> Iterator[Diagnosis]:
     yield Diagnosis(
         "versions", "Python", f"{platform.python_version()} ({sys.executable}) on {platform.platform()}"
     )
-    for package, least, extra in sorted(_requirements(), key=lambda requirement: requirement[2]):
-        reinstall = f"pip install 'bioattn[{extra}]'" if extra else f"pip install '{package}>={least}'"
+    for package, extra in sorted(_requirements(), key=lambda requirement: requirement[1]):
+        needed = "" if not extra else f" (extra {extra})"
+        advice = f"pip install 'bioattn[{extra}]'" if extra else f"pip install '{package}'"
         try:
             import_module(MODULES.get(package, package))
-            version = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            yield Diagnosis("versions", package, "of unknown version")
+            yield Diagnosis("versions", package, metadata.version(package))
+        except ModuleNotFoundError:  # also of metadata
+            text = f"not installed{needed}"
+            yield Diagnosis("versions", package, text, "" if extra else advice, broken=not extra)
         except Exception as error:  # noqa: BLE001 - a broken installation fails in any way it likes
-            absent = isinstance(error, ModuleNotFoundError)
-            said = next(iter(str(error).splitlines()), type(error).__name__)
-            text = "not installed" if absent else f"cannot be imported ({said})"
-            text += f" (extra {extra})" * bool(extra)
-            advice = "" if extra and absent else reinstall
+            text = f"cannot be imported ({_first_line(error)}){needed}"
             yield Diagnosis("versions", package, text, advice, broken=not extra)
-        else:
-            old = _numbers(version) < _numbers(least)
-            text = f"{version}; {least} or later is needed" if old else version
-            yield Diagnosis("versions", package, text, reinstall if old else "", broken=old and not extra)
 
 
-def _requirements() -> Iterator[tuple[str, str, str]]:
-    """Package, least version and extra ("" for what is always needed), as pyproject.toml has them."""
+def _requirements() -> Iterator[tuple[str, str]]:
+    """Package and extra ("" for what is always needed), as pyproject.toml has them."""
     try:
         declared = metadata.requires("bioattn") or []
     except metadata.PackageNotFoundError:  # run from its sources
         declared = []
     for line in declared:
-        found = re.fullmatch(r"([\w.-]+)>=([\d.]+)(?:; extra == ['\"](\w+)['\"])?", line)
-        if found and found[3] not in ("all", "test", "dev"):
-            yield found[1], found[2], found[3] or ""
+        found = re.fullmatch(r"([\w.-]+)>=[\d.]+(?:; extra == ['\"](\w+)['\"])?", line)
+        if found and found[2] not in ("all", "test", "dev"):
+            yield found[1], found[2] or ""
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version.split("+")[0])[:3]))
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _device() -> Iterator[Diagnosis]:
@@ -102,22 +96,17 @@ def _device() -> Iterator[Diagnosis]:
         import torch
 
         device = choose_device("auto")
-    except Exception as error:  # noqa: BLE001 - told below, as anything that a driver raises
-        yield Diagnosis("device", "auto", f"{error}", "repair the installation of torch", broken=True)
-        return
-    build = f"torch is built for {f'CUDA {torch.version.cuda}' if torch.version.cuda else 'the CPU'}"
-    yield Diagnosis("device", "auto", f"takes {describe_device(device)}; {build}")
-    try:
+        build = f"torch is built for {f'CUDA {torch.version.cuda}' if torch.version.cuda else 'the CPU'}"
+        yield Diagnosis("device", "auto", f"takes {describe_device(device)}; {build}")
         began = time.perf_counter()
         difference = _forward(device)
         milliseconds = 1000 * (time.perf_counter() - began)
         wrong = not difference < 1e-2
         text = f"an attention layer in {milliseconds:.0f} ms, within {difference:.0e} of the CPU"
         yield Diagnosis("device", "forward pass", text, "give --device cpu" * wrong, wrong)
-    except Exception as error:  # noqa: BLE001 - as above
-        said = next(iter(str(error).splitlines()), type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - anything that a driver raises
         advice = "use a build of torch for this device and its driver, or --device cpu"
-        yield Diagnosis("device", "forward pass", said, advice, broken=True)
+        yield Diagnosis("device", "forward pass", _first_line(error), advice, broken=True)
 
 
 def _forward(device: "torch.device") -> float:
@@ -137,12 +126,10 @@ def _threads() -> Iterator[Diagnosis]:
     cores, quota = granted_cores(), cpu_quota()
     of_quota = "" if quota is None else f", CPU quota {quota:g}"
     yield Diagnosis("threads", "cores", f"{cores} granted of {os.cpu_count() or cores}{of_quota}")
-    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        if (told := os.environ.get(variable)) is not None:
-            obeyed = told.isdecimal() and 1 <= int(told) <= cores
-            yield Diagnosis(
-                "threads", variable, told, "" if obeyed else f"set it to 1 … {cores}, or unset it"
-            )
+    if (told := os.environ.get("OMP_NUM_THREADS")) is not None:
+        obeyed = told.isdecimal() and 1 <= int(told) <= cores
+        advice = "" if obeyed else f"set it to 1 … {cores}, or unset it"
+        yield Diagnosis("threads", "OMP_NUM_THREADS", told, advice)
 
 
 def _memory() -> Iterator[Diagnosis]:

@@ -104,14 +104,6 @@ def test_either_way_is_taken_by_processor_alone(with_mask, with_bias, fast, monk
     np.testing.assert_allclose(attended.numpy(), expected.numpy(), atol=2e-6)
 
 
-@pytest.mark.parametrize("with_mask", [False, True])
-def test_bfloat16_stays_near(with_mask):
-    query, key, value, mask, bias = inputs(with_mask=with_mask, with_bias=True, dtype=torch.bfloat16)
-    attended = attend_on_cpu(query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias)
-    _, expected = written_down(query, key, value, mask, bias)
-    assert (attended - expected).norm() <= 1e-2 * expected.norm()
-
-
 def test_logits_near_the_bound_keep_their_digits():
     query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
     # All keys of head 0 score -65, of head 1 +65: powers of 2^-94 and 2^94.
@@ -140,19 +132,6 @@ def test_logits_beyond_the_bound_are_left_to_others(huge):
     attended = attend(query, key, value, score=DotScore(), mask=mask, bias=bias)
     _, expected = written_down(query, key, value, mask, bias)
     np.testing.assert_allclose(attended.numpy(), expected.numpy(), atol=1e-5)
-
-
-def test_what_does_not_suit():
-    query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
-    suits = {"scale": 1.0, "mask": mask, "bias": bias}
-    assert attend_on_cpu(query, key, value, **suits) is not None
-    each_query = mask.expand(-1, -1, QUERIES, -1)
-    assert attend_on_cpu(query, key, value, **{**suits, "mask": each_query}) is None
-    assert attend_on_cpu(query, key, value, **{**suits, "bias": bias.expand(BATCH, -1, -1, -1)}) is None
-    assert attend_on_cpu(query.double(), key.double(), value.double(), **suits) is None
-    assert attend_on_cpu(query[:0], key[:0], value[:0], **{**suits, "mask": mask[:0]}) is None
-    with torch.enable_grad():
-        assert attend_on_cpu(query, key, value, **suits) is None
 
 
 @pytest.mark.parametrize("value_weighted", [False, True])

@@ -11,7 +11,6 @@ from bioattn.attention.measures import EntropyMeter, relative_entropy
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite, Axis
-from tests.result_files import plain_site
 
 
 def looped(rows, *, sink):
@@ -61,12 +60,3 @@ def test_a_loss_can_hold_it(sink):
     assert torch.autograd.gradcheck(price, (query, key), eps=1e-3, atol=2e-3, rtol=2e-2)
     gradient = torch.autograd.grad(price(query, key), query)[0]
     assert float(gradient.abs().max()) > 1e-3
-
-
-def test_an_ordinary_listener_gets_no_graph():
-    query = torch.randn(1, 2, 3, 4, requires_grad=True)
-    meter = EntropyMeter()
-    site = plain_site(2, "s")
-    with capture(["*"], meter):
-        attend(query, query, query, score=DotScore(), site=site)
-    assert not meter.mean().requires_grad

@@ -202,16 +202,6 @@ def test_a_sink_takes_part_but_is_not_handed_on():
     torch.testing.assert_close(1 - weights.sum(-1), expected[..., -1], atol=1e-6, rtol=0)
 
 
-def test_the_innermost_capture_gets_a_site():
-    score, query, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
-    outer, inner = Heard(), Heard()
-    with capture(["*"], outer):
-        with capture(["test.site"], inner):
-            attend(query, key, value, score=score, site=SITE)
-        attend(query, key, value, score=score, site=SITE)
-    assert (len(outer.received), len(inner.received)) == (1, 1)
-
-
 def test_tiles_put_together_are_the_whole():
     """Row attention with a bias that all rows share, two rows at a time."""
     torch.manual_seed(2)
@@ -290,31 +280,6 @@ def test_causal_attention_is_that_of_each_prefix(score_name, queries, with_mask,
             )
             torch.testing.assert_close(fast[:, :, [row]], alone)
             assert (recorder.received[0][1][:, :, row, last:positions] == 0).all()
-
-
-def test_causal_attention_makes_no_mask_where_the_kernel_needs_none(monkeypatch):
-    monkeypatch.setattr(operator, "_earlier", None)
-    score, _, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
-    key.requires_grad_()
-    attend(key, key, value, score=score, causal=True, site=SITE).sum().backward()
-    assert key.grad is not None
-
-
-def test_a_shared_bias_is_not_copied_for_every_row(monkeypatch):
-    """The kernel sees one (H, Q, K) bias for all rows."""
-    seen = []
-    kernel = torch.nn.functional.scaled_dot_product_attention
-
-    def watch(*args, attn_mask=None, **kwargs):
-        seen.append(attn_mask)
-        return kernel(*args, attn_mask=attn_mask, **kwargs)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watch)
-    score, query, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
-    bias = torch.randn(HEADS, QUERIES, KEYS)
-    attend(query, key, value, score=score, bias=bias)
-    assert seen[0].shape == (1, HEADS, QUERIES, KEYS)
-    assert seen[0].data_ptr() == bias.data_ptr()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -8,7 +8,7 @@ import torch
 from bioattn.attention import operator
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import AttentionScore
-from bioattn.attention.operator import attend, attention_weights, masked_logit
+from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import make_score
 from tests.result_files import plain_site
 
@@ -143,33 +143,6 @@ def test_the_way_that_learns_is_for_biases_that_learn_and_rows_without_keys(
             attend(query, key, value, score=score, mask=mask, bias=bias)
 
 
-def test_only_scores_that_are_a_plain_dot_product_go_that_way(monkeypatch):
-    monkeypatch.setattr(operator, "attend_and_learn_on_cpu", refuse)
-    for way in ("attend_on_cpu", "attend_by_sequence"):  # one of them, by processor
-        monkeypatch.setattr(operator, way, refuse)
-    query, key, value = drawn(1, HEADS, QUERIES, CHANNELS), *drawn(2, 1, HEADS, KEYS, CHANNELS).unbind(0)
-    bias = drawn(HEADS, QUERIES, KEYS).requires_grad_()
-    for name in (AttentionScore.GAUSSIAN, AttentionScore.ADDITIVE):
-        score = make_score(name, HEADS, CHANNELS)
-        attend(query, key, value, score=score, bias=bias)
-        with torch.no_grad():
-            attend(query, key, value, score=score, bias=bias)
-    dot = make_score(AttentionScore.DOT, HEADS, CHANNELS)
-    with pytest.raises(CalledError), torch.no_grad():
-        attend(query, key, value, score=dot, bias=bias)
-
-
-def test_leading_axes_that_only_broadcast_are_left_to_torch(monkeypatch):
-    monkeypatch.setattr(operator, "attend_and_learn_on_cpu", refuse)
-    query, key, value = drawn(2, HEADS, QUERIES, CHANNELS), *drawn(2, 2, HEADS, KEYS, CHANNELS).unbind(0)
-    bias, dot = drawn(HEADS, QUERIES, KEYS).requires_grad_(), make_score(AttentionScore.DOT, HEADS, CHANNELS)
-    for given in ((query, key[:1], value), (query, key, value[:1]), (query[:1], key, value)):
-        found = attend(*given, score=dot, bias=bias)
-        torch.testing.assert_close(found, written_down(*given, dot, bias=bias), atol=1e-5, rtol=1e-5)
-    with pytest.raises(CalledError):
-        attend(query, key, value, score=dot, bias=bias)
-
-
 @pytest.mark.parametrize("way", ["attend_and_learn_on_cpu", "attend_on_cpu"])
 def test_the_leading_axes_decide_and_not_the_first_two(way, monkeypatch):
     """Three axes: heads alone lead. Five: keys that the heads share are left to torch, or to the weights."""
@@ -182,14 +155,6 @@ def test_the_leading_axes_decide_and_not_the_first_two(way, monkeypatch):
         bias.requires_grad_(site is None)
         with capture(["*"], Ignored()), pytest.raises(CalledError) if taken else nullcontext():
             attend(query, key, value, score=dot, bias=bias, site=site)
-
-
-def test_a_masked_logit_is_finite_and_swallows_every_other():
-    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        logit = torch.tensor(masked_logit(dtype), dtype=dtype)
-        assert torch.isfinite(2 * logit)  # with a bias or logit as large beside it
-        assert torch.softmax(torch.stack([logit, logit.new_tensor(-100.0)]).float(), 0)[0] == 0
-    assert masked_logit(torch.float32) <= -1e30
 
 
 @pytest.mark.parametrize("channels", [4, 7])

@@ -94,22 +94,6 @@ def test_rotary_attention_is_that_of_a_loop(causal):
             )
 
 
-@pytest.mark.parametrize("position", PositionEncoding)
-def test_which_encodings_see_order(position):
-    """Without positions, turning the sequence round turns the answer round and changes nothing else."""
-    torch.manual_seed(0)
-    site = plain_site(2, "test.self")
-    layer = TransformerLayer(channels=CHANNELS, head_channels=4, site=site, position=position)
-    positions = AddedPositions(position, CHANNELS, LENGTH)
-    if positions.table_LC is not None:
-        torch.nn.init.normal_(positions.table_LC)
-    inputs = torch.randn(LENGTH, CHANNELS)
-    with torch.no_grad():
-        forward, backward = layer(positions(inputs)), layer(positions(inputs.flip(0))).flip(0)
-    same = torch.allclose(forward, backward, atol=1e-5)
-    assert same == (position is PositionEncoding.NONE)
-
-
 def test_a_causal_layer_sees_nothing_behind():
     torch.manual_seed(0)
     layer = TransformerLayer(

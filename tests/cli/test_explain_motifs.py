@@ -132,12 +132,6 @@ def test_the_same_again_and_over_some_genes(made, tmp_path):
     assert again["promoters"].tolist() == 2 * table["promoters"].tolist()
 
 
-def test_attention_alone_needs_the_sequences(made, tmp_path, capsys):
-    assert explain(made, tmp_path / "out.tsv") == 1
-    assert "--promoters" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [

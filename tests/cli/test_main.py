@@ -36,20 +36,6 @@ def every_command():
     return words
 
 
-def test_there_are_the_promised_commands():
-    assert {" ".join(words) for words in every_command()} >= {
-        "prepare promoters",
-        "prepare dataset",
-        "simulate promoters",
-        "simulate score",
-        "train promoter",
-        "run promoter",
-        "export attention",
-        "inspect",
-        "validate",
-    }
-
-
 def first_sentence(text):
     paragraph = " ".join(text.strip().split("\n\n")[0].split())
     return paragraph.split(". ")[0].removesuffix(".")
@@ -66,14 +52,6 @@ def test_help_lists_every_command_with_a_whole_sentence(verb, capsys, monkeypatc
     assert "..." not in shown
     for name, command in group.commands.items():
         assert f"{name} {first_sentence(command.help)}" in shown
-
-
-def test_help_lists_the_verbs_in_the_order_of_use(capsys):
-    assert main(["--help"]) == 0
-    lines = capsys.readouterr().out.split("Commands:")[1].splitlines()
-    shown = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
-    assert shown[:5] == ["prepare", "train", "run", "generate", "export"]
-    assert shown.index("report") < shown.index("inspect") < shown.index("simulate")
 
 
 def test_version_and_help_import_nothing_heavy():
@@ -105,18 +83,6 @@ def test_a_command_has_at_most_eighteen_options_of_its_own(words):
         if parameter.opts[0].startswith("--") and getattr(parameter, "rich_help_panel", None) != "Running"
     }
     assert len(own - {"--quiet", "--verbose", "--log-format", "--output", "--help"}) <= 18
-
-
-@pytest.mark.parametrize("words", every_command(), ids=" ".join)
-def test_numbers_are_called_by_their_type_alone(words, capsys):
-    """Bounds stand behind a number's help, so they need not change the name of its type, too; nor does repetition
-    that of an option's values, or of an argument.
-    """
-    assert main([*words, "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert " range>" not in shown
-    assert not re.search(r"^ +-.*<list", shown, flags=re.MULTILINE)
-    assert "[[" not in shown.partition("\n")[0]
 
 
 def test_help_stands_in_groups_as_wide_as_the_terminal(capsys, monkeypatch):
@@ -162,34 +128,6 @@ def test_examples_in_the_help_can_be_copied(capsys, monkeypatch):
     assert len(examples) >= 13
     assert main(["export", "arrays", "--help"]) == 0
     assert "\n\n  modisco motifs -s " in capsys.readouterr().out
-
-
-def test_one_option_has_one_help_text():
-    """The same words wherever an option means the same."""
-    texts: dict[str, set[str]] = {}
-    for words in every_command():
-        command = program()
-        for word in words:
-            command = command.commands[word]
-        for parameter in command.params:
-            for name in parameter.opts:
-                texts.setdefault(name, set()).add(parameter.help or "")
-    for name in (
-        "--device",
-        "--threads",
-        "--resume",
-        "--shard",
-        "--width",
-        "--quiet",
-        "--verbose",
-        "--log-format",
-    ):
-        assert len(texts[name]) == 1, name
-    for name in texts:
-        for text in texts[name]:
-            # One wording of what several options may say.
-            for other in ("may be repeated", ", can be repeated", "(from 0)", "an id a line"):
-                assert other not in text, (name, text)
 
 
 @pytest.mark.parametrize(
@@ -314,12 +252,6 @@ def test_run_records_hold_the_command_as_typed(tmp_path, monkeypatch):
     assert main(words) == 0
     record = json.loads((tmp_path / "bioattn-records/simulated.json").read_text())
     assert record["command"] == ["bioattn", *words]
-
-
-def test_main_leaves_signals_alone_when_called_from_python():
-    before = signal.getsignal(signal.SIGTERM)
-    main(["--version"])
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 RUN = "see `bioattn run promoter --help`"

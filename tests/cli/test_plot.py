@@ -258,20 +258,6 @@ def test_contributions_of_attention_are_summed_and_signed(folder, against):
     np.testing.assert_allclose(drawn[LOWERS.lower()], np.minimum(expected, 0), atol=1e-6)
 
 
-def test_figures_are_in_the_run_record(folder, tmp_path):
-    out = tmp_path / "x.pdf"
-    assert main(["plot", str(folder / "attention.h5"), "-o", str(out)]) == 0
-    assert sorted(json.loads((tmp_path / "bioattn-records/x.pdf.json").read_text())["treatments"]) == [
-        "cold",
-        "heat",
-    ]
-    command = ["plot", str(folder / "contacts.tsv"), str(folder / "truth.tsv"), "-o", str(out)]
-    assert main(command) == 0
-    record = json.loads((tmp_path / "bioattn-records/x.pdf.json").read_text())
-    assert (record["L"], record["P@L"]) == (15, round(2 / 15, 6))
-    assert set(record["inputs"]) == {"file 1", "file 2"}
-
-
 def test_python_draws_what_the_command_draws(folder, tmp_path):
     """Paths, open files, data in memory; the picture is that of the kind of result."""
     motif = np.array([[0.7, 0.1, 0.1, 0.1], [0.0, 0.0, 1.0, 0.0]])
@@ -357,19 +343,6 @@ def test_bad_input(folder, tmp_path, monkeypatch, capsys, words, code, sentence)
     assert sentence in text
     assert list(tmp_path.iterdir()) == []
     assert sorted(path.name for path in folder.iterdir()) == before
-
-
-def test_letters_that_the_font_lacks_are_said_once(folder, tmp_path, capsys):
-    motifs = tmp_path / "m.meme"
-    rows = "0.25 0.25 0.25 0.25\n" * 3
-    motifs.write_text(
-        f"MEME version 4\n\nALPHABET= ACGT\n\nMOTIF 熱ショック\nletter-probability matrix: w= 3\n{rows}",
-        encoding="utf-8",
-    )
-    assert main(["plot", str(motifs), "-o", str(tmp_path / "x.png"), "--dpi", "60"]) == 0
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("warning: some letters of names are not in the figures' font")
-    assert second.startswith("wrote ")
 
 
 def test_a_folder_of_motifs_is_drawn_with_the_factors_names(tmp_path):

@@ -1,15 +1,12 @@
 """`bioattn prepare dataset` through the front door: files made, files refused, nothing half-written."""
 
 import gzip
-import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.promoters import splits
 from bioattn.promoters.dataset import TEST, VALIDATION, read_dataset
-from bioattn.promoters.homology import measure_leakage, promoter_links
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn_cli.main import main
 
@@ -158,37 +155,6 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder, capfd, bad, argume
     assert left_behind(folder) == []
 
 
-@pytest.mark.parametrize(
-    ("fasta", "sentence"),
-    [
-        (">a\nACGU\n", "record 'a'"),
-        (">YAL000C chr1:0-10(+)\nACGT\n", "has 4 bases but its location"),
-    ],
-)
-def test_bad_promoters(folder, capfd, fasta, sentence):
-    (folder / "p.fa").write_text(fasta)
-    assert run("p.fa", "r.tsv", "-o", "x.h5") == 1
-    assert sentence in capfd.readouterr().err
-    assert left_behind(folder) == []
-
-
-def test_a_full_disk_leaves_nothing_and_keeps_what_was_there(folder, python):
-    (folder / "x.h5").write_text("before")
-    script = (
-        "import resource, signal, sys\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (12000, 12000))\n"
-        "from bioattn_cli.main import main\n"
-        "sys.exit(main(['prepare', 'dataset', 'p.fa', 'r.tsv', '-o', 'x.h5']))\n"
-    )
-    done = subprocess.run([python, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr
-    assert "x.h5: cannot be written" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert left_behind(folder) == ["x.h5"]
-    assert (folder / "x.h5").read_text() == "before"
-
-
 @pytest.fixture(scope="session")
 def yeast_promoters(shared, tmp_path_factory):
     output = tmp_path_factory.mktemp("yeast") / "yeast.fa"
@@ -224,24 +190,6 @@ def test_yeast(shared, yeast_promoters, tmp_path, capfd):
     assert set(genes["name"]) == known | set(table.index)
     unknown = genes[genes["reason"] == "no promoter of this name"]
     assert set(unknown["name"]) == set(table.index) - known
-
-
-@pytest.mark.shared
-def test_half_of_yeast_test_promoters_leak_under_a_random_split(yeast_promoters):
-    made = list(read_promoters(yeast_promoters))
-    links = promoter_links(np.stack([promoter.codes for promoter in made]))
-    chrom = [promoter.chrom for promoter in made]
-    start, end = (np.array([getattr(promoter, name) for promoter in made]) for name in ("start", "end"))
-    shares = []
-    for seed in range(5):
-        sides = splits.split_by_group(np.arange(len(made)), [], seed, "random")
-        (figure,) = (
-            f
-            for f in measure_leakage(sides, links, chrom, start, end)
-            if (f.side, f.against) == ("test", "train")
-        )
-        shares.append(figure.shared_kmers)
-    assert 0.46 < np.mean(shares) < 0.56
 
 
 @pytest.mark.parametrize("options", [(), ("--split", "block", "--block-size", "1kb"), ("--split", "random")])

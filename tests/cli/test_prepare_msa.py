@@ -94,13 +94,6 @@ def test_packed_input_standard_input_and_packed_output(small, tmp_path, monkeypa
     }
 
 
-def test_what_is_written_can_be_prepared_again(small, tmp_path):
-    first, second = tmp_path / "1.a3m", tmp_path / "2.a3m"
-    assert run(small, "-o", first, "--query", "c", "-q") == 0
-    assert run(first, "-o", second, "-q") == 0
-    assert first.read_bytes() == second.read_bytes()
-
-
 @pytest.mark.shared
 def test_the_same_bytes_again_and_other_rows_with_another_seed(shared, tmp_path):
     source = shared / "data" / "msa_structure" / "msa" / "psicov_16pkA.aln"
@@ -208,14 +201,6 @@ def test_outputs_that_cannot_be(small, tmp_path, capsys):
     own.write_text(A3M)
     assert run(own, "-o", own) == 2
     assert own.read_text() == A3M
-
-
-def test_one_row_is_prepared_with_a_warning(tmp_path, capsys):
-    source = tmp_path / "one.fasta"
-    source.write_text(">a\nMKVLAAG\n")
-    assert run(source, "-o", tmp_path / "x.a3m", "--stats", tmp_path / "x.json", "--max-identity", 0.9) == 0
-    assert "the query stands alone" in capsys.readouterr().err
-    assert (tmp_path / "x.a3m").read_text() == ">a\nMKVLAAG\n"
 
 
 def test_too_large_for_memory_is_said_before_it_is_read(tmp_path, capsys, monkeypatch):

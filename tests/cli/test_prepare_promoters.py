@@ -4,12 +4,10 @@ import csv
 import gzip
 import hashlib
 import json
-import os
 import re
 
 import pytest
 
-from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn_cli.main import main
 
 CHROMOSOME = "AAAAACCCCCGGGGGTTTTTACGTACGTAC"  # 30 bases
@@ -91,16 +89,6 @@ def test_both_strands_by_eye(inputs, capsys):
         in talk.err
     )
     assert "no chromosome c9" in talk.err
-
-
-def test_flanks_lie_outside_the_stated_window(inputs):
-    assert run(inputs, *SMALL, "--flank", "3") == 0
-    _, fasta, _ = results(inputs)
-    assert fasta["f"] == ("f c1:6-12(+) flank=3 downstream=2", CHROMOSOME[3:15])
-    assert fasta["early"] == ("early c1:-3-3(+) flank=3 downstream=2", "N" * 6 + CHROMOSOME[:6])
-    promoters = {p.gene_id: p for p in read_promoters(inputs[0].parent.parent / "out" / "x.fa")}
-    assert promoters["r"].codes.size == 12
-    assert promoters["r"].flank == 3
 
 
 def test_boundary_rules(inputs):
@@ -296,19 +284,6 @@ def test_inputs_are_never_overwritten(inputs, tmp_path, capsys):
     assert bed.read_text() == "c1\t10\t14\tf\t0\t+\n"
     assert main(["prepare", "promoters", *map(str, inputs), "-o", str(inputs[0])]) == 2
     assert inputs[0].read_text() == GENOME
-
-
-def test_a_failure_while_writing_leaves_the_old_results(inputs, tmp_path, monkeypatch, capsys):
-    assert run(inputs, *SMALL) == 0
-    before = digests(tmp_path / "out")
-
-    def full(*_, **__):
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr("bioattn.promoters.preparation.audit_text", full)
-    assert run(inputs, *SMALL, "--upstream", "5") == 1
-    assert "no space left on the device" in capsys.readouterr().err
-    assert digests(tmp_path / "out") == before
 
 
 def test_bed_cannot_serve_what_needs_transcripts(inputs, tmp_path, capsys):

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
 from bioattn.text import printable
@@ -30,17 +28,6 @@ class Terminal(io.StringIO):
     @property
     def encoding(self):
         return "utf-8"
-
-
-@given(st.text())
-def test_printable_text_has_no_controls_and_keeps_the_rest(text):
-    shown = printable(text)
-    assert not any(
-        (ord(letter) < 32 and letter not in "\n\t") or 127 <= ord(letter) < 160 for letter in shown
-    )
-    assert printable(shown) == shown
-    if text.isprintable() and text.isascii():
-        assert shown == text
 
 
 def test_errors_and_messages_show_escapes_instead_of_sending_them(tmp_path, capsys):
@@ -152,20 +139,3 @@ def test_every_line_is_json_where_json_is_asked_for(words, tmp_path, capsys):
     assert [line["level"] for line in lines].count("error") == 3
     assert lines[-1]["event"].endswith(f"no{EVIL}such: no such file or folder")
     assert captured.out == ""
-
-
-def test_lines_say_how_long_it_still_takes(monkeypatch, caplog):
-    """By the pace since the line before: 100 steps of an earlier run are there at once."""
-    now = [0.0]
-    monkeypatch.setattr(reporting.time, "monotonic", lambda: now[0])
-    lines = reporting.ProgressLines()
-    lines.begin("working", 300)
-    with caplog.at_level("INFO", "bioattn"):
-        for seconds, steps in ((0, 100), (20, 50), (20, 20), (1000, 130)):
-            now[0] += seconds
-            lines.advance(steps)
-    assert [line.partition(", ")[2] for line in caplog.messages] == [
-        "about 20 s left",
-        "about 2 min 10 s left",
-        "",
-    ]

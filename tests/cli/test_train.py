@@ -165,12 +165,6 @@ def test_a_dataset_in_the_folder_that_is_replaced_stays(prepared, trained, tmp_p
     assert (model / "settings.toml").is_file()
 
 
-def test_a_gpu_that_is_not_there_is_named(prepared, tmp_path, capsys):
-    words = ("train", "promoter", prepared / "tiny.dataset.h5", "-o", tmp_path / "m", "--device", "cuda")
-    check_mistake(bioattn(*words), 1, "--device cuda: torch sees no such device here", capsys)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_says_how_to_go_on_and_does(prepared, tmp_path, bioattn_folder, number, code):
     words = [
@@ -275,19 +269,3 @@ def check_mistake(given, code, sentence, capsys):
     assert sum(line.startswith("bioattn: error: ") for line in captured.err.splitlines()) == 1
     assert "Traceback" not in captured.err
     assert captured.out == ""
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ("hops=2", "--config hops=2: unknown table or key 'hops'; did you mean model.hops?"),
-        (
-            "model.hops=many",
-            "--config model.hops=many [model]: hops is 'many'; a value of type int is needed",
-        ),
-        ("model=5", "--config model=5: model is 5; a table is needed"),
-    ],
-)
-def test_a_single_setting_that_cannot_be_is_named(prepared, tmp_path, capsys, given, sentence):
-    assert bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", tmp_path / "m", "-c", given) == 2
-    assert sentence in capsys.readouterr().err

@@ -3,7 +3,6 @@
 import gzip
 import io
 import lzma
-import zipfile
 from collections import deque
 from contextlib import closing, suppress
 
@@ -118,14 +117,6 @@ def checkpoint():
     return file.getvalue()
 
 
-def foreign_name():
-    """A zip archive with a name that says it is UTF-8 and is not."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as opened:
-        opened.writestr("é.npy", b"x")
-    return file.getvalue().replace("é".encode(), b"\xc3\x28")
-
-
 GENE = b"I\t.\tgene\t1\t9\t.\t+\t.\tID=a\n"
 ATOM = b"ATOM      1  CA  MET A   1      11.104   6.134  -6.504  1.00  0.00           C\n"
 PARSERS = {
@@ -232,29 +223,7 @@ def test_damaged_files_are_read_or_refused(name, tmp_path):
     check()
 
 
-FINDS = [
-    ("model config", b'{"a": ' + b"9" * 5000 + b"}"),
-    ("check", b"[" * 100_000),
-    ("TOML", b"a = " + b"[" * 100_000),
-    ("TOML", b"a = " + b"9" * 5000),
-    ("chromosome lengths", b"I\t" + b"9" * 5000 + b"\n"),
-    ("GFF3", b"##sequence-region I 1 " + b"9" * 5000 + b"\n" + GENE),
-    ("mmCIF", b"data_x\nloop_\nW\n_atom_site.id\n"),
-    ("parameters", archive(version=128)),
-    ("npz", archive(version=128)),
-    ("checkpoint", foreign_name()),
-    ("genome", b">a b\nACGT\n" + b"\0" * 14 + b"*\0\0\0\0\0\x1a\0\0AC\n>b\nAA\n"),
-    ("genome", b">a\nACGT\n" + b"C" * 40 + b"\n>N\nACGTACGTACG\nACGT\n"),
-    ("check", b'{"format": "bioattn-check", "verdict": {"sentence": "b"}, "measures": {"a": {}}}'),
-    ("responses", b'\x01\x1c%ue",\x1a"\n\0/#/a\n'),
-]
 """What once came out of a parser other than a refusal, as small as it goes."""
-
-
-@pytest.mark.parametrize(("name", "data"), FINDS, ids=range(len(FINDS)))
-def test_what_was_once_no_refusal(name, data, tmp_path):
-    for content in (data, gzip.compress(data)):
-        read_or_refuse(PARSERS[name][0], tmp_path / "x", content)
 
 
 def test_files_of_the_corpora_are_read_or_refused(shared, tmp_path):

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,32 +45,6 @@ def test_curves_of_two_runs(tmp_path):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first", "second"]
     # The axis spans the values: 0.4 to 0.5, without 0.
     assert pearson.get_ylim()[0] > 0.3
-
-
-def test_steps_without_validation_and_other_columns(tmp_path, caplog):
-    text = "step,learning_rate,training_loss,decay,skill\n100,0.1,3,0.5,\n200,0.2,2,0.5,\n"
-    path = run(tmp_path, "m", text) / "history.csv"
-    figure = draw_training(training_picture([read_history(path)], ["learning_rate", "decay", "skill"]), 85)
-    assert [axis.get_xlabel() for axis in figure.axes] == ["step", "step"]
-    assert [axis.get_ylabel() for axis in figure.axes] == ["loss", "learning rate"]
-    assert figure.axes[1].lines[0].get_ydata().tolist() == [0.1, 0.2]
-    # A flat line says nothing: its panel is left out, and that is said.
-    assert "left out, as it stays the same or could not be computed: decay, skill" in caplog.text
-
-
-@pytest.mark.parametrize("width", [85, 180])
-def test_legends_lie_within_the_picture(tmp_path, width):
-    names = ["short", "a name of a run that is by far too long for a legend of one column", *"abcdef"]
-    histories = [
-        replace(read_history(run(tmp_path, str(n), PROMOTER)), name=name) for n, name in enumerate(names)
-    ]
-    figure = draw_training(training_picture(histories), width)
-    figure.draw_without_rendering()
-    for legend in [*figure.legends, *(axis.get_legend() for axis in figure.axes if axis.get_legend())]:
-        box = legend.get_window_extent().transformed(figure.transFigure.inverted())
-        assert min(box.x0, box.y0) >= 0
-        assert max(box.x1, box.y1) <= 1
-    assert len({line.get_color() for line in figure.legends[0].get_lines()}) == len(names)
 
 
 def test_bad_input_is_one_sentence(tmp_path):
@@ -123,10 +96,3 @@ def test_what_is_drawn():
     assert [text.get_text() for text in measures.texts] == ["0.50", "−0.25", "0.00"]
     assert [label.get_text() for label in measures.get_yticklabels()] == ["first", "second", "last"]
     assert measures.get_yticks().tolist()[:2] == [value.get_ydata()[0], second.get_ydata()[0]]
-
-
-def test_a_check_without_curves_or_with_flat_ones(caplog):
-    flat = {"deletion": Curve([0, 0.1], top=[0, 0], random=[0, 0])}
-    for curves, said in (({}, False), (flat, True)):
-        assert len(draw_check(check(curves), 85).axes) == 1
-        assert ("left out, as nothing changes along it: deletion" in caplog.text) is said

@@ -5,14 +5,9 @@ import pytest
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
-from bioattn.errors import BioattnError
-from bioattn.figures import head_grid
 from bioattn.figures.head_grid import (
-    HeadGrid,
-    HeadPanel,
     alignment_head_grid,
     draw_head_grid,
-    effective_keys,
     promoter_head_grid,
 )
 from bioattn.interpret.promoter_maps import attention_maps
@@ -49,13 +44,6 @@ def test_each_panel_shows_its_head(alignments):
     assert min(sizes) >= 6
 
 
-def test_effective_keys():
-    assert effective_keys(np.full((3, 8), 1 / 8)) == pytest.approx(8)
-    assert effective_keys(np.eye(5)) == pytest.approx(1)
-    halves = np.array([[0.4, 0.4, 0.0], [0.0, 0.1, 0.1]])  # with a sink rows sum to less than 1
-    assert effective_keys(halves) == pytest.approx(2)
-
-
 def test_heads_of_promoters(promoters):
     with open_attention(promoters.path) as attention:
         grid = promoter_head_grid(attention_maps(attention).averaged(["g2"]), zero=60)
@@ -69,44 +57,6 @@ def test_heads_of_promoters(promoters):
     meshes = [axis.collections[0].get_array() for axis in figure.axes[:4]]
     for mesh, panel in zip(meshes, grid.panels, strict=True):
         np.testing.assert_array_equal(mesh, panel.values)
-
-
-def test_a_stack_of_published_size_fits_on_a_page():
-    spacing, groups, lines, panel = head_grid._layout(48, 8, 180)
-    assert groups * lines >= 48
-    assert groups * (spacing.side + 8 * (panel + spacing.between)) <= 180 + 1e-9
-    assert lines * (panel + spacing.title) <= 230
-    assert panel > 6
-    # Few heads have room for ticks and names.
-    assert head_grid._layout(2, 4, 180).panel > 3 * panel
-    with pytest.raises(BioattnError, match="48 blocks of 8 heads do not fit on a page of 85 mm"):
-        head_grid._layout(48, 8, 85)
-
-
-def test_small_panels_say_head_and_block_once():
-    random = np.random.default_rng(0)
-    panels = [
-        HeadPanel(
-            site=f"evoformer.{block:02d}.msa_row",
-            head=str(head),
-            values=random.random((5, 5)),
-            effective_keys=4,
-        )
-        for block in range(3)
-        for head in range(4)
-    ]
-    figure = draw_head_grid(HeadGrid(panels=panels, title="x", query_label="q", key_label="k"), 40)
-    axes = [axis for axis in figure.axes if axis.images]
-    assert [axis.get_title(loc="left") for axis in axes] == [*"0123", *8 * [""]]
-    assert [axis.get_ylabel() for axis in axes[::4]] == ["0", "1", "2"]
-
-
-def test_several_alignments_must_be_chosen_from(write_alignments):
-    with (
-        open_attention(write_alignments(names=("a", "b")).path) as attention,
-        pytest.raises(BioattnError, match="holds 2 alignments; choose with --sample"),
-    ):
-        alignment_head_grid(attention)
 
 
 @pytest.mark.parametrize("reduce", [Reduction.MEAN_ROWS, Reduction.NONE, Reduction.TOP_K])

@@ -1,14 +1,11 @@
 """Saved figures: whole files of the format asked for, with the same bytes every time."""
 
-import math
 import os
-import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
@@ -16,17 +13,12 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from PIL import Image
 
-from bioattn.errors import BioattnError
-from bioattn.figures import write_figure
 from bioattn.figures.motif_logos import (
     BASE_COLOURS,
-    Logos,
     draw_letters,
     draw_logos,
-    information_heights,
     read_logos,
 )
-from bioattn.figures.style import FONT_SIZE, SMALL_FONT, figure_style, new_figure
 from bioattn.formats.meme import Motif, write_meme
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,19 +70,6 @@ def test_the_same_bytes_in_every_process(tmp_path):
     assert b"CreationDate" not in document
 
 
-def test_nothing_global_changes(tmp_path):
-    before = dict(mpl.rcParams)
-
-    @figure_style()
-    def draw():
-        assert mpl.rcParams["font.size"] == FONT_SIZE
-
-    draw()
-    write_figure(new_figure(40, 40), tmp_path / "x.png", 50)
-    assert dict(mpl.rcParams) == before
-    assert "matplotlib.pyplot" not in sys.modules or mpl.rcParams["font.size"] != SMALL_FONT
-
-
 def test_without_matplotlib_one_sentence_says_what_is_missing(tmp_path):
     script = (
         "import sys; sys.modules['matplotlib'] = None\n"
@@ -113,16 +92,6 @@ def motif(name, rows, alternative=""):
 
 
 ROWS = [[0.7, 0.1, 0.1, 0.1], [0.0, 0.0, 1.0, 0.0], [0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0]]
-
-
-def test_heights_by_the_formula():
-    """Bits of a position: 2 − entropy for equal frequencies; the relative entropy for others."""
-    background = [0.3, 0.2, 0.2, 0.3]
-    for expected, found in ((None, 4 * [0.25]), (np.array(background), background)):
-        heights = information_heights(np.array(ROWS), expected)
-        for row, drawn in zip(ROWS, heights, strict=True):
-            bits = sum(p * math.log2(p / q) for p, q in zip(row, found, strict=True) if p > 0)
-            assert drawn.tolist() == pytest.approx([p * bits for p in row])
 
 
 def test_letters_have_their_heights_and_colours():
@@ -168,11 +137,3 @@ def test_a_logo_for_each_motif(database):
     # G of position 2 is C of position 3 from the other side: 2 bits high in both.
     tall = [[box for box in found if box.y1 - box.y0 > 1.99] for found in boxes]
     assert [round((box.x0 + box.x1) / 2) for (box,) in tall] == [2, 3]
-
-
-def test_choosing(database):
-    assert [found.name for found in read_logos(database, show=["TF", "m1"]).motifs] == ["m2", "m3", "m1"]
-    with pytest.raises(BioattnError, match=r"--show 'x': .* holds no such motif; it holds 'm1'"):
-        read_logos(database, show=["x"])
-    with pytest.raises(BioattnError, match=re.escape("46 logos do not fit on a page, 45 do")):
-        draw_logos(Logos([motif(f"m{number}", ROWS) for number in range(46)]), 180)

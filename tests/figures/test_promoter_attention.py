@@ -7,7 +7,6 @@ import h5py
 import numpy as np
 import pytest
 from matplotlib.patches import StepPatch
-from matplotlib.text import Text
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.promoter_attention import draw_promoter_attention
@@ -147,17 +146,6 @@ def test_tracks_and_bands(promoters, tmp_path):
     assert set(texts) == {"m1 →", "m2 ←"}
 
 
-def test_a_treatment_has_its_colour_whatever_others_are_drawn(promoters, tmp_path):
-    table = tmp_path / "truth.tsv"
-    table.write_text("gene_id\tmotif\ttreatment\tstart\tend\tstrand\ng0\tm1\tH2O2\t5\t11\t+\n")
-    for chosen in (None, ["H2O2"], ["H2O2", "heat"]):
-        picture = read(promoters.path, "g0", motifs=table, treatments=chosen)
-        axes = {axis.get_label(): axis for axis in draw_promoter_attention(picture, 180).axes}
-        track = axes[f"attention {picture.treatments.index('H2O2')}"]
-        assert track.yaxis.label.get_color() == axes["sites"].texts[0].get_color() == colour_of(2)
-    assert len({colour_of(number) for number in range(21)}) == 21
-
-
 def test_flat_attention_is_left_out_and_said(promoters, tmp_path, caplog):
     path = tmp_path / "flat.h5"
     shutil.copyfile(promoters.path, path)
@@ -208,20 +196,3 @@ def test_bad_input_is_one_sentence(promoters, annotation, tmp_path):
     table = tmp_path / "sites.tsv"
     table.write_text("gene_id\tmotif\tstart\tend\tstrand\ng0\tm\t55\t61\t+\n")
     fails(FormatError, "sites.tsv:2: 55 to 61 is no part of the window's 60 positions", motifs=table)
-
-
-@pytest.mark.parametrize("method", ["gaussian", "receptive-field"])
-def test_smoothing_keeps_the_whole(promoters, method):
-    """A row has the mean 1 however bins become bases, and is as smooth as its method says."""
-    picture = read(promoters.path, "g1", sites=["promoter.cross.0"], upsampling=method)
-    flat = read(promoters.path, "g1", sites=["promoter.cross.0"], upsampling="nearest")
-    np.testing.assert_allclose(picture.tracks[picture.shown_first].mean(axis=1), 1, rtol=1e-6)
-    steps = [np.abs(np.diff(found.tracks[found.shown_first])).max() for found in (picture, flat)]
-    assert steps[0] < steps[1]
-
-
-def test_every_letter_is_large_enough(promoters, annotation):
-    picture = read(promoters.path, "g3", annotation=annotation)
-    figure = draw_promoter_attention(picture, 85)
-    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
-    assert min(sizes) >= 6

@@ -16,10 +16,8 @@ from bioattn.figures.contact_prediction import (
 )
 from bioattn.figures.structures import (
     ContactPicture,
-    DistogramPicture,
     compare_contacts,
     draw_contact_map,
-    draw_distogram,
     expected_and_true,
 )
 from bioattn.formats.rr import write_rr
@@ -223,15 +221,6 @@ def test_a_truth_of_another_alignment_is_refused(tmp_path):
     assert read_contact_truth(pdb, cut, alignment=longer).length == SIZE - 3
 
 
-def test_a_trace_of_ca_is_said(tmp_path, caplog):
-    pdb = structure(tmp_path / "x.pdb", fold())
-    read_contact_truth(pdb, prediction(scores()))
-    assert not caplog.records
-    pdb.write_text("".join(line for line in pdb.read_text().splitlines(True) if line[12:16] != " CB "))
-    read_contact_truth(pdb, prediction(scores()))
-    assert "have no CB; CA stands in its place" in caplog.text
-
-
 def test_bad_input_is_one_sentence(tmp_path):
     two = table(tmp_path / "two.tsv", scores(), "score", sample="a")
     two.write_text(two.read_text() + two.read_text().partition("\n")[2].replace("a\t", "b\t"))
@@ -284,19 +273,6 @@ def test_true_distances_lie_below(distances):
             else:
                 expected = float("nan")
             assert both[i, j] == pytest.approx(expected, nan_ok=True, rel=1e-5)
-
-
-@pytest.mark.parametrize("width", [85, 180])
-def test_what_is_drawn(distances, width):
-    figure = draw_distogram(DistogramPicture(distances), width)
-    left, right = (axis for axis in figure.axes if axis.images)
-    np.testing.assert_array_equal(left.images[0].get_array(), expected_and_true(distances, None))
-    entropy = right.images[0].get_array()
-    np.testing.assert_array_equal(entropy[np.ix_(COLUMNS, COLUMNS)], distances.entropy)
-    assert entropy.mask[2].all()
-    assert right.images[0].get_clim() == (0, 6)
-    beside = left.get_position().x1 < right.get_position().x0
-    assert beside == (width == 180)
 
 
 def test_a_file_of_run_evoformer(tmp_path):

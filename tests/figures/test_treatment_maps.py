@@ -1,19 +1,13 @@
 """Maps that figures show against plain loops over genes, heads and bins."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from matplotlib.collections import QuadMesh
 
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.errors import BioattnError
-from bioattn.figures import promoter_picture
-from bioattn.figures.treatment_maps import cluster_treatments, draw_treatment_heatmap
+from bioattn.figures.treatment_maps import cluster_treatments
 from bioattn.interpret import promoter_maps
 from bioattn.interpret.promoter_maps import attention_maps, maps_in_memory
 from bioattn.store import open_attention
-from tests.figures.conftest import TREATMENTS
 from tests.result_files import promoter_layout, write_promoters
 
 SITES = ["promoter.cross.0", "promoter.cross.1"]
@@ -50,14 +44,6 @@ def test_differences(promoters):
     np.testing.assert_allclose(
         mean.by_head(slice(0, 1))[0, :, 0], weights[0] - (weights[0] + weights[1] + weights[2]) / 3, atol=1e-7
     )
-
-
-def test_treatments_of_extreme_predictions(promoters, monkeypatch):
-    monkeypatch.setattr(promoter_picture, "MOST_TREATMENTS", 2)
-    with open_attention(promoters.path) as attention:
-        picture = promoter_picture.read_promoter_picture(attention, gene="g2")
-    middle = TREATMENTS[np.argsort(promoters.predictions[2])[1]]
-    assert picture.treatments == [name for name in TREATMENTS if name != middle]
 
 
 def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(promoters, tmp_path):
@@ -110,49 +96,3 @@ def test_the_files_order_is_kept_on_request():
     heatmap = cluster_treatments(maps_of(np.random.default_rng(1).random((5, 4))), cluster=False)
     assert heatmap.order == [0, 1, 2, 3, 4]
     assert heatmap.tree is None
-
-
-def test_what_is_drawn(promoters):
-    with open_attention(promoters.path) as attention:
-        maps = attention_maps(attention).averaged(["g1"])
-    heatmap = cluster_treatments(maps, zero=50)
-    figure = draw_treatment_heatmap(heatmap, 120)
-    (axis,) = [axis for axis in figure.axes if axis.get_label() == "heatmap"]
-    (mesh,) = [found for found in axis.collections if isinstance(found, QuadMesh)]
-    np.testing.assert_allclose(mesh.get_array(), heatmap.values_TK)
-    np.testing.assert_allclose(mesh.get_coordinates()[0, :, 0], maps.key_edges - 50)
-    assert [label.get_text() for label in axis.get_yticklabels()] == heatmap.treatments
-    # Attention that is uniform has value 1 in every bin, whatever the bin's width.
-    widths = np.diff(maps.key_edges)
-    np.testing.assert_allclose((heatmap.values_TK * widths).sum(axis=1) / 60, 1, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("rows", "ends"),
-    [
-        ([[0.9, 1.1], [1.0, 1.2]], (0.9, 1.2)),
-        ([[0.01, 3.0], [1.0, 2.0]], (0.0, 3.0)),
-        ([[1.0, 1.0], [1.0, 1.0]], (0.9, 1.1)),
-    ],
-)
-def test_colours_are_scaled_to_the_values(rows, ends):
-    maps = maps_of(np.array(rows) / 2)
-    figure = draw_treatment_heatmap(cluster_treatments(maps, cluster=False), 85)
-    assert figure.axes[0].collections[0].get_clim() == pytest.approx(ends)
-    maps = replace(maps_of(np.array([[-0.1, 0.3], [0.2, 0.0]]) / 2), reference="mean")
-    figure = draw_treatment_heatmap(cluster_treatments(maps, cluster=False), 85)
-    assert figure.axes[0].collections[0].get_clim() == pytest.approx((-0.3, 0.3))
-
-
-def test_many_treatments_are_named_now_and_then():
-    random = np.random.default_rng(2)
-    heatmap = cluster_treatments(maps_of(random.random((173, 5))))
-    figure = draw_treatment_heatmap(heatmap, 180)
-    (axis,) = [axis for axis in figure.axes if axis.get_label() == "heatmap"]
-    places, names = axis.get_yticks(), [label.get_text() for label in axis.get_yticklabels()]
-    height = figure.get_size_inches()[1] * 25.4
-    assert height <= 231
-    assert (height - 20) / 173 * (places[1] - places[0]) >= 2.1  # millimetres: a line of 6 pt
-    assert names == [heatmap.treatments[int(place)] for place in places]
-    with pytest.raises(BioattnError, match="900 treatments do not fit on a page"):
-        draw_treatment_heatmap(cluster_treatments(maps_of(random.random((900, 5))), cluster=False), 180)

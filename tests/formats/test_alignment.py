@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import FormatError
 from bioattn.formats.alignment import (
     insert_letters,
     looks_like_nucleotides,
@@ -54,12 +54,6 @@ def test_fields_of_a_small_alignment():
     assert (alignment.num_rows, alignment.num_columns) == (3, 5)
 
 
-def test_deletions_count_letters_before_each_column_and_none_after_the_last():
-    deletions = a3m("MKV", "aaMKcVw").deletions()
-    assert deletions.dtype == np.int32
-    assert deletions.tolist() == [[0, 0, 0], [2, 0, 1]]
-
-
 @given(a3m_rows())
 def test_insertions_split_and_join(lines):
     for line in lines:
@@ -77,13 +71,6 @@ def test_select_rows_takes_what_belongs_to_them():
     assert rows(alignment.select_rows([-1])) == ["-Kw"]
 
 
-def test_keep_as_match_turns_the_rest_into_insertions():
-    alignment = a3m("MKVL", "aMbK-Lc", "--V-")
-    kept = alignment.keep_as_match([1, 2])
-    assert rows(kept) == ["mKVl", "ambK-lc", "-V"]
-    assert kept.insertions == [{0: "m", 2: "l"}, {0: "amb", 2: "lc"}, {}]
-
-
 @given(a3m_rows(), st.randoms())
 def test_keep_as_match_loses_no_residue(lines, random):
     alignment = a3m(*lines)
@@ -99,13 +86,6 @@ def test_keep_as_match_loses_no_residue(lines, random):
                 plain += letter if mask[column] else letter.lower().replace("-", "")
                 column += 1
         assert kept.row_with_insertions(index) == plain
-
-
-def test_centre_on_row_keeps_the_whole_query():
-    centred = a3m("M-KVL", "aMEbK-Lc", "dM-eK-Lw").centre_on_row(2)
-    # d, e and w become columns of their own, the two columns where row 2 has a gap go.
-    assert rows(centred) == ["-M-KvL-", "-aM-ebKL-c", "DMEKLW"]
-    assert centred.insertions == [{4: "v"}, {1: "a", 3: "eb", 6: "c"}, {}]
 
 
 @given(a3m_rows(), st.data())
@@ -374,15 +354,6 @@ def test_packed_files(tmp_path, pack):
     for broken in (packed[:40], packed[:20] + b"??" + packed[22:]):
         with pytest.raises(FormatError, match="compressed data end early or are damaged"):
             read(tmp_path, broken)
-
-
-def test_unreadable_inputs(tmp_path):
-    with pytest.raises(BioattnError, match="no such file"):
-        read_alignment(tmp_path / "none.a3m")
-    with pytest.raises(BioattnError, match="is a folder"):
-        read_alignment(tmp_path)
-    with pytest.raises(FormatError, match=r"not UTF-8 text \(byte 0xe9\)"):
-        read(tmp_path, ">a\xe9\nMK\n".encode("latin-1"))
 
 
 def test_nuls_end_the_blocks_of_mmseqs(tmp_path):

@@ -126,16 +126,6 @@ def test_each_file_of_the_parser_corpus(shared, folder):
         assert reason in found, (path, found)
 
 
-def test_the_table_of_differences_names_files_that_exist(shared):
-    assert [name for name in DIFFERENT if not (shared / "data" / "parsers" / name).is_file()] == []
-
-
-@pytest.mark.parametrize("name", ["biopython__bats.nex", "biopython__test_Nexus_input.nex"])
-def test_nexus_is_named(shared, name):
-    with pytest.raises(FormatError, match="is NEXUS; alignments are read from A3M"):
-        read_alignment(shared / "data" / "parsers" / "nexus" / name)
-
-
 REAL = {
     "msa_structure/msa/*.fasta*": "fasta",
     "phylo/phyloformer/msas/*": "fasta",
@@ -196,23 +186,6 @@ def test_golden_a3m_with_dots_is_the_one_without(shared):
     assert plain.residues.tobytes() == dots.residues.tobytes()
     assert plain.insertions == dots.insertions
     assert plain.names == dots.names
-
-
-def test_bare_rows_of_psicov(shared):
-    folder = shared / "data" / "msa_structure" / "msa"
-    for path in sorted(folder.glob("*.aln*")):
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as file:
-            rows = file.read().split()
-        alignment = read_alignment(path)
-        assert [alignment.row(index) for index in range(alignment.num_rows)] == rows
-        assert alignment.names[:2] == ["row1", "row2"]
-
-
-def test_stockholm_with_a_repeated_name(shared):
-    folder = shared / "data" / "msa_formats"
-    alignment, fasta = read_alignment(folder / "Cys_knot.sth"), read_alignment(folder / "Cys_knot.fasta")
-    assert len(set(alignment.names)) < len(alignment.names)
-    assert alignment.residues.tobytes() == fasta.residues.tobytes()
 
 
 def test_dna_is_told_from_protein(shared):

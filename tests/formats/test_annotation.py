@@ -114,12 +114,6 @@ def test_missing_gene_and_transcript_rows_are_derived(tmp_path, kinds, extent):
     assert gene.biotype == "protein_coding"
 
 
-def test_one_gene_id_on_two_chromosomes_is_several_places(tmp_path):
-    (gene,) = read_gtf(write(tmp_path, row("exon", 1, 9, chrom="X"), row("exon", 1, 9, chrom="Y"))).genes
-    assert gene.problem == "several_places"
-    assert {place.chrom for place in gene.places} == {"X", "Y"}
-
-
 def test_id_attribute_of_gtf(tmp_path):
     path = write(
         tmp_path,

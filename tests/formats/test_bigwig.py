@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError
 from bioattn.formats import bigwig
-from bioattn.formats.bigwig import LINES_AT_ONCE, Intervals, track_line, write_bigwig, write_intervals
+from bioattn.formats.bigwig import Intervals, track_line, write_bigwig, write_intervals
 
 
 def intervals(chrom, *rows):
@@ -29,15 +28,6 @@ def text_of(*blocks):
 def test_by_eye():
     block = intervals("chr%d", (0, 8, 0.125), (8, 9, -0.0), (20, 30, -1e-9))
     assert text_of(block) == "chr%d\t0\t8\t0.125\nchr%d\t8\t9\t0\nchr%d\t20\t30\t-1e-09\n"
-
-
-@given(st.integers(0, 3), st.integers(-2, 2))
-def test_lengths_about_the_size_of_a_piece(pieces, more):
-    number = max(1, pieces * LINES_AT_ONCE + more)
-    values = np.arange(number, dtype=np.float32)
-    lines = text_of(Intervals("I", np.arange(number), np.arange(number) + 1, values)).splitlines()
-    assert len(lines) == number
-    assert lines[-1] == f"I\t{number - 1}\t{number}\t{number - 1}"
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=50))
@@ -142,39 +132,3 @@ def test_zoom_levels_say_what_lies_in_each_bin(tmp_path, sizes):
         assert [row[:3] for row in found] == [row[:3] for row in expected]
         if expected:
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_many_chromosomes(tmp_path):
-    """More than fit in one node: scaffolds of a draft genome."""
-    lengths = {f"scaffold_{number}": 10 + number for number in range(1000)}
-    names = sorted(lengths, key=str.encode)
-    blocks = [
-        Intervals(name, np.array([0]), np.array([5]), np.array([lengths[name]], np.float32)) for name in names
-    ]
-    write_bigwig(tmp_path / "track.bw", lengths, blocks)
-    reader = pybigtools.open(str(tmp_path / "track.bw"))
-    assert reader.chroms() == lengths
-    for name in (names[0], names[255], names[256], names[-1], "scaffold_512"):
-        assert list(reader.records(name)) == [(0, 5, lengths[name])]
-
-
-def test_bytes_repeat(tmp_path):
-    for name in ("one.bw", "two.bw"):
-        write_bigwig(tmp_path / name, LENGTHS, random_blocks())
-    assert (tmp_path / "one.bw").read_bytes() == (tmp_path / "two.bw").read_bytes()
-
-
-def one(chrom, start, end):
-    return Intervals(chrom, np.array([start]), np.array([end]), np.ones(1, np.float32))
-
-
-def test_errors_leave_no_file(tmp_path):
-    def failing():
-        yield one("chrI", 0, 5)
-        raise BioattnError("attention.h5: is damaged")
-
-    with pytest.raises(BioattnError, match="is damaged"):
-        write_bigwig(tmp_path / "track.bw", LENGTHS, failing())
-    with pytest.raises(ValueError, match="no interval"):
-        write_bigwig(tmp_path / "track.bw", LENGTHS, [])
-    assert not list(tmp_path.iterdir())

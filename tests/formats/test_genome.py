@@ -5,7 +5,6 @@ import io
 import os
 
 import numpy as np
-import pyfaidx
 import pytest
 from Bio import SeqIO, bgzf
 from hypothesis import HealthCheck, example, given, settings
@@ -16,7 +15,6 @@ from bioattn.formats import genome as genome_module
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import decode
-from bioattn.interpret.track_layout import read_chromosome_lengths
 
 
 def write_random_fasta(path, seed=0):
@@ -127,12 +125,6 @@ def test_a_changed_genome_is_indexed_again(fasta):
     assert text(first, "chrA", 0, 3001) != str(expected.seq).upper()
 
 
-def test_an_unchanged_genome_is_not_indexed_again(fasta, monkeypatch):
-    open_genome(fasta)
-    monkeypatch.setattr(genome_module, "build_index", lambda *_: pytest.fail("built again"))
-    open_genome(fasta)
-
-
 def test_a_damaged_index_is_made_again(fasta):
     genome = open_genome(fasta)
     expected = genome.codes.copy()
@@ -195,15 +187,3 @@ def test_the_corpus_is_indexed_as_biopython_reads_it_or_refused(corpus, tmp_path
             expected = "".join(c if c in "ACGT" else "N" for c in str(record.seq).replace(" ", "").upper())
             assert text(genome, record.id, 0, genome.lengths[record.id]) == expected
     assert indexed >= 40
-
-
-def test_fai_sizes_and_fasta_agree(tmp_path):
-    fasta = tmp_path / "genome.fa"
-    fasta.write_text(">chrI first\nACGTAC\nGT\n>chrII\nACG\n")
-    pyfaidx.Fasta(str(fasta))
-    sizes = tmp_path / "genome.sizes"
-    sizes.write_text("# made by hand\nchrI 8\nchrII\t3\textra\n\n")
-    packed = tmp_path / "genome.fa.gz"
-    packed.write_bytes(gzip.compress(fasta.read_bytes()))
-    for path in (fasta, packed, sizes, tmp_path / "genome.fa.fai"):
-        assert read_chromosome_lengths(path) == {"chrI": 8, "chrII": 3}

@@ -8,7 +8,6 @@ import pytest
 from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 from Bio.PDB.MMCIFParser import MMCIFParser
 from Bio.PDB.PDBParser import PDBParser
-from Bio.SeqIO import parse
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.structure_output import (
@@ -41,13 +40,6 @@ def read(path):
     (chain,) = model
     assert chain.id == "A"
     return chain
-
-
-def sequence(path):
-    """The whole chain's, as Biopython reads it from SEQRES or pdbx_poly_seq_scheme."""
-    with path.open() as file:
-        (record,) = parse(file, "pdb-seqres" if path.suffix == ".pdb" else "cif-seqres")
-    return str(record.seq)
 
 
 @pytest.fixture(params=["s.pdb", "s.cif"])
@@ -83,12 +75,6 @@ def test_read_back(path, model):
             assert atom.element == atom.id[0]
 
 
-@pytest.mark.filterwarnings("error")
-def test_the_sequence_keeps_residues_without_atoms(path, model):
-    write(path, predicted_residues(*model))
-    assert sequence(path) == "ARNDCQEGHIXLKMFPSTWYV"
-
-
 def test_mmcif_holds_plddt_for_viewers(tmp_path, model):
     path = tmp_path / "s.cif"
     write(path, predicted_residues(*model))
@@ -97,13 +83,6 @@ def test_mmcif_holds_plddt_for_viewers(tmp_path, model):
     local = [float(value) for value in tables["_ma_qa_metric_local.metric_value"]]
     np.testing.assert_allclose(local, model[2], atol=5.1e-3)
     assert float(tables["_ma_qa_metric_global.metric_value"][0]) == pytest.approx(model[2].mean(), abs=6e-3)
-
-
-def test_the_same_residues_give_the_same_bytes(path, tmp_path, model):
-    write(path, predicted_residues(*model))
-    again = tmp_path / f"again{path.suffix}"
-    write(again, predicted_residues(*model))
-    assert again.read_bytes() == path.read_bytes()
 
 
 def residue(number=1, x=0.0, confidence=50.0):

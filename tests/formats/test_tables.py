@@ -23,7 +23,6 @@ from bioattn.formats.rr import read_rr as read_contacts
 from bioattn.formats.tables import (
     open_table,
     parse_numbers,
-    refuse_duplicate_columns,
 )
 
 
@@ -111,12 +110,6 @@ def test_broken_tables_are_refused_with_their_place(tmp_path, text, sentence):
     assert sentence in str(caught.value)
 
 
-def test_duplicate_columns_are_refused_not_renamed(tmp_path):
-    reader = open_table(table(tmp_path, "gene\tctrl\theat\tctrl\nA\t1\t2\t3\n"))
-    with pytest.raises(FormatError, match=r"'ctrl' occurs more than once \(columns 2, 4\)"):
-        refuse_duplicate_columns(reader)
-
-
 NUMBER = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
@@ -195,19 +188,6 @@ def test_what_is_written_is_what_ranks(tmp_path):
     assert max(map(len, head)) <= 80
 
 
-def test_columns_are_those_of_the_sequence(tmp_path):
-    columns = np.array([1, 4, 8, 19])
-    probabilities = np.full((4, 4), 0.5) + np.arange(4) * 0.1 + np.arange(4)[:, None] * 0.1
-    write_rr(tmp_path / "x.rr", "A" * 20, probabilities, target="t", method=[], columns=columns)
-    assert [line[:2] for line in read_rr(tmp_path / "x.rr")[1]] == [(9, 20), (5, 20), (2, 20), (2, 9)]
-
-
-@pytest.mark.parametrize("size", [0, 1, 5, 6])
-def test_short_targets_have_no_pairs(size, tmp_path):
-    assert write_rr(tmp_path / "x.rr", "A" * size, np.ones((size, size)), target="t", method=[]) == 0
-    assert read_rr(tmp_path / "x.rr") == ("A" * size, [])
-
-
 def test_ranking_equals_a_plain_sort():
     random = np.random.default_rng(0)
     values = random.integers(0, 5, (40, 40)) / 7
@@ -242,14 +222,6 @@ def test_lines_that_are_no_contacts_are_named(tmp_path, line, sentence):
     with pytest.raises(FormatError) as refusal:
         read_contacts(path)
     assert sentence in str(refusal.value)
-
-
-def test_a_file_that_is_cut_off_is_refused(tmp_path):
-    path = tmp_path / "x.rr"
-    write_rr(path, "ACDEFGHIKL", np.full((10, 10), 0.5), target="t", method=[])
-    path.write_text(path.read_text().removesuffix("END\n"))
-    with pytest.raises(FormatError, match="ends without END"):
-        read_contacts(path)
 
 
 ARRAYS = hnp.arrays(

@@ -2,7 +2,6 @@
 
 import weakref
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -152,20 +151,6 @@ def test_maps_that_come_reduced(tmp_path, reduce, over, rows):
         np.testing.assert_allclose(attention.weights(site.name, sample=name), expected[[2, 0]], atol=1e-6)
 
 
-def test_one_head_is_one_chunk(tmp_path):
-    """Whoever wants one head's map reads its bytes and no others."""
-    output = tmp_path / "attention.h5"
-    sizes = AlignmentSizes(2, 1, 200)
-    site = SITES["evoformer.00.msa_row"]
-    options = AttentionOptions(sites=(site.name,), reduce=Reduction.MEAN_ROWS)
-    with alignment_attention(output, options=options, number=3) as writer:
-        query = alignment_sample(id="x", query="A" * 200, rows=2, extra_rows=1, input_sha256="")
-        with writer.sample(query) as receiver:
-            receiver.receive(site, torch.from_numpy(weights_of(site, sizes)), None)
-    with h5py.File(output) as file:
-        assert file[f"sites/{site.name}/s0000000/weights"].chunks == (1, 200, 200)
-
-
 def test_a_tile_is_let_go_of(tmp_path):
     """A reduction keeps one map; without one nothing is kept at all."""
     site = SITES["evoformer.00.msa_row"]
@@ -230,32 +215,6 @@ def test_a_stack_writes_every_map_it_attends_with(tmp_path):
             whole = torch.cat(tiles).numpy()
             np.testing.assert_array_equal(everything.weights(name, sample="x"), whole)
             np.testing.assert_allclose(means.weights(name, sample="x"), whole.mean(0), atol=1e-6)
-
-
-def test_tiles_out_of_order_missing_or_misshapen_are_bugs(tmp_path):
-    site = SITES["evoformer.00.msa_row"]
-    whole = torch.from_numpy(weights_of(site, SIZES[0]))
-
-    def attempt(*tiles):
-        options = AttentionOptions(sites=(site.name,))
-        with (
-            alignment_attention(tmp_path / "a.h5", options=options, number=3) as writer,
-            writer.sample(sample(0)) as receiver,
-        ):
-            for weights, tile in tiles:
-                receiver.receive(site, weights, None, tile)
-
-    with pytest.raises(RuntimeError, match="follows 0"):
-        attempt((whole[2:], Tile("row", 2, 5)))
-    with pytest.raises(RuntimeError, match="follows 2"):
-        attempt((whole[:2], Tile("row", 0, 5)), (whole[:2], Tile("row", 0, 5)))
-    with pytest.raises(RuntimeError, match="not heard to their end"):
-        attempt((whole[:2], Tile("row", 0, 5)))
-    with pytest.raises(RuntimeError, match="heard twice"):
-        attempt((whole, None), (whole, None))
-    with pytest.raises(RuntimeError, match=r"got \(5, 4, 9, 8\), \(5, 4, 9, 9\) was expected"):
-        attempt((whole[..., :8], None))
-    assert not list(tmp_path.iterdir())
 
 
 def test_more_than_the_disk_holds_is_refused_first(tmp_path, monkeypatch):

@@ -13,13 +13,6 @@ from bioattn.models.evoformer.prediction import target_row
 A3M = ">q\nACDE\n"
 
 
-def test_one_file_may_be_called_anything(tmp_path):
-    for name, stem in (("x.a3m.gz", "x"), ("PF1.full.sto", "PF1.full"), ("noend", "noend"), ("a.b", "a.b")):
-        (tmp_path / name).write_text(A3M)
-        sources, several = find_alignments(tmp_path / name)
-        assert ([source.name for source in sources], several) == ([stem], False)
-
-
 def test_a_folder_stands_for_its_alignments_in_order(tmp_path):
     for name in ("b.sto", "a.a3m", "c.fasta.xz", "README.md", ".hidden.a3m", "d.tsv", "e.A3M"):
         (tmp_path / name).write_text(A3M)
@@ -85,13 +78,6 @@ def alignment_of(name, row):
     return Alignment(
         names=[name], descriptions=[""], residues=np.frombuffer(match, np.uint8)[None], insertions=[inserted]
     )
-
-
-def test_insertions_count_and_gaps_do_not():
-    target = target_row(alignment_of("q", "aMK--cdGAe"))
-    assert target.letters == "MK--GA"
-    assert target.numbers == [2, 3, None, None, 6, 7]
-    assert target.num_inserted == 4
 
 
 def test_a_range_in_the_name_counts_when_it_fits():

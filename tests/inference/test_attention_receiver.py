@@ -51,17 +51,3 @@ def test_tiles_of_any_axis_are_the_whole(reduce, tiled):
         np.testing.assert_allclose(found[name], expected, rtol=1e-6)
     if reduce is Reduction.TOP_K:
         np.testing.assert_array_equal(found["key_index"], order)
-
-
-def test_a_site_is_heard_once_and_to_its_end():
-    receiver = BatchReceiver(AttentionOptions())
-    receiver.receive(SITE, WHOLE[:1], None, Tile("sample", 0, 2))
-    assert receiver.take() == {}
-    with pytest.raises(RuntimeError, match="follows 1"):
-        receiver.receive(SITE, WHOLE[:1], None, Tile("sample", 0, 2))
-    receiver.receive(SITE, WHOLE[1:], None, Tile("sample", 1, 2))
-    with pytest.raises(RuntimeError, match="heard twice"):
-        receiver.receive(SITE, WHOLE, None)
-    np.testing.assert_array_equal(
-        receiver.take()["sites/s"]["weights"], WHOLE.numpy().transpose(0, 2, 1, 3, 4)
-    )

@@ -6,16 +6,11 @@ import json
 from pathlib import Path
 
 import h5py
-import numpy as np
 import pandas as pd
 import pytest
-import torch
 
-from bioattn.errors import BioattnError
 from bioattn.figures.promoter_picture import read_promoter_picture
-from bioattn.inference.runner import with_ability
-from bioattn.models.family import load_runner
-from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
+from bioattn.models.promoter.config import Conditioning
 from bioattn.store import open_attention
 from bioattn_cli.main import main
 from tests.making import bioattn
@@ -90,32 +85,7 @@ def test_predictions_go_to_stdout_or_gzip(make_model, make_promoters, tmp_path, 
     assert "running on cpu" in captured.err
 
 
-def test_unseen_treatments_come_from_a_table(make_model, make_promoters, tmp_path):
-    model, promoters = make_model(treatment_encoder=TreatmentEncoding.FEATURES), make_promoters(4)
-    table = tmp_path / "new.tsv"
-    table.write_text("treatment\tagent\tminutes\nheat-7\theat\t7\ndtt-30\tDTT\t30\n")
-    output = tmp_path / "predictions.tsv"
-    assert bioattn("run", "promoter", model, promoters, "-o", output, "--treatment-table", table) == 0
-    assert list(pd.read_csv(output, sep="\t", index_col=0).columns) == ["heat-7", "dtt-30"]
-
-
-def test_export_options_reach_the_file(make_model, make_promoters, tmp_path):
-    output = tmp_path / "attention.h5"
-    code = bioattn(
-        *("export", "attention", make_model(), make_promoters(), "-o", output),
-        *("--sites", "promoter.cross.1", "--heads", "2,0", "--dtype", "float16", "--value-weighted"),
-        *("--treatment", "dtt-10", "--batch-size", 5),
-    )
-    assert code == 0
-    with h5py.File(output) as file:
-        assert list(file["sites"]) == ["promoter.cross.1"]
-        site = file["sites/promoter.cross.1"]
-        assert list(site["head"]) == [2, 0]
-        assert site["weights"].shape == site["value_weighted"].shape == (23, 1, 2, 15)
-        assert site["weights"].dtype == np.float16
-
-
-def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoters, tmp_path, capsys):
+def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoters, tmp_path):
     """As `downstream` of FASTA, attention and attribution; not where promoters differ in it or one lacks it."""
     model = make_model()
     knowing = make_promoters(4, "knowing.fa", downstream=lambda i: 10)
@@ -137,10 +107,6 @@ def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoter
         assert read_promoter_picture(file, **asked, zero=5).zero == 5
     with open_attention(tmp_path / "differing-0.h5") as file:
         assert read_promoter_picture(file, **asked).zero is None
-    with h5py.File(tmp_path / "knowing-0.h5", "a") as file:
-        file.attrs["downstream"] = length + 1
-    capsys.readouterr()
-    assert bioattn("validate", tmp_path / "knowing-0.h5") == 1
 
 
 @pytest.mark.parametrize(
@@ -200,12 +166,6 @@ def test_mistakes_are_one_sentence_and_a_code(
     if sentence:
         assert sum(line.startswith("bioattn: error: ") for line in errors.splitlines()) == 1
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_gpu_that_is_not_there_is_named(make_model, make_promoters, tmp_path, capsys):
-    model, promoters = make_model(), make_promoters()
-    assert bioattn("run", "promoter", model, promoters, "-o", tmp_path / "x.tsv", "--device", "cuda") == 1
-    assert "--device cuda" in capsys.readouterr().err
 
 
 def test_inspect_says_what_each_file_is(make_model, make_promoters, tmp_path, capsys):
@@ -292,23 +252,6 @@ def test_a_file_that_is_not_its_records_is_warned_about(make_model, make_promote
     assert bioattn("validate", predictions, attention) == 0
     warning = "warning: is not the file that predictions.tsv.json speaks of"
     assert capsys.readouterr().out.count(warning) == 2
-
-
-CPU = torch.device("cpu")
-PROMOTER = {"first_layer_matches", "head_scorer", "write_pruned", "predictor"}
-
-
-def test_abilities_of_the_families(make_model, trunk):
-    for folder, able in ((make_model(), PROMOTER), (trunk, {"head_scorer"})):
-        runner = load_runner(folder, CPU)
-        for ability in PROMOTER:
-            if ability in able:
-                assert with_ability(runner, ability, "anything") is runner
-                continue
-            with pytest.raises(BioattnError, match="models of the family evoformer cannot fly"):
-                with_ability(runner, ability, "fly")
-            with pytest.raises(BioattnError, match="--fly: models of the family evoformer cannot fly"):
-                with_ability(runner, ability, "fly", "--fly")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """A run that is terminated or out of space leaves nothing half-written and goes on to the same content."""
 
-import resource
 import signal
 import subprocess
 import time
@@ -115,22 +114,6 @@ def test_a_kill_leaves_no_file_of_the_name(job):
     assert_same_content(job.finish("killed", resume=True)[0], job.finish("whole")[0])
 
 
-def test_a_full_disk_is_one_sentence(job):
-    """RLIMIT_FSIZE stands for the disk."""
-    whole, _ = job.finish("whole")
-    size = whole.stat().st_size
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
-
-    process = job.start("full", preexec_fn=limit)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "Traceback" not in stderr
-    assert len(stderr.strip().splitlines()) == 1
-    assert not list(job.folder.glob("*full.h5*"))
-
-
 def test_what_is_left_of_another_run_is_not_mixed_in(export, make_model, make_promoters, load, tmp_path):
     output = tmp_path / "attention.h5"
     partial = interrupted(export, output)
@@ -147,17 +130,6 @@ def test_what_is_left_of_another_run_is_not_mixed_in(export, make_model, make_pr
     export(force=True)
     assert not partial.exists()
     assert validate_results(output) == []
-
-
-def test_more_than_the_disk_holds_is_refused_first(export, tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 50_000})())
-    with pytest.raises(BioattnError, match=r"but only 50.* are free in .*; choose fewer --treatment"):
-        export()
-    assert not list(tmp_path.glob("attention.h5*"))
-    monkeypatch.undo()
-    (tmp_path / "folder.h5").mkdir()
-    with pytest.raises(BioattnError, match="is a folder, a file name is needed"):
-        export("folder.h5")
 
 
 def interrupted(export, output):

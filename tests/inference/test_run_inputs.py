@@ -1,6 +1,5 @@
 """What `run evoformer` reads and warns of: every format of alignments, standard input, bad and extreme ones."""
 
-import errno
 import gzip
 import json
 import lzma
@@ -10,8 +9,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bioattn.formats import structure_output
-from bioattn.models.evoformer import memory as evoformer_memory
 from tests.inference.evoformer_runs import ROWS, arrays, run, write_fasta
 
 
@@ -112,19 +109,6 @@ def test_what_the_pdb_format_cannot_hold_is_a_warning(model, tmp_path, capsys):
     assert "no room for its number" in said
 
 
-def test_a_full_disk_under_the_pdb_file_is_an_error(model, tmp_path, monkeypatch, capsys):
-    def lines(*_arguments):
-        raise OSError(errno.ENOSPC, "No space left on device")
-        yield ""
-
-    monkeypatch.setattr(structure_output, "_pdb_lines", lines)
-    path = write_fasta(tmp_path / "x.fasta")
-    assert run_one_pass(path, "--model", model, "-o", tmp_path / "out") == 1
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"bioattn: error: {tmp_path / 'out.partial/structure.pdb'}: no space left")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.fasta"]
-
-
 LETTERS = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
 
 
@@ -151,25 +135,3 @@ def test_alignments_without_signal_or_depth_are_told(number, model, tmp_path, ca
     assert ("of a sample of 2,048 rows" in said["strangers"]) == (number > 2048)
     assert said["family"] == ""
     assert "twins.fasta: only 1.0 effective sequences" in said["twins"]
-
-
-def test_a_target_of_unknown_letters_is_refused(model, tmp_path, capsys):
-    path = write_fasta(tmp_path / "x.fasta", ["X" * 27 + "-", *ROWS[1:]])
-    assert run_one_pass(path, "--model", model, "-o", tmp_path / "out") == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert "row 1, row0, is the target and has no residue of a known kind" in said
-    assert not (tmp_path / "out").exists()
-
-
-def test_advice_on_memory_helps(model, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(evoformer_memory, "free_memory", lambda: 200_000_000)
-    random = np.random.default_rng(0)
-    deep = aligned(tmp_path / "deep.fasta", LETTERS[random.integers(20, size=(3000, 300))])
-    options = ("--max-msa-clusters", 3000, "--chunk", 1)
-    assert run_one_pass(deep, "--model", model, "-o", tmp_path / "out", *options) == 1
-    assert "give a smaller --max-msa-clusters" in capsys.readouterr().err
-    wide = aligned(tmp_path / "wide.fasta", LETTERS[random.integers(20, size=(2, 5000))])
-    assert run_one_pass(wide, "--model", model, "-o", tmp_path / "out") == 1
-    said = capsys.readouterr().err
-    assert "cut the alignment into domains" in said
-    assert "--max-msa-clusters" not in said

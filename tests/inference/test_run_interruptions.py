@@ -54,16 +54,6 @@ def test_one_bad_alignment_does_not_stop_the_rest(trunk, folder, tmp_path, capsy
         assert (tmp_path / "alone" / name).read_bytes() == (out / "c" / name).read_bytes()
 
 
-def test_a_missing_file_of_a_list_does_not_stop_the_rest(trunk, folder, tmp_path, capsys):
-    (tmp_path / "list.txt").write_text("# all\nin/none.a3m\nin/a.fasta\nin/c.fasta\n")
-    assert run(tmp_path / "list.txt", "--model", trunk, "-o", tmp_path / "out") == 1
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "c"]
-    said = capsys.readouterr().err
-    assert f"none is left out: {tmp_path / 'in/none.a3m'}: no such file" in said
-    assert "1 of 3 alignments failed: none; " in said.splitlines()[-1]
-    assert list(json.loads((tmp_path / "bioattn-records/out.json").read_text())["failed"]) == ["none"]
-
-
 def test_killed_while_it_replaces_before_the_attention_file_is_put_together(trunk, folder, tmp_path):
     out, attention = tmp_path / "out", tmp_path / "att.h5"
     words = (folder / "a.fasta", "--model", trunk, "-o", out, "--attention", attention)
@@ -226,12 +216,3 @@ def test_running_out_of_memory_stops_one_alignment(trunk, folder, tmp_path, monk
     monkeypatch.setattr("bioattn.models.evoformer.run.predict", predict)
     assert run(folder, "--model", trunk, "-o", tmp_path / "out") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b", "c"]
-
-
-def test_when_all_fail_no_empty_folder_stays(trunk, tmp_path):
-    (tmp_path / "in").mkdir()
-    for name in ("a.a3m", "b.a3m"):
-        (tmp_path / "in" / name).write_text(">q\nACGT1\n")
-    options = ("--model", trunk, "--attention", tmp_path / "att.h5")
-    assert run(tmp_path / "in", *options, "-o", tmp_path / "out") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bioattn-records", "in"]

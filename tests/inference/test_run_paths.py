@@ -2,9 +2,6 @@
 
 import pytest
 
-from bioattn.errors import SettingsError
-from bioattn.inference.alignment_inputs import check_run_paths, find_alignments
-from bioattn.io.files import check_apart
 from bioattn.models.evoformer.parameter_export import export_parameters
 from bioattn.store.inspection import validate_file
 from bioattn_cli.main import main
@@ -102,45 +99,6 @@ def test_attention_of_several_may_stand_beside_their_folders(trunk, tmp_path):
     for inside in ("out/a/att.h5", "out/a", "out/b.partial", "other/deep/att.h5"):
         assert run(tmp_path / "in", *options, "--force", "--attention", tmp_path / inside) in (1, 2)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
-
-
-def test_refused_for_lack_of_space_no_folder_stays(trunk, tmp_path, monkeypatch):
-    (tmp_path / "in").mkdir()
-    write_fasta(tmp_path / "in/a.fasta")
-    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 9}))
-    for attention in ("att.h5", "out/att.h5"):
-        options = ("-o", tmp_path / "out", "--attention", tmp_path / attention)
-        assert run(tmp_path / "in", *run_options(trunk), *options) == 1
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["bioattn-records", "in", "m"]
-
-
-def test_thousands_of_alignments_are_checked_at_once(tmp_path):
-    (tmp_path / "in").mkdir()
-    for number in range(3000):
-        (tmp_path / f"in/{number}.a3m").touch()
-    sources, several = find_alignments(tmp_path / "in")
-    (tmp_path / "model").mkdir()
-    common = {"several": several, "attention": None, "model": tmp_path / "model"}
-    check_run_paths(sources, tmp_path / "in", **common)
-    (tmp_path / "in/2999").mkdir()
-    check_run_paths(sources, tmp_path / "in", **{**common, "model": tmp_path / "in/model"})
-    with pytest.raises(SettingsError, match="replaced, and with it the input"):
-        check_run_paths(sources, tmp_path / "in", **{**common, "model": tmp_path / "in/2999/model"})
-
-
-def test_what_stands_beside_an_output_counts(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model/w").touch()
-    for output, inputs, said in (
-        ("model", "model", "is an input"),
-        ("model/w", "model/w", "is an input"),
-        ("model", "model/w", "model would be replaced"),
-        ("model/new", "model", "lies in the folder"),
-        ("x", "x.partial/in", r"x\.partial would be replaced"),
-    ):
-        with pytest.raises(SettingsError, match=said):
-            check_apart(tmp_path / output, [tmp_path / inputs])
-    check_apart(tmp_path / "model2", [tmp_path / "model", tmp_path / "x"])
 
 
 def test_attention_is_refused_before_alignments_are_read(trunk, tmp_path, capsys):

@@ -9,13 +9,13 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import decode
 from bioattn.inference.promoter_windows import hold_promoters, make_batch
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.running import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.promoters.treatments import TreatmentTable, named_treatments, select_treatments
+from bioattn.promoters.treatments import TreatmentTable, select_treatments
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results
@@ -161,43 +161,6 @@ def test_chosen_unseen_and_unconditional_treatments(make_model, make_promoters, 
     assert list(predict(select_treatments(loaded.treatments, ["dtt-12"], unseen)).columns) == ["dtt-12"]
 
 
-def test_unknown_treatments_are_refused_by_name(make_model, make_promoters, load):
-    loaded = load(make_model())
-    with pytest.raises(BioattnError, match="salt"):
-        select_treatments(loaded.treatments, ["salt"])
-    with pytest.raises(SettingsError, match="'heat-5' is given twice"):
-        select_treatments(loaded.treatments, ["heat-5", "heat-5"])
-    with pytest.raises(BioattnError, match="'salt' was not in training"):
-        run_promoters(loaded, make_promoters(), treatments=named_treatments(["salt"]))
-
-
-@pytest.mark.parametrize(
-    ("settings", "options", "sentence"),
-    [
-        ({"conditioning": Conditioning.FILM}, {}, "the model has no attention sites"),
-        (
-            {},
-            {"sites": ("evoformer.*",)},
-            "the model holds no such attention site; it holds 'promoter.cross.0'",
-        ),
-        ({}, {"heads": (3,)}, "has heads 0 to 2, but 3 was asked for"),
-    ],
-)
-def test_impossible_exports_are_refused_before_anything_is_written(
-    make_model, make_promoters, load, tmp_path, settings, options, sentence
-):
-    loaded = load(make_model(**settings))
-    with pytest.raises(BioattnError, match=sentence):
-        run_promoters(
-            loaded,
-            make_promoters(),
-            treatments=loaded.treatments,
-            attention=tmp_path / "attention.h5",
-            options=AttentionOptions(**options),
-        )
-    assert not list(tmp_path.glob("attention.h5*"))
-
-
 def test_the_batch_shrinks_with_what_a_promoter_takes(make_model, make_promoters, load, monkeypatch):
     loaded = load(make_model(conditioning=Conditioning.CROSS_ALL))
     promoters = make_promoters()
@@ -270,10 +233,3 @@ def test_longer_promoters_are_cut_around_position_0(tmp_path):
     assert [decode(row) for row in hold_promoters(path, 5).codes] == ["GTTAC", "GTTAC", "GGTTA"]
     with pytest.raises(BioattnError, match="4 bases from position 0"):
         hold_promoters(path, 5, downstream=5)
-
-
-def test_empty_files_are_refused(tmp_path):
-    empty = tmp_path / "empty.fa"
-    empty.write_text("")
-    with pytest.raises(BioattnError, match=r"empty\.fa"):
-        hold_promoters(empty, 100)

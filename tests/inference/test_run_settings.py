@@ -63,14 +63,6 @@ def test_tiles_get_smaller_where_memory_is_short(model, tmp_path, capsys, monkey
     np.testing.assert_allclose(*results, atol=1e-5)
 
 
-@pytest.mark.parametrize(("columns", "extra_rows"), [(28, 4), (27, 1)])
-def test_wide_alignments_get_one_draw_of_fewer_rows(model, tmp_path, columns, extra_rows):
-    text = f"[inputs]\nnum_samples = 2\nmax_extra_msa = 4\nmax_averaged_columns = {columns}\n"
-    options = ("--model", model, "-o", tmp_path / "out", "--config", write_config(tmp_path, text))
-    assert run(write_fasta(tmp_path / "x.fasta"), *options) == 0
-    assert json.loads((tmp_path / "out/scores.json").read_text())["extra_msa_rows"] == extra_rows
-
-
 def test_bf16_is_near_fp32_and_not_the_same(model, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     results = []

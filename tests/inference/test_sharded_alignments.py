@@ -169,20 +169,3 @@ def test_refusals(model, alignments, tmp_path, capsys):
     assert bioattn(*merge, "--force") == 0
     (tmp_path / "merged" / "notes.txt").write_text("mine")
     assert "holds notes.txt, which bioattn did not write" in refused(*merge, "--force")
-
-
-def test_parts_of_other_alignments(model, alignments, tmp_path, capsys):
-    one, _ = in_shards(alignments, model, tmp_path / "parts", 2)
-    (alignments / "family0.a3m").write_text(">a\nMKVLAT\n>b\nMKVIAT\n")
-    other = tmp_path / "other"
-    assert run(alignments, model, other, "--shard", "2/2") == 0
-    assert bioattn("merge", one, other, "-o", tmp_path / "merged") == 1
-    assert "is a part of another run" in capsys.readouterr().err
-
-
-def test_a_run_by_one_process_into_a_part_makes_it_none(model, alignments, tmp_path):
-    (part,) = in_shards(alignments, model, tmp_path / "parts", 1)
-    assert inspect_file(part).figures["shard"] == "part 1 of 1"
-    shutil.copytree(part, tmp_path / "copy")
-    assert bioattn("run", "evoformer", alignments, "--model", model, "-o", part, "--resume") == 0
-    assert not (part / "shard.json").exists()

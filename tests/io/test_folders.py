@@ -56,15 +56,6 @@ def test_a_file_where_the_folder_is_to_be_made_stays(tmp_path):
     assert (tmp_path / "out.partial").read_text() == "mine"
 
 
-def test_a_folder_around_it_that_is_missing_is_named(tmp_path):
-    with (
-        pytest.raises(BioattnError, match="no does not exist"),
-        atomic_folder(tmp_path / "no" / "out", NAMES),
-    ):
-        pass
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_folder_that_cannot_get_its_name_leaves_the_earlier_one_in_its_place(tmp_path):
     earlier = tmp_path / "out"
     earlier.mkdir()

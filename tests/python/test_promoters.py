@@ -242,15 +242,6 @@ gc.collect()
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_objects_are_short_to_print(promoters, model, sequences):
-    assert repr(model.sites).splitlines()[1].split()[0] == "promoter.cross.0"
-    assert repr(model.window) == "<80 bases, positions -80 to -1>"
-    assert "treatment1" in repr(model.treatments)
-    maps = model.attention(next(iter(sequences.values())))
-    for shown in (model, maps, maps.array(), bioattn.open(promoters / "set.h5")):
-        assert len(repr(shown)) < 200
-
-
 def test_python_warns_of_what_the_shell_warns_of(promoters, model):
     with pytest.warns(UserWarning, match="1 of 1 promoters are shorter than the model's 80 bases") as caught:
         model.predict({"a": "ACGT"})

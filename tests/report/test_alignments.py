@@ -221,13 +221,6 @@ def test_what_belongs_to_none_is_refused(protein, tmp_path):
         collect_alignments(inputs, Progress())
 
 
-def test_attention_alone_is_enough_to_find_the_structure(protein, page):
-    inputs = ReportInputs(alignment_attention=[protein.attention], structure=[protein.structure])
-    (alone,), _ = collect_alignments(inputs, Progress())
-    assert page.truth is not None
-    assert alone.truth == page.truth
-
-
 def test_of_two_structures_that_fit_the_closer_is_taken_in_any_order(protein, page, tmp_path):
     """A relative: the same fold moved apart, with four other residues."""
     relative = tmp_path / "relative.pdb"

@@ -53,12 +53,6 @@ def test_the_model_is_held_against_the_best_simple_model(given, tone, says):
     assert headline([first]) == (first.text.partition(":")[0].lower() if tone == "bad" else "")
 
 
-def test_a_model_that_was_never_scored_says_so():
-    (only,) = accuracy_findings(None, has_model=True)
-    assert only.tone == "open"
-    assert list(accuracy_findings(None, has_model=False)) == []
-
-
 @pytest.mark.parametrize(
     ("code", "tone"),
     [
@@ -97,13 +91,6 @@ def test_verdicts(tmp_path, code, tone):
     path.write_text(json.dumps({**content, "format_version": "2.0"}))
     with pytest.raises(FormatError, match="is of another version"):
         read_check(path)
-
-
-def test_without_a_check_the_maps_are_not_called_evidence():
-    (only,) = check_findings(None, asked=True)
-    assert only.tone == "open"
-    assert "not evidence" in only.text
-    assert list(check_findings(None, asked=False)) == []
 
 
 def test_only_sure_motifs_count():

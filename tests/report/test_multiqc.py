@@ -149,17 +149,3 @@ def test_two_of_a_kind_need_two_names(check, tmp_path, capsys):
     assert bioattn(*words) == 1
     assert "name samples apart with --title" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_a_structure_has_its_plddt_and_no_contacts(tmp_path):
-    folder = tmp_path / "protein"
-    folder.mkdir()
-    scores = {"format": "bioattn-prediction", "id": "protein", "rows": 3, "columns": 2, "columns_used": 2}
-    scores |= {"input": {"sha256": "0"}, "settings": {"query": None}}
-    (folder / "structure.cif").write_text("data_protein\n")
-    (folder / "scores.json").write_text(json.dumps({**scores, "plddt": [90.0, 71.0]}))
-    found = export(tmp_path / "out", folder)
-    assert found["general"]["data"] == {"protein": {"plddt": 80.5}}
-    assert found["predictions"]["data"]["protein"] == {"rows": 3, "columns": 2, "plddt": 80.5}
-    (folder / "scores.json").write_text(json.dumps(scores))
-    assert "general" not in export(tmp_path / "bare", folder)

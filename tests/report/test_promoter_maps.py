@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bioattn.interpret.promoter_maps import ALL_TREATMENTS
 from bioattn.report import promoter_maps
 from bioattn.report.page import cluster_order
 from bioattn.report.promoter_maps import SiteSums, blocks_of, shown_maps, treatments_of
@@ -90,21 +89,6 @@ def test_summary_equals_loops_whatever_the_blocks(tmp_path, weights, monkeypatch
     assert summary.between_share == pytest.approx(between, abs=1e-5)
 
 
-def test_maps_that_do_not_differ_have_no_part_between_treatments(tmp_path, weights):
-    alike = np.repeat(weights[:, :1], 4, axis=1)
-    path = write(tmp_path / "attention.h5", alike, ("sample", "treatment", "head", "key"))
-    summary, _ = summary_of(path)
-    assert summary.between_share == pytest.approx(0, abs=1e-6)
-    np.testing.assert_allclose(summary.similarity_TT, 1, atol=1e-6)
-
-
-def test_a_site_without_treatments_has_one_row(tmp_path, weights):
-    path = write(tmp_path / "attention.h5", weights[:, 0], ("sample", "head", "key"))
-    summary, _ = summary_of(path)
-    assert summary.treatments == [ALL_TREATMENTS]
-    np.testing.assert_allclose(summary.profile_THK, weights[:, :1].mean(axis=0), rtol=1e-5)
-
-
 def test_each_treatment_names_the_gene_that_is_its_own():
     random = np.random.default_rng(0)
     responses = random.normal(size=(40, 3))
@@ -139,13 +123,6 @@ def test_the_first_gene_is_one_whose_measured_response_is_as_predicted():
     assert found[5].argmax() == 0
     alone = agreeing(specific_part(predicted), None)
     assert ranked_genes(alone, np.zeros(40, np.bool_))[0] == 3
-
-
-def test_missing_responses_and_one_treatment():
-    responses = np.array([[np.nan, 1.0], [2.0, np.nan], [0.0, 0.0]])
-    assert np.isfinite(specific_part(responses)).all()
-    one = np.array([[0.0], [5.0], [-9.0]])
-    assert ranked_genes(np.abs(specific_part(one)), np.zeros(3, np.bool_)) == [2, 1, 0]
 
 
 def test_alike_treatments_stand_together():

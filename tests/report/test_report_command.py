@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bioattn.formats.meme import write_meme
 from bioattn.store import open_attention
-from bioattn.store.training_record import Comparison
 from bioattn.store.windows import promoter_samples
 from tests.making import bioattn
 from tests.report.conftest import (
@@ -183,15 +181,6 @@ def test_the_policy_lets_the_page_run_its_own_script_and_load_nothing(page):
     )
 
 
-def test_the_words_say_what_the_figures_say(page):
-    words = " ".join(" ".join(outline_of(page).words).split())
-    assert "A simple model wins: on test genes 6-mer ridge reaches 0.520" in words
-    assert "The model hardly uses <b>where</b> it looks." in words
-    assert "Of 14 promoters of 80 bases and 3 treatments" in words
-    assert "×2.50" in words
-    assert "×9.90" not in words  # against the background, where a comparison of treatments is there
-
-
 def test_bytes_repeat_and_hold_no_path(run, page, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(run.folder, elsewhere)
@@ -270,17 +259,6 @@ def test_the_first_screen_shows_a_promoter_and_three_findings(run, page, tmp_pat
     assert "✓" not in section
 
 
-def test_a_model_below_a_simple_method_says_so_in_the_headline(tmp_path):
-    model = tmp_path / "contacts"
-    shutil.copytree(Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts", model)
-    comparison = Comparison("test families", "P@L", 0.05, "mean-field DCA", 0.6)
-    (model / "training.json").write_text(json.dumps({"comparison": comparison.to_json()}))
-    assert bioattn("report", model, "-o", tmp_path / "report.html", "-q") == 0
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<h1>What contacts attends to: a simple method wins</h1>" in text
-    assert "mean-field DCA reaches a precision of the L likeliest contacts of 0.600" in text
-
-
 def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(run.model, model)
@@ -299,17 +277,6 @@ def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run, tm
     }
 
 
-def test_some_treatments_only(run, tmp_path):
-    path = tmp_path / "report.html"
-    assert bioattn("report", run.attention, "--treatment", "cold", "-o", path, "-q") == 0
-    promoters = data_of(path)["promoters"]
-    assert promoters["treatments"] == promoters["sites"][0]["treatments"] == ["cold"]
-    raw = zlib.decompress(base64.b64decode(promoters["genes"][0]["maps"]))
-    with open_attention(run.attention) as attention:
-        expected = attention.weights(SITE, gene=promoters["genes"][0]["id"], treatment="cold").max(axis=-1)
-    np.testing.assert_allclose(struct.unpack("<2f", raw[:8]), expected, rtol=1e-6)
-
-
 def test_a_model_whose_positions_ask_is_reported_without_a_browser(run, tmp_path, capsys):
     model, attention, page = tmp_path / "model", tmp_path / "attention.h5", tmp_path / "report.html"
     shape = tmp_path / "shape.toml"
@@ -320,22 +287,6 @@ def test_a_model_whose_positions_ask_is_reported_without_a_browser(run, tmp_path
     assert bioattn("report", model, attention, "-o", page, "-q") == 0
     assert data_of(page)["promoters"] is None
     assert "what positions ask of a treatment's tokens" in " ".join(outline_of(page).words)
-
-
-def test_values_that_are_not_drawn_are_told(run, tmp_path):
-    words = ["export", "attention", run.model, run.promoters, "--treatment", "heat", "--value-weighted"]
-    assert bioattn(*words, "-o", tmp_path / "attention.h5", "-q") == 0
-    assert bioattn("report", tmp_path / "attention.h5", "-o", tmp_path / "report.html", "-q") == 0
-    said = " ".join(" ".join(outline_of(tmp_path / "report.html").words).split())
-    assert "also holds value-weighted attention of promoter.cross.0" in said
-
-
-def test_nothing_but_a_model_says_what_is_not_known(run, tmp_path):
-    path = tmp_path / "report.html"
-    assert bioattn("report", run.model, "-o", path, "-q") == 0
-    words = " ".join(" ".join(outline_of(path).words).split())
-    assert "Not checked" in words
-    assert data_of(path) == {"promoters": None, "similarity": None, "alignments": []}
 
 
 def refused(arguments, capsys):
@@ -386,16 +337,6 @@ def test_measured_responses_are_not_taken_for_predictions(run, tmp_path, capsys)
     measured.write_text("\n".join([header, *(f"{row}e1" for row in rows)]))
     code, said = refused([str(run.attention), str(measured), *output], capsys)
     assert (code, "is not what the model of" in said) == (1, True)
-
-
-def test_an_export_without_motifs_is_said_to_have_none(run, tmp_path):
-    folder = tmp_path / "motifs"
-    shutil.copytree(run.motif_export, folder)
-    for name in ("motifs.tsv", "treatments.tsv", "edges.tsv"):
-        (folder / name).write_text((folder / name).read_text().splitlines(keepends=True)[0])
-    write_meme(folder / "motifs.meme", [])
-    assert bioattn("report", run.attention, folder, "-o", tmp_path / "report.html", "-q") == 0
-    assert "No motif was found" in (tmp_path / "report.html").read_text()
 
 
 def test_damaged_inputs_are_named(run, tmp_path, capsys):

@@ -11,7 +11,7 @@ import pytest
 
 from bioattn.store import open_attention
 from tests.making import bioattn
-from tests.report.conftest import FAMILY, GENES, HOSTILE_GENE, HOSTILE_TREATMENT, LENGTH
+from tests.report.conftest import FAMILY, HOSTILE_GENE, HOSTILE_TREATMENT, LENGTH
 
 selenium = pytest.importorskip("selenium", reason="needs selenium")
 
@@ -212,13 +212,6 @@ def test_tracks_are_the_weights_of_the_head_that_is_chosen(promoter_page, run):
     assert drawn[0] != drawn[1]
 
 
-def test_treatments_are_chosen(promoter_page):
-    promoter_page.run("document.querySelector('#treatment-picker').open = true")
-    promoter_page.find('#treatment-picker input[data-treatment="heat"]').click()
-    assert sorted(promoter_page.edges()) == sorted([HOSTILE_TREATMENT, "cold"])
-    assert promoter_page.find("#treatment-summary").text == "2 of 3"
-
-
 def test_zoom_shows_letters_by_mouse_and_keyboard(promoter_page, run):
     show(promoter_page, "gene03")
     letters = (
@@ -245,24 +238,6 @@ def test_zoom_shows_letters_by_mouse_and_keyboard(promoter_page, run):
     assert said.startswith(f"−{LENGTH - place} {whole[place]}")
     # gene03 lies on the − strand at bases 4000 to 4080: position p is base 4079 − p, counted from 1 in words.
     assert f"(chr<1>:{4080 - place:,})" in said
-
-
-def test_less_the_mean_of_all_promoters(promoter_page):
-    plain = promoter_page.edges()
-    promoter_page.choose("#compared", "promoters")
-    compared = promoter_page.edges()
-    assert compared.keys() == plain.keys()
-    assert compared != plain
-    # The mean promoter less itself is flat.
-    show(promoter_page, "(mean of all", "Mean of all promoters")
-    assert all(np.ptp(heights(path)) == 0 for path in promoter_page.edges().values())
-
-
-def test_attribution_is_drawn_where_there_is_one(promoter_page):
-    count = "return document.querySelectorAll('#tracks g.attribution').length"
-    for gene, wanted in ((GENES[2], 3), (GENES[9], 0)):
-        show(promoter_page, gene)
-        assert promoter_page.run(count) == wanted
 
 
 def test_similarity_is_walked_by_keyboard_and_brings_the_pair_into_the_browser(promoter_page):
@@ -392,14 +367,3 @@ def test_nothing_sticks_out_at_any_width_in_either_scheme(browser, pages, width,
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-def test_long_names_do_not_widen_the_page(protein_page):
-    protein_page.run(
-        "const long = 'n'.repeat(300); document.querySelector('.controls select option').textContent = long;"
-        "document.querySelector('#inputs th').textContent = long;"
-    )
-    assert protein_page.run("return document.documentElement.scrollWidth <= window.innerWidth")
-    assert protein_page.run(
-        "const table = document.querySelector('#inputs .scroll'); return table.scrollWidth <= table.clientWidth"
-    )

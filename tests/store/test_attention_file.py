@@ -9,8 +9,8 @@ import xarray
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.store.choices import Reduction, WeightType
+from bioattn.errors import BioattnError, FormatError
+from bioattn.store.choices import WeightType
 from bioattn.store.inspection import is_valid
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results
@@ -159,27 +159,6 @@ def test_chunks_are_neither_huge_nor_cut_rows(samples, treatments, heads, querie
     assert chunk[0] * layout.bytes_of_sample() <= max(BAND_BYTES, layout.bytes_of_sample())
 
 
-def test_layouts_of_heads_and_reductions():
-    site = plain_site(4, dims=("sample", "head", "treatment", "key"))
-    sizes = {"treatment": 3, "key": 7}
-    layout = site_layout(site, AttentionOptions(heads=(2, 0)), sizes=sizes)
-    (array,) = layout.arrays
-    assert (array.dims, layout.shape(array)) == (("treatment", "head", "key"), (3, 2, 7))
-    assert layout.attributes["heads"] == (2, 0)
-    for reduce, dims, shape in (
-        (Reduction.MEAN_HEADS, ("treatment", "key"), (3, 7)),
-        (Reduction.MAX_ROWS, ("head", "key"), (4, 7)),
-        (Reduction.TOP_K, ("treatment", "head", "rank"), (3, 4, 5)),
-    ):
-        layout = site_layout(site, AttentionOptions(reduce=reduce, top_k=5), sizes=sizes)
-        assert {array.dims for array in layout.arrays} == {dims}
-        assert {layout.shape(array) for array in layout.arrays} == {shape}
-    with pytest.raises(BioattnError, match="has heads 0 to 3, but 4 was asked for"):
-        site_layout(site, AttentionOptions(heads=(4,)), sizes=sizes)
-    with pytest.raises(SettingsError, match="each once"):
-        AttentionOptions(heads=(1, 1))
-
-
 @pytest.mark.parametrize(
     ("attribute", "value", "sentence"),
     [
@@ -216,25 +195,18 @@ def delete_attribute(holder, name):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (values(f"{SITE}/weights", (4, 0, 0, 0), np.nan), "gene 'géne/0004': holds NaN"),
-        (values(f"{SITE}/weights", (4, 1, 0, 3), -0.1), "gene 'géne/0004': holds negative values"),
-        (values(f"{SITE}/weights", (5, 1, 0, 3), 0.9), "gene 'géne/0005': a row of weights sums to"),
+        (values(f"{SITE}/weights", (4, 0, 0, 0), np.nan), "'géne/0004': holds NaN"),
+        (values(f"{SITE}/weights", (4, 1, 0, 3), -0.1), "'géne/0004': holds negative values"),
+        (values(f"{SITE}/weights", (5, 1, 0, 3), 0.9), "'géne/0005': a row of weights sums to"),
         (values("sites/promoter.stage.0/weights", (2, 0, 0, 0, 0), 1.5), "'géne/0002': a row of weights"),
-        (values(f"{SITE}/value_weighted", (3, 0, 0, 0), np.inf), "gene 'géne/0003': holds NaN or inf"),
-        (values(f"{SITE}/key_edges", 3, 500), "the edges do not increase"),
-        (values(f"{SITE}/key_edges", 0, 1), "key: differs from what the file says elsewhere"),
-        (values(f"{SITE}/treatment", 0, "other"), "treatment: differs from what the file says"),
+        (values(f"{SITE}/value_weighted", (3, 0, 0, 0), np.inf), "'géne/0003': holds NaN or inf"),
         (values(f"{SITE}/sample", 0, "other"), "sample: differs from /samples/id"),
         (values("samples/id", 0, "géne/0001"), "'géne/0001' occurs more than once"),
-        (values("samples/strand", 0, "x"), "gene 'géne/0000' has 'x'"),
-        (values("samples/end", 0, -5000), "gene 'géne/0000' has start -40 and end -5000"),
         (values("predictions/values", (0, 0), np.nan), "holds NaN or infinities"),
-        (attribute(SITE, "axis_lengths", ["", "", "rows"]), "lengths of an axis are in /samples/rows"),
         (delete_attribute(SITE, "axes"), "can't locate attribute: 'axes'"),
         (delete_attribute("/", "inputs"), "the attribute 'inputs' is missing"),
         (delete("samples"), "object 'samples' doesn't exist"),
         (delete(f"{SITE}/weights"), f"/{SITE}/weights: the dataset is missing"),
-        (attribute(SITE, "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
         (attribute("/", "format_version", "3.1"), "attention format 3.1 is not 2.0"),
     ],
 )

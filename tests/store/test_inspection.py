@@ -2,13 +2,11 @@
 
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.store.inspection import as_json, as_text, inspect_file, validate_file
 from bioattn.store.kinds import file_kinds
@@ -50,14 +48,6 @@ def test_any_bytes_are_answered(tmp_path, head, rest):
     assert as_json(description)
 
 
-def test_folders_that_are_nothing_are_refused(tmp_path):
-    with pytest.raises(BioattnError, match="is a folder that bioattn did not make"):
-        inspect_file(tmp_path)
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(BioattnError, match=r"a model folder without model\.safetensors"):
-        inspect_file(tmp_path)
-
-
 def test_proteins_that_are_not_aligned_are_no_bad_alignment(tmp_path):
     path = tmp_path / "x.fa"
     path.write_text(">a\nMKLV\n>b x\nMKLVEE\nF*\n")
@@ -70,13 +60,6 @@ def test_proteins_that_are_not_aligned_are_no_bad_alignment(tmp_path):
     path.write_text(">a\nMKLV\n>b\nM-LVE\n")
     with pytest.raises(FormatError, match="the rows of an alignment are equally long"):
         inspect_file(path)
-
-
-def test_bed_is_no_table_with_a_header(tmp_path):
-    path = tmp_path / "x.bed"
-    path.write_text("chr1\t5\t9\tg\t0\t+\nchr2\t5\t9\th\t0\t-\n")
-    description = inspect_file(path)
-    assert (description.kind, description.figures) == ("bed", {"genes": 2, "chromosomes": ["chr1", "chr2"]})
 
 
 @pytest.fixture
@@ -99,18 +82,6 @@ def test_structures_are_known_by_content(tmp_path, residues, write):
     path.write_text(path.read_text().replace("3.800", "x.xxx"))
     (finding,) = validate_file(path)
     assert "cannot be read as" in str(finding)
-
-
-def test_predicted_contacts_are_known(tmp_path):
-    path = tmp_path / "c"
-    write_rr(path, "MK-LEACDEF", np.full((10, 10), 0.25), target="q", method=["m"])
-    description = inspect_file(path)
-    assert description.kind == "contacts"
-    assert description.figures == {"target": "q", "residues": 10, "pairs": 10, "likeliest": 0.25}
-    assert validate_file(path) == []
-    path.write_text(path.read_text().replace("1 7 0 8", "1 17 0 8"))
-    (finding,) = validate_file(path)
-    assert str(finding).startswith("error: line 6: 1 and 17 are no pair")
 
 
 @pytest.mark.parametrize(
@@ -205,22 +176,6 @@ def test_alignments(tmp_path, capsys, text, rows, columns, first, gaps, inserted
     assert main(["validate", str(path)]) == 0
 
 
-def test_an_alignment_of_dna_is_not_called_protein(tmp_path, capsys):
-    path = tmp_path / "x.aln"
-    path.write_text("CLUSTAL W (1.83)\n\nx      ACGTACGTAC\ny      ACGTACG-AC\n")
-    assert main(["inspect", str(path)]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("x.aln: alignment\n")
-    assert "  letters: DNA or RNA (models read proteins)\n" in said
-
-
-def test_promoters_are_still_promoters(tmp_path, capsys):
-    path = tmp_path / "x.fa"
-    path.write_text(">g chr1:0-12(+)\nACGTNRYKMSWA\n")
-    assert main(["inspect", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["kind"] == "promoters"
-
-
 def test_what_prepare_msa_writes(tmp_path, capsys):
     source, output, stats = tmp_path / "in.a3m", tmp_path / "x.a3m.gz", tmp_path / "x.json"
     source.write_text(A3M)
@@ -234,10 +189,3 @@ def test_what_prepare_msa_writes(tmp_path, capsys):
     stats.write_text('{"format": "bioattn-msa-statistics", "depth": 3}')
     assert main(["validate", str(stats)]) == 1
     assert "statistics of an alignment without query, columns, neff" in capsys.readouterr().out
-
-
-def test_damaged_alignments(tmp_path, capsys):
-    path = tmp_path / "x.a3m"
-    path.write_text(">q\nMKVLE\n>a\nMKV\n")
-    assert main(["validate", str(path)]) == 1
-    assert "equally long" in capsys.readouterr().out

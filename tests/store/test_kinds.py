@@ -3,20 +3,12 @@
 import json
 import subprocess
 import sys
-from collections import Counter
 
 import pytest
 
 from bioattn.errors import BioattnError
 from bioattn.store.inspection import inspect_file, validate_file
-from bioattn.store.kinds import file_kinds, recognise
 from bioattn_cli.main import main
-
-
-def test_every_kind_has_a_name_of_its_own():
-    names = Counter(kind.name for kind in file_kinds())
-    assert names.most_common(1)[0][1] == 1
-    assert {"attention", "dataset", "model", "evoformer-model", "motifs", "check", "prediction"} <= set(names)
 
 
 def test_the_registry_does_not_import_torch(tmp_path):
@@ -51,12 +43,6 @@ def test_folders_that_lack_something_are_refused_in_a_sentence(tmp_path, files, 
         inspect_file(tmp_path)
     (finding,) = validate_file(tmp_path)
     assert sentence.replace("\\", "") in str(finding)
-
-
-def test_a_run_record_is_one_whatever_its_format(tmp_path):
-    path = tmp_path / "x.run.json"
-    path.write_text('{"command": [], "bioattn_version": "1", "format": "bioattn-check"}')
-    assert recognise(path).name == "run-record"
 
 
 FAMILY = '''

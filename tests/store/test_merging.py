@@ -18,7 +18,7 @@ from bioattn.io.files import partial_path
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.merging import merge_shards
 from bioattn.store.schema import AttentionOptions, Block
-from bioattn.store.shards import ShardRecord, parse_record, shard_of_table, table_line
+from bioattn.store.shards import ShardRecord, parse_record, table_line
 from bioattn.store.writer import result_file
 from bioattn.system.shard import Shard
 from tests.contents import assert_same_content
@@ -145,16 +145,6 @@ def test_what_is_cut_short_is_not_merged(tmp_path):
         merge_shards(parts, tmp_path / "whole.h5")
 
 
-def test_an_error_leaves_what_was_there(tmp_path):
-    path = write(tmp_path / "a.h5", 9, slice(0, 9))
-    before = path.read_bytes()
-    with pytest.raises(ZeroDivisionError), result_file(path, LAYOUT, 9) as writer:  # noqa: PT012
-        writer.append(all_rows(9).part(slice(0, 3)))
-        raise ZeroDivisionError
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_refusals(tmp_path):
     def part(name, number, count, first, stop, total=20, given=SETTINGS):
         shard = record(number, count, first, stop, total, given)
@@ -176,22 +166,6 @@ def test_refusals(tmp_path):
         with pytest.raises(BioattnError, match=words):
             merge_shards(parts, tmp_path / "merged.h5")
     assert not (tmp_path / "merged.h5").exists()
-
-
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t\x00"), min_size=1).filter(
-    lambda text: text.splitlines() == [text]
-)
-
-
-@given(header=TEXT, value=TEXT)
-def test_the_first_line_of_a_part_of_a_table(header, value):
-    shard = record(2, 3, 4, 9, 99, {"model": value})
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "part.tsv"
-        path.write_text(table_line(shard) + header + "\n", encoding="utf-8", newline="")
-        assert shard_of_table(path) == shard
-        path.write_text(header + "\n", encoding="utf-8", newline="")
-        assert shard_of_table(path) is None or header.startswith("#bioattn-shard")
 
 
 @pytest.mark.parametrize("name", ["shard", "shard_inputs", "settings"])

@@ -74,14 +74,3 @@ def test_a_device_that_computes_wrongly_is_broken(monkeypatch, difference, broke
 def test_a_gpu_is_named_and_tried():
     assert diagnosed("auto").text.startswith("takes cuda (")
     assert not diagnosed("forward pass").broken
-
-
-@pytest.mark.parametrize(("told", "wrong"), [("1", False), ("100000", True), ("many", True), ("", True)])
-def test_variables_that_hurt(told, wrong, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", told)
-    assert bool(diagnosed("OMP_NUM_THREADS").advice) is wrong
-
-
-def test_little_memory(monkeypatch):
-    monkeypatch.setattr(doctor, "free_memory", lambda: 5_000_000)
-    assert diagnosed("free").advice

@@ -6,21 +6,17 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import SettingsError
 from bioattn.system import memory
 from bioattn.system.device import (
-    choose_device,
     describe_device,
     granted_cores,
     granted_threads,
-    map_in_order,
     set_threads,
 )
 from bioattn.system.memory import free_memory
-from bioattn.system.shard import Shard, parse_shard
+from bioattn.system.shard import parse_shard
 
 
 def test_threads_granted_by_the_environment(monkeypatch):
@@ -52,33 +48,6 @@ def test_linear_algebra_takes_the_threads_too():
     )
     environment = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
-
-
-def test_a_missing_gpu_is_named():
-    with pytest.raises(
-        BioattnError, match=r"--device cuda: torch sees no such device here; available: .*cpu"
-    ):
-        choose_device("cuda")
-    assert choose_device("auto").type != "cuda"
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_results_come_in_order(threads):
-    assert list(map_in_order(lambda number: number**2, range(100), threads)) == [n**2 for n in range(100)]
-
-
-def test_items_are_taken_no_further_ahead_than_needed():
-    taken: list[int] = []
-
-    def items():
-        for number in range(1000):
-            taken.append(number)
-            yield number
-
-    results = map_in_order(lambda number: number, items(), 2)
-    assert next(results) == 0
-    results.close()
-    assert len(taken) <= 6
 
 
 @pytest.fixture
@@ -161,48 +130,6 @@ def test_ulimit_counts():
     command = f"ulimit -v 2000000; exec '{sys.executable}' -c '{code}'"
     said = subprocess.run(["bash", "-c", command], check=True, capture_output=True, text=True).stdout
     assert 0 < int(said) < 2_000_000 * 1024
-
-
-FREED = """
-import sys
-from pathlib import Path
-from bioattn.system.memory import keep_freed_memory
-
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-if sys.argv[1] == "keep":
-    keep_freed_memory()
-before = resident()
-array = bytearray(b"x") * 20_000_000
-del array
-print(resident() - before)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="of Linux with glibc")
-@pytest.mark.parametrize("kept", ["keep", ""])
-def test_freed_memory_is_kept_where_it_is_asked_for(kept):
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    run = subprocess.run(
-        [sys.executable, "-c", FREED, kept], env=plain, capture_output=True, text=True, check=True
-    )
-    assert (int(run.stdout) > 15_000_000) is (kept == "keep")
-
-
-@given(total=st.integers(0, 500), count=st.integers(1, 60), unit=st.integers(1, 70))
-def test_shards_cover_all_in_order_and_cut_no_unit(total, count, unit):
-    slices = [Shard(number, count).slice(total, unit) for number in range(1, count + 1)]
-    assert [index for each in slices for index in range(total)[each]] == list(range(total))
-    assert all(each.start % unit == 0 or each.start == total for each in slices)
-    units = [-(-(each.stop - each.start) // unit) for each in slices]
-    assert max(units) - min(units) <= 1
-    assert units == sorted(units, reverse=True)
-
-
-def test_a_shard_is_read_as_it_is_written():
-    assert parse_shard("3/8") == Shard(3, 8)
-    assert str(parse_shard(" 03 / 8 ")) == "3/8"
 
 
 @pytest.mark.parametrize(

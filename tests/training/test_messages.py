@@ -58,16 +58,6 @@ def test_every_epoch_has_a_line_and_the_kept_one_is_that_of_the_table(dataset_pa
     assert ("2 epochs without a better mean r" in ended) == (len(lines) < 5)
 
 
-def test_a_run_that_stops_early_says_so(dataset_path, tmp_path):
-    progress = Notes()
-    train(
-        promoter_job(dataset_path, tmp_path / "m", learning_rate=1e-9, epochs=9, patience=1),
-        progress=progress,
-    )
-    assert len(progress.notes) < 10
-    assert ", 1 epoch without a better mean r; the weights of epoch " in progress.notes[-1]
-
-
 def test_steps_of_two_stages_and_a_resumed_run(contact_dataset, tmp_path):
     tables = EVOFORMER | {"training": EVOFORMER["training"] | STAGES}
     job = EvoformerTrainingSettings(dataset=contact_dataset, output=tmp_path / "m", **tables)
@@ -82,14 +72,6 @@ def test_steps_of_two_stages_and_a_resumed_run(contact_dataset, tmp_path):
     assert all(re.search(r"; validation P@L/5 [\d.]+, P@L [\d.]+; best", line) for line in rounds)
     assert "best P@L" in progress.status
     assert ended.startswith("trained to step 9 in ")
-
-
-def test_without_validation_data_nothing_is_called_best(contact_dataset, tmp_path):
-    progress = Notes()
-    job = EvoformerTrainingSettings(dataset=contact_dataset, output=tmp_path / "m", **EVOFORMER)
-    train(replace(job, exclude=("simulated000004",)), progress=progress)
-    assert not any("best" in note or "validation" in note for note in progress.notes)
-    assert any(note.endswith("the weights of step 7 are kept") for note in progress.notes)
 
 
 @pytest.mark.parametrize("family", ["promoter", "evoformer"])

@@ -169,16 +169,6 @@ def test_a_killed_process_goes_on_to_the_same_bytes(
     same_folders(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_a_state_of_other_settings_is_refused(settings, tmp_path):
-    interrupted(settings(tmp_path / "m"), 2)
-    given = settings(tmp_path / "m").training
-    before = given.get("seed", 0)
-    with pytest.raises(BioattnError, match=rf"\(different: training.seed \({before} then, 7 now\)\)"):
-        train(settings(tmp_path / "m", seed=7), resume=True)
-    with pytest.raises(BioattnError, match="interrupted run; go on with --resume"):
-        train(settings(tmp_path / "m"))
-
-
 def test_resume_of_a_finished_run_leaves_it_as_it_is(settings, tmp_path, caplog, monkeypatch):
     one = settings(tmp_path / "m")
     assert train(one) is not None

@@ -3,7 +3,6 @@
 Nextflow itself cannot be had here; reftrace has its grammar. What the processes run is tested in `test_commands`.
 """
 
-import csv
 import json
 import re
 from functools import cache
@@ -104,22 +103,3 @@ def test_every_parameter_is_described_and_used():
     assert described >= set(re.findall(r"--([a-z]+(?:_[a-z]+)+)", page))
     used = re.findall(r"\bparams\.(\w+)\b(?!\s*=)", CONFIG + "".join(path.read_text() for path in SCRIPTS))
     assert set(used) == described
-
-
-@pytest.mark.parametrize("kind", ["promoters", "alignments"])
-def test_tables_of_samples_keep_their_schema(kind):
-    items = json.loads((PIPELINE / "assets" / f"schema_{kind}.json").read_text())["items"]
-    with (PIPELINE / "assets" / f"{kind}_test.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == list(items["properties"])
-    for column, about in items["properties"].items():
-        assert re.search(about["pattern"], rows[0][column])
-        assert not about.get("exists") or (PIPELINE / rows[0][column]).is_file()
-    # The order of columns is the order of the elements that the subworkflow takes.
-    comment = re.search(
-        r"ch_samples\s+// channel: \[ (.*) \]", (PIPELINE / "subworkflows" / f"{kind}.nf").read_text()
-    )[1]
-    assert re.findall(r"(?:val|path)\((\w+)\)", comment) == ["meta", *list(items["properties"])[1:]]
-    # Names of samples stand in shell scripts.
-    for name in ("a b", "a;rm -rf .", "$(x)", "../a", "-a", "a'b", ""):
-        assert not re.search(items["properties"]["sample"]["pattern"], name)

@@ -58,19 +58,6 @@ def test_a_protein_has_its_results(done):
 
 
 @pytest.mark.slow
-def test_a_further_row_of_the_table_starts_its_own_jobs(done):
-    with (done.folder / "data" / "alignments.tsv").open("a") as table:
-        table.write(f"second\tdata/{NAMES[1]}.a3m\n")
-    said = done.run("--dry-run", "--printshellcmds")
-    assert done.planned() == dict.fromkeys(RULES, 1)
-    assert "Filtering the alignment of second\n" in said
-    assert "Filtering the alignment of first\n" not in said
-    # No structure is named for this one.
-    assert "--output results/figures/second.contacts.svg" in said
-    assert "--truth" not in said
-
-
-@pytest.mark.slow
 def test_a_changed_input_starts_what_follows(done):
     path = done.folder / "data" / f"{NAMES[0]}.a3m"
     before, status = path.read_bytes(), path.stat()

@@ -84,14 +84,6 @@ def test_every_result_is_valid(done):
 
 
 @pytest.mark.slow
-def test_a_newer_input_of_the_same_content_starts_nothing(done, change):
-    assert "Nothing to be done" in done.run()
-    for path in (done.folder / "data").iterdir():
-        change(path.name)
-    assert done.planned() == {}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "line", "follows"),
     [
@@ -120,13 +112,6 @@ def test_a_changed_input_starts_what_follows_from_it(done, change, name, line, f
 )
 def test_a_changed_setting_starts_what_follows_from_it(done, setting, follows):
     assert set(done.planned("--config", setting)) == follows
-
-
-def test_jobs_share_the_promoters(tmp_path, snakemake):
-    settings = ("--config", "shards=3", "attribution={genes: all}")
-    jobs = prepare(tmp_path, snakemake).planned("results/seed0/motifs", *settings)
-    for name in ("attention", "attribution"):
-        assert (jobs[f"{name}_shard"], jobs[name]) == (3, 1)
 
 
 def saved_rounds(state):

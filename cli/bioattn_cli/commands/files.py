@@ -156,7 +156,7 @@ def inspect(
 def validate(reporter: Reporter, files: tuple[Path, ...] = options.FILES) -> None:
     """Check files against their schema: exit code 0 when all are valid, 1 when one is not.
 
-    Every value is read. Of an attention file: digests, row sums, NaN, names, shapes and dimension scales; of
+    Every value is read. Of an attention file: NaN, sums of rows, names of samples and shapes; of
     parameters: check sums and NaN; of a folder of predictions: every file.
     """
 

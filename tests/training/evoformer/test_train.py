@@ -103,23 +103,6 @@ def test_a_model_starts_from_another_ones_weights(contact_dataset, tmp_path):
     assert record["initial_model_sha256"] == digest
 
 
-def test_an_input_is_never_in_the_folder_that_is_replaced(contact_dataset, tmp_path):
-    model = tmp_path / "m"
-    train(job(contact_dataset, model, steps=1))
-    for name in ("x.dataset.h5", "settings.toml"):
-        (model / name).write_bytes(b"[training]" if name == "settings.toml" else contact_dataset.read_bytes())
-    held = {path.name: path.read_bytes() for path in model.iterdir()}
-    for options in (
-        (model / "x.dataset.h5",),
-        (contact_dataset, "--config", model / "settings.toml"),
-        (contact_dataset, "--initial-model", model),
-    ):
-        words = ["train", "evoformer", *map(str, options), "-o", str(model), "--force", "--steps", "1"]
-        assert main(words) == 2
-    assert {path.name: path.read_bytes() for path in model.iterdir()} == held
-    assert not (tmp_path / "m.partial").exists()
-
-
 def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_dataset, tmp_path, capsys):
     settings = write_settings(tmp_path / "settings.toml", TINY, {})
     words = ["train", "evoformer", str(contact_dataset), "-o", str(tmp_path / "m"), "-c", str(settings)]

@@ -125,15 +125,6 @@ def test_k_is_chosen_on_validation_genes():
     assert chosen.choice.startswith(f"{max(scores, key=scores.__getitem__)}-mers ")
 
 
-def test_predictions_are_for_all_genes_and_for_new_ones(dataset, rows):
-    for row in rows.values():
-        assert row.predictions.shape == dataset.targets.shape
-        assert np.isfinite(row.predictions).all()
-        if row.model is not None:
-            again = row.model.predict(dataset.codes[500:503])
-            assert again == pytest.approx(row.predictions[500:503], abs=1e-5)
-
-
 def test_test_genes_are_not_looked_at(dataset, rows):
     targets = dataset.targets.copy()
     targets[dataset.genes_in(TEST)] = np.nan
@@ -162,23 +153,6 @@ def test_positions_are_named_from_the_anchor_that_the_dataset_knows(dataset):
     assert re.match(
         "[456]-mers −80..[+]40 weighted around −(110±150|260±300)", baselines.positional_ridge(data).choice
     )
-
-
-def test_binary_targets_are_ranked():
-    for row in baselines.default_baselines(planted_dataset(task="binary")):
-        assert set(row.test) == {"auroc", "auprc"}
-        if row.name != baselines.NO_SEQUENCE:
-            assert row.test["auroc"] == 0.5 if row.name == "training mean" else row.test["auroc"] > 0.6
-
-
-def test_a_treatment_without_any_training_value_does_no_harm(dataset):
-    targets = dataset.targets.copy()
-    targets[dataset.genes_in(TRAIN), 2] = np.nan
-    changed = PromoterDataset(
-        **{**{name: getattr(dataset, name) for name in dataset.__slots__}, "targets": targets}
-    )
-    for row in baselines.default_baselines(changed):
-        assert np.isfinite(row.predictions).all()
 
 
 def test_without_validation_genes_or_variation_only_the_mean_is_shown(dataset, caplog):
@@ -266,19 +240,6 @@ def test_counts_equal_string_counting(sequence, k, canonical, step):
     assert found.tolist() == [expected[kmer] for kmer in all_kmers(k, canonical)]
 
 
-def test_canonical_counts_do_not_change_on_the_other_strand():
-    codes = np.random.default_rng(0).integers(0, 4, size=(5, 60)).astype(np.uint8)
-    other_strand = (3 - codes)[:, ::-1]
-    assert (count(codes, 4, True) == count(other_strand, 4, True)).all()
-    assert (count(codes, 4) != count(other_strand, 4)).any()
-
-
-def test_many_genes_are_counted_in_blocks():
-    codes = np.random.default_rng(0).integers(0, 5, size=(9000, 500)).astype(np.uint8)
-    counts = count(codes, 2)
-    assert (counts[[0, 8999]] == count(codes[[0, 8999]], 2)).all()
-
-
 def test_regions_count_from_the_right_end():
     codes = encoded("AACCGGTT")
     assert count(codes, 1, start=-2).tolist() == [[0, 0, 0, 2]]
@@ -286,27 +247,6 @@ def test_regions_count_from_the_right_end():
     assert count(codes, 1, start=-100, stop=-50).sum() == 0
     assert count(codes, 2, start=-4, stop=-2).sum() == 1
     assert count(codes, 3, start=-2).sum() == 0
-
-
-def test_codons_are_read_in_frame():
-    counts = count(encoded("CATGAAATT"), 3, step=3, start=-8)  # ATG AAA, and TT is no codon
-    assert counts.sum() == 2
-    assert counts[0, all_kmers(3, False).index("ATG")] == 1
-    assert counts[0, all_kmers(3, False).index("AAA")] == 1
-
-
-def test_bump_weights_are_largest_at_their_centre():
-    sequence = "A" * 100
-    block = Kmers(1, -100, 0, centre=-30, width=10)
-    total = block.count(encoded(sequence)).sum()
-    distances = np.arange(-100, 0) + 0.5 + 30
-    assert total == pytest.approx(np.exp(-0.5 * (distances / 10) ** 2).sum(), rel=1e-5)
-    at_centre = block.count(encoded("T" * 0 + "C" * 70 + "A" + "C" * 29))
-    far_away = block.count(encoded("A" + "C" * 99))
-    assert at_centre[0, 0] > 0.99
-    assert far_away[0, 0] < 1e-9
-    moved = Kmers(1, -100, -20, centre=-30, width=10).count(encoded(sequence))
-    assert moved.sum() < total
 
 
 class TestFindStartCodon:
@@ -320,10 +260,6 @@ class TestFindStartCodon:
         assert find_start_codon(codes) is None
         codes[:, 47:50] = [0, 3, 2]  # an ATG with nothing after it says nothing about codons
         assert find_start_codon(codes) is None
-
-    def test_short_or_empty_input_has_none(self):
-        assert find_start_codon(np.zeros((5, 4), np.uint8)) is None
-        assert find_start_codon(np.zeros((0, 40), np.uint8)) is None
 
 
 def test_standardised_blocks_have_the_weights_asked_for():

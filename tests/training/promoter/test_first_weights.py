@@ -15,7 +15,6 @@ from bioattn.io.files import read_json
 from bioattn.models.promoter.config import PromoterModelConfig, Stem
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.layers import drop_channels, part_of_batch
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import ConvStem, one_hot
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge
@@ -97,14 +96,6 @@ def test_planted_motifs_are_found_for_their_treatments(task, stem, motifs, reque
             for text in texts
         ]
         assert match[0] > match[1] + 1
-
-
-def test_responses_that_follow_nothing_leave_the_filters_random(dataset_path):
-    dataset = read_dataset(dataset_path)
-    shuffled = np.random.default_rng(1).permuted(np.nan_to_num(dataset.targets, nan=5.0), axis=0)
-    assert enriched_kmers(dataset.codes, shuffled.astype(float), number=16) == []
-    assert enriched_kmers(dataset.codes, np.ones((len(dataset.codes), 2)), number=16) == []
-    assert enriched_kmers(dataset.codes[:10], shuffled[:10].astype(float), number=16) == []
 
 
 KMER = {"stem": "kmer", "kmer": 4, "channels": 16, "num_heads": 4, "head_channels": 8, "pool": 2}
@@ -268,15 +259,3 @@ def test_each_treatment_has_its_own_units_where_it_can():
     shared = TargetScale.of(targets_GT, binary=False, each=False)
     np.testing.assert_allclose(shared.mean_T, common[0])
     np.testing.assert_allclose(shared.sd_T, common[1])
-
-
-def test_dropped_channels_are_dropped_from_all_bins_alike():
-    ones_BPC = torch.ones(6, 4, 500)
-    torch.manual_seed(0)
-    whole = drop_channels(ones_BPC, 0.3)
-    assert set(whole.unique().tolist()) == {0.0, torch.tensor(1 / 0.7).item()}
-    assert (whole == whole[:, :1]).all()
-    assert abs(float((whole == 0).float().mean()) - 0.3) < 0.03
-    torch.manual_seed(0)
-    with part_of_batch(slice(2, 4), 6):
-        assert (drop_channels(ones_BPC[2:4], 0.3) == whole[2:4]).all()

@@ -115,17 +115,6 @@ def test_tables_that_do_not_fit_the_model_are_reported(held_out_path, tmp_path, 
     assert not heard.text
 
 
-def test_a_run_that_never_began_leaves_nothing(dataset_path, tmp_path):
-    for bad in (
-        features(tmp_path / "none.h5", tmp_path / "m"),
-        dataclasses.replace(features(dataset_path, tmp_path / "m"), reference="nobody"),
-        dataclasses.replace(features(dataset_path, tmp_path / "m"), treatment_columns=("colour",)),
-    ):
-        with pytest.raises(BioattnError):
-            train(bad)
-        assert list(tmp_path.iterdir()) == []
-
-
 def claim(output, *, resume=False):
     """The folder that a run with --force works in."""
     with working_folder(output, resume=resume, force=True) as partial:
@@ -156,15 +145,6 @@ def test_force_replaces_models_alone(tmp_path):
             ):
                 claim(tmp_path / "model", resume=resume)
         mine.unlink()
-
-
-def test_a_wrong_setting_is_named_with_its_file(dataset_path, tmp_path):
-    job = features(dataset_path, tmp_path / "m")
-    wrong = dataclasses.replace(job, model={"chanels": 3}, config=(Path("mine.toml"),))
-    with pytest.raises(
-        BioattnError, match=r"^mine\.toml \[model\]: unknown setting 'chanels'; did you mean channels"
-    ):
-        train(wrong)
 
 
 @pytest.mark.parametrize(("metric", "name"), [(Metric.LOSS, "loss"), (Metric.PEARSON, "mean r")])

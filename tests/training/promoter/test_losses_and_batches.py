@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.formats.nucleotides import decode, encode
+from bioattn.formats.nucleotides import decode
 from bioattn.models.promoter.config import Loss, TrainingConfig
 from bioattn.models.promoter.training.data import (
     TrainingBatches,
     cell_losses,
-    centred_windows,
     classifier_free_loss,
     measured_cells,
 )
@@ -182,11 +181,3 @@ def test_treatments_of_a_step_are_drawn_and_their_targets_follow():
         assert batch.targets_BT.tolist() == expected
     assert len(seen) > 1
     assert batches(treatments_per_step=9)[1].batch(0, 0).treatments_T.tolist() == [0, 1, 2]
-
-
-def test_centred_windows_are_the_sequences_without_flanks():
-    dataset, _ = batches()
-    genes = np.array([5, 2, 140])
-    found = [decode(codes) for codes in centred_windows(dataset, genes).numpy()]
-    assert found == [decode(dataset.codes[gene])[FLANK:-FLANK] for gene in genes]
-    assert encode(found[0]).tolist() == dataset.codes[5, FLANK : FLANK + LENGTH].tolist()

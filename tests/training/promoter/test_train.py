@@ -1,7 +1,5 @@
 """Training through the library: it learns, it repeats, it refuses what cannot be, and entropy sharpens maps."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -69,11 +67,6 @@ def trained(dataset_path, tmp_path_factory):
     return folder
 
 
-def test_another_seed_gives_other_weights(dataset_path, trained, tmp_path):
-    train(job(dataset_path, tmp_path / "m", seed=1, epochs=2))
-    assert weights_of(tmp_path / "m") != weights_of(trained)
-
-
 def test_answers_come_in_response_units(trained):
     """The responses lie around 5 or 7, so an untransformed answer would be far off."""
     loaded = load_promoter_model(trained, CPU)
@@ -120,21 +113,6 @@ def test_features_answer_unseen_doses_and_times(dataset_path, tmp_path):
     frame.loc["between", "agent"] = "acid"
     with pytest.raises(BioattnError, match="'between' has agent = 'acid', which training never saw"):
         loaded.encode_treatments(TreatmentTable(frame=frame))
-
-
-def test_without_the_token_it_cannot_be_asked(dataset_path, tmp_path):
-    train(job(dataset_path, tmp_path / "m", epochs=1, unconditional_probability=0.0))
-    loaded = load_promoter_model(tmp_path / "m", CPU)
-    with pytest.raises(BioattnError, match="without an unconditional token"):
-        loaded.encode_treatments(named_treatments(["unconditional"]))
-
-
-def test_settings_that_do_not_fit_the_data_are_refused(dataset_path, tmp_path):
-    with pytest.raises(BioattnError, match="max_shift is 9, the dataset stores a flank of 4"):
-        train(job(dataset_path, tmp_path / "m", max_shift=9))
-    wrong = dataclasses.replace(job(dataset_path, tmp_path / "m"), reference="nobody")
-    with pytest.raises(BioattnError, match="'nobody' is no training treatment"):
-        train(wrong)
 
 
 def mean_entropy(folder, dataset_path):
