@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pandas as pd
 import pytest
 
