@@ -21,6 +21,7 @@ from bioattn.errors import BioattnError
 from bioattn.formats.tables import is_missing
 from bioattn.interpret.choices import CurveSettings
 from bioattn.io.files import json_result, write_json
+from bioattn.promoters.choices import Layout, ResponseColumns
 from bioattn.promoters.genes import choose_genes
 from bioattn.promoters.responses import read_responses
 from bioattn.promoters.treatments import UNITS, TreatmentTable, read_treatment_table
@@ -276,7 +277,9 @@ def response_curves(
     """
     series, genes, units, absent = read_series(responses, treatment_table, settings)
     chosen = choose_genes(settings.genes, genes, responses) if settings.genes else []
-    predicted = None if predictions is None else read_responses([predictions])
+    predicted = (
+        None if predictions is None else read_responses([predictions], ResponseColumns(layout=Layout.WIDE))
+    )
     width_D = chosen_width(series, linear=settings.linear)
     judged = [each for each in series if len(each.treatments) > 2]
     curves = []

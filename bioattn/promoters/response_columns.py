@@ -97,7 +97,9 @@ def find_columns(
         if measured is not None:
             others = [i for known in _VALUE if (i := names.get(known)) is not None]
             treatment = _stacked_by(reader, gene, [measured, *tests, *others]) or treatment
-    rest = [index for index in range(len(reader.header)) if index != gene]
+    # Other names of the gene, such as a symbol beside its id, say nothing of treatments.
+    synonyms = {index for name, index in names.items() if name in _GENE}
+    rest = [index for index in range(len(reader.header)) if index not in (gene, *synonyms)]
     is_text = [not _mostly_numbers(reader, index) for index in rest]
     layout = stated.layout or Layout.WIDE
     if stated.layout is None:
@@ -108,7 +110,7 @@ def find_columns(
         elif is_text == [True, False]:
             layout = Layout.LONG
     if layout is Layout.WIDE:
-        return ColumnRoles(layout=layout, gene=gene, values=_wide_columns(reader, stated, gene))
+        return ColumnRoles(layout=layout, gene=gene, values=_wide_columns(reader, stated, (gene, *synonyms)))
     if len(stated.values) > 1:
         raise FormatError(
             f"{reader.path}: a {layout} table has one column of values, --value-column names "
@@ -244,8 +246,11 @@ def _without_r_numbers(names: list[str]) -> list[str]:
     return bare if changed >= len(names) / 5 else names
 
 
-def _wide_columns(reader: TableReader, stated: ResponseColumns, gene: int) -> tuple[int, ...]:
-    """The treatments of a wide table: all columns but the gene ids, or those that match the user's patterns."""
+def _wide_columns(reader: TableReader, stated: ResponseColumns, gene: Sequence[int]) -> tuple[int, ...]:
+    """The treatments of a wide table: all columns but text, or those that match the user's patterns.
+
+    gene: columns of ids and other names of the gene, the ids first.
+    """
     header = reader.header
     if stated.values:
         for pattern in stated.values:
@@ -256,14 +261,15 @@ def _wide_columns(reader: TableReader, stated: ResponseColumns, gene: int) -> tu
         chosen = [
             index
             for index, name in enumerate(header)
-            if index != gene and any(fnmatch.fnmatchcase(name, pattern) for pattern in stated.values)
+            if index != gene[0] and any(fnmatch.fnmatchcase(name, pattern) for pattern in stated.values)
         ]
     else:
-        chosen = [index for index in range(len(header)) if index != gene]
+        named = [index for index in range(len(header)) if index not in gene]
+        chosen = [index for index in named if not _holds_text(reader, index)] or named
     if not chosen:
         raise FormatError(
             f"{reader.path}:{reader.header_line}: there is no column of responses beside the gene ids "
-            f"({header[gene]!r}); separate columns by tabs or commas"
+            f"({header[gene[0]]!r}); separate columns by tabs or commas"
         )
     names = [header[index] for index in chosen if header[index]]
     if len(names) > 1 and all(is_number(name) for name in names) and sum("." in name for name in names) > 1:
@@ -293,6 +299,12 @@ def _mostly_numbers(reader: TableReader, index: int) -> bool:
     """Whether at least half of the sampled values of a column are numbers (an empty column counts as numbers)."""
     present = [cells[index] for _, cells in reader.sample if not is_missing(cells[index])]
     return 2 * sum(not _is_text(cell) for cell in present) >= len(present)
+
+
+def _holds_text(reader: TableReader, index: int) -> bool:
+    """Whether all sampled values of a column are text."""
+    present = [cells[index] for _, cells in reader.sample if not is_missing(cells[index])]
+    return bool(present) and all(map(_is_text, present))
 
 
 def _is_text(cell: str) -> bool:

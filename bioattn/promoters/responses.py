@@ -324,7 +324,11 @@ def _described(reader: TableReader, roles: ColumnRoles) -> str:
     gene = f"genes in {header[roles.gene]!r}" if header[roles.gene] else f"genes in column {roles.gene + 1}"
     if roles.layout is Layout.WIDE:
         names = quoted([header[index] for index in roles.values], 3)
-        return f"{reader.path}: wide table, {gene}, {counted(len(roles.values), 'treatment')} ({names})"
+        others = [name for index, name in enumerate(header) if index not in (roles.gene, *roles.values)]
+        passed = f"; not read: {quoted(others, 3)}" if others else ""
+        return (
+            f"{reader.path}: wide table, {gene}, {counted(len(roles.values), 'treatment')} ({names}){passed}"
+        )
     parts = [f"{reader.path}: {roles.layout} table, {gene}"]
     if roles.treatment:
         parts.append(f"treatments in {listed([repr(header[i]) for i in roles.treatment])}")

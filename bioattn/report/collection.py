@@ -205,7 +205,7 @@ def _predictions(inputs: ReportInputs) -> pd.DataFrame | None:
         table = pd.read_csv(
             path, sep="\t", index_col="gene_id", dtype={"gene_id": str}, quoting=csv.QUOTE_NONE
         )
-        return table.astype("float64")
+        return table.drop(columns="gene_name", errors="ignore").astype("float64")
     except (ValueError, KeyError, pd.errors.ParserError) as error:
         raise FormatError(
             f"{path}: is no table of predictions, genes × treatments ({str(error).splitlines()[0]})"

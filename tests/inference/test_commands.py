@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import h5py
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 from bioattn.figures.promoter_picture import read_promoter_picture
+from bioattn.interpret.array_exports import read_predictions
 from bioattn.models.promoter.config import Conditioning
 from bioattn.store import open_attention
 from bioattn_cli.main import main
@@ -84,6 +86,18 @@ def test_predictions_go_to_stdout_or_gzip(make_model, make_promoters, tmp_path, 
     assert captured.out == gzip.decompress(packed.read_bytes()).decode()
     assert captured.out.splitlines()[0] == "gene_id\theat-40\tunconditional"
     assert "running on cpu" in captured.err
+
+
+def test_common_names_stand_beside_ids(make_model, make_promoters, tmp_path):
+    model, promoters = make_model(), make_promoters(4)
+    plain, named = tmp_path / "plain.tsv", tmp_path / "named.tsv"
+    assert bioattn("run", "promoter", model, promoters, "-o", plain, "-t", 1) == 0
+    promoters.write_text(re.sub(r"^(>G001.*)$", r"\1 name=HSP12", promoters.read_text(), flags=re.MULTILINE))
+    assert bioattn("run", "promoter", model, promoters, "-o", named, "-t", 1) == 0
+    table = pd.read_csv(named, sep="\t", index_col="gene_id", keep_default_na=False)
+    assert table.pop("gene_name").tolist() == ["", "HSP12", "", ""]
+    pd.testing.assert_frame_equal(table, pd.read_csv(plain, sep="\t", index_col="gene_id"))
+    pd.testing.assert_frame_equal(read_predictions(named), read_predictions(plain))
 
 
 def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoters, tmp_path):

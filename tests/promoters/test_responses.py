@@ -156,7 +156,7 @@ def test_standard_error_of_a_mean_of_two(tmp_path):
         ("gene\theat\nNA\t1\n", "no row has a gene id"),
         ("gene\theat\t\na\t1\t2\n", "column 3 has values but no name"),
         ("a\t0.53\t1.5\nb\t0.1\t0.2\n", "the first line looks like data"),
-        ("gene\tsymbol\theat\tsalt\na\tABC\t1\t2\n", "the column 'symbol' holds text ('ABC')"),
+        ("gene\theat\tsalt\na\t1\tlow\nb\t1\tlow\nc\t1\t2\n", "the column 'salt' holds text ('low')"),
         ("gene\theat.logFC\theat.FDR\na\t1\t0.1\n", "the column 'heat.FDR' looks like a p value"),
         ("gene\tlogFC\tFDR\na\t1\t1.5\n", "r.tsv:2, column 'FDR': 1.5 is above 1"),
         ("gene\tlogFC\tlfcSE\na\t1\t-1\n", "r.tsv:2, column 'lfcSE': -1 is below 0"),
@@ -167,6 +167,21 @@ def test_bad_tables_are_refused_with_their_place(tmp_path, text, sentence):
     with pytest.raises(FormatError) as caught:
         read_responses([write(tmp_path, text)])
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gene_id\tsymbol\theat\tsalt\nb\tABC\t1\t2\na\tDEF\t3\t4\n",
+        "gene_id\tentrez\theat\tsalt\tdescription\nb\tchr1\t1\t2\tkinase\na\tchr2\t3\t4\t\n",
+        "gene_id\tgene_name\theat\nb\tABC\t1\na\tDEF\t3\n",
+    ],
+)
+def test_other_columns_of_names_and_text_are_no_treatments(tmp_path, text):
+    read = read_responses([write(tmp_path, text)])
+    assert list(read.treatments) == ["heat", "salt"][: read.values.shape[1]]
+    np.testing.assert_array_equal(read.values[:, 0], [1, 3])
+    assert list(read.gene_ids) == ["b", "a"]
 
 
 def test_one_treatment_in_two_wide_tables_is_refused(tmp_path):

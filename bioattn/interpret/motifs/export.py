@@ -69,7 +69,7 @@ MOTIF_HEADER = (
     *("match", "match_name", "match_p_value", "match_q_value"),
 )
 EDGE_HEADER = (
-    *EDGE_COLUMNS[:6],
+    *("treatment", "motif", "factor", "gene_id", "gene_name", "start", "end", "strand"),
     *("chrom", "genomic_start", "genomic_end", "genomic_strand"),
     *EDGE_COLUMNS[6:],
 )
@@ -163,11 +163,13 @@ def export_motifs(
             matches = None if targets is None else match_motifs(families, targets)
             if matches is not None:
                 every = [_named(*pair) for pair in zip(every, matches.to_dict("records"), strict=True)]
+            factors = {motif.name: motif.alternative_name or "" for motif in every}
             write_table(folder / MOTIFS, _motif_table(rows, matches), _NUMBERS)
             background = base_composition(sources[0].codes) if sources else UNIFORM_BACKGROUND
             write_meme(folder / MEME, every, background)
-            write_table(folder / TREATMENTS, _use_table(use), _NUMBERS)
+            write_table(folder / TREATMENTS, _use_table(use, factors), _NUMBERS)
             edge_table = pd.concat([table for table in of_edges if len(table)] or of_edges)
+            edge_table["factor"] = edge_table["motif"].map(factors)
             write_table(folder / EDGES, edge_table, _NUMBERS)
             if draw_logo is not None and every:
                 (folder / LOGOS).mkdir()
@@ -349,9 +351,10 @@ def _use(
     ]
 
 
-def _use_table(rows: Sequence[dict[str, object]]) -> pd.DataFrame:
+def _use_table(rows: Sequence[dict[str, object]], factors: Mapping[str, str]) -> pd.DataFrame:
     """treatments.tsv: q-values over all tests against the background, and over all others."""
     table = pd.DataFrame(rows, columns=[*USE_COLUMNS, "q_value"])
+    table.insert(2, "factor", table["motif"].map(factors))
     table["q_value"] = np.nan
     for part in (table["reference"] == BACKGROUND, table["reference"] != BACKGROUND):
         p_values = table.loc[part, "p_value"].to_numpy(dtype=np.float64)
@@ -360,7 +363,7 @@ def _use_table(rows: Sequence[dict[str, object]]) -> pd.DataFrame:
 
 
 def _on_chromosomes(table: pd.DataFrame, maps: PromoterMaps) -> pd.DataFrame:
-    """Add to edges their positions on chromosomes, empty where a promoter has none."""
+    """Add to edges genes' names and positions on chromosomes, empty where a promoter has none."""
     located = maps.samples.loc[table["gene_id"]].set_index(table.index)
     begin: Any = located["start"].to_numpy()
     end: Any = located["end"].to_numpy()
@@ -373,6 +376,8 @@ def _on_chromosomes(table: pd.DataFrame, maps: PromoterMaps) -> pd.DataFrame:
     )
     same = located["strand"] == table["strand"]
     return table.assign(
+        factor="",
+        gene_name=located.get("name", ""),
         chrom=located["chrom"],
         genomic_start=low,
         genomic_end=high,

@@ -275,7 +275,9 @@ def run_promoters(
         record = None
         if shard is not None:
             record = ShardRecord.of(shard, work.source.num_samples, settings, runner.batch_size)
-        rows = PredictionWriter(predictions, treatments.names, record)
+        rows = PredictionWriter(
+            predictions, treatments.names, record, names=any(source.samples.columns["name"])
+        )
     if attention is not None:
         file = ResultFile(
             output=attention,
@@ -291,23 +293,21 @@ def run_promoters(
 class PredictionWriter:
     """Writes rows as they come; seven significant digits, which is what float32 holds."""
 
-    def __init__(self, file: TextIO, treatments: Sequence[str], shard: ShardRecord | None = None) -> None:
-        """shard: of a part of a table, which says so in its first line."""
+    def __init__(
+        self, file: TextIO, treatments: Sequence[str], shard: ShardRecord | None = None, *, names: bool
+    ) -> None:
+        """shard: of a part of a table, which says so in its first line. names: whether to write genes' names."""
         self._file = file
-        self._row = "\t".join(["%s", *["%.7g"] * len(treatments)]) + "\n"
+        self._columns = ["id", "name"] if names else ["id"]
+        self._row = "\t".join([*["%s"] * len(self._columns), *["%.7g"] * len(treatments)]) + "\n"
         if shard is not None:
             file.write(table_line(shard))
-        file.write("\t".join(["gene_id", *treatments]) + "\n")
+        file.write("\t".join([*(f"gene_{column}" for column in self._columns), *treatments]) + "\n")
 
     def write(self, block: Block) -> None:
-        self._file.write(
-            "".join(
-                self._row % (gene, *values)
-                for gene, values in zip(
-                    block.samples.ids, block.arrays[PREDICTIONS]["values"].tolist(), strict=True
-                )
-            )
-        )
+        names = [block.samples.columns[column] for column in self._columns]
+        rows = zip(*names, block.arrays[PREDICTIONS]["values"].tolist(), strict=True)
+        self._file.write("".join(self._row % (*row[:-1], *row[-1]) for row in rows))
 
 
 class PhaseAverage:
