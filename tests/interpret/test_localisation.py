@@ -5,13 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.localisation import ALL, row_auroc, row_average_precision, score_maps
+from bioattn.interpret.localisation import ALL, score_maps
 from bioattn.interpret.position_maps import upsample
 from bioattn.interpret.promoter_maps import maps_in_memory
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
@@ -168,33 +165,3 @@ def test_truth_and_maps_must_belong_together():
         assert message in str(caught.value)
     with pytest.raises(BioattnError, match="not finite"):
         scores_of([site("g1", 0, 8)], weights * np.nan, ["g1"], ["t1"], edges, 20)
-
-
-SHAPES = st.tuples(st.integers(1, 4), st.integers(2, 15))
-
-
-@st.composite
-def scored_rows(draw):
-    shape = draw(SHAPES)
-    scores = draw(hnp.arrays(np.float64, shape, elements=st.sampled_from([0.0, 0.1, 0.2, 0.5, 1.0])))
-    kinds = draw(hnp.arrays(np.int8, shape, elements=st.integers(0, 2)))
-    return scores, kinds
-
-
-@given(scored_rows())
-def test_equal_scikit_learn(case):
-    scores, kinds = case
-    positive = kinds == 1
-    precision, area = row_average_precision(scores, positive), row_auroc(scores, positive)
-    among = row_auroc(scores, positive, kinds == 2)  # positions of no kind do not count
-    for row in range(len(scores)):
-        if positive[row].any() and not positive[row].all():
-            assert precision[row] == pytest.approx(average_precision_score(positive[row], scores[row]))
-        else:
-            assert np.isnan(precision[row])
-        for found, used in ((area[row], kinds[row] >= 0), (among[row], kinds[row] > 0)):
-            labels = positive[row, used]
-            if labels.any() and not labels.all():
-                assert found == pytest.approx(roc_auc_score(labels, scores[row, used]))
-            else:
-                assert np.isnan(found)

@@ -192,24 +192,6 @@ def test_the_table_has_every_bin_of_every_placed_gene(write_attention, tmp_path)
     )
 
 
-def test_a_planted_peak_is_where_it_was_planted(tmp_path, write_attention):
-    """All weight on the bin of window bases 28 to 36: on + from the window's start, on − from its end."""
-    genes = [("plus", "chrI", 1000, 1060, "+"), ("minus", "chrI", 1000, 1060, "-")]
-    path, _ = write_attention(genes=genes, name="other.h5")
-    import h5py
-
-    with h5py.File(path, "r+") as file:
-        planted = np.zeros((2, 3, 2, len(EDGES) - 1), np.float32)
-        planted[..., EDGES.index(28)] = 1
-        file["sites/promoter.cross.0/weights"][...] = planted
-    export_tracks(path, tmp_path / "tracks", TrackSettings(), treatments=["control"])
-    plus = of_bigwig(tmp_path / "tracks/control.plus.bw")
-    minus = of_bigwig(tmp_path / "tracks/control.minus.bw")
-    assert [base for (_, base), value in plus.items() if value] == list(range(1028, 1036))
-    assert [base for (_, base), value in minus.items() if value] == list(range(1024, 1032))
-    assert set(plus.values()) == {0.0, 0.125}
-
-
 def test_contributions_are_summed_over_heads_and_signed(write_attention, tmp_path):
     values = np.random.default_rng(1).normal(size=(len(GENES), 3, 2, len(EDGES) - 1)).astype(np.float32)
     path, weights = write_attention(contributions=values)
