@@ -66,11 +66,7 @@ class DatasetInputs:
 def prepare_dataset(
     inputs: DatasetInputs, columns: ResponseColumns, settings: DatasetSettings, output: Path
 ) -> PromoterDataset:
-    """Read the files, build the dataset, write it to `output` and its audit beside it (`X.dataset.audit.tsv`).
-
-    Raises: BioattnError for anything wrong with the input, SettingsError for an output that would replace an
-    input; then neither file is written.
-    """
+    """Read the files, build the dataset, write it to `output` and its audit beside it (`X.dataset.audit.tsv`)."""
     of_genes = [holdout for holdout in settings.parsed_holdouts if holdout.key is None]
     if inputs.split_table is not None and (of_genes or set(settings.splits) - {Split.TREATMENT}):
         raise SettingsError(

@@ -178,8 +178,6 @@ class ResponseColumns:
 def parse_bases(text: str, option: str) -> int:
     """A number of bases, such as `200000`, `200kb` or `1.5 Mb`.
 
-    Raises: SettingsError for anything else, and for less than one base.
-
     >>> parse_bases("200kb", "--block-size"), parse_bases("1.5Mb", "--block-size")
     (200000, 1500000)
     """

@@ -39,10 +39,7 @@ _COVERED = 0.95
 
 
 def read_aliases(path: Path) -> list[tuple[str, str]]:
-    """Read pairs of names of the same chromosome: two tab-separated columns; `#` starts a comment line.
-
-    Raises: FormatError naming the line when a row has not two columns.
-    """
+    """Read pairs of names of the same chromosome: two tab-separated columns; `#` starts a comment line."""
     pairs = []
     for number, line in read_lines(path):
         if not line.strip() or line.startswith("#"):

@@ -98,10 +98,7 @@ class PromoterDataset:
 
 
 def write_dataset(path: Path, dataset: PromoterDataset) -> None:
-    """Write `dataset` as HDF5, whole or not at all; the same dataset gives the same bytes.
-
-    Raises: BioattnError when the file cannot be written or the metadata are not JSON.
-    """
+    """Write `dataset` as HDF5, whole or not at all; the same dataset gives the same bytes."""
     with hdf5_file(path) as file:
         put_text(file, "genes/id", dataset.gene_ids)
         put_text(file, "genes/chrom", dataset.chrom)
@@ -137,7 +134,7 @@ def write_dataset(path: Path, dataset: PromoterDataset) -> None:
 
 
 def read_dataset(path: Path) -> PromoterDataset:
-    """Read a promoter dataset. Raises: FormatError for another file or version, or a damaged one."""
+    """Read a promoter dataset."""
     with PROMOTER_DATASET.open(path) as arrays:
         attributes = arrays.attributes
         features: dict[str, pd.Series] = {}

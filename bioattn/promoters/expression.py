@@ -33,9 +33,6 @@ def read_expression(
     Genes are in var, or in obs where that has more names of `promoters`: names of the index, or of the column that
     has most. sample_column: a column of the samples; those that share its value become one, the sum of raw counts
     or else the mean. gene_column: the column of gene ids.
-
-    Raises: BioattnError when anndata is not installed, and for a layer or column that is not there; FormatError
-    for an HDF5 file that is not AnnData.
     """
     try:
         import anndata

@@ -188,8 +188,6 @@ def read_units(genes: Sequence[Gene], operons: str) -> dict[str, str]:
 
     operons: the largest distance for `units_by_distance`, or a table with the columns `gene` and `unit`. Units of
     the table that share a gene are one.
-
-    Raises: FormatError for a table without these columns, BioattnError when it has no gene of the annotation.
     """
     if operons.isdecimal():
         units = units_by_distance(genes, int(operons))

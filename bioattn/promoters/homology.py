@@ -192,10 +192,7 @@ def group_labels(
 
 
 def read_proteins(path: Path) -> dict[str, str]:
-    """Protein sequences by record name (the gene id), upper case, a final `*` removed.
-
-    Raises: FormatError for repeated names, and for a file of nucleotides.
-    """
+    """Protein sequences by record name (the gene id), upper case, a final `*` removed."""
     proteins = {record.name: record.sequence.upper().removesuffix("*") for record in read_fasta(path)}
     if proteins and all(set(sequence) <= set("ACGTUN") for sequence in proteins.values()):
         raise FormatError(f"{path}: holds nucleotides; --proteins needs the protein sequences of the genes")

@@ -127,10 +127,6 @@ def prepare_promoters(
     aliases: table of chromosome names, see `read_aliases`, or `auto`: find them (`find_aliases`) and write a
     table. index: genome index file, see `open_genome`. operons: transcription units, see `read_units`.
     The three files appear together, when all are complete. Returns the audit rows, one for every gene.
-
-    Raises: BioattnError for input that cannot be used and when no promoter is left; SettingsError for settings
-    that the annotation cannot serve (a biotype it does not have, CDS or mRNA from BED) and for an output that
-    would replace an input.
     """
     table = None if aliases in (None, AUTO) else Path(str(aliases))
     inputs = [path for path in (genome, annotation, table, index) if path is not None]

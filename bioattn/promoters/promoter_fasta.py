@@ -55,9 +55,6 @@ def read_promoters(path: Path) -> Iterator[Promoter]:
     """Yield the promoters of a FASTA file one at a time (plain, gzip, bgzip or xz).
 
     FASTA of any origin is accepted: without a location, chrom is "", start and end are -1 and strand is ".".
-
-    Raises: FormatError for a repeated or empty record, letters that are not DNA (naming record and position), a
-    location whose length is not the sequence's, and more bases downstream than there are.
     """
     for record in read_fasta(path):
         if not record.sequence:
@@ -88,10 +85,7 @@ def read_promoters(path: Path) -> Iterator[Promoter]:
 
 
 def write_promoters(path: Path, promoters: Iterable[Promoter]) -> None:
-    """Write promoters whole or not at all; a `.gz` name gives gzip.
-
-    Raises: FormatError when a gene id cannot be a FASTA name.
-    """
+    """Write promoters whole or not at all; a `.gz` name gives gzip."""
     with text_output(path) as file:
         for promoter in promoters:
             file.write(format_promoter(promoter))

@@ -139,11 +139,7 @@ def read_responses(
     columns: ResponseColumns | None = None,
     promoters: GeneNames | None = None,
 ) -> Responses:
-    """Read and join response tables. promoters: tell which column, or side of an AnnData file, names genes.
-
-    Raises: FormatError for what cannot be understood (file, line, column); BioattnError when two tables both hold
-    a treatment as a column, or a name was given to a table that is not a contrast.
-    """
+    """Read and join response tables. promoters: tell which column, or side of an AnnData file, names genes."""
     stated = columns or ResponseColumns()
     tables = _Tables()
     for source in sources:

@@ -74,8 +74,6 @@ def parse_holdouts(texts: Sequence[str], with_treatments: bool) -> list[Holdout]
 
     with_treatments: whether `KEY:NAMES` means treatments (a treatment split was asked for).
 
-    Raises: SettingsError for anything that is not SIDE=VALUES.
-
     >>> [(h.side, h.key, h.values) for h in parse_holdouts(["test=IV,XV validation=group:heat shock"], True)]
     [(2, None, ['IV', 'XV']), (1, 'group', ['heat shock'])]
     """
@@ -131,8 +129,7 @@ def block_groups(
 def read_split_table(path: Path) -> dict[str, int]:
     """The side of each gene from a table with the columns `gene` (or, failing that, the first) and `split`.
 
-    Sides are called train, validation (or valid, val) and test. Raises: FormatError naming the line of another
-    side or of a gene that is there twice.
+    Sides are called train, validation (or valid, val) and test.
     """
     reader = open_table(path)
     gene = reader.header.index("gene") if "gene" in reader.header else 0
@@ -147,7 +144,7 @@ def read_split_table(path: Path) -> dict[str, int]:
 
 
 def parse_side(text: str, where: str) -> int:
-    """The side that train, validation (or valid, val) or test names. Raises: FormatError for another word."""
+    """The side that train, validation (or valid, val) or test names."""
     names = {name: side for side, name in enumerate(SPLIT_NAMES)} | {"valid": VALIDATION, "val": VALIDATION}
     if text.lower() not in names:
         raise FormatError(f"{where}: the split is {text!r}; one of {', '.join(names)} is needed")

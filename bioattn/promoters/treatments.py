@@ -77,10 +77,7 @@ class TreatmentTable:
     def select(
         self, names: Sequence[str], option: str = "treatment", source: object = "the treatment table"
     ) -> "TreatmentTable":
-        """The rows of `names`, in that order. `option` and `source` begin the message.
-
-        Raises: BioattnError naming a treatment that is not in the table, and near misses.
-        """
+        """The rows of `names`, in that order. `option` and `source` begin the message."""
         known = dict.fromkeys(self.names)
         for name in names:
             if name not in known:
@@ -94,8 +91,6 @@ def select_treatments(
     """The treatments to ask for: rows of `table`, or of the training treatments `known`; `names` chooses.
 
     `unconditional` is always a name: the model's token for an unknown treatment, if it was trained with one.
-
-    Raises: BioattnError for a name that is in neither; SettingsError for one given twice.
     """
     source = known if table is None else table
     where = "the model" if table is None else "the treatment table"
@@ -120,9 +115,6 @@ def read_treatment_table(path: Path) -> TreatmentTable:
 
     A column whose cells are all numbers or missing is a number, any other is a category. Columns without a name
     and without a value are left out, and of two equal columns of one name one is kept; both are logged.
-
-    Raises: FormatError (with line) for a name that is missing or repeated, two columns of one name that differ,
-    infinities, and columns that are numbers but for commas (semicolon tables may have decimal commas).
     """
     reader = open_table(path)
     line_of: dict[str, int] = {}

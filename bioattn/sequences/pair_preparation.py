@@ -68,11 +68,7 @@ class PreparedPairs:
 
 
 def prepare_pairs(settings: TranslationPreparation) -> PreparedPairs:
-    """Write the dataset and, beside it, an audit of every pair.
-
-    Raises: FormatError naming file and record of unequal ids, an empty sequence or a letter outside the alphabet;
-    BioattnError when no pair can be used, or a split cannot be made.
-    """
+    """Write the dataset and, beside it, an audit of every pair."""
     _check(settings)
     first, output = settings.pairs[0], settings.output
     folder = first.is_dir() and len(settings.pairs) == 1

@@ -47,8 +47,7 @@ class PairVocabulary:
     def tokenize(self, sequence: str, where: str) -> Tokens:
         """Tokens of a sequence, without special ones; the final `*` of a protein is left out.
 
-        where: file and record, for messages. Raises: FormatError naming what is no letter of the alphabet, broken
-        codons, or an empty sequence.
+        where: file and record, for messages.
         """
         if self.alphabet is PairAlphabet.PROTEIN:
             sequence = sequence.removesuffix("*")
@@ -133,7 +132,7 @@ def write_pair_dataset(path: Path, dataset: PairDataset) -> None:
 
 
 def open_pair_dataset(path: Path) -> PairDataset:
-    """Read a dataset. Raises: FormatError for another file or version, or a damaged one."""
+    """Read a dataset."""
     with PAIR_DATASET.open(path) as arrays:
         split = arrays.get("pairs/split", "u1")
         sides: list[list[Tokens]] = []

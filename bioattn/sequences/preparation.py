@@ -97,11 +97,7 @@ class _Record:
 
 
 def prepare_sequences(settings: LanguagePreparation, progress: Progress = SILENT) -> PreparedSequences:
-    """Write the dataset and, beside it, an audit of every record.
-
-    Raises: FormatError naming file, record and position of what is no letter of the alphabet; BioattnError when no
-    record can be used, or a split cannot be made.
-    """
+    """Write the dataset and, beside it, an audit of every record."""
     _check(settings)
     files, output = settings.fasta, settings.output
     vocabulary = Vocabulary(settings.alphabet, settings.kmer)

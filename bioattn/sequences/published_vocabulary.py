@@ -38,9 +38,6 @@ def read_published_vocabulary(
     rows: of its embeddings. config: content of its `config.json`. starts: key of the token that stands for
     `<cls>`, in the tokenizer's settings (`cls_token`, `bos_token`) or in `config` (`decoder_start_token_id`).
     sentinels: whether tokens of masked spans stand apart.
-
-    Raises: FormatError naming the file when there is no vocabulary, it is empty or huge, does not belong to the
-    weights, or is not one of bases, codons or residues.
     """
     settings = _object_in(folder / "special_tokens_map.json") | _object_in(folder / "tokenizer_config.json")
     path, by_number, tokenizer = _read_tokens(folder, settings)

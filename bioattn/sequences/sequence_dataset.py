@@ -91,7 +91,7 @@ def write_sequence_dataset(
 
 
 def open_sequence_dataset(path: Path) -> SequenceDataset:
-    """Open a dataset and read all but the letters. Raises: FormatError for another file or version."""
+    """Open a dataset and read all but the letters."""
     with SEQUENCE_DATASET.open(path) as arrays:
         node, attributes = arrays.file["letters/codes"], arrays.attributes
         return SequenceDataset(

@@ -184,8 +184,6 @@ class Vocabulary:
         """Codes of letters, upper or lower case; a final `*` of a protein must be taken away before.
 
         name, offset (letters of the record before this piece): for messages.
-
-        Raises: FormatError naming the record and the 1-based position of another character.
         """
         if self.alphabet not in _CODE_OF_RESIDUE:
             return nucleotides.encode(sequence, name, offset)

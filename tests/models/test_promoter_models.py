@@ -1,8 +1,6 @@
 """Promoter models: invariants that must hold whatever the weights, and the arithmetic of their parts."""
 
 import itertools
-import json
-from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -323,44 +321,6 @@ class TestVocabulary:
         raw = raw.expm1() if scale.log else raw
         assert raw.tolist() == pytest.approx([0.5 / 120, 1.5 / 120, 1.0], rel=1e-5)
 
-    @pytest.mark.parametrize(
-        ("doses", "log"),
-        [
-            ([1.0] * 9 + [1000.0], True),  # twenty times the median, but not twenty times the mean
-            ([1.0, 1000.0] * 5, False),  # a thousand times the smallest, and twice the median
-            ([1.0] * 9 + [19.0], False),
-            ([1.0] * 9 + [21.0], True),
-        ],
-    )
-    def test_doses_over_decades_are_compressed_by_their_median(self, doses, log):
-        names = [f"t{number}" for number in range(10)]
-        frame = pd.DataFrame(
-            {"dose": pd.Series([f"{dose:g} mM" for dose in doses], index=names, dtype=object)}
-        )
-        vocabulary = TreatmentVocabulary.learn(
-            TreatmentTable(frame), encoding=TreatmentEncoding.FEATURES, unconditional=False
-        )
-        (scale,) = vocabulary.numbers
-        assert scale.log == log
-        shares = np.array(doses) / max(doses)
-        raw = np.log1p(shares) if log else shares
-        assert (scale.mean, scale.sd) == pytest.approx((raw.mean(), raw.std()))
-        numbers = vocabulary.encode(TreatmentTable(frame)).numbers_TN[:, 0]
-        np.testing.assert_allclose(numbers, (raw - raw.mean()) / raw.std(), rtol=1e-5)
-
-    def test_missing_categories_are_not_unknown_ones(self):
-        vocabulary = TreatmentVocabulary.learn(
-            table(), encoding=TreatmentEncoding.FEATURES, unconditional=True
-        )
-        assert vocabulary.categories == {"agent": ("acid", "salt")}
-        assert vocabulary.encode(table()).categories_TF[:, 0].tolist() == [2, 2, 1, 0]
-
-    def test_json_round_trip(self):
-        vocabulary = TreatmentVocabulary.learn(
-            table(), encoding=TreatmentEncoding.FEATURES, unconditional=True
-        )
-        assert TreatmentVocabulary.from_json(json.loads(json.dumps(asdict(vocabulary)))) == vocabulary
-
     def test_unknown_things_are_named(self):
         vocabulary = TreatmentVocabulary.learn(table(), encoding=TreatmentEncoding.ID, unconditional=True)
         with pytest.raises(BioattnError, match="treatment 'nobody' was not in training"):
@@ -388,7 +348,6 @@ class TestVocabulary:
     ("settings", "message"),
     [
         ({"conditioning": "cross-all", "num_tokens": 0}, "over a single key softmax is 1 everywhere"),
-        ({"conditioning": "concat"}, "pools 19 × 8 bases into one, the promoters have 52"),
         ({"kernal": 5}, "unknown setting 'kernal'; did you mean kernel"),
         (
             {"conditioning": "attention"},

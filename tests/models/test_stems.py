@@ -10,8 +10,6 @@ from scipy.special import erf, softmax
 import bioattn
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
-from bioattn.checks.promoters import known_bins, read_weights
-from bioattn.checks.skills import gain_and_shape
 from bioattn.errors import BioattnError
 from bioattn.inference.promoter_windows import make_batch
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
@@ -162,20 +160,6 @@ def test_keys_that_know_everything_have_no_receptive_field():
     assert list(sites) == ["promoter.stem.0", "promoter.stem.1", "promoter.cross.0"]
     assert [site.receptive_field for site in sites.values()] == [12, None, None]
     assert make(stem=Stem.PATCH).sites["promoter.cross.0"].receptive_field == POOL
-
-
-def test_maps_of_treatments_are_checked_without_those_of_the_stem():
-    model, codes = make(stem=Stem.TRANSFORMER), make_codes()
-    recorder = Recorder()
-    with torch.no_grad(), capture(["*"], recorder):
-        model.model(codes, model.encode_treatments(TABLE))
-    maps = read_weights(model.predictor(), codes.numpy())
-    np.testing.assert_allclose(maps.mean(), recorder.weights["promoter.cross.0"].mean(1), atol=1e-6)
-    assert {head.site for head in maps.spreads()} == {"promoter.cross.0"}
-    parts = gain_and_shape(
-        model.predictor(), codes.numpy(), known_bins(codes.numpy(), model.config.bin_edges)
-    )
-    assert list(parts.mean_shape) == ["promoter.cross.0"]
 
 
 @pytest.fixture

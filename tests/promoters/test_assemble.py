@@ -167,15 +167,6 @@ def test_standardised_targets_can_be_turned_back():
     assert scaled.target_sd[4] == 1
 
 
-def test_the_bases_downstream_are_known_where_all_promoters_say_the_same():
-    frame = random_frame(40)
-    made = [promoter._replace(downstream=20) for promoter in promoters(frame.index)]
-    asked = DatasetSettings(splits=RANDOM)
-    assert build_dataset(made, responses(frame), None, asked).dataset.metadata["downstream"] == 20
-    mixed = [made[0]._replace(downstream=10), *made[1:]]
-    assert build_dataset(mixed, responses(frame), None, asked).dataset.metadata["downstream"] is None
-
-
 def test_promoters_of_padding_are_counted_and_refused_when_there_are_many(caplog):
     frame = random_frame(40)
     made = promoters(frame.index, length=200)
@@ -215,14 +206,6 @@ def test_gene_and_treatment_splits_combine():
     expected = max(filled["t2"].corr(filled[other]) for other in ("t0", "t1", "t4", "t5"))
     assert nearest.keys() == {"t2", "t3"}
     assert nearest["t2"] == pytest.approx(expected, abs=1e-5)
-
-
-def test_treatments_alone_can_be_held_out():
-    frame = random_frame(60, 6)
-    asked = DatasetSettings(splits=(Split.TREATMENT,), holdouts=("test=treatment:t1",))
-    dataset = build_dataset(promoters(frame.index), responses(frame), None, asked).dataset
-    assert not dataset.gene_split.any()
-    assert dataset.treatment_split.tolist() == [0, 2, 0, 0, 0, 0]
 
 
 def test_homology_leaves_no_leakage_and_random_warns(caplog):

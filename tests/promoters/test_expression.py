@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from bioattn.errors import BioattnError, FormatError
 from bioattn.promoters.expression import read_expression, size_factors, without_replicate
 from bioattn.promoters.genes import GeneNames
 from bioattn_cli.main import main
@@ -39,20 +38,6 @@ def test_genes_are_named_by_the_column_that_the_promoters_know(tmp_path):
     path = write_h5ad(tmp_path / "x.h5ad", var_names=["ENSG1", "ENSG2", "ENSG3"])
     assert read_expression(path, promoters=PROMOTERS).index.tolist() == ["TFC3", "x", "VPS8"]
     assert read_expression(path, gene_column="symbol").index.tolist() == ["TFC3", "x", "VPS8"]
-
-
-def test_what_is_not_there_is_named(tmp_path):
-    path = write_h5ad(tmp_path / "x.h5ad")
-    with pytest.raises(BioattnError, match="no layer 'logs'; choose with --layer among 'twice'"):
-        read_expression(path, "logs")
-    with pytest.raises(BioattnError, match="--treatment-column: no column 'drug'; there are 'agent'"):
-        read_expression(path, sample_column="drug")
-    import h5py
-
-    with h5py.File(tmp_path / "y.h5", "w") as file:
-        file["a"] = 1
-    with pytest.raises(FormatError, match=r"y.h5: is an HDF5 file, but not AnnData"):
-        read_expression(tmp_path / "y.h5")
 
 
 def test_size_factors_are_medians_of_ratios():

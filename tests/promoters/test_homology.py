@@ -8,7 +8,6 @@ from Bio.Seq import Seq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import FormatError
 from bioattn.formats.nucleotides import encode
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import (
@@ -22,7 +21,6 @@ from bioattn.promoters.homology import (
     overlaps_any,
     promoter_links,
     protein_links,
-    read_proteins,
 )
 
 
@@ -56,11 +54,6 @@ def test_distinct_kmers(sequences, k):
 def test_low_complexity(kmers):
     packed = np.array([pack(kmer) for kmer in kmers], dtype=np.int32)
     assert is_low_complexity(packed, 14).tolist() == [low_complexity(kmer) for kmer in kmers]
-
-
-@pytest.mark.parametrize("unit", ["A", "CA", "GAA", "GATA"])
-def test_repeats_are_of_low_complexity(unit):
-    assert is_low_complexity(np.array([pack((unit * 14)[:14])], dtype=np.int32), 14).all()
 
 
 def related_sequences(seed, count=40):
@@ -164,20 +157,6 @@ def test_paralogues_are_linked_and_strangers_are_not():
     assert pairs == {(i, i ^ 1) for i in range(60)}
 
 
-def test_low_complexity_and_odd_letters_in_proteins():
-    links = protein_links(["Q" * 50, "Q" * 50, "QNQNQNQNQNQNQN", "MKX*", "", "NQNQNQNQNQNQNQ"])
-    assert links.first.size == 0
-
-
-def test_proteins_that_are_dna_are_refused(tmp_path):
-    path = tmp_path / "p.fa"
-    path.write_text(">a\nMKVL*\n>b\nmkvl\n")
-    assert read_proteins(path) == {"a": "MKVL", "b": "MKVL"}
-    path.write_text(">a\nACGTACGT\n")
-    with pytest.raises(FormatError, match="holds nucleotides"):
-        read_proteins(path)
-
-
 INTERVAL = st.tuples(
     st.sampled_from(["I", "II", ""]), st.integers(-5, 50), st.integers(1, 20), st.sampled_from([0, 1, 2])
 )
@@ -215,14 +194,6 @@ def test_figures_count_each_promoter_once():
     assert figures["test", "validation"].shared_kmers == pytest.approx(1 / 3)
     assert figures["validation", "train"].shared_kmers == 0
     assert "33.3 % share at least 10 % of their 14-mers with one, 33.3 % overlap one" in test.sentence()
-
-
-def test_sides_without_promoters_or_places():
-    links = Links(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
-    side = np.array([TRAIN, TEST], dtype=np.uint8)
-    (only,) = measure_leakage(side, links, ["", ""], np.array([-1, -1]), np.array([-1, -1]))
-    assert (only.overlapping, only.paralogues) == (None, None)
-    assert only.side == "test"
 
 
 def test_nearest_correlation_against_numpy():

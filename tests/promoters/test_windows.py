@@ -26,7 +26,6 @@ from bioattn.promoters.windows import (
     GeneSpans,
     Span,
     find_anchor,
-    trim_to_chromosome,
     trim_upstream,
     window_around,
 )
@@ -90,15 +89,6 @@ def test_trimming_equals_walking_upstream_base_by_base(anchor, strand, upstream,
     )
 
 
-def test_chromosome_ends_only_cut_the_upstream_side():
-    assert trim_to_chromosome(-5, 10, "+", 100) == (0, 10)
-    assert trim_to_chromosome(90, 105, "-", 100) == (90, 100)
-    assert trim_to_chromosome(90, 105, "+", 100) is None
-    assert trim_to_chromosome(-5, 10, "-", 100) is None
-    for strand in "+-":
-        assert trim_to_chromosome(0, 100, strand, 100) == (0, 100)
-
-
 @given(st.integers(0, 10**6), st.data())
 def test_overlaps_equal_brute_force(seed, data):
     random = np.random.default_rng(seed)
@@ -154,16 +144,6 @@ def test_an_alias_to_two_chromosomes_is_refused(tmp_path):
         ({"chr10": "", "chrX": ""}, {"10": "", "X": ""}, {"chr10": "10", "chrX": "X"}),
         ({"NC_1.2": ""}, {"NC_1.3": ""}, {"NC_1.2": "NC_1.3"}),
         (
-            {"I": "", "Mito": ""},
-            {"BK1": "S288C chromosome I, complete", "BK2": "mitochondrion"},
-            {"I": "BK1", "Mito": "BK2"},
-        ),
-        (
-            {"gi|330443391|ref|NC_001133.9|": "", "gi|1|ref|NC_001224.1|": ""},
-            {"NC_001133.9": "", "NC_001224.1": ""},
-            {"gi|330443391|ref|NC_001133.9|": "NC_001133.9", "gi|1|ref|NC_001224.1|": "NC_001224.1"},
-        ),
-        (
             {"1": "", "MT": "", "KI270706.1": "", "GL000009.2": ""},
             {"chr1": "", "chrM": "", "chr1_KI270706v1_random": "", "chrUn_GL000009v2": ""},
             {
@@ -173,21 +153,7 @@ def test_an_alias_to_two_chromosomes_is_refused(tmp_path):
                 "GL000009.2": "chrUn_GL000009v2",
             },
         ),
-        (
-            {"chr1": "", "chrM": ""},
-            {
-                "NC_000001.11": "Homo sapiens chromosome 1, GRCh38.p14 Primary Assembly",
-                "NT_187361.1": "Homo sapiens chromosome 1 unlocalized genomic scaffold",
-                "NC_012920.1": "Homo sapiens mitochondrion, complete genome",
-            },
-            {"chr1": "NC_000001.11", "chrM": "NC_012920.1"},
-        ),
         ({"Pt": "", "1": ""}, {"Chr1": "", "ChrC": ""}, {"Pt": "ChrC", "1": "Chr1"}),
-        (
-            {"I": ""},
-            {"ref|NC_001133|": "[org=Saccharomyces cerevisiae] [chromosome=I]"},
-            {"I": "ref|NC_001133|"},
-        ),
         ({"BK1": "I"}, {"I": "dna:chromosome chromosome:R64-1-1:I:1:9:1 REF"}, {"BK1": "I"}),
         ({"scaffold_9": ""}, {"chr1": ""}, {}),
     ],
@@ -196,12 +162,6 @@ def test_suggestions_by_name(ours, theirs, expected):
     labels = {name: label for name, label in ours.items() if label}
     chromosomes = [Chromosome(name, text, 5 + i) for i, (name, text) in enumerate(theirs.items())]
     assert suggest_aliases(annotation(*ours, labels=labels), chromosomes) == expected
-
-
-def test_suggestions_by_length_need_unique_lengths():
-    chromosomes = [Chromosome("x", "", 10), Chromosome("y", "", 20), Chromosome("z", "", 20)]
-    lengths = {"a": 10, "b": 20}
-    assert suggest_aliases(annotation("a", "b", lengths=lengths), chromosomes) == {"a": "x"}
 
 
 def test_what_is_found_agrees_in_length_and_no_gene_lies_beyond(tmp_path):
@@ -243,12 +203,6 @@ def test_the_table_that_is_written_is_read_back(tmp_path, given):
         assert dict(read_aliases(tmp_path / "t.tsv")) == given
     else:
         assert (tmp_path / "t.tsv").read_text() == "# annotation\tgenome\n"
-
-
-def test_alias_table(tmp_path):
-    path = tmp_path / "t.tsv"
-    path.write_text("# comment\nI\tchrI\n\nII\t chrII \n")
-    assert read_aliases(path) == [("I", "chrI"), ("II", "chrII")]
 
 
 NAMES = st.text(st.characters(codec="ascii", min_codepoint=33, max_codepoint=126), min_size=1, max_size=10)

@@ -14,7 +14,7 @@ from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
 from bioattn.sequences.choices import Alphabet, LanguagePreparation, SequenceSplit
 from bioattn.sequences.preparation import prepare_sequences
 from bioattn.sequences.sequence_dataset import open_sequence_dataset
-from bioattn.sequences.vocabulary import SPECIAL, Vocabulary
+from bioattn.sequences.vocabulary import Vocabulary
 
 
 def write_fasta(path: Path, records: dict[str, str]) -> Path:
@@ -81,12 +81,6 @@ def test_a_chromosome_is_cut_by_position(tmp_path: Path):
     assert decode(np.asarray(dataset.segment(1))) == sequence[15_999:18_000]
 
 
-def test_named_chromosomes_are_held_out(tmp_path: Path):
-    records = {f"chr{i}": each for i, each in enumerate(random_dna(5, 10_000))}
-    dataset = open_sequence_dataset(prepared(tmp_path, records, holdout=("test=chr3 validation=chr0,chr1",)))
-    assert dataset.segments.split.tolist() == [VALIDATION, VALIDATION, TRAIN, TEST, TRAIN]
-
-
 def test_broken_genes_are_dropped_and_the_audit_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     genes = {f"g{i}": each for i, each in enumerate(random_dna(30, 30))}
     path = prepared(tmp_path, {**genes, "short": "ATGA", "empty": ""}, alphabet=Alphabet.CODON)
@@ -151,18 +145,6 @@ def test_tokens_are_the_words_of_a_plain_loop(vocabulary: Vocabulary, data: st.D
     assert vocabulary.num_tokens(len(sequence)) == len(tokens)
     if unknown not in sequence:
         assert vocabulary.text(tokens) == sequence
-
-
-def test_special_tokens_come_first_and_no_token_twice():
-    for vocabulary in VOCABULARIES:
-        assert vocabulary.tokens[: len(SPECIAL)] == SPECIAL
-        assert len(set(vocabulary.tokens)) == len(vocabulary.tokens)
-
-
-def test_codes_that_no_letter_has_become_unknown_tokens():
-    """A forged dataset must not lead beyond the embeddings."""
-    tokens = Vocabulary(Alphabet.DNA, 2).tokenize(np.array([0, 200, 3], np.uint8))
-    assert [Vocabulary(Alphabet.DNA, 2).tokens[each] for each in tokens] == ["<unk>", "T"]
 
 
 @pytest.mark.parametrize(

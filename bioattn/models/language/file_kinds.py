@@ -72,7 +72,7 @@ def embeddings_file(
 
 def read_embeddings(path: Path) -> tuple[list[str], NDArray[np.float32] | list[NDArray[np.float32]]]:
     """Ids, and embeddings (sequences, [layers,] channels) or, of words, those of each sequence (words, [layers,]
-    channels). Raises: FormatError when the file is none or is damaged."""
+    channels)."""
     with EMBEDDINGS.open(path) as arrays:
         ids, values = arrays.text("id"), arrays.get("values", "f4")
         words = arrays.get("words", "i8") if "words" in arrays.file else None

@@ -284,9 +284,6 @@ def load_language_model(
     """Load a folder that `write_language_model` wrote, or a published one (`published_reading`).
 
     dtype: of the weights on the device, to which they go one by one.
-
-    Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
-    there is none.
     """
     content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     if content is None and (folder / ADAPTER_SETTINGS).is_file():

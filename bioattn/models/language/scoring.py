@@ -280,23 +280,6 @@ class _Found:
         return found
 
 
-def log_likelihoods(
-    loaded: LoadedLanguageModel,
-    tokens: Tokens,
-    most: int | None = None,
-    score: Score = Score.MASKED,
-) -> NDArray[np.float64]:
-    """ln of the probability of each token of `<cls> … <eos>` behind `<cls>`; `<eos>` is NaN in an encoder.
-
-    Of a published decoder that reads no `<cls>` the first word has none and is left out. most and alignments: as
-    in `outputs`.
-    """
-    (found,) = outputs(loaded, [tokens], Wanted(score=score), most)
-    assert found.likely is not None
-    knows_first = loaded.config.shape is Shape.ENCODER_DECODER and not loaded.vocabulary.begins
-    return found.likely[0 if knows_first else 1 :]
-
-
 def total(loaded: LoadedLanguageModel, tokens: Tokens, likely: NDArray[np.float64]) -> tuple[int, float]:
     """The words of a sequence that were predicted, and the sum of ln of their probabilities.
 
@@ -350,8 +333,7 @@ class _ContactLogits:
 def contacts(loaded: LoadedLanguageModel, tokens: Tokens, name: str, most: int) -> NDArray[np.float32]:
     """Probabilities (R, R) that residues touch, by the regression of a model's checkpoint (ESM-2).
 
-    name: of the protein, for messages. Raises: BioattnError for a model that has none, or a protein of more than
-    `most` tokens.
+    name: of the protein, for messages.
     """
     model = loaded.model
     trained = loaded.path is not None and (loaded.path / TRAINING_RECORD).is_file()
@@ -395,9 +377,6 @@ def read_variants(path: Path, sequences: Mapping[str, str]) -> list[Variant]:
     new letter, such as `H24C`; several are joined by `:` or `,`. sequences: by name.
 
     Without a column `sequence` the FASTA must hold one sequence, which all are of.
-
-    Raises: FormatError, with file and line, for another form, a position beyond the sequence, an old letter that
-    the sequence does not have there; BioattnError for a sequence that is not there.
     """
     table = open_table(path)
     mutant = table.column(MUTANT, "--variants")

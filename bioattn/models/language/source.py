@@ -165,9 +165,6 @@ def read_tokens(
 
     inputs: the path of such a file, or what else `letters_in` reads. whole: whether sequences are not to be cut
     into windows. named: whether the samples are to have the list `NAMES`.
-
-    Raises: FormatError naming a record that is empty, holds other characters or broken codons, has another number
-    of columns or, with `whole`, more tokens than `context`.
     """
     ids, tokens, names = [], [], []
     letters = nucleotides = 0

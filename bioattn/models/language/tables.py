@@ -89,10 +89,7 @@ def _cells(target: Target, given: Tensor) -> list[Cell]:
 
 
 def read_source(loaded: LoadedLanguageModel, inputs: Any, window: int | None) -> tuple[TokenSource, int]:
-    """Sequences as tokens, and how many tokens are read at once.
-
-    Raises: FormatError for sequences that the model cannot read.
-    """
+    """Sequences as tokens, and how many tokens are read at once."""
     most = tokens_at_once(loaded.config, window)
     readout = loaded.model.readout
     source = read_tokens(inputs, loaded.vocabulary, most, whole=readout is not None)

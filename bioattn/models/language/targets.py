@@ -109,11 +109,7 @@ class Wanted:
 
 
 def read_targets(path: Path, chosen: Sequence[str]) -> TargetTable:
-    """Read a table with the column `id` (or the first), perhaps `split`, and targets. chosen: all where empty.
-
-    Raises: FormatError, with file and line, for an id that is there twice, another side, or a column that is not
-    there.
-    """
+    """Read a table with the column `id` (or the first), perhaps `split`, and targets. chosen: all where empty."""
     table = open_table(path)
     refuse_duplicate_columns(table)
     names = table.header.index(ID) if ID in table.header else 0

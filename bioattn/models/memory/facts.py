@@ -56,8 +56,6 @@ class Book:
 def read_book(facts: Path, questions: Path | None) -> Book:
     """Read a table of facts (columns fact, text and, where there are several stories, story) and one of questions
     (question, text and, where they are known, story, answer, facts and split).
-
-    Raises: FormatError naming the line of a fact or question that is empty, comes twice, or has no facts.
     """
     path = facts / "facts.tsv" if facts.is_dir() else facts
     stories: dict[str, Story] = {}

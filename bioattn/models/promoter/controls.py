@@ -76,10 +76,7 @@ class TrainingRecord:
 
 
 def read_training_record(model: Path) -> TrainingRecord | None:
-    """The record of a model folder, or None where it has none.
-
-    Raises: FormatError when the record exists but is incomplete.
-    """
+    """The record of a model folder, or None where it has none."""
     path = model / TRAINING_RECORD
     if not path.is_file():
         return None

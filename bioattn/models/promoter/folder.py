@@ -434,11 +434,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
 
 
 def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterModel:
-    """Load what `LoadedPromoterModel.write` wrote.
-
-    Raises: FormatError naming the file that is missing, of another version, damaged or at odds with the rest;
-    BioattnError when one changes meanwhile.
-    """
+    """Load what `LoadedPromoterModel.write` wrote."""
     content = read_model_config(folder, MODEL_TYPE, (TREATMENTS,))
     stored = read_json(folder / TREATMENTS)
     try:

@@ -158,8 +158,6 @@ class TreatmentVocabulary:
         """Turn the rows of `table` into tensors; the row named "unconditional" is the unconditional token.
 
         unseen_is_missing: categories and units that training never saw count as missing instead of being refused.
-
-        Raises: BioattnError naming treatments, columns or categories the model does not know.
         """
         names = tuple(table.names)
         unconditional = np.array([name == UNCONDITIONAL and name not in self.names for name in names])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bioattn.errors import BioattnError
 from bioattn.formats.fasta import read_fasta
@@ -56,17 +57,13 @@ def with_ends(words: Tokens) -> Tokens:
 
 def padded(rows: Sequence[Tokens], value: int) -> Tensor:
     """Rows as one tensor (B, longest)."""
-    filled = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
-    for place, row in enumerate(rows):
-        filled[place, : len(row)] = row
-    return torch.from_numpy(filled)
+    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True, padding_value=value)
 
 
 def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False) -> dict[str, Tokens]:
     """Tokens of the records of a FASTA file, or of what else `bioattn.inference.inputs` reads, by name.
 
-    empty: a record of a file may have no sequence, as an output may. Raises: FormatError as
-    `PairVocabulary.tokenize`.
+    empty: a record of a file may have no sequence, as an output may.
     """
     path = path_in(inputs, ascii_uppercase + "*")
     if path is not None:

@@ -55,18 +55,10 @@ class Encoder(StrEnum):
 
 
 UNUSED = {
-    Architecture.RECURRENT: {"score", "input_feeding"},
+    Architecture.RECURRENT: {"score"},
     Architecture.RECURRENT_ATTENTION: set[str](),
-    Architecture.TRANSFORMER: {"cell", "encoder", "score", "input_feeding", "aligned", "kernel"},
-    Architecture.TURING_MACHINE: {
-        "encoder",
-        "score",
-        "input_feeding",
-        "aligned",
-        "kernel",
-        "layers",
-        "reach",
-    },
+    Architecture.TRANSFORMER: {"cell", "encoder", "score", "aligned", "kernel"},
+    Architecture.TURING_MACHINE: {"encoder", "score", "aligned", "kernel", "layers", "reach"},
 }
 """Settings that an architecture has no use for."""
 
@@ -92,8 +84,6 @@ class TranslationModelConfig:
     """bidirectional or conv (recurrent)."""
     score: AttentionScore = AttentionScore.ADDITIVE
     """additive, dot or gaussian: how recurrent decoders score source tokens; a transformer takes dot."""
-    input_feeding: bool = False
-    """Whether a recurrent decoder reads what it attended to in the step before (Luong et al. 2015); slower."""
     aligned: bool = False
     """Whether a recurrent decoder also reads the source at the position of the token that it writes."""
     layers: int = 2

@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention, TransformerLayer
-from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.models.translation.family import Architecture, Cell, Encoder, TranslationModelConfig
 from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS, Recurrence, State
 from bioattn.models.translation.turing import TuringMachine, slots_of
@@ -135,8 +135,7 @@ class RecurrentTranslator(nn.Module):
             )
             if config.reach:
                 self.distances = Distances(config.num_heads, config.reach, of_source=True)
-        self.input_feeding = config.input_feeding
-        self.lower = Recurrence(config, channels * (2 if config.input_feeding else 1), 1)
+        self.lower = Recurrence(config, channels, 1)
         self.upper = Recurrence(config, 2 * channels, config.layers - 1) if config.layers > 1 else None
         self.begin_state = nn.Linear(channels, self.lower.width)
         self.aligned = config.aligned
@@ -156,38 +155,19 @@ class RecurrentTranslator(nn.Module):
             state.tensors["summary"] = summary_BC[:, None]
         else:
             state.cache("source").extended(*self.attention.projected(states_BSC, states_BSC))
-        if self.input_feeding:
-            state.tensors["fed"] = torch.zeros_like(summary_BC)[:, None]
         return state
 
     def advance(self, prefix_BTC: Tensor, state: State) -> Tensor:
         """What is known (B, T, C) of the tokens behind each of the next tokens of the prefix."""
-        if not self.input_feeding:
-            return self._steps(prefix_BTC, state, None)
-        steps, outputs = prefix_BTC.shape[1], []
-        for number in range(steps):
-            inputs_B1C = torch.cat([prefix_BTC[:, number : number + 1], state.tensors["fed"]], -1)
-            state.tensors["fed"] = self._steps(inputs_B1C, state, Tile("query", number, steps))
-            outputs.append(state.tensors["fed"])
-        return torch.cat(outputs, 1)
-
-    def _steps(self, inputs_BTC: Tensor, state: State, tile: Tile | None) -> Tensor:
-        steps = inputs_BTC.shape[1]
-        hidden_BTC, state.tensors["lower"] = self.lower(inputs_BTC, state.tensors["lower"])
+        steps = prefix_BTC.shape[1]
+        hidden_BTC, state.tensors["lower"] = self.lower(prefix_BTC, state.tensors["lower"])
         hidden_BTC = self.dropout(hidden_BTC)
         if self.attention is None:
             context_BTC = state.tensors["summary"].expand(-1, steps, -1)
         else:
             bias = None if self.distances is None else self.distances(state.step, steps, state.known_BS)
-            context_BTC = self.attention(
-                hidden_BTC,
-                None,
-                None,
-                mask=_mask(state.known_BS),
-                bias=bias,
-                cache=state.cache("source"),
-                tile=tile,
-            )
+            mask, cache = _mask(state.known_BS), state.cache("source")
+            context_BTC = self.attention(hidden_BTC, None, None, mask=mask, bias=bias, cache=cache)
         if self.upper is not None:
             both_BTC = torch.cat([hidden_BTC, context_BTC], -1)
             hidden_BTC, state.tensors["upper"] = self.upper(both_BTC, state.tensors["upper"])
@@ -245,23 +225,15 @@ class TransformerTranslator(nn.Module):
         """What is known (B, T, C) of the tokens behind each of the next tokens of the prefix."""
         steps = prefix_BTC.shape[1]
         known_1L = state.known_BS.new_ones(1, state.step + steps)
-        own = (
-            None
-            if self.within_target is None
-            else self.within_target(state.step, steps, known_1L, causal=True)
-        )
+        own = None
+        if self.within_target is not None:
+            own = self.within_target(state.step, steps, known_1L, causal=True)
         bias = None if self.to_source is None else self.to_source(state.step, steps, state.known_BS)
         for number, layer in enumerate(self.decoder):
 
             def source(attention: MultiHeadAttention, query: Tensor, number: int = number) -> Tensor:
-                found: Tensor = attention(
-                    query,
-                    None,
-                    None,
-                    mask=_mask(state.known_BS),
-                    bias=bias,
-                    cache=state.cache(f"source.{number}"),
-                )
+                mask, cache = _mask(state.known_BS), state.cache(f"source.{number}")
+                found: Tensor = attention(query, None, None, mask=mask, bias=bias, cache=cache)
                 return found
 
             cache = state.cache(f"own.{number}")

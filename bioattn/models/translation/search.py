@@ -64,10 +64,7 @@ class Motifs:
 
 
 def read_motifs(path: Path) -> dict[str, str]:
-    """Motifs of a FASTA file, or of lines `NAME MOTIF` or `MOTIF`.
-
-    Raises: FormatError naming the line of what is no IUPAC letter of DNA, and of a second motif of one name.
-    """
+    """Motifs of a FASTA file, or of lines `NAME MOTIF` or `MOTIF`."""
     found: dict[str, str] = {}
     name = ""
     for number, line in read_lines(path):

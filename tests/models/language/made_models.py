@@ -11,6 +11,7 @@ from bioattn.attention.choices import PositionEncoding
 from bioattn.models.language.config import LanguageModelConfig, Shape
 from bioattn.models.language.folder import LoadedLanguageModel, write_language_model
 from bioattn.models.language.model import LanguageModel
+from bioattn.models.language.scoring import Score, Wanted, outputs
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import RESIDUES, SPECIAL
 
@@ -43,6 +44,12 @@ def make_model(shape, positions=PositionEncoding.ROTARY, *, seed=0, **other):
 
 def loaded_of(model):
     return LoadedLanguageModel(model=model.eval(), device=CPU, sha256="")
+
+
+def log_likelihoods(loaded, tokens):
+    """ln of the probability of each token of `<cls> … <eos>` behind `<cls>`; `<eos>` is NaN in an encoder."""
+    (found,) = outputs(loaded, [tokens], Wanted(score=Score.MASKED))
+    return found.likely[1:]
 
 
 def saved(folder, model):

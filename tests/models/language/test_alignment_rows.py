@@ -14,11 +14,11 @@ from bioattn.alignments.weights import sequence_weights
 from bioattn.formats.fasta import read_fasta
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import load_language_model
-from bioattn.models.language.scoring import log_likelihoods
 from bioattn.models.language.task import LanguageTask
 from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL
 from bioattn.system.progress import Progress
 from tests.making import bioattn
+from tests.models.language.made_models import log_likelihoods
 
 COLUMNS = 10
 MODEL = {
@@ -120,26 +120,3 @@ def test_residues_are_scored_given_the_gaps(model: Path, folder: Path):
         tokens = np.concatenate([[CLS], vocabulary.words(letter + row[1:], "row"), [EOS]])
         total += math.exp(log_likelihoods(loaded, tokens)[0])
     assert total == pytest.approx(1, abs=0.02)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    assert bioattn(*words) in (1, 2)
-    return capsys.readouterr().err
-
-
-def test_what_is_no_row_of_the_alignment_is_named(
-    model: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    (tmp_path / "wide.fa").write_text(f">a\n{'D' * (COLUMNS + 1)}\n>b\n{'E' * (COLUMNS + 1)}\n")
-    (tmp_path / "twice.fa").write_text(">a\nDE-\n>a\nDEK\n")
-    run = ("run", "language", model, tmp_path / "wide.fa", "-o", tmp_path / "x.tsv")
-    assert "a: has 11 columns; the model's alignment has 10" in refused(capsys, *run)
-    prepare = ("prepare", "language", "--alphabet", "alignment", "-o", tmp_path / "x.dataset.h5")
-    assert "the name 'a' stands there 2 times" in refused(capsys, *prepare, tmp_path / "twice.fa")
-    both = refused(capsys, *prepare, folder / "few.fa", tmp_path / "wide.fa")
-    assert "wide.fa" in both
-    assert "parts of one alignment" in both
-    assert "--split position" in refused(capsys, *prepare, folder / "few.fa", "--split", "position")
-    train = ("train", "language", folder / "x.dataset.h5", "-o", tmp_path / "m", "--shape", "encoder-decoder")
-    assert "rows of an alignment need an encoder or a decoder" in refused(capsys, *train)
-    assert not list(tmp_path.glob("x.*"))

@@ -12,11 +12,10 @@ from bioattn.formats.fasta import read_fasta
 from bioattn.models.language.file_kinds import read_embeddings
 from bioattn.models.language.folder import load_language_model
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.scoring import log_likelihoods
 from bioattn.models.language.source import read_tokens
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
-from tests.models.language.made_models import make_config, saved
+from tests.models.language.made_models import log_likelihoods, make_config, saved
 
 SETTINGS = """
 [model]

@@ -132,13 +132,3 @@ def test_without_a_regression_heads_count_equally(folder, tmp_path, shape):
     assert scores == sorted(scores, reverse=True)
     expected = [mean[int(row["column_i"]) - 1, int(row["column_j"]) - 1] for row in rows]
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-9)
-
-
-def test_another_sequence_than_the_structures_is_refused(folder, tmp_path, capsys):
-    text = (folder / "all.fa").read_text()
-    (tmp_path / "x.fa").write_text(text.replace("ANPIF", "WNPIF"))
-    maps = tmp_path / "x.h5"
-    assert bioattn("export", "attention", folder / "model", tmp_path / "x.fa", "-o", maps) == 0
-    fit = ("--fit", folder / "x.dataset.h5", "-o", tmp_path / "heads.json")
-    assert bioattn("export", "contacts", maps, *fit) == 1
-    assert "must come from the same alignment or sequence" in " ".join(capsys.readouterr().err.split())

@@ -1,11 +1,7 @@
 """Fine-tuning: planted rules are learned, tables are checked, adapters stay with their weights."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +11,6 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from bioattn.models.language.config import Shape, Target, TargetKind
-from bioattn.models.language.fine_tuning import with_replaced
 from bioattn.models.language.folder import load_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.simple_models import fit_linear, sequence_features
@@ -194,39 +189,11 @@ def test_adapters_add_a_product_and_leave_the_weights_alone(folder: Path, tmp_pa
     assert "the low-rank adapters were trained on other weights" in capsys.readouterr().err
 
 
-def test_a_killed_fine_tuning_goes_on_to_the_same_bytes(folder: Path, bioattn_folder: Path):
-    words = ("--lora", 2, "--no-baselines")
-    assert train(folder, "whole", "encoder", *words) == 0
-    command = [bioattn_folder / "bioattn", *words_of(folder, "killed", "encoder"), *words]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([*map(str, command)], env=environment, stderr=subprocess.DEVNULL)
-    state = folder / "killed.partial" / "trainer_state.safetensors"
-    while not state.exists() and process.poll() is None:
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (folder / "killed").exists(), "it was faster than the test: train for longer"
-    for _ in range(100):  # what the killed client asked for may live a moment longer and hold the lock
-        if (code := train(folder, "killed", "encoder", *words, "--resume")) == 0:
-            break
-        time.sleep(0.1)
-    assert code == 0
-    for name in ("model.safetensors", "history.csv", "training.json", "config.json", "README.md"):
-        assert (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes(), name
-
-
-def test_semicolon_tables_may_have_decimal_commas(tmp_path: Path):
-    (tmp_path / "t.csv").write_text("id;y;label\ns0;0,5;a\ns1;2;b\n")
-    table = read_targets(tmp_path / "t.csv", [])
-    assert table.columns == {"y": ["0.5", "2"], "label": ["a", "b"]}
-
-
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
         ("s0\t1\nx9\t2\n", "t.tsv:3: 1 of 2 ids have no sequence; id 'x9'"),
         ("s0\t1.5\ns1\thigh\ns2\t3\n", "t.tsv:3, column 'y': 'high' among 2 numbers"),
-        ("s0\t0,5\ns1\t1,5\ns2\t1,5\ns3\t0,5\n", "t.tsv:2, column 'y': '0,5' has a comma"),
         ("s0\tNA\ns1\t\n", "column 'y' has no value for a training sequence"),
     ],
 )
@@ -241,43 +208,6 @@ def test_wrong_tables_are_named(tmp_path: Path, rows: str, said: str, capsys: py
     assert bioattn(*words, "--targets", tmp_path / "t.tsv") == 1
     assert said in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize("letter", ["", "N"])
-def test_what_cannot_be_judged_ends_in_no_comparison(tmp_path: Path, letter: str, capsys):
-    """One test sequence has no rank correlation; of sequences of N alone nothing is learned."""
-    (tmp_path / "x.fa").write_text(
-        "".join(f">s{n}\n{letter * 9 or 'ACGTACGT' + 'ACGT'[n]}\n" for n in range(4))
-    )
-    sides = ("train", "train", "validation", "test")
-    (tmp_path / "sides.tsv").write_text(
-        "gene\tsplit\n" + "".join(f"s{n}\t{s}\n" for n, s in enumerate(sides))
-    )
-    (tmp_path / "t.tsv").write_text("id\ty\n" + "".join(f"s{n}\t{n}\n" for n in range(4)))
-    dataset, model = tmp_path / "x.dataset.h5", tmp_path / "m"
-    split = ("--split-table", tmp_path / "sides.tsv")
-    assert bioattn("prepare", "language", tmp_path / "x.fa", "-o", dataset, *split) == 0
-    words = (
-        "train",
-        "language",
-        dataset,
-        "-o",
-        model,
-        "-c",
-        "model.layers=1",
-        "-c",
-        "model.channels=12",
-        "--steps",
-        2,
-    )
-    if letter:
-        assert bioattn(*words) == 1
-        assert "no training sequence has a letter that is certain" in capsys.readouterr().err
-        assert not model.exists()
-        return
-    assert bioattn(*words, "--targets", tmp_path / "t.tsv") == 0
-    assert json.loads((model / "training.json").read_text())["comparison"] is None
-    assert "Warning" not in capsys.readouterr().err
 
 
 def test_what_a_column_holds(tmp_path: Path):
@@ -322,17 +252,3 @@ def test_features_count_words_and_read_places():
         plain = [pairs[a + b] / 5 for a in "ACGT" for b in "ACGT"]
         assert row[4:20] == pytest.approx(plain)
     assert found["words by position"].sum(1).tolist() == [6, 5, 6]
-
-
-def test_a_share_of_the_words_is_replaced_and_no_special_token():
-    torch.manual_seed(0)
-    number = len(SPECIAL) + 4
-    tokens_BL = torch.randint(0, number, (200, 50))
-    replaced_BL = with_replaced(tokens_BL, 0.2, number)
-    special_BL = tokens_BL < len(SPECIAL)
-    assert torch.equal(replaced_BL[special_BL], tokens_BL[special_BL])
-    words = replaced_BL[~special_BL]
-    assert (words.min(), words.max()) == (len(SPECIAL), number - 1)
-    changed = (words != tokens_BL[~special_BL]).double().mean().item()
-    assert changed == pytest.approx(0.2 * 3 / 4, abs=0.02)  # a quarter becomes what it was
-    assert with_replaced(tokens_BL, 0.0, number) is tokens_BL

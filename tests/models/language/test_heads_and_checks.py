@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention.capture import hand_over
 from bioattn.attention.measures import masked_heads
-from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.checks.engine import CheckSettings, Evidence, check_model
 from bioattn.checks.record import read_check
 from bioattn.formats.fasta import FastaRecord, write_fasta
@@ -164,30 +164,6 @@ def test_figures_of_maps_made_by_hand():
     assert found["made", 2]["previous"] == pytest.approx(np.mean([0, *(1 / n for n in range(2, length + 1))]))
 
 
-def test_heads_that_follow_another_sequence_are_named():
-    """The slope is that of a line through the mean attended places, also when queries come one at a time."""
-    names = ["monotone", "reversed", "uniform", ""]
-    axes = Axis("query", "step", lengths="steps"), Axis("key", "token", lengths="tokens")
-    site = AttentionSite(
-        name="made", axes=(Axis("sample"), Axis("head"), *axes), heads=tuple(range(len(names)))
-    )
-    places = torch.arange(9)
-    ahead, random = F.one_hot(places * 2, 20).float(), torch.rand(9, 20, generator=torch.manual_seed(0)) ** 8
-    uniform = torch.full((9, 20), 1 / 20)
-    maps = torch.stack([ahead, ahead.flip(0), uniform, random / random.sum(-1, keepdim=True)])[None]
-
-    def in_steps():
-        for step in range(9):
-            hand_over(site, maps[:, :, step : step + 1], tile=Tile("query", step, 9))
-
-    for run in (lambda: hand_over(site, maps), in_steps):
-        found = head_patterns(SimpleNamespace(sites={"made": site}, passes=lambda run=run: [run]))
-        assert [head_name(found["made", head]) for head in range(len(names))] == names
-        for head, map_QK in enumerate(maps[0]):
-            line = np.polyfit(np.linspace(0, 1, 9), map_QK @ torch.linspace(0, 1, 20), 1)
-            assert found["made", head]["slope"] == pytest.approx(line[0], abs=1e-5)
-
-
 def checked(loaded, path, dataset=None):
     report = check_model(loaded, path, Evidence(dataset=dataset), settings=SETTINGS)
     assert report.verdict.sentence in report.text()
@@ -239,12 +215,6 @@ def test_cheats_fail_each_its_own_question(case, code, tmp_path):
     report = checked(loaded, write_letters(tmp_path / "s.fa", sequences))
     assert report.verdict.code == code
     assert {measure.name: measure.passed for measure in report.measures}["skill"]
-
-
-def test_an_untrained_model_predicts_nothing(folder):
-    report = checked(made.blank(1), folder / "repeats.fa")
-    assert report.verdict.code == "model-not-predictive"
-    assert "uniform_weights" in report.skipped
 
 
 def test_weights_of_a_probe_are_those_of_the_model(folder):

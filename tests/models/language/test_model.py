@@ -11,10 +11,10 @@ from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import encode
 from bioattn.models.language.config import Shape
 from bioattn.models.language.generation import drawn_texts
-from bioattn.models.language.scoring import log_likelihoods, read_variants, variant_scores
+from bioattn.models.language.scoring import read_variants, variant_scores
 from bioattn.models.language.source import read_tokens
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
-from tests.models.language.made_models import loaded_of, make_model
+from tests.models.language.made_models import loaded_of, log_likelihoods, make_model
 
 
 def make_tokens(rows: int, length: int, seed: int = 1) -> torch.Tensor:

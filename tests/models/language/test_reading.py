@@ -148,26 +148,6 @@ def test_embeddings_alone_write_no_table_and_shards_merge(case, tmp_path):
         assert "shard" not in file.attrs
 
 
-@pytest.mark.parametrize("case", ["esm2"], indirect=True)
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ((), "--embeddings"),
-        (("--embeddings", "e.h5", "--score", "masked"), "--output"),
-        (("--embeddings", "e.h5", "--layers", "3"), "2 layers"),
-        (("--embeddings", "e.h5", "--layers", "1;2"), "1;2"),
-        (("-o", "t.tsv", "--per-token"), "--per-token"),
-        (("--embeddings", "e.h5", "--precision", "tf32"), "tf32"),
-    ],
-)
-def test_options_that_do_not_fit_are_named(case, options, word, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    _, folder, _ = case
-    assert command("run", "language", folder, folder.parent / "s.fa", *options, "--device", "cpu") == 2
-    assert word in capsys.readouterr().err
-    assert not [*tmp_path.iterdir()]
-
-
 def test_weights_of_half_precision_give_nearly_the_same(case, tmp_path):
     _, folder, model = case
     expected = model.embed(NAMED).to_numpy()
@@ -204,11 +184,3 @@ def test_a_model_is_taken_by_its_name_from_the_cache_of_the_hub(case, tmp_path, 
     capsys.readouterr()
     assert command("run", "language", "some/protein-model@v2", *words) == 1
     assert "`hf download some/protein-model --revision v2`" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("case", ["esm2"], indirect=True)
-def test_a_model_of_another_family_is_named(case, tmp_path, capsys):
-    folder = case[1]
-    (tmp_path / "p.fa").write_text(">p\nACGT\n")
-    assert command("run", "promoter", folder, tmp_path / "p.fa", "-o", tmp_path / "t.tsv") == 1
-    assert "bioattn run language" in capsys.readouterr().err

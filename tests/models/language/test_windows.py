@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from bioattn.attention.choices import PositionEncoding
 from bioattn.models.language.config import Shape
 from bioattn.models.language.file_kinds import read_embeddings
-from bioattn.models.language.scoring import log_likelihoods
 from bioattn.models.language.simple_models import ContextCounts
 from bioattn.models.language.source import read_tokens, windows
 from bioattn.models.language.windows import IGNORED, corrupted, masked
@@ -19,7 +18,7 @@ from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, SPECIAL, Vocabulary
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
-from tests.models.language.made_models import loaded_of, make_model, saved
+from tests.models.language.made_models import loaded_of, log_likelihoods, make_model, saved
 
 DNA = Vocabulary(Alphabet.DNA)
 MOST = 24
@@ -131,15 +130,6 @@ def test_variants_of_long_sequences_are_scored_in_the_window_around_them(folder,
     assert bioattn("run", "language", *words, folder / "v.tsv") == 1
     assert "v.tsv:2: the mutant" in (said := capsys.readouterr().err)
     assert "names a position twice" in said
-
-
-@pytest.mark.parametrize(
-    ("letters", "told"), [("ACGTACGTAC", True), ("ACGUACGUAC", True), ("MKTAYIAKQR", False)]
-)
-def test_dna_given_to_a_model_of_proteins_is_told(tmp_path, caplog, letters, told):
-    (tmp_path / "s.fa").write_text(f">a\n{letters}\n")
-    read_tokens(tmp_path / "s.fa", Vocabulary(Alphabet.PROTEIN), MOST)
-    assert ("s.fa: looks like DNA or RNA, and is read as proteins" in caplog.text) == told
 
 
 def make_window(length: int, seed: int = 0) -> np.ndarray:

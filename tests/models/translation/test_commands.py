@@ -232,8 +232,7 @@ def test_the_head_that_aligns_is_named_and_needed(folder, capsys):
     assert json.loads((output / "heads.json").read_text())["whole"]["accuracy"] > 0.98
 
 
-@pytest.mark.parametrize("extra", [(), ("-c", "model.input_feeding=true")])
-def test_attention_without_use_is_called_so(folder, tmp_path, capsys, extra):
+def test_attention_without_use_is_called_so(folder, tmp_path, capsys):
     """Targets that follow from their own prefix, whatever the source is."""
     random = np.random.default_rng(0)
     rows = "".join(
@@ -244,7 +243,7 @@ def test_attention_without_use_is_called_so(folder, tmp_path, capsys, extra):
     alphabets = ("--source-alphabet", "characters", "--target-alphabet", "characters")
     dataset, model = tmp_path / "x.dataset.h5", tmp_path / "model"
     assert bioattn("prepare", "translation", tmp_path / "pairs.tsv", *alphabets, "-o", dataset) == 0
-    words = ("--config", folder / "settings.toml", "--steps", 40, *extra)
+    words = ("--config", folder / "settings.toml", "--steps", 40)
     assert bioattn("train", "translation", dataset, "-o", model, *words) == 0
     assert bioattn("explain", "check", model, dataset, "-o", tmp_path / "check.json") == 0
     assert bioattn("explain", "heads", model, dataset, "-o", tmp_path / "heads", "--force") == 0
@@ -388,33 +387,6 @@ def test_a_turing_machine_reads_what_it_wrote(folder, tmp_path):
     drawn = tmp_path / "a.png"
     assert bioattn("plot", output, "--sample", "long", "-o", drawn) == 0
     assert drawn.stat().st_size > 0
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("id\tsource\ttarget\na\tNA\tAATGCT\n", "pairs.tsv:2: 'a' has no source"),
-        (">a\nMK\n", "pairs.tsv: is FASTA; give two such files"),
-    ],
-)
-def test_a_table_that_lacks_something_is_named(tmp_path, text, said, capsys):
-    (tmp_path / "pairs.tsv").write_text(text)
-    words = ("prepare", "translation", tmp_path / "pairs.tsv", "-o", tmp_path / "x.dataset.h5")
-    assert bioattn(*words) == 1
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "x.dataset.h5").exists()
-
-
-def test_dna_given_as_protein_is_told(tmp_path, capsys):
-    rows = "".join(f"p{n}\tACGTACGTAC\tGGTACGTTAC\n" for n in range(20))
-    (tmp_path / "pairs.tsv").write_text(f"id\tsource\ttarget\n{rows}")
-    alphabets = ("--source-alphabet", "dna", "--target-alphabet", "protein", "--split", "record")
-    words = ("prepare", "translation", tmp_path / "pairs.tsv", *alphabets, "-o", tmp_path / "x.dataset.h5")
-    assert bioattn(*words) == 0
-    told = capsys.readouterr().err
-    assert "pairs.tsv: targets: looks like DNA or RNA, and is read as proteins" in told
-    assert "give --target-alphabet dna or codon" in told
-    assert "sources: looks" not in told
 
 
 def write_pairs(folder, source, target):

@@ -23,7 +23,7 @@ VARIANTS = [
         {"architecture": Architecture.RECURRENT_ATTENTION, "score": score, "cell": cell}
         for score, cell in zip(AttentionScore, itertools.cycle(Cell), strict=False)
     ),
-    {"architecture": Architecture.RECURRENT_ATTENTION, "input_feeding": True, "reach": 0, "layers": 1},
+    {"architecture": Architecture.RECURRENT_ATTENTION, "reach": 0, "layers": 1},
     {"architecture": Architecture.RECURRENT_ATTENTION, "encoder": Encoder.CONV},
     {"architecture": Architecture.RECURRENT, "encoder": Encoder.CONV, "aligned": True},
     {"architecture": Architecture.RECURRENT_ATTENTION, "cell": Cell.LSTM, "aligned": True},

@@ -22,7 +22,7 @@ from bioattn.models.promoter.training.evaluation import (
     nearest_treatment,
     response_correlations,
 )
-from bioattn.models.promoter.training.ridge import Kmers, RidgePath, Standardiser, find_start_codon
+from bioattn.models.promoter.training.ridge import Kmers, RidgePath, Standardiser
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import pearson
@@ -155,14 +155,6 @@ def test_positions_are_named_from_the_anchor_that_the_dataset_knows(dataset):
     )
 
 
-def test_without_validation_genes_or_variation_only_the_mean_is_shown(dataset, caplog):
-    without = dataclasses.replace(dataset, gene_split=np.zeros(dataset.num_genes, np.uint8))
-    assert [row.name for row in baselines.default_baselines(without)] == ["training mean"]
-    assert "no validation gene" in caplog.text
-    constant = dataclasses.replace(dataset, targets=np.ones_like(dataset.targets))
-    assert [row.name for row in baselines.default_baselines(constant)] == ["training mean"]
-
-
 @pytest.fixture(scope="module")
 def split(dataset):
     """The dataset with one treatment of each agent held out."""
@@ -247,19 +239,6 @@ def test_regions_count_from_the_right_end():
     assert count(codes, 1, start=-100, stop=-50).sum() == 0
     assert count(codes, 2, start=-4, stop=-2).sum() == 1
     assert count(codes, 3, start=-2).sum() == 0
-
-
-class TestFindStartCodon:
-    def test_finds_the_common_column(self):
-        codes = np.random.default_rng(1).integers(0, 4, size=(200, 50)).astype(np.uint8)
-        codes[:195, 30:33] = [0, 3, 2]
-        assert find_start_codon(codes) == 30
-
-    def test_upstream_windows_have_none(self):
-        codes = np.random.default_rng(1).integers(0, 4, size=(200, 50)).astype(np.uint8)
-        assert find_start_codon(codes) is None
-        codes[:, 47:50] = [0, 3, 2]  # an ATG with nothing after it says nothing about codons
-        assert find_start_codon(codes) is None
 
 
 def test_standardised_blocks_have_the_weights_asked_for():

@@ -14,7 +14,6 @@ import bioattn
 from bioattn.errors import Interrupted
 from bioattn.io.files import read_json
 from bioattn.io.settings import read_toml
-from bioattn.models.evaluation import read_comparison
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.training.baselines import (
@@ -26,7 +25,6 @@ from bioattn.models.promoter.training.baselines import (
 from bioattn.models.promoter.training.settings import WARM, matching_dropout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
-from bioattn.store.training_record import Comparison
 from bioattn.system.signals import StopRequest
 from bioattn_cli.main import main
 from tests.training.runs import StopAfter, same_folders, train
@@ -188,25 +186,6 @@ def test_members_are_networks_of_other_seeds_whose_mean_is_predicted(noisy_path,
     np.testing.assert_allclose(two, (alone[0] + alone[1]) / 2, atol=1e-5)
 
 
-def test_a_shared_readout_drops_stem_channels_where_no_kmer_tells_much(
-    dataset_path, noisy_path, tmp_path, caplog
-):
-    caplog.set_level(logging.INFO, "bioattn")
-    chosen = {}
-    for path, given in ((dataset_path, {}), (noisy_path, {}), (noisy_path, {"stem_dropout": 0.1})):
-        job = PromoterTrainingSettings(
-            dataset=path,
-            output=tmp_path / "m",
-            training={"epochs": 1},
-            baselines=False,
-            model={"readout": "shared", **given},
-        )
-        train(job, force=True)
-        chosen[path.name, *given] = architectures(tmp_path / "m")[0]["stem_dropout"]
-    assert list(chosen.values()) == [0.0, 0.3, 0.1]
-    assert "stem_dropout = 0.3" in caplog.text
-
-
 def test_every_simple_model_is_a_promoter_model(noisy_path, noisy_rows):
     dataset = read_dataset(noisy_path)
     vocabulary = TreatmentVocabulary.learn(
@@ -280,14 +259,3 @@ def test_keep_best_writes_the_ridge_under_the_same_contract(noisy_path, noisy_ro
     assert np.abs(total - predicted).max() < 1e-4
     assert main(["explain", "check", str(folder), str(noisy_path), "-o", str(tmp_path / "c")]) == 1
     assert "this model is ridge" in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("model", "gain", "below"),
-    [(0.3, None, True), (0.3, (-0.2, -0.01), True), (0.3, (-0.2, 0.01), False), (0.5, (-0.1, 0.3), False)],
-)
-def test_below_means_beyond_the_interval(tmp_path, model, gain, below):
-    comparison = Comparison("test genes", "median r", model, "k-mer ridge", 0.4, gain)
-    assert comparison.below is below
-    assert ("(difference -0.200 to -0.010)" in comparison.sentence()) is (gain == (-0.2, -0.01))
-    assert read_comparison(tmp_path, {"comparison": comparison.to_json()}) == comparison

@@ -51,9 +51,8 @@ def undisturbed(dataset_path, tmp_path_factory):
         (2, 'conditioning = "film"', "treatments_per_step = 2\nreverse_complement = true"),
         (2, 'conditioning = "cross-all"', "attention_entropy = 0.2\nmicro_batch_size = 10"),
         (2, 'readout = "shared"\nstem = "kmer"\nkmer = 4', "warm_start = true"),
-        (3, "hops = 2", "batch_size = 149\nmicro_batch_size = 30"),
     ],
-    ids=["sampled", "entropy-micro-batches", "kmer-warm", "uneven"],
+    ids=["sampled", "entropy-micro-batches", "kmer-warm"],
 )
 def test_processes_learn_what_one_does(dataset_path, tmp_path, train_together, count, model, training):
     """300 genes, of whose cells one in twenty has no target, with dropout and shifts."""
@@ -108,11 +107,9 @@ def test_batch_normalisation_keeps_one_set_of_statistics(dataset_path, tmp_path,
     ("number", "rank", "codes", "next_count"),
     [
         (signal.SIGKILL, 1, [1, -9], 1),
-        (signal.SIGKILL, 0, [-9, 1], 3),
-        (signal.SIGTERM, 1, [143, 143], 1),
         (signal.SIGINT, 0, [130, 130], 3),
     ],
-    ids=["second-killed", "first-killed", "second-terminated", "first-interrupted"],
+    ids=["second-killed", "first-interrupted"],
 )
 def test_what_ends_one_ends_all_and_another_number_goes_on(
     dataset_path, undisturbed, tmp_path, train_together, number, rank, codes, next_count

@@ -9,7 +9,6 @@ from bioattn.attention.measures import EntropyMeter
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.config import Loss, Metric
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training import network
 from bioattn.models.promoter.training.data import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
@@ -130,22 +129,3 @@ def test_maps_become_sharper(dataset_path, tmp_path):
     for name, weight in (("off", 0.0), ("on", 0.5)):
         train(job(dataset_path, tmp_path / name, epochs=6, max_shift=2, attention_entropy=weight))
     assert mean_entropy(tmp_path / "on", dataset_path) < mean_entropy(tmp_path / "off", dataset_path) - 0.1
-
-
-def test_the_weight_of_entropy_rises_in_a_straight_line_from_zero(dataset_path, tmp_path, monkeypatch):
-    means = []
-
-    class Noted(EntropyMeter):
-        def mean(self):
-            means.append(super().mean())
-            return means[-1]
-
-    weights = []
-    part = network.NetworkTraining._part
-    monkeypatch.setattr(network, "EntropyMeter", Noted)
-    monkeypatch.setattr(network.NetworkTraining, "_part", lambda *a: weights.append(a[-1]) or part(*a))
-    train(job(dataset_path, tmp_path / "m", epochs=2, max_shift=2, attention_entropy=0.2))
-    steps = len(weights)
-    assert steps > 10
-    assert weights == pytest.approx([0.2 * step / steps for step in range(steps)])
-    assert len(means) == steps - 1, "the first step is free and captures no weights"
