@@ -121,11 +121,7 @@ def split_genes(
         size = settings.block_size or DEFAULT_BLOCK
         groups = block_groups(chrom, start, end, size, together)
         sizes = np.bincount(groups)
-        description |= {
-            "block_size": size,
-            "blocks": len(sizes),
-            "largest_block": int(sizes.max()),
-        }
+        description |= {"block_size": size, "blocks": len(sizes), "largest_block": int(sizes.max())}
         LOGGER.info(f"block: {len(sizes):,} blocks with promoters, the largest of {sizes.max():,}")
         sides = split_by_group(groups, holdouts, settings.seed, str(kind))
     else:

@@ -9,11 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from bioattn.errors import FormatError
-from bioattn.formats.tables import (
-    TableReader,
-    is_missing,
-    is_number,
-)
+from bioattn.formats.tables import TableReader, is_missing, is_number
 from bioattn.promoters.choices import Layout, ResponseColumns
 from bioattn.promoters.genes import GeneNames
 from bioattn.text import quoted

@@ -158,8 +158,7 @@ def _warn_of_nucleotides(
         own = "".join(both[place] for both in texts.values())
         if alphabet is PairAlphabet.PROTEIN and are_nucleotides(count_nucleotides(own), len(own)):
             warn_of_nucleotides(
-                f"{files[0]}: {side}s" if len(files) == 1 else files[place],
-                f"--{side}-alphabet dna or codon",
+                f"{files[0]}: {side}s" if len(files) == 1 else files[place], f"--{side}-alphabet dna or codon"
             )
 
 

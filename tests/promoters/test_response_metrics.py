@@ -5,11 +5,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
 
-from benchmarks.yeast_statistics import (
-    median_average_precision,
-    median_gene_pearson,
-    median_specific_pearson,
-)
+from benchmarks.yeast_statistics import median_average_precision, median_gene_pearson, median_specific_pearson
 from bioattn.promoters import response_metrics as metrics
 from bioattn.promoters.response_metrics import fit_shared_axis, pearson, pearson_per_gene
 

@@ -22,13 +22,7 @@ from bioattn.promoters.chromosomes import (
     write_aliases,
 )
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
-from bioattn.promoters.windows import (
-    GeneSpans,
-    Span,
-    find_anchor,
-    trim_upstream,
-    window_around,
-)
+from bioattn.promoters.windows import GeneSpans, Span, find_anchor, trim_upstream, window_around
 
 
 def test_the_anchor_is_the_first_base_of_the_downstream_part():

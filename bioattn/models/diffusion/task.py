@@ -17,11 +17,7 @@ from bioattn.choices import Task as ResponseKind
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import with_ability
 from bioattn.io.settings import build
-from bioattn.models.diffusion.family import (
-    DiffusionModelConfig,
-    DiffusionTraining,
-    DiffusionTrainingConfig,
-)
+from bioattn.models.diffusion.family import DiffusionModelConfig, DiffusionTraining, DiffusionTrainingConfig
 from bioattn.models.diffusion.model import OFF, UNKNOWN, Denoiser
 from bioattn.models.diffusion.run import levels_of
 from bioattn.models.diffusion.sampling import AT_ONCE

@@ -11,12 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.attention.site import MapTiles
 from bioattn.inference.attention_receiver import BatchReceiver, SampleReceiver, choose_sites, map_tiles
-from bioattn.inference.run import (
-    BATCH_BYTES,
-    Work,
-    fitting_samples,
-    write_attention_file,
-)
+from bioattn.inference.run import BATCH_BYTES, Work, fitting_samples, write_attention_file
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.language.config import Shape
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
@@ -31,15 +26,7 @@ from bioattn.models.language.source import (
 from bioattn.models.running import Running, RunReport
 from bioattn.sequences.vocabulary import CLS, SPECIAL
 from bioattn.store.contents import Held
-from bioattn.store.schema import (
-    TEXT,
-    AttentionOptions,
-    Block,
-    Column,
-    FileLayout,
-    ListColumn,
-    site_layout,
-)
+from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, ListColumn, site_layout
 from bioattn.store.writer import ResultWriter
 from bioattn.text import counted
 

@@ -15,13 +15,7 @@ from torch import Tensor, nn
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import sha256_of
-from bioattn.models.language.config import (
-    FineTuned,
-    FineTuningConfig,
-    PredictedFrom,
-    Shape,
-    TargetKind,
-)
+from bioattn.models.language.config import FineTuned, FineTuningConfig, PredictedFrom, Shape, TargetKind
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.layers import is_word, require_length
 from bioattn.models.language.model import LanguageModel

@@ -25,18 +25,8 @@ from bioattn.models.language.config import (
 )
 from bioattn.models.language.layers import base_digest
 from bioattn.models.language.model import LanguageModel, attention_sites
-from bioattn.models.language.published_reading import (
-    ADAPTER_SETTINGS,
-    adapter_settings,
-    read_published_model,
-)
-from bioattn.models.model_folder import (
-    CheckedModel,
-    Sites,
-    load_network,
-    read_model_config,
-    write_model,
-)
+from bioattn.models.language.published_reading import ADAPTER_SETTINGS, adapter_settings, read_published_model
+from bioattn.models.model_folder import CheckedModel, Sites, load_network, read_model_config, write_model
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
 from bioattn.sequences.vocabulary import PublishedTokens, Vocabulary

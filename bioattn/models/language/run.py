@@ -18,13 +18,7 @@ from bioattn.models.language.folder import LoadedLanguageModel, load_language_mo
 from bioattn.models.language.layers import is_word
 from bioattn.models.language.scoring import Wanted, layer_numbers
 from bioattn.models.language.source import RESIDUES
-from bioattn.models.language.tables import (
-    NO_OUTPUT,
-    read_source,
-    results,
-    table_header,
-    variant_table,
-)
+from bioattn.models.language.tables import NO_OUTPUT, read_source, results, table_header, variant_table
 from bioattn.models.running import Running, RunReport, loaded_model, stream_output, tsv
 from bioattn.store.shards import ShardRecord, table_line
 from bioattn.system.device import RunPrecision

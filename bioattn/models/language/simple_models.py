@@ -184,10 +184,7 @@ class Linear:
 
 
 def fit_linear(
-    features_NF: Features,
-    wanted: Wanted,
-    values_N: Tensor,
-    score: Callable[[Linear], float],
+    features_NF: Features, wanted: Wanted, values_N: Tensor, score: Callable[[Linear], float]
 ) -> Linear:
     """The linear model that minimises the mean loss and a penalty on its squared weights; of all `PENALTIES` the
     one with the highest `score`."""

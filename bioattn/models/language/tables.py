@@ -136,11 +136,7 @@ def table_header(loaded: LoadedLanguageModel, score: Score) -> list[str]:
 
 
 def results(
-    loaded: LoadedLanguageModel,
-    source: TokenSource,
-    wanted: Wanted,
-    most: int,
-    progress: Progress = SILENT,
+    loaded: LoadedLanguageModel, source: TokenSource, wanted: Wanted, most: int, progress: Progress = SILENT
 ) -> Iterator[Results]:
     """What is wanted of all sequences, in their order, a few hundred at a time."""
     header = table_header(loaded, wanted.score)

@@ -17,11 +17,7 @@ from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
 from bioattn.io.settings import build, settings_error
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.language.config import (
-    LanguageModelConfig,
-    LanguageTrainingConfig,
-    Shape,
-)
+from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Shape
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import VOCABULARY, load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel

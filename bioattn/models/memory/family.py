@@ -6,15 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import SettingsError
-from bioattn.io.settings import (
-    Settings,
-    Writes,
-    argument,
-    option,
-    output_option,
-    require,
-    table,
-)
+from bioattn.io.settings import Settings, Writes, argument, option, output_option, require, table
 from bioattn.models.family import Family, imported
 from bioattn.models.running import RunCommand
 from bioattn.training.settings import TrainingCommand, UpdateConfig

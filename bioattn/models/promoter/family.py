@@ -200,8 +200,7 @@ class PromoterTrainingSettings(TrainingCommand):
         default=Strand.AUTO,
     )
     check: bool = option(
-        "Check at the end, in seconds, whether the maps point at what predictions depend on.",
-        default=True,
+        "Check at the end, in seconds, whether the maps point at what predictions depend on.", default=True
     )
     treatment_columns: tuple[str, ...] = toml_key("a list of column names", default=())
     """Features used by the features encoder; empty: every column that varies."""

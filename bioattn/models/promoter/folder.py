@@ -27,17 +27,8 @@ from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.settings import build
 from bioattn.models.attention_settings import AttentionKeywords, attention_options
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import (
-    LoadedModel,
-    Sites,
-    load_network,
-    read_model_config,
-    write_model,
-)
-from bioattn.models.promoter.config import (
-    PromoterModelConfig,
-    TreatmentEncoding,
-)
+from bioattn.models.model_folder import LoadedModel, Sites, load_network, read_model_config, write_model
+from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.family import TREATMENTS
 from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.predictor import PromoterPredictor

@@ -325,10 +325,7 @@ class PhaseAverage:
         }
 
     def of(
-        self,
-        codes_BL: NDArray[np.uint8],
-        maps: Arrays,
-        maps_of: Callable[[NDArray[np.uint8]], Arrays],
+        self, codes_BL: NDArray[np.uint8], maps: Arrays, maps_of: Callable[[NDArray[np.uint8]], Arrays]
     ) -> Arrays:
         """The means over all phases, (..., F), in the type they come in.
 

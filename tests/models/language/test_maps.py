@@ -48,10 +48,7 @@ def test_streamed_maps_are_those_of_whole_batches(folder, options, monkeypatch):
     assert bioattn("merge", *parts, "-o", folder / "merged.h5", "--force") == 0
     assert_same_content(folder / "merged.h5", folder / "streamed.h5")
     assert bioattn("validate", folder / "streamed.h5") == 0
-    with (
-        open_attention(folder / "batches.h5") as batches,
-        open_attention(folder / "streamed.h5") as streamed,
-    ):
+    with open_attention(folder / "batches.h5") as batches, open_attention(folder / "streamed.h5") as streamed:
         assert list(batches.sites) == list(streamed.sites)
         for site in batches.sites:
             for sample in ("a", "b"):

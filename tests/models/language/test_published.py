@@ -431,10 +431,7 @@ def plant_pickle(folder: Path):
 
 QUERY = "bert.encoder.layer.1.attention.self.query.weight"
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "pickle": (
-        plant_pickle,
-        r"pytorch_model\.bin: holds Python objects \(\S*print\).*save its state dict",
-    ),
+    "pickle": (plant_pickle, r"pytorch_model\.bin: holds Python objects \(\S*print\).*save its state dict"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "holds no weights"),
     "cut short": (
         lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-99]),

@@ -124,10 +124,7 @@ def start(dataset_path, output, **model):
 
 @pytest.mark.parametrize(
     ("encoder", "stem"),
-    [
-        ("id", {}),
-        ("features", {"num_heads": 6, "stem": "both", "channels": 32}),
-    ],
+    [("id", {}), ("features", {"num_heads": 6, "stem": "both", "channels": 32})],
     ids=["id", "features-beside-filters"],
 )
 def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encoder, stem):

@@ -105,10 +105,7 @@ def test_batch_normalisation_keeps_one_set_of_statistics(dataset_path, tmp_path,
 
 @pytest.mark.parametrize(
     ("number", "rank", "codes", "next_count"),
-    [
-        (signal.SIGKILL, 1, [1, -9], 1),
-        (signal.SIGINT, 0, [130, 130], 3),
-    ],
+    [(signal.SIGKILL, 1, [1, -9], 1), (signal.SIGINT, 0, [130, 130], 3)],
     ids=["second-killed", "first-interrupted"],
 )
 def test_what_ends_one_ends_all_and_another_number_goes_on(

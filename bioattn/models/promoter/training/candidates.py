@@ -30,9 +30,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(
-    networks: Mapping[str, Matrix],
-    simple: tuple[str, Matrix] | None,
-    statistic: Callable[[Matrix], float],
+    networks: Mapping[str, Matrix], simple: tuple[str, Matrix] | None, statistic: Callable[[Matrix], float]
 ) -> list[Candidate]:
     """All means that hold a network, with the figure of each: the first network alone comes first.
 

@@ -13,12 +13,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.measures import EntropyMeter
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import BinEncoder
-from bioattn.models.promoter.config import (
-    Conditioning,
-    FirstFilters,
-    Metric,
-    Readout,
-)
+from bioattn.models.promoter.config import Conditioning, FirstFilters, Metric, Readout
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.layers import part_of_batch
 from bioattn.models.promoter.model import PromoterModel, attention_sites

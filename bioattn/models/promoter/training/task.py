@@ -48,10 +48,7 @@ from bioattn.models.promoter.training.settings import (
 )
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset
-from bioattn.promoters.response_metrics import (
-    median_auroc,
-    median_pearson,
-)
+from bioattn.promoters.response_metrics import median_auroc, median_pearson
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
