@@ -46,7 +46,7 @@ NOT_A_SETTING = {
     *("length", "alphabet", "form", "source_alphabet", "target_alphabet"),
     *("source_characters", "target_characters", "longest_source", "treatments"),
     *DATASET_GIVES,
-    *("words", "answers", "places", "most_facts"),
+    *("words", "answers", "places"),
 }
 """The dataset decides it, or published weights."""
 SHARED = ("weight_decay", "warmup_fraction", "average_decay", "gradient_clip", "patience", "precision")

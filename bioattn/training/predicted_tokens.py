@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.store.training_record import MINUS, MODEL_ROW, Comparison
@@ -35,6 +37,14 @@ def figures_of(sums: Sequence[float]) -> dict[str, float]:
         "perplexity": math.exp(min(loss, 700.0)),
         "accuracy": right / tokens if tokens else math.nan,
     }
+
+
+def mixed(count_NV: NDArray[np.float64], shorter_NV: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities by the counts of contexts and those of shorter ones, by Witten and Bell's weights."""
+    kinds_N1 = (count_NV > 0).sum(-1, keepdims=True)
+    mixed_NV: NDArray[np.float64] = kinds_N1 * shorter_NV + count_NV
+    mixed_NV /= count_NV.sum(-1, keepdims=True) + kinds_N1
+    return mixed_NV
 
 
 @dataclass(frozen=True, slots=True)

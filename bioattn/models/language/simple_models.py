@@ -17,6 +17,7 @@ from torch import Tensor
 from bioattn.models.language.targets import Wanted
 from bioattn.sequences.vocabulary import SPECIAL
 from bioattn.text import counted
+from bioattn.training.predicted_tokens import mixed
 
 PSEUDOCOUNT = 5.0
 """Rows that are added to those of an alignment, with all letters alike."""
@@ -95,12 +96,9 @@ class ContextCounts:
             context, _ = self._contexts(words, k)
             known = np.flatnonzero(context >= 0)
             rows_MV = counts[context[known]]
-            total_M1, kinds_M1 = rows_MV.sum(-1, keepdims=True), (rows_MV > 0).sum(-1, keepdims=True)
-            weight_M1 = kinds_M1 / np.maximum(total_M1 + kinds_M1, 1.0)
-            weight_M1[total_M1 == 0] = 1.0
-            rows = known + k
-            observed_MV = rows_MV / np.maximum(total_M1, 1.0)
-            probability_NV[rows] = weight_M1 * probability_NV[rows] + (1 - weight_M1) * observed_MV
+            seen = rows_MV.any(-1)
+            rows = known[seen] + k
+            probability_NV[rows] = mixed(rows_MV[seen], probability_NV[rows])
         return probability_NV
 
     def _contexts(self, words: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -32,7 +32,7 @@ from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
 from bioattn.training.settings import UpdateConfig
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step
+from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step, figures_by_part
 
 VALIDATION_BATCH = 16
 """Windows of one forward pass in validation."""
@@ -175,17 +175,17 @@ class LanguageTask(ConfiguredTask):
         """`SUMS` of the words of the validation windows."""
         if not self.validation:
             return None
-        return self._sums(cast(LanguageModel, model), self.validation, shard.slice(len(self.validation)))
+        return self._sums(cast(LanguageModel, model), self.validation, shard)
 
-    def _sums(self, model: LanguageModel, exercises: Sequence[Exercise], own: slice) -> Tensor:
-        """`SUMS`, a row per batch, 0 where it is not `own`."""
-        sums = torch.zeros(len(exercises), len(SUMS), dtype=torch.float64)
+    def _sums(self, model: LanguageModel, exercises: Sequence[Exercise], shard: Shard) -> Tensor:
+        """`SUMS`, a row per batch."""
+
+        def sums(part: Exercise) -> Tensor:
+            tokens_BL, targets_BL, source_BS = part.to(self.device)
+            return sums_of(model(tokens_BL, source_BS), _words(targets_BL, self.num_words), IGNORED)
+
         with self.training.precision.autocast(self.device):
-            for number in range(own.start, own.stop):
-                tokens_BL, targets_BL, source_BS = exercises[number].to(self.device)
-                words_BL = _words(targets_BL, self.num_words)
-                sums[number] = sums_of(model(tokens_BL, source_BS), words_BL, IGNORED).cpu()
-        return sums
+            return figures_by_part(exercises, shard, len(SUMS), sums)
 
     def judge(self, values: Tensor) -> Judgement:
         figures = figures_of(values.sum(0).tolist())
@@ -208,7 +208,7 @@ class LanguageTask(ConfiguredTask):
         self.model.eval()
         for side, own in exercises.items():
             with torch.no_grad():
-                sums = self._sums(self.model, own, slice(0, len(own))).sum(0)
+                sums = self._sums(self.model, own, Shard(1, 1)).sum(0)
             rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, figures_of(sums.tolist())))
             if simple is not None:
                 counts = sum((simple.sums(*each) for each in self._words(own)), np.zeros(len(SUMS)))

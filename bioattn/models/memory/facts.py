@@ -145,17 +145,10 @@ class Reader:
     """The texts of a book as numbers of words that a model knows."""
 
     def __init__(self, config: MemoryModelConfig, book: Book) -> None:
-        """Raises: FormatError naming the line of a word or answer that the model does not know, a text of too many
-        words, or a story of too many facts."""
         self._config = config
         self._number = {word: place for place, word in enumerate(config.words, start=1)}
         self._facts = {}
         for name, story in book.stories.items():
-            if config.temporal and len(story.names) > config.most_facts:
-                raise FormatError(
-                    f"{story.wheres[config.most_facts]}: the story has {len(story.names)} facts, the memory holds "
-                    f"{config.most_facts}; leave some out, or train with temporal = false"
-                )
             texts = zip(story.texts, story.wheres, strict=True)
             self._facts[name] = torch.stack([self._read(words, where) for words, where in texts])
         answers = {"": UNKNOWN} | {word: place for place, word in enumerate(config.answers)}

@@ -28,17 +28,12 @@ class MemoryModelConfig:
     """Answers of the training questions, ascending; the tables decide it."""
     places: int
     """Words of the longest fact or question of the training; the tables decide it."""
-    most_facts: int
-    """Facts of the largest story of the training; the tables decide it."""
     hops: int = option("Facts that are read one after the other.", default=3, min=1)
     channels: int = 64
     """Numbers that stand for a word, a fact or what is known so far."""
-    temporal: bool = False
-    """Whether the order of facts matters: a learned vector for a fact's position. The memory then holds no more
-    facts than the largest training story."""
 
     def __post_init__(self) -> None:
-        require(self, ("hops", "channels", "places", "most_facts"), lambda value: value >= 1, "be at least 1")
+        require(self, ("hops", "channels", "places"), lambda value: value >= 1, "be at least 1")
         if not self.answers or not {*self.answers} <= {*self.words}:
             raise SettingsError("answers must be words, at least one")
 

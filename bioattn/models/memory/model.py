@@ -44,9 +44,6 @@ class MemoryNetwork(nn.Module):
         tables, channels = config.hops + 1, config.channels
         self.words = nn.Parameter(torch.empty(tables, len(config.words) + 1, channels).normal_(std=FIRST))
         self.places = nn.Parameter(position_encoding(config.places, channels).repeat(tables, 1, 1))
-        self.times = None
-        if config.temporal:
-            self.times = nn.Parameter(torch.empty(tables, config.most_facts, channels).normal_(std=FIRST))
         number = {word: place for place, word in enumerate(config.words, start=1)}
         answers = torch.tensor([number[word] for word in config.answers])
         self.register_buffer("answers", answers, persistent=False)
@@ -71,11 +68,11 @@ class MemoryNetwork(nn.Module):
         """
         known_BF = (facts_BFW != PAD).any(-1)
         state_B1D = self._embedded(question_BW, 0)[:, None]
-        keys_BFD = self._facts(facts_BFW, known_BF, 0)
+        keys_BFD = self._embedded(facts_BFW, 0)
         weights = []
         hops = self.config.hops
         for hop in range(hops):
-            values_BFD = self._facts(facts_BFW, known_BF, hop + 1)
+            values_BFD = self._embedded(facts_BFW, hop + 1)
             query_B1D = state_B1D * self.config.channels**0.5  # the score divides by it
             if linear:
                 weights_B1F = DotScore().logits(query_B1D, keys_BFD) * known_BF[:, None]
@@ -94,14 +91,6 @@ class MemoryNetwork(nn.Module):
             keys_BFD = values_BFD
         logits_BA = state_B1D.squeeze(1) @ self.words[-1, self.answers].T
         return Reading(logits_BA, torch.cat(weights, 1))
-
-    def _facts(self, facts_BFW: Tensor, known_BF: Tensor, table: int) -> Tensor:
-        """(B, F, D)."""
-        embedded_BFD = self._embedded(facts_BFW, table)
-        if self.times is None:
-            return embedded_BFD
-        from_end_BF = (known_BF.sum(-1, keepdim=True) - known_BF.cumsum(-1)).clamp(min=0)
-        return embedded_BFD + self.times[table][from_end_BF]
 
     def _embedded(self, text: Tensor, table: int) -> Tensor:
         """Texts (..., W) as vectors (..., D)."""

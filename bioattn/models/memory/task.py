@@ -50,18 +50,12 @@ class MemoryTask(ConfiguredTask):
         for each in self.book.asked:
             if not each.answer:
                 raise FormatError(f"{each.where}: has no answer; training needs one for every question")
-            if each.answer not in answers:
-                raise FormatError(
-                    f"{each.where}: the answer {each.answer!r} is that of no training question, so it cannot be "
-                    "learned; leave the question out, or put it into training"
-                )
         stories = [self.book.stories[name] for name in {each.story for each in train}]
         texts = [text for story in stories for text in story.texts] + [each.words for each in train]
         chosen = {
             "words": sorted({word for text in texts for word in text} | answers),
             "answers": sorted(answers),
             "places": max(map(len, texts)),
-            "most_facts": max(len(story.names) for story in stories),
         }
         self.config = build(MemoryModelConfig, {**settings.model, **chosen}, settings.source("model"))
         self.supervised = bool(self.training.hop_weight) and any(each.true_facts for each in train)

@@ -26,7 +26,7 @@ from bioattn.sequences.vocabulary import EOS
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
+from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, mixed, sums_of
 from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step, figures_by_part
 
 POOL = 8
@@ -226,9 +226,7 @@ class AlignedCounts:
         for codes, table in zip(context_FN, self.tables, strict=True):
             place = np.minimum(np.searchsorted(table.contexts, codes), len(table.contexts) - 1)
             seen = table.contexts[place] == codes
-            rows_MV = table.counts[place[seen]]
-            total_M1, kinds_M1 = rows_MV.sum(-1, keepdims=True), (rows_MV > 0).sum(-1, keepdims=True)
-            probability_NV[seen] = (kinds_M1 * probability_NV[seen] + rows_MV) / (total_M1 + kinds_M1)
+            probability_NV[seen] = mixed(table.counts[place[seen]], probability_NV[seen])
         return probability_NV, targets
 
     def sums(self, pair: Pair) -> NDArray[np.float64]:

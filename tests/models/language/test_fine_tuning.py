@@ -11,6 +11,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from bioattn.models.language.config import Shape, Target, TargetKind
+from bioattn.models.language.fine_tuning import with_replaced
 from bioattn.models.language.folder import load_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.simple_models import fit_linear, sequence_features
@@ -252,3 +253,17 @@ def test_features_count_words_and_read_places():
         plain = [pairs[a + b] / 5 for a in "ACGT" for b in "ACGT"]
         assert row[4:20] == pytest.approx(plain)
     assert found["words by position"].sum(1).tolist() == [6, 5, 6]
+
+
+def test_a_share_of_the_words_is_replaced_and_no_special_token():
+    torch.manual_seed(0)
+    number = len(SPECIAL) + 4
+    tokens_BL = torch.randint(0, number, (200, 50))
+    replaced_BL = with_replaced(tokens_BL, 0.2, number)
+    special_BL = tokens_BL < len(SPECIAL)
+    assert torch.equal(replaced_BL[special_BL], tokens_BL[special_BL])
+    words = replaced_BL[~special_BL]
+    assert (words.min(), words.max()) == (len(SPECIAL), number - 1)
+    changed = (words != tokens_BL[~special_BL]).double().mean().item()
+    assert changed == pytest.approx(0.2 * 3 / 4, abs=0.02)  # a quarter becomes what it was
+    assert with_replaced(tokens_BL, 0.0, number) is tokens_BL

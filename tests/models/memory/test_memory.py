@@ -26,10 +26,8 @@ average_decay = 0.9
 @pytest.mark.parametrize("linear", [False, True])
 @torch.no_grad()
 def test_hops_are_those_of_a_plain_loop(linear):
-    """Sukhbaatar et al. 2015, section 2: three words, two hops, order of facts, a shorter story."""
-    config = MemoryModelConfig(
-        words=("a", "b", "c"), answers=("a", "c"), places=2, most_facts=3, hops=2, channels=4, temporal=True
-    )
+    """Sukhbaatar et al. 2015, section 2: three words, two hops, a shorter story."""
+    config = MemoryModelConfig(words=("a", "b", "c"), answers=("a", "c"), places=2, hops=2, channels=4)
     torch.manual_seed(0)
     model = MemoryNetwork(config)
     for word in (1, 2):  # (1 − w/W) − (d/D)(1 − 2 w/W)
@@ -46,7 +44,7 @@ def test_hops_are_those_of_a_plain_loop(linear):
     receiver = BatchReceiver(AttentionOptions())
     with capture(["memory.read"], receiver):
         reading = model(torch.tensor([[2, 0], [3, 1]]), filled, linear=linear)
-    words, places, times = (each.numpy() for each in (model.words, model.places, model.times))
+    words, places = (each.numpy() for each in (model.words, model.places))
 
     def embedded(text, table):
         return sum(words[table, word] * places[table, place] for place, word in enumerate(text))
@@ -54,13 +52,7 @@ def test_hops_are_those_of_a_plain_loop(linear):
     for row, (question, story) in enumerate(zip(questions, stories, strict=True)):
         state = embedded(question, 0)
         for hop in range(2):
-            facts = [
-                [
-                    embedded(fact, table) + times[table, len(story) - 1 - place]
-                    for place, fact in enumerate(story)
-                ]
-                for table in (hop, hop + 1)
-            ]
+            facts = [[embedded(fact, table) for fact in story] for table in (hop, hop + 1)]
             weights = np.array([state @ key for key in facts[0]])
             if not linear:
                 weights = np.exp(weights) / np.exp(weights).sum()
