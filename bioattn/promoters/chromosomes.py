@@ -16,7 +16,6 @@ from bioattn.io.files import read_lines, text_output
 from bioattn.text import first_names
 
 AUTO = "auto"
-"""What --chromosome-aliases takes in place of a table."""
 _PREFIX = re.compile(r"^(chromosome|chrom|chr)[_-]?", re.IGNORECASE)
 _VERSION = re.compile(r"\.\d+$")
 _ACCESSIONS = (

@@ -108,7 +108,6 @@ class Span(NamedTuple):
     start: int
     end: int
     gene: int
-    """Number of the gene in the annotation."""
 
 
 class GeneSpans:

@@ -84,7 +84,6 @@ class PreparedSequences:
     records: int
     dropped: int
     letters: dict[str, int]
-    """By side."""
     leakage: list[dict[str, Any]]
 
 

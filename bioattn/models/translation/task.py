@@ -176,7 +176,6 @@ class Table:
     contexts: NDArray[np.int64]
     """Those that were seen, ascending."""
     counts: NDArray[np.float64]
-    """(contexts, tokens)."""
 
 
 class AlignedCounts:
