@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention.capture import capture
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import FormatError, SettingsError
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.io.settings import OPTIONS, build
 from bioattn.models.promoter import layers as module
@@ -19,7 +19,7 @@ from bioattn.models.promoter.model import PromoterModel, attention_sites
 from bioattn.models.promoter.mutant_bins import interpolation, smooth_rows
 from bioattn.models.promoter.stem import KmerStem, one_hot
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from bioattn.promoters.treatments import TreatmentTable
 
 LENGTH = 52
 SMALL = {"channels": 16, "kernel": 5, "pool": 8, "num_heads": 2, "head_channels": 8, "hidden_channels": 16}
@@ -320,28 +320,6 @@ class TestVocabulary:
         raw = vocabulary.encode(TreatmentTable(frame)).numbers_TN[:, 0] * scale.sd + scale.mean
         raw = raw.expm1() if scale.log else raw
         assert raw.tolist() == pytest.approx([0.5 / 120, 1.5 / 120, 1.0], rel=1e-5)
-
-    def test_unknown_things_are_named(self):
-        vocabulary = TreatmentVocabulary.learn(table(), encoding=TreatmentEncoding.ID, unconditional=True)
-        with pytest.raises(BioattnError, match="treatment 'nobody' was not in training"):
-            vocabulary.encode(named_treatments(["a", "nobody"]))
-        features = TreatmentVocabulary.learn(table(), encoding=TreatmentEncoding.FEATURES, unconditional=True)
-        frame = table().frame.copy()
-        frame.loc["a", "dose"] = "3 kg"
-        with pytest.raises(
-            BioattnError, match=r"treatment 'a' has the dose '3 kg', but training saw no dose"
-        ):
-            features.encode(TreatmentTable(frame=frame))
-        with pytest.raises(BioattnError, match="treatment_columns names 'colour'"):
-            TreatmentVocabulary.learn(
-                table(), encoding=TreatmentEncoding.FEATURES, unconditional=True, columns=["colour"]
-            )
-        with pytest.raises(
-            BioattnError, match="needs a treatment table with at least one column that varies"
-        ):
-            TreatmentVocabulary.learn(
-                named_treatments(["a", "b"]), encoding=TreatmentEncoding.FEATURES, unconditional=True
-            )
 
 
 @pytest.mark.parametrize(

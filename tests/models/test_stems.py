@@ -12,7 +12,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import BioattnError
 from bioattn.inference.promoter_windows import make_batch
-from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
+from bioattn.models.promoter.config import PromoterModelConfig, Stem
 from bioattn.models.promoter.stem import STEMS
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.promoters.treatments import named_treatments
@@ -126,33 +126,6 @@ def test_context_is_that_of_a_plain_loop(position):
                 gelu = hidden * (1 + erf(hidden / np.sqrt(2))) / 2
                 rows[place] = row + linear(gelu, layer.narrow)
         np.testing.assert_allclose(context[promoter], np.stack(rows), atol=2e-4)
-
-
-def test_untrained_layers_change_nothing_and_context_feeds_keys_alone():
-    """With a shared readout a contribution over its weight is what the bin's own filters give."""
-    codes = make_codes()
-    model = make(0.0, stem=Stem.TRANSFORMER, readout=Readout.SHARED)
-    treatments = model.encode_treatments(TABLE)
-    stem = model.model.members[0].network.stem
-    with torch.no_grad():
-        bins, known = stem(codes)
-        torch.testing.assert_close(stem.in_context(bins, known), bins, atol=0, rtol=0)
-        heard = []
-        for _ in range(2):
-            recorder = Contributions()
-            with capture(["promoter.cross.0"], recorder):
-                model.model(codes, treatments)
-            heard.append((recorder.weights, recorder.contributions))
-            for parameter in stem.layers.parameters():
-                parameter += torch.randn_like(parameter)
-    (before, contributed), (after, contributed_after) = heard
-    assert float((before - after).abs().max()) > 0.01
-    torch.testing.assert_close(contributed / before, contributed_after / after, equal_nan=True)
-
-
-class Contributions:
-    def receive(self, site, weights, value_weighted, tile=None):
-        self.weights, self.contributions = weights, value_weighted
 
 
 def test_keys_that_know_everything_have_no_receptive_field():

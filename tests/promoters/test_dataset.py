@@ -1,6 +1,5 @@
 """The dataset file: what is written is read, byte for byte again, and nothing damaged is."""
 
-import io
 import json
 
 import h5py
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.hdf5 import hdf5_file
 from bioattn.promoters.dataset import PROMOTER_DATASET, PromoterDataset, read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 
@@ -120,17 +118,6 @@ def test_plain_h5py_reads_it(path):
         assert json.loads(file["metadata"].asstr()[0]) == {}
 
 
-def edited(path, change):
-    """The dataset at `path` changed by `change(file)`."""
-    content = path.read_bytes()
-    with hdf5_file(path) as file:
-        with h5py.File(io.BytesIO(content)) as before:
-            for name in before:
-                before.copy(name, file)
-            file.attrs.update(before.attrs)
-        change(file)
-
-
 def test_other_files_and_versions_are_refused(path, tmp_path):
     with h5py.File(path, "r+") as file:
         file.attrs["format_version"] = PROMOTER_DATASET.version + 1
@@ -148,12 +135,6 @@ def test_other_files_and_versions_are_refused(path, tmp_path):
         read_dataset(tmp_path / "none.h5")
     with pytest.raises(BioattnError, match="is a folder"):
         read_dataset(tmp_path)
-
-
-def test_a_missing_array_is_named(path):
-    edited(path, lambda file: file.pop("genes/strand"))
-    with pytest.raises(FormatError, match="the array /genes/strand is missing"):
-        read_dataset(path)
 
 
 def test_responses_that_training_cannot_square_are_refused():

@@ -44,17 +44,6 @@ def test_suffixes(promoters, ids, expected):
     assert match_ids(promoters, ids)[0].tolist() == expected
 
 
-def test_reasons():
-    _, reasons = match_ids(["G", "H.1", "H.2"], ["G", "G.1", "H", "X", "H.1"])
-    assert reasons == [
-        "",
-        "another row names the promoter exactly",
-        "several promoters differ from this name in the suffix alone",
-        "no promoter of this name",
-        "",
-    ]
-
-
 ID = st.tuples(st.sampled_from(["A", "B", "C"]), st.sampled_from(["", ".1", ".2"])).map("".join)
 
 

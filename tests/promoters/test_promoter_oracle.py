@@ -3,8 +3,6 @@
 import csv
 import gzip
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -155,47 +153,6 @@ def test_every_gene_its_window_and_its_sequence(truth, tmp_path):
         assert sequences[gene.name] == sequence
         assert set(row["other_genes"].split(",")) - {""} == others[gene.name]
         assert float(row["fraction_n"]) == pytest.approx(sequence.count("N") / 1000, abs=1e-6)
-
-
-@pytest.mark.skipif(shutil.which("bedtools") is None, reason="bedtools is not installed")
-def test_bedtools_cuts_the_same_windows_and_sees_the_same_overlaps(truth, tmp_path):
-    if truth.circular:
-        pytest.skip("bedtools knows no circular chromosomes")
-    _, sequences = prepare(truth, tmp_path)
-    plain = tmp_path / "genome.fa"
-    plain.write_bytes(gzip.decompress(truth.genome_path.read_bytes()))
-    (tmp_path / "sizes").write_text("".join(f"{name}\t{len(s)}\n" for name, s in truth.sequences.items()))
-    genes = truth.genes.assign(score=0)[["chrom", "start", "end", "name", "score", "strand"]]
-    first = genes.assign(
-        start=genes["start"].where(genes["strand"] == "+", genes["end"] - 1),
-        end=(genes["start"] + 1).where(genes["strand"] == "+", genes["end"]),
-    )
-    genes.to_csv(tmp_path / "genes.bed", sep="\t", header=False, index=False)
-    first.to_csv(tmp_path / "first.bed", sep="\t", header=False, index=False)
-
-    def bedtools(*arguments):
-        run = subprocess.run(
-            ["bedtools", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        return run.stdout
-
-    slop = bedtools("slop", "-i", "first.bed", "-g", "sizes", "-s", "-l", "800", "-r", "199")
-    assert (tmp_path / "x.bed").read_text() == slop
-    fasta = bedtools("getfasta", "-fi", "genome.fa", "-bed", "x.bed", "-s", "-nameOnly", "-tab")
-    for line in fasta.splitlines():
-        label, sequence = line.split("\t")
-        name = re.sub(r"\([+-]\)$", "", label)
-        assert re.sub("[^ACGT]", "N", sequence.upper()) in sequences[name]
-        assert len(sequence) == 1000 or "N" in sequences[name]
-    hits = bedtools("intersect", "-a", "x.bed", "-b", "genes.bed", "-wa", "-wb")
-    seen: dict[str, set[str]] = {name: set() for name in truth.genes["name"]}
-    for line in hits.splitlines():
-        columns = line.split("\t")
-        if columns[3] != columns[9]:
-            seen[columns[3]].add(columns[9])
-    with (tmp_path / "x.audit.tsv").open() as file:
-        for row in csv.DictReader(file, delimiter="\t"):
-            assert set(row["other_genes"].split(",")) - {""} == seen[row["gene_id"]]
 
 
 def test_drop_follows_the_overlaps(truth, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import FormatError
 from bioattn.promoters.choices import Layout, ResponseColumns
 from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.responses import ResponseSource, file_stem, read_responses, response_source
@@ -115,12 +115,6 @@ def test_contrasts_wide_and_long_tables_join(tmp_path):
     assert read.gene_ids[-1] == "new"
     np.testing.assert_array_equal(read.values[2], [-2.25, 4, np.nan])
     np.testing.assert_array_equal(read.values[3], [np.nan, 5, 6])
-
-
-def test_columns_are_chosen_by_pattern(tmp_path):
-    path = write(tmp_path, "gene\tsymbol\ths_1\ths_2\tcold\na\tABC\t1\t2\t3\n")
-    read = read_responses([path], ResponseColumns(values=("hs_*", "cold")))
-    assert read.treatments == ["hs_1", "hs_2", "cold"]
 
 
 def test_standard_error_of_a_mean_of_two(tmp_path):
@@ -269,13 +263,6 @@ def test_numbers_and_categories(tmp_path):
     assert list(table.frame["agent"]) == ["NaCl", ""]
     assert list(table.frame["inhibitor"]) == ["none", "-"]  # "no inhibitor" is something said
     np.testing.assert_array_equal(table.frame["dose"], [0.5, np.nan])
-
-
-def test_select_keeps_order_and_names_what_is_unknown(tmp_path):
-    table = read(tmp_path, "name\tdose\nheat_10\t1\nheat_20\t2\nsalt\t3\n")
-    assert table.select(["salt", "heat_10"]).names == ["salt", "heat_10"]
-    with pytest.raises(BioattnError, match=r"'heat_30': .* holds no such treatment; near: 'heat_"):
-        table.select(["heat_30"])
 
 
 def test_semicolon_tables_may_have_decimal_commas(tmp_path):

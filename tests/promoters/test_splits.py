@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
-from bioattn.promoters.choices import DatasetSettings, Split, parse_bases
+from bioattn.promoters.choices import DatasetSettings, Split
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.gene_split import split_genes
 from bioattn.promoters.promoter_fasta import Promoter
@@ -72,14 +72,6 @@ def test_no_two_windows_in_two_blocks_overlap(windows):
         assert (blocks[i] == blocks[j]) == same
 
 
-@pytest.mark.parametrize(
-    ("text", "bases"),
-    [("200kb", 200_000), ("200 KB", 200_000), ("1.5Mb", 1_500_000), ("300", 300), ("300bp", 300)],
-)
-def test_numbers_of_bases(text, bases):
-    assert parse_bases(text, "--block-size") == bases
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_chromosomes_are_added_that_bring_the_count_nearest(seed):
     """Ten chromosomes of 4 genes and ten of 6: whichever is drawn, one of the other size makes a tenth of 100."""
@@ -98,13 +90,6 @@ def test_groups_stay_whole(groups, seed):
     for group in set(numbered.tolist()):
         assert len(set(sides[numbered == group].tolist())) == 1
     assert set(sides) == {TRAIN, VALIDATION, TEST}
-
-
-def test_random_takes_the_fractions_asked_for():
-    sides = split_by_group(np.arange(1000), sides_of(["test=0.25", "validation=0"]), 0, "random")
-    assert np.bincount(sides, minlength=3).tolist() == [750, 0, 250]
-    other = split_by_group(np.arange(1000), sides_of(["test=0.25", "validation=0"]), 1, "random")
-    assert (sides != other).any()
 
 
 @pytest.mark.parametrize(

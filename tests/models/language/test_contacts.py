@@ -117,18 +117,3 @@ def test_a_regression_fitted_on_sequences_and_structures(folder, monkeypatch):
         assert float(row["probability"]) == pytest.approx(1 / (1 + np.exp(-logits[i, j])), abs=1e-5)
     assert query in (folder / "c.rr").read_text().replace("\n", "")
     assert bioattn("validate", folder / "x.h5") == 0
-
-
-@pytest.mark.parametrize("shape", [Shape.DECODER, Shape.ENCODER_DECODER])
-def test_without_a_regression_heads_count_equally(folder, tmp_path, shape):
-    """Causal maps are symmetrised as all are; of an encoder with a decoder the encoder's maps are taken."""
-    write_model(tmp_path / "model", shape)
-    maps, contacts = tmp_path / "x.h5", tmp_path / "c.tsv"
-    assert bioattn("export", "attention", tmp_path / "model", folder / "all.fa", "-o", maps) == 0
-    assert bioattn("export", "contacts", maps, "-o", contacts) == 0
-    mean = plain_maps(maps, NAMES[1], "decoder" if shape is Shape.DECODER else "encoder").mean(axis=0)
-    rows = [row for row in table(contacts) if row["sample"] == NAMES[1]]
-    scores = [float(row["score"]) for row in rows]
-    assert scores == sorted(scores, reverse=True)
-    expected = [mean[int(row["column_i"]) - 1, int(row["column_j"]) - 1] for row in rows]
-    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-9)

@@ -190,27 +190,6 @@ def test_adapters_add_a_product_and_leave_the_weights_alone(folder: Path, tmp_pa
     assert "the low-rank adapters were trained on other weights" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ("s0\t1\nx9\t2\n", "t.tsv:3: 1 of 2 ids have no sequence; id 'x9'"),
-        ("s0\t1.5\ns1\thigh\ns2\t3\n", "t.tsv:3, column 'y': 'high' among 2 numbers"),
-        ("s0\tNA\ns1\t\n", "column 'y' has no value for a training sequence"),
-    ],
-)
-def test_wrong_tables_are_named(tmp_path: Path, rows: str, said: str, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "x.fa").write_text("".join(f">s{n}\nACGTACGTA{'ACGT'[n]}\n" for n in range(4)))
-    (tmp_path / "t.tsv").write_text(f"id\ty\n{rows}")
-    (tmp_path / "sides.tsv").write_text("gene\tsplit\n" + "".join(f"s{n}\ttrain\n" for n in range(4)))
-    dataset = tmp_path / "x.dataset.h5"
-    split = ("--split-table", tmp_path / "sides.tsv")
-    assert bioattn("prepare", "language", tmp_path / "x.fa", "-o", dataset, *split) == 0
-    words = ("train", "language", dataset, "-o", tmp_path / "m", "-c", "model.layers=1")
-    assert bioattn(*words, "--targets", tmp_path / "t.tsv") == 1
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "m").exists()
-
-
 def test_what_a_column_holds(tmp_path: Path):
     lines = ["id\tbinary\tdigits\tnumber\tword", "a\t0\t010\t010\tx", "b\t1\t0011\t2.5\ty", "c\t1\t11\t7\tx"]
     lines += ["d\t0\t00\t\ty", "e\tNA\t?1\tNA\t."]

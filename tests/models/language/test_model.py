@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from bioattn.attention.choices import PositionEncoding
-from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import encode
 from bioattn.models.language.config import Shape
 from bioattn.models.language.generation import drawn_texts
@@ -188,16 +187,3 @@ def test_variants_are_scored_as_their_definition_says(shape: Shape, tmp_path: Pa
             rows = range(len(old) - 2)
             expected = sum((new_LV[i, new[i + 1]] - old_LV[i, old[i + 1]]).item() for i in rows)
         assert found == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ("s\tA2T", r"v\.tsv:2: A2T: position 2 of s \(from 1\) is C"),
-        ("t\tA1C", "sequence 't': the FASTA holds no such sequence"),
-    ],
-)
-def test_variants_that_do_not_fit_are_named(row: str, said: str, tmp_path: Path):
-    (tmp_path / "v.tsv").write_text(f"sequence\tmutant\n{row}\n")
-    with pytest.raises(BioattnError, match=said):
-        read_variants(tmp_path / "v.tsv", {"s": "ACGTACGG"})

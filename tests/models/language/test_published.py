@@ -321,24 +321,6 @@ def test_pieces_of_sentencepiece_are_read(tmp_path: Path):
     ]
 
 
-@pytest.mark.parametrize("case", ["esm2", "gpt2", "t5"], indirect=True)
-def test_training_goes_on_from_published_weights(case: Case, tmp_path: Path):
-    """And the folder that it writes has the vocabulary."""
-    fasta, dataset, output = (tmp_path / name for name in ("p.fa", "p.dataset.h5", "model"))
-    random = np.random.default_rng(0)
-    genes = ["".join(random.choice(list("ACDEFGHIKLMNPQRSTVWY"), 30)) for _ in range(40)]
-    fasta.write_text("".join(f">g{number}\n{gene}\n" for number, gene in enumerate(genes)))
-    (tmp_path / "s.toml").write_text("[training]\nsteps = 2\nsteps_per_round = 1\nvalidation_windows = 4\n")
-    words = ("prepare", "language", fasta, "-o", dataset, "--alphabet", "protein", "--split", "record")
-    assert bioattn(*words) == 0
-    words = ("train", "language", dataset, "-o", output, "--from", case.folder, "--no-baselines")
-    assert bioattn(*words, "--config", tmp_path / "s.toml") == 0
-    trained = load_language_model(output, torch.device("cpu"))
-    assert trained.vocabulary == case.loaded.vocabulary
-    assert trained.config == case.loaded.config
-    assert bioattn("run", "language", output, fasta, "-o", tmp_path / "t.tsv") == 0
-
-
 @pytest.mark.parametrize("case", ["gpt2"], indirect=True)
 def test_a_published_decoder_writes_sequences(case: Case, tmp_path: Path):
     output = tmp_path / "new.fa"

@@ -7,7 +7,6 @@ repositories with plain code of their descriptions.
 import json
 import math
 import os
-import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -210,24 +209,6 @@ def test_models_without_an_output_give_embeddings(
     loaded = require_same(folder, base_class.from_pretrained(folder, attn_implementation="eager"))
     assert loaded.config.form.output is Output.NONE
     assert ("classifier.dense.bias" in caplog.text) == name.endswith("Classification")
-
-
-def test_prefixes_of_wrappers_are_no_part_of_a_name(tmp_path: Path):
-    folder = made(tmp_path / "plain", "esm")
-    expected = load_language_model(folder, CPU).model.state_dict()
-    for prefix in ("_orig_mod.", "module.", "_orig_mod.module.", "model.", "base_model.model."):
-        other = tmp_path / prefix
-        shutil.copytree(folder, other)
-        edit_arrays(other, lambda arrays, prefix=prefix: put_before(arrays, prefix))
-        found = load_language_model(other, CPU).model.state_dict()
-        assert all(torch.equal(found[name], array) for name, array in expected.items())
-
-
-def put_before(arrays: Arrays, prefix: str) -> None:
-    for name in list(arrays):
-        # Layers that were compiled one by one have the prefix within their names.
-        array, name = arrays.pop(name), name.replace("layer.1.", "layer.1._orig_mod.")
-        arrays[prefix + name] = array
 
 
 def in_parts(folder: Path) -> None:

@@ -148,19 +148,6 @@ def test_embeddings_alone_write_no_table_and_shards_merge(case, tmp_path):
         assert "shard" not in file.attrs
 
 
-def test_weights_of_half_precision_give_nearly_the_same(case, tmp_path):
-    _, folder, model = case
-    expected = model.embed(NAMED).to_numpy()
-    output = tmp_path / "e.h5"
-    words = ("run", "language", folder, folder.parent / "s.fa", "--embeddings", output, "--precision")
-    for precision in ("bf16", "fp16"):
-        assert command(*words, precision) == 0
-        _, values = read_embeddings(output)
-        assert 0 < np.linalg.norm(values - expected) / np.linalg.norm(expected) < 2e-2
-    loaded = load_language_model(folder, torch.device("cpu"), torch.bfloat16)
-    assert {each.dtype for each in loaded.model.state_dict().values()} == {torch.bfloat16}
-
-
 @pytest.mark.parametrize("case", ["bert"], indirect=True)
 def test_a_model_is_taken_by_its_name_from_the_cache_of_the_hub(case, tmp_path, monkeypatch, capsys):
     _, folder, model = case

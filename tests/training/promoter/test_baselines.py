@@ -8,22 +8,19 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 from sklearn.linear_model import Ridge
 
-from bioattn.models.promoter.config import Strand, TreatmentEncoding
+from bioattn.models.promoter.config import Strand
 from bioattn.models.promoter.training import baselines
 from bioattn.models.promoter.training.data import split_certificate
 from bioattn.models.promoter.training.evaluation import (
-    feature_distances,
     nearest_treatment,
     response_correlations,
 )
 from bioattn.models.promoter.training.ridge import Kmers, RidgePath, Standardiser
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import pearson
 from bioattn.promoters.treatments import TreatmentTable
@@ -191,12 +188,6 @@ class TestNearestTreatment:
         correlations = response_correlations(split.targets[train], np.array([1]), np.array(candidates))
         assert correlations[0] == pytest.approx(table[candidates].corrwith(table[1]).to_numpy(), abs=1e-6)
 
-    def test_distances(self, dataset):
-        distances = feature_distances(dataset.treatments)
-        assert (distances == distances.T).all()
-        assert (np.diag(distances) == 0).all()
-        assert distances[0].tolist() == pytest.approx([0, 0.25, 0.5, 0.5, 0.75, 1])
-
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
@@ -316,18 +307,6 @@ def test_the_sum_is_the_nonnegative_least_squares_of_its_parts(dataset):
     assert baselines.stacked(data, parts) == pytest.approx(expected, abs=1e-4)
 
 
-def test_settings_are_chosen_on_some_genes_and_fitted_to_all(dataset, monkeypatch):
-    whole = baselines.windowed_ridges(baselines.BaselineData(dataset), Strand.BOTH, [])
-    monkeypatch.setattr(baselines, "GENES_TO_CHOOSE", 600)
-    some = baselines.BaselineData(dataset)
-    row, total = baselines.windowed_ridges(some, Strand.BOTH, [])
-    assert len(total.model.standardiser.blocks) >= 1
-    assert row.model.standardiser.means[0] == pytest.approx(
-        row.model.standardiser.blocks[0].count(some.codes[some.train]).mean(0), abs=1e-5
-    )
-    assert row.test["pearson"] > whole[0].test["pearson"] - 0.05
-
-
 def test_composition_and_position_predict_what_depends_on_them(dataset):
     gc = ((dataset.codes == 1) | (dataset.codes == 2)).mean(1)
     start = np.random.default_rng(0).permutation(dataset.num_genes)
@@ -343,26 +322,6 @@ def test_composition_and_position_predict_what_depends_on_them(dataset):
     row = baselines.covariates(data, moved)
     assert row.test["pearson"] > 0.99
     assert baselines.best_simple([row], "regression") is None
-
-
-def test_saved_ridges_answer_as_they_are(dataset, rows):
-    """Also of probabilities of bases, which are one-hot here."""
-    names = dataset.treatments.names
-    vocabulary = TreatmentVocabulary.learn(
-        dataset.treatments, encoding=TreatmentEncoding.ID, unconditional=False, columns=()
-    )
-    asked = vocabulary.encode(dataset.treatments)
-    codes = dataset.codes[:20].copy()
-    codes[3:6, :40] = 4
-    bases = torch.eye(5)[torch.from_numpy(codes).long()][..., :4]
-    for name in ("windowed k-mer ridge", "sum of k-mer ridges", "component ridge"):
-        row = rows[name]
-        model = baselines.as_promoter_model(row, vocabulary, 120, np.zeros(len(names)), np.ones(len(names)))
-        answers = model(torch.from_numpy(codes), asked)
-        assert answers.numpy() == pytest.approx(row.model.predict(codes), abs=1e-4)
-        assert model(torch.from_numpy(codes), asked, bases).detach().numpy() == pytest.approx(
-            answers.numpy(), abs=1e-4
-        )
 
 
 def test_the_certificate_of_a_split_can_be_recomputed(dataset):

@@ -1,9 +1,7 @@
 """Held-out treatments whose features training never saw, and folders of runs that never began."""
 
-import csv
 import dataclasses
 import logging
-import re
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +9,11 @@ import pandas as pd
 import pytest
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.models.promoter.config import Metric
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.training.run import working_folder
-from tests.training.runs import CPU, Notes, promoter_job, train
+from tests.training.runs import CPU, promoter_job, train
 
 
 @pytest.fixture
@@ -145,18 +142,3 @@ def test_force_replaces_models_alone(tmp_path):
             ):
                 claim(tmp_path / "model", resume=resume)
         mine.unlink()
-
-
-@pytest.mark.parametrize(("metric", "name"), [(Metric.LOSS, "loss"), (Metric.PEARSON, "mean r")])
-def test_the_metric_is_named_and_has_its_own_sign(dataset_path, tmp_path, metric, name):
-    progress = Notes()
-    job = features(dataset_path, tmp_path / "m")
-    train(dataclasses.replace(job, training={"epochs": 2, "metric": metric}), progress=progress)
-    said = re.search(rf"the best {name} on the validation data \((-?[\d.]+)\)$", progress.notes[-1])
-    history = list(csv.DictReader((tmp_path / "m" / "history.csv").open()))
-    values = [
-        float(row["validation_loss" if metric is Metric.LOSS else "validation_mean_pearson"])
-        for row in history
-    ]
-    best = min(values) if metric is Metric.LOSS else max(values)
-    assert float(said[1]) == pytest.approx(best, abs=6e-4)
