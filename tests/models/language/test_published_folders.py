@@ -14,15 +14,14 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bioattn.attention.capture import capture
 from bioattn.errors import BioattnError
-from bioattn.models.language.config import Output, Shape
+from bioattn.models.language.config import Output
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
-from bioattn.sequences.vocabulary import CLS, MASK, PAD
+from bioattn.sequences.vocabulary import PAD
 from tests.making import bioattn
 from tests.models.language.test_published import (
     BERT_TOKENS,
@@ -34,10 +33,12 @@ from tests.models.language.test_published import (
     Received,
     edit_arrays,
     edit_config,
+    ids_of,
     make_bert,
     make_esm,
     make_gpt2,
     make_t5,
+    require_same,
 )
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
@@ -76,48 +77,9 @@ def made(folder: Path, kind: str, build: Callable[..., nn.Module] | None = None,
     return folder
 
 
-def ids_of(loaded: LoadedLanguageModel, sequences: tuple[str, ...]) -> tuple[Tensor, Tensor]:
-    """Padded tokens of sequences, one masked where there is a mask, ours and published."""
-    vocabulary = loaded.vocabulary
-    rows = [torch.from_numpy(vocabulary.framed(vocabulary.words(each, "s"))) for each in sequences]
-    tokens_BL = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
-    if vocabulary.published.special[MASK] is not None:
-        tokens_BL[0, 3] = MASK
-    return tokens_BL, torch.from_numpy(vocabulary.order)[tokens_BL]
-
-
-def require_same(folder: Path, theirs: nn.Module) -> LoadedLanguageModel:
-    """Outputs, the encoder's last channels or logits, and maps are those of a model of transformers."""
+def read_as(folder: Path, theirs: nn.Module) -> LoadedLanguageModel:
     loaded = load_language_model(folder, CPU)
-    tokens_BL, ids_BL = ids_of(loaded, PROTEINS)
-    shown_BL = tokens_BL != PAD
-    words = {"input_ids": ids_BL, "attention_mask": shown_BL.long()}
-    source_BS = None
-    if loaded.config.shape is Shape.ENCODER_DECODER:
-        source_BS, tokens_BL = tokens_BL, F.pad(tokens_BL, (1, -1), value=CLS)
-        words["decoder_input_ids"] = torch.from_numpy(loaded.vocabulary.order)[tokens_BL]
-    received = Received()
-    with torch.no_grad():
-        expected = theirs.eval()(**words, output_attentions=True)
-        with capture(["*"], received):
-            found = loaded.model.hidden(tokens_BL, source_BS)
-        if loaded.config.form.output is Output.NONE:
-            wanted = expected.last_hidden_state
-        else:
-            order = torch.from_numpy(loaded.vocabulary.order)
-            known = order >= 0
-            found, wanted = loaded.model.logits(found)[..., known], expected.logits[..., order[known]]
-            # Of two tokens that were published as one, one alone is predicted.
-            again = torch.from_numpy(loaded.vocabulary.of_published)[order] == torch.arange(len(order))
-            found, wanted = found[..., again[known]], wanted[..., again[known]]
-    wanted = wanted[shown_BL]
-    assert wanted.std() > 0.1
-    assert (found[shown_BL] - wanted).abs().max() < 1e-5 * max(1.0, float(wanted.std()))
-    maps = expected.encoder_attentions if source_BS is not None else expected.attentions
-    stack = "encoder" if source_BS is not None else loaded.config.shape
-    for number, weights in enumerate(maps):
-        difference = (received.maps[f"language.{stack}.{number}"] - weights).abs()
-        assert (difference * shown_BL[:, None, :, None]).max() < 1e-5
+    require_same(loaded, theirs, PROTEINS)
     return loaded
 
 
@@ -176,13 +138,13 @@ def test_a_folder_is_read_as_transformers_reads_it(name: str, tmp_path: Path):
     content = {key: value for key, value in content.items() if key not in changes or value is not None}
     (folder / "config.json").write_text(json.dumps(content))
     classes = getattr(transformers, content["architectures"][0])
-    require_same(folder, classes.from_pretrained(folder, attn_implementation="eager"))
+    read_as(folder, classes.from_pretrained(folder, attn_implementation="eager"))
 
 
 @pytest.mark.parametrize("kind", ["bert", "esm", "gpt2"])
 def test_an_untied_output_has_its_matrix_and_bias(kind: str, tmp_path: Path):
     folder = made(tmp_path / "model", kind, tie_word_embeddings=False)
-    loaded = require_same(folder, type(MADE[kind][0]()).from_pretrained(folder, attn_implementation="eager"))
+    loaded = read_as(folder, type(MADE[kind][0]()).from_pretrained(folder, attn_implementation="eager"))
     assert not loaded.config.form.tied
     edit_arrays(folder, lambda arrays: [arrays.pop(each, None) for each in (HEAD, ESM_HEAD)])
     edit_arrays(folder, lambda arrays: arrays.pop("cls.predictions.decoder.weight", None))
@@ -206,7 +168,7 @@ def test_models_without_an_output_give_embeddings(
     folder = made(tmp_path / "model", kind, build)
     base = {"esm": "EsmModel", "esmc": "EsmcModel", "bert": "BertModel"}[kind]
     base_class = getattr(transformers, base)
-    loaded = require_same(folder, base_class.from_pretrained(folder, attn_implementation="eager"))
+    loaded = read_as(folder, base_class.from_pretrained(folder, attn_implementation="eager"))
     assert loaded.config.form.output is Output.NONE
     assert ("classifier.dense.bias" in caplog.text) == name.endswith("Classification")
 
@@ -548,7 +510,7 @@ def test_adapters_are_added_to_the_weights_beside_them(
     before = load_language_model(folder, CPU)
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     theirs = type(MADE[kind][0]()).from_pretrained(base, attn_implementation="eager")
-    loaded = require_same(folder, theirs)
+    loaded = read_as(folder, theirs)
     assert loaded.sha256 != before.sha256
     assert "adapters of" in caplog.text
 
