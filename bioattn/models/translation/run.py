@@ -191,9 +191,6 @@ def _table(rows: Iterator[tuple[Any, ...]], columns: Sequence[str]) -> "pd.DataF
     return pd.DataFrame(rows, columns=list(columns)).set_index("id")
 
 
-# --- attention: a second pass over the outputs, all steps at once ------------------------------------------------
-
-
 def _maps(
     loaded: LoadedTranslator,
     inputs: Any,
@@ -278,9 +275,6 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         targets=[pair.target.tolist() for pair in pairs.values()],
     )
     return replace(report, inputs={} if settings.targets is None else {"targets": settings.targets})
-
-
-# --- run translation ---------------------------------------------------------------------------------------------
 
 
 def run(settings: TranslationRun, running: Running) -> RunReport:
