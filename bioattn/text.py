@@ -141,16 +141,6 @@ def quoted(names: Sequence[str], limit: int = 5) -> str:
     return listed([repr(str(name)) for name in names], limit)
 
 
-def first_names(names: Sequence[str], number: int = 5) -> str:
-    """The first few names for a message.
-
-    >>> first_names(["I", "II", "III"], 2)
-    'I, II, … (3 in all)'
-    """
-    shown = ", ".join(names[:number])
-    return f"{shown}, … ({len(names)} in all)" if len(names) > number else shown
-
-
 def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a Markdown table; the first row is the header.
 

@@ -28,7 +28,7 @@ from bioattn.formats.nucleotides import UNKNOWN, encode
 from bioattn.io.files import PIPED, atomic_output, is_packed, remove_leftover, unreadable
 from bioattn.io.folders import cache_folder
 from bioattn.system.progress import SILENT, Progress
-from bioattn.text import first_names
+from bioattn.text import listed
 
 MAGIC = b"bioattn-genome 2"
 _END = struct.Struct("<Q16s")
@@ -88,7 +88,7 @@ class Genome:
             return np.array([self._number[name] for name in names], dtype=np.int64)
         except KeyError as error:
             raise BioattnError(
-                f"the genome has no chromosome {error.args[0]!r}; it has {first_names(self.names)}"
+                f"the genome has no chromosome {error.args[0]!r}; it has {listed(self.names)}"
             ) from None
 
     def windows(

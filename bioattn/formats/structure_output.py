@@ -9,7 +9,6 @@ chain, residue number and insertion code.
 """
 
 import io
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,17 +35,6 @@ class StructureResidue:
     """pLDDT, 0..100; written as B-factor."""
 
 
-def check_residues(path: Path, residues: Sequence[StructureResidue]) -> None:
-    """Raises: BioattnError when a coordinate or confidence is no number."""
-    for residue in residues:
-        numbers = [residue.confidence, *(value for position in residue.atoms.values() for value in position)]
-        if not all(map(math.isfinite, numbers)):
-            raise BioattnError(
-                f"{path}: residue {residue.name} {residue.number}: its pLDDT or an atom's position is not a "
-                "number; check the parameters of the model"
-            )
-
-
 _SEQRES_RESIDUES = 13
 _LARGEST_SERIAL = 99_999
 _LARGEST_SEQRES = 9_999
@@ -63,9 +51,8 @@ def write_pdb(path: Path, residues: Sequence[StructureResidue], title: str = PRE
     """Write one chain, `A`, atomically. title: at most 70 characters that say what this is.
 
     Raises: PdbRoomError when residues or atoms are more, or numbers or coordinates larger, than the format has
-    room for; BioattnError when a value is no number, or when the file cannot be written.
+    room for; BioattnError when the file cannot be written.
     """
-    check_residues(path, residues)
     _check_room(path, residues)
     with text_output(path) as file:
         file.writelines(f"{line:<80}\n" for line in _pdb_lines(residues, title))
@@ -115,9 +102,8 @@ Value = str | int
 def write_mmcif(path: Path, residues: Sequence[StructureResidue], *, name: str) -> None:
     """Write one chain, `A`, atomically; name: of the data block (characters that may not stand there become `_`).
 
-    Raises: BioattnError when a value is no number or the file cannot be written.
+    Raises: BioattnError when the file cannot be written.
     """
-    check_residues(path, residues)
     block = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name) or "model"
     with text_output(path) as file:
         file.writelines(line + "\n" for line in _mmcif_lines(block, residues))

@@ -357,13 +357,10 @@ def _check_shard(
     shard: Shard, noun: str, sources: Sequence[InputFile], output: Path, *, several: bool, force: bool
 ) -> None:
     """Raises: BioattnError where there is nothing to share, and when `output` is another shard's."""
-    one = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
     if not several:
         raise BioattnError(
             f"--shard {shard}: shards are of a folder or list of {noun}s, and this is one {noun}; leave it out"
         )
-    if any(source.name == SHARD_FILE for source in sources):
-        raise BioattnError(f"{one} called {SHARD_FILE} cannot be run with --shard; rename it")
     if (output / SHARD_FILE).is_file() and not force:
         there = read_shard_file(output)[0]
         if there.shard != shard:

@@ -42,7 +42,7 @@ from bioattn.structures.contacts import (
     mean_scores,
 )
 from bioattn.system.progress import SILENT, Progress, watched
-from bioattn.text import first_names, some
+from bioattn.text import listed, some
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -364,7 +364,7 @@ def export_contacts(
         if as_rr and len(names) > 1:
             raise BioattnError(
                 f"--output {output}: RR holds one {noun} and {attention_path} has {len(names):,}; "
-                f"choose one with --sample ({first_names(names)}) or write .tsv"
+                f"choose one with --sample ({listed(names)}) or write .tsv"
             )
         if as_rr and regression is not None:
             _, residues, columns, num_columns = read_protein(attention, names[0])

@@ -45,7 +45,7 @@ from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.promoters.response_metrics import auroc, average_precision
 from bioattn.simulate.truth import CAUSAL, DECOY, PlantedSite
 from bioattn.system.progress import SILENT, Progress
-from bioattn.text import first_names
+from bioattn.text import listed
 
 LOGGER = logging.getLogger("bioattn")
 BLOCK_BYTES = 1 << 26
@@ -73,13 +73,13 @@ class PlantedMap:
         known = [site for site in sites if site.gene_id in genes]
         if not known:
             raise BioattnError(
-                f"none of the promoters ({first_names(gene_ids)}) is in the truth table "
-                f"({first_names([site.gene_id for site in sites])}); is it the truth of these promoters?"
+                f"none of the promoters ({listed(gene_ids)}) is in the truth table "
+                f"({listed([site.gene_id for site in sites])}); is it the truth of these promoters?"
             )
         if not any(site.treatment in numbers for site in sites):
             named = list(dict.fromkeys(site.treatment for site in sites if site.treatment))
             raise BioattnError(
-                f"none of the treatments ({first_names(treatments)}) is in the truth table ({first_names(named)})"
+                f"none of the treatments ({listed(treatments)}) is in the truth table ({listed(named)})"
             )
         beyond = next((site for site in known if site.end > length), None)
         if beyond is not None:

@@ -33,7 +33,7 @@ from bioattn.io.folders import atomic_folder
 from bioattn.promoters.genes import GeneNames, choose_genes
 from bioattn.store.reader import Attention, open_attention
 from bioattn.system.progress import SILENT, Progress, watched
-from bioattn.text import counted, first_names, percentage
+from bioattn.text import counted, listed, percentage
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -101,7 +101,7 @@ def export_tracks(
         if unknown:
             raise BioattnError(
                 f"{chromosome_sizes}: has no chromosome {unknown[0]!r}, on which promoters of {attention} lie; "
-                f"it has {first_names(list(known or ()))}"
+                f"it has {listed(list(known or ()))}"
             )
         placed = place_windows(
             samples,

@@ -13,7 +13,7 @@ from bioattn.formats.genes import Annotation
 from bioattn.formats.genome import Chromosome, Genome
 from bioattn.formats.nucleotides import encode
 from bioattn.io.files import read_lines, text_output
-from bioattn.text import first_names
+from bioattn.text import listed
 
 AUTO = "auto"
 _PREFIX = re.compile(r"^(chromosome|chrom|chr)[_-]?", re.IGNORECASE)
@@ -79,7 +79,7 @@ def match_chromosomes(
         if len(targets) > 1:
             raise BioattnError(
                 f"--chromosome-aliases: {name!r} stands for several chromosomes of the genome: "
-                f"{first_names(targets)}; leave one pair"
+                f"{listed(targets)}; leave one pair"
             )
         if targets:
             matched[name] = targets[0]
@@ -96,8 +96,8 @@ def match_chromosomes(
                 "this another assembly?"
             )
         raise BioattnError(
-            f"no chromosome name agrees: {annotation.path} has {first_names(annotation.chromosomes)} and {fasta} "
-            f"has {first_names(genome.names)}; {hint}"
+            f"no chromosome name agrees: {annotation.path} has {listed(annotation.chromosomes)} and {fasta} "
+            f"has {listed(genome.names)}; {hint}"
         )
     return matched
 

@@ -39,7 +39,7 @@ from bioattn.promoters.windows import (
     window_around,
 )
 from bioattn.system.progress import SILENT, Progress
-from bioattn.text import counted, first_names
+from bioattn.text import counted, listed
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -186,7 +186,7 @@ def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
     present = Counter(gene.biotype for gene in annotation.genes if gene.biotype)
     for biotype in settings.biotypes:
         if biotype not in present:
-            known = first_names([name for name, _ in present.most_common()], 12)
+            known = listed([name for name, _ in present.most_common()], 12)
             raise BioattnError(
                 f"--biotype {biotype!r}: no gene of {annotation.path} has it; there are {known or 'no biotypes'}"
             )
@@ -222,7 +222,7 @@ class PromoterCutter:
         self.around = {chrom for chrom in self.circular if genome.lengths[chrom] >= longest}
         """Chromosomes around whose origin windows go."""
         if self.around:
-            LOGGER.info(f"windows go around the origin of {first_names(sorted(self.around))}")
+            LOGGER.info(f"windows go around the origin of {listed(sorted(self.around))}")
         spans = []
         for number, gene in enumerate(annotation.genes):
             for place in gene.places:
@@ -398,7 +398,7 @@ def _warn(annotation: Annotation, genome: Genome, names: dict[str, str], setting
         found = {ours: theirs for ours, theirs in find_aliases(annotation, genome).items() if ours in missing}
         advice = f"auto takes {shown_aliases(found)}" if found else "can name them"
         LOGGER.warning(
-            f"the genome has no chromosome {first_names(missing)}; the {lost:,} genes there are dropped "
+            f"the genome has no chromosome {listed(missing)}; the {lost:,} genes there are dropped "
             f"(--chromosome-aliases {advice})"
         )
     if annotation.remnants:

@@ -91,10 +91,7 @@ def collect_report(
     if inputs.attention is not None:
         with open_attention(inputs.attention) as attention:
             if attention.treatments:
-                own = attention.predictions()
-                if predictions is not None and inputs.predictions_table is not None:
-                    _require_same(predictions, own, inputs.predictions_table, inputs.attention)
-                predictions = own
+                predictions = attention.predictions()
             shown, hidden = shown_maps(attention)
             weighted = [info.name for info in attention.sites.values() if info.has_value_weighted]
             if shown:
@@ -210,17 +207,6 @@ def _predictions(inputs: ReportInputs) -> pd.DataFrame | None:
         raise FormatError(
             f"{path}: is no table of predictions, genes × treatments ({str(error).splitlines()[0]})"
         ) from error
-
-
-def _require_same(table: pd.DataFrame, own: pd.DataFrame, path: Path, attention: Path) -> None:
-    """A table of measured responses looks like one of predictions: only its numbers tell."""
-    genes, treatments = table.index.intersection(own.index), table.columns.intersection(own.columns)
-    one, other = table.loc[genes, treatments].to_numpy(), own.loc[genes, treatments].to_numpy()
-    if not one.size or not np.allclose(one, other, rtol=1e-2, atol=1e-3):
-        raise BioattnError(
-            f"{path}: is not what the model of {attention} predicts; leave it out, the attention file has "
-            "predictions"
-        )
 
 
 _SHOWN_SETTINGS = (

@@ -183,6 +183,7 @@ class ResultWriter:
         self._file = file
         self._background = background
         self._layout = layout
+        self._dense = [group for group in layout.groups if not group.per_sample]
         self._num_samples = num_samples
         self._check = check
         self._pending: list[schema.Block] = []
@@ -235,13 +236,12 @@ class ResultWriter:
 
     def _append(self, block: schema.Block) -> None:
         samples = block.samples
-        dense = {path: arrays for path, arrays in block.arrays.items() if not self._group(path).per_sample}
         for place in range(len(samples)):
             self._write_lists(samples, place)
         first, self._appended = self._appended, self._appended + len(samples)
-        for path in sorted(block.arrays.keys() - dense.keys()):
-            layout, of_group = self._group(path), block.arrays[path]
-            for place in range(len(samples)):
+        for layout in self._layout.groups:
+            of_group = block.arrays[layout.path]
+            for place in range(len(samples)) if layout.per_sample else ():
                 lengths = samples.lengths(place)
                 arrays = self._create_sample(layout, first + place, samples.part(slice(place, place + 1)))
                 arrays.write_now(
@@ -251,11 +251,11 @@ class ResultWriter:
                     }
                 )
         padded = {
-            path: {
-                array.name: self._group(path).padded(array, arrays[array.name], samples)
-                for array in self._group(path).arrays
+            layout.path: {
+                array.name: layout.padded(array, block.arrays[layout.path][array.name], samples)
+                for array in layout.arrays
             }
-            for path, arrays in dense.items()
+            for layout in self._dense
         }
         self._table.append(samples)
         self._pending.append(schema.Block(samples, padded))
@@ -285,14 +285,13 @@ class ResultWriter:
     def written(self) -> Iterator[schema.Block]:
         """What an interrupted run has left, some samples at a time, without arrays of samples' own."""
         table = _joined_table(self._table, self._layout)
-        groups = [group for group in self._layout.groups if not group.per_sample]
         for first in range(0, len(table), self._step):
             rows = slice(first, min(first + self._step, len(table)))
             arrays = {
                 group.path: {
                     array.name: self._file[f"{group.path}/{array.name}"][rows] for array in group.arrays
                 }
-                for group in groups
+                for group in self._dense
             }
             yield schema.Block(table.part(rows), arrays)
 
@@ -325,8 +324,7 @@ class ResultWriter:
         self._write_pending(last=True)
         table = _joined_table(self._table, self._layout)
         group = self._file["samples"]
-        columns = (schema.ID, *self._layout.columns)
-        for column in columns:
+        for column in (schema.ID, *self._layout.columns):
             values = table.columns[column.name]
             dataset = put_array(group, column.name, values)
             for name in ("long_name", "lengths"):
@@ -337,9 +335,7 @@ class ResultWriter:
         group[schema.ID.name].make_scale(schema.ID.name)
         for column in self._layout.columns:
             _attach(group[column.name], 0, schema.ID.name, group[schema.ID.name])
-        for layout in self._layout.groups:
-            if layout.per_sample:
-                continue
+        for layout in self._dense:
             of_group = self._file[layout.path]
             scale = put_text(of_group, schema.SAMPLE, table.ids)
             scale.make_scale(schema.SAMPLE)
@@ -380,18 +376,14 @@ class ResultWriter:
         self._appended = self._written = len(table)
         for column in (schema.ID, *self._layout.columns):
             del group[column.name]
-        for layout in self._layout.groups:
-            if not layout.per_sample:
-                of_group = self._file[layout.path]
-                for array in layout.arrays:
-                    dataset = of_group[array.name]
-                    dataset.dims[0].detach_scale(of_group[schema.SAMPLE])
-                    dataset.resize(self._num_samples, axis=0)
-                for name in (schema.SAMPLE, *(f"{axis.name}_name" for axis in layout.axes)):
-                    of_group.pop(name, None)
-
-    def _group(self, path: str) -> schema.GroupLayout:
-        return next(group for group in self._layout.groups if group.path == path)
+        for layout in self._dense:
+            of_group = self._file[layout.path]
+            for array in layout.arrays:
+                dataset = of_group[array.name]
+                dataset.dims[0].detach_scale(of_group[schema.SAMPLE])
+                dataset.resize(self._num_samples, axis=0)
+            for name in (schema.SAMPLE, *(f"{axis.name}_name" for axis in layout.axes)):
+                of_group.pop(name, None)
 
     def _create_group(self, layout: schema.GroupLayout) -> None:
         group = self._file.create_group(layout.path)
@@ -440,18 +432,14 @@ class ResultWriter:
             return
         block = schema.join_blocks(self._pending)
         for first in range(0, number, self._step):
-            self._write(block.part(slice(first, min(first + self._step, number))))
-        self._pending = [block.part(slice(number, None))] if number < waiting else []
-
-    def _write(self, block: schema.Block) -> None:
-        """Write the next samples of the arrays of all samples."""
-        rows = slice(self._written, self._written + len(block.samples))
-        for layout in self._layout.groups:
-            if not layout.per_sample:
+            part = block.part(slice(first, min(first + self._step, number)))
+            rows = slice(self._written, self._written + len(part.samples))
+            for layout in self._dense:
                 for array in layout.arrays:
-                    self._file[f"{layout.path}/{array.name}"][rows] = block.arrays[layout.path][array.name]
-        self._written = rows.stop
-        self._check()
+                    self._file[f"{layout.path}/{array.name}"][rows] = part.arrays[layout.path][array.name]
+            self._written = rows.stop
+            self._check()
+        self._pending = [block.part(slice(number, None))] if number < waiting else []
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from bioattn.errors import BioattnError, Interrupted
 from bioattn.system.device import launch
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest
-from bioattn.training.state import Position, job_differences, weights_digest
+from bioattn.training.state import Position, job_differences
 
 LOGGER = logging.getLogger("bioattn")
 Value = TypeVar("Value")
@@ -123,25 +123,6 @@ class Processes:
             average.load_state_dict(averages)
             optimizer.load_state_dict(moments)
         return position
-
-    def hold_together(
-        self, position: Position, model: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer
-    ) -> Position:
-        """The first one's position for all, and its weights and optimiser state where weights came to differ.
-
-        Raises: LostProcess.
-        """
-        digests: list[Any] = [None] * self.count
-        with _collective():
-            distributed.all_gather_object(digests, (weights_digest(model), weights_digest(average)))
-        if len(set(digests)) == 1:
-            return self.from_first(position)
-        others = ", ".join(str(i) for i, digest in enumerate(digests) if digest != digests[0])
-        LOGGER.warning(
-            f"the weights of process {others} are not those of process 0, as on machines that round differently; "
-            "they are set to those of process 0"
-        )
-        return self.share_state(position, model, average, optimizer)
 
     def require_same_job(self, job: Mapping[str, Any]) -> None:
         """Raises: BioattnError in a process whose data or settings are not the first one's; LostProcess."""

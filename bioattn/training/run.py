@@ -206,18 +206,9 @@ def _require_finished_by(output: Path, family: TrainableFamily, task: Task) -> N
 
 
 def is_finished(output: Path) -> bool:
-    """Whether `output` is the model folder of a run that ended, and no other run of that name is under way.
-
-    A folder that lacked nothing but its name when its run was killed gets it.
-    """
-    partial = partial_path(output)
-    # The model card is written last, and then the trainer's state goes.
-    trained = (partial / MODEL_CARD).is_file() and not list(partial.glob(STATE_FILES))
-    if trained and not output.exists():
-        remove_unfinished(partial)
-        publish(partial, output)
+    """Whether `output` is the model folder of a run that ended, and no other run of that name is under way."""
     files = (output / WEIGHTS, output / TRAINING_RECORD)
-    return all(file.is_file() for file in files) and not partial.exists()
+    return all(file.is_file() for file in files) and not partial_path(output).exists()
 
 
 @contextmanager

@@ -152,11 +152,6 @@ def load_state(
     return position, _part(tensors, "best.")
 
 
-def weights_digest(model: torch.nn.Module) -> str:
-    """SHA-256 over all weights of a model."""
-    return digest_of({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()})
-
-
 def digest_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
     """SHA-256 over everything a state says: a flipped bit in a weight is a plausible weight."""
     digest = hashlib.sha256(json.dumps(metadata or {}, sort_keys=True).encode())

@@ -46,8 +46,7 @@ class TrainingEvents:
     def __init__(self, folder: Path, output: Path) -> None:
         """output: the model folder, which is replaced as a whole and so holds no logs.
 
-        Raises: BioattnError when TensorBoard is not installed, or for a file; SettingsError for a folder in
-        `output`.
+        Raises: BioattnError when TensorBoard is not installed; SettingsError for a folder in `output`.
         """
         try:
             from torch.utils.tensorboard import SummaryWriter
@@ -57,18 +56,13 @@ class TrainingEvents:
             ) from error
         if folder.resolve().is_relative_to(output.resolve()):
             raise SettingsError(f"log_dir {folder}: is in the model folder {output}; give one beside it")
-        if folder.exists() and not folder.is_dir():
-            raise BioattnError(f"log_dir {folder}: is a file, a folder is needed")
         self._new_writer: Any = SummaryWriter
         self._folder = folder
         self._writer: Any = None
 
     def begin(self, step: int) -> None:
         """Go on at `step`: events of later steps, which an interrupted run left, are hidden."""
-        try:
-            self._writer = self._new_writer(str(self._folder), purge_step=step)
-        except OSError as error:
-            raise unwritable(self._folder, error) from error
+        self._writer = self._new_writer(str(self._folder), purge_step=step)
 
     def add(self, step: int, row: Mapping[str, float]) -> None:
         """Write the figures of a row of the history; `training_loss` is the curve `training/loss`."""
@@ -256,7 +250,7 @@ class Trainer:
         if processes.is_first:
             self._note_round(current, None if values is None else self.task.judge(values))
         if processes.count > 1:
-            self.position = processes.hold_together(self.position, self.task.model, model, self.optimizer)
+            self.position = processes.from_first(self.position)
 
     def _note_round(self, current: Round | None, judgement: Judgement | None) -> None:
         position = self.position

@@ -272,21 +272,16 @@ def _check(own: Sequence[Parameter], arguments: Mapping[str, Any], record: Path 
 
 def _check_model_folder(inputs: Sequence[Parameter], arguments: Mapping[str, Any]) -> None:
     """Tell a model folder from a file: of two arguments they are easily swapped. Raises: BioattnError."""
-    places = [each for each in inputs if each.said.is_argument]
-    for model in (each for each in places if each.said.recorded_file):
-        file = arguments[model.name]
-        others = [
-            each
-            for each in places
-            if each is not model
-            and any((path / model.said.recorded_file).is_file() for path in _paths(each, arguments))
-        ]
-        swapped = f"; {others[0].said.metavar} is one: swapped?" if others else ""
-        if file.is_file() and (others or not is_parameter_file(file)):
-            raise BioattnError(f"{model.said.metavar} {file}: is a file, a model folder is needed{swapped}")
-        for other in others:
-            path = next(iter(_paths(other, arguments)))
-            raise BioattnError(f"{other.said.metavar} {path}: is a model folder, a file is needed")
+    places = [one for one in inputs if one.said.is_argument]
+    models = [one for one in places if one.said.recorded_file]
+    for one in models:
+        path = arguments[one.name]
+        if path.is_file() and not is_parameter_file(path):
+            raise BioattnError(f"{one.said.metavar} {path}: is a file, a model folder is needed")
+    for one in (one for one in places if models and one not in models):
+        for path in _paths(one, arguments):
+            if (path / models[0].said.recorded_file).is_file():
+                raise BioattnError(f"{one.said.metavar} {path}: is a model folder, a file is needed")
 
 
 def _write(

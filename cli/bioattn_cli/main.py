@@ -27,13 +27,9 @@ from bioattn_cli.reporting import (
 
 _stopped_with: list[int] = []
 """The exit code of the signal that came, once one has."""
-_OUT_OF_MEMORY = b"bioattn: error: out of memory; use a smaller batch or input\n"
-_NO_ROOM_FOR_LIBRARY = (
-    "failed to map segment",
-    "annot allocate memory",
-    "error return without exception set",
-)
-"""What the loader of shared libraries says, and Python where an import has no memory even for its exception."""
+_OUT_OF_MEMORY = "out of memory; use a smaller batch or input"
+_NO_ROOM_FOR_LIBRARY = ("failed to map segment", "annot allocate memory")
+"""What the loader of shared libraries says."""
 
 
 @contextmanager
@@ -114,19 +110,16 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         say_error(f"standard output cannot be written ({error}); what was printed is not complete")
         return 1
     except MemoryError:
-        try:
-            say_error("out of memory; use a smaller batch or input")
-        except MemoryError:  # not even for saying it
-            os.write(2, _OUT_OF_MEMORY)
+        say_error(_OUT_OF_MEMORY)
         return 1
-    except (ImportError, SystemError) as error:
+    except ImportError as error:
         if not any(words in str(error) for words in _NO_ROOM_FOR_LIBRARY):
             raise
         say_error("out of memory while libraries were loaded; allow this process more of it (ulimit -v)")
         return 1
     except OSError as error:
         if error.errno == errno.ENOMEM:
-            say_error("out of memory; use a smaller batch or input")
+            say_error(_OUT_OF_MEMORY)
         elif error.errno in (errno.EMFILE, errno.ENFILE):
             say_error("too many open files; allow this process more of them (ulimit -n)")
         else:
@@ -135,7 +128,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
     except RuntimeError as error:
         if not _is_torch_out_of_memory(error):
             raise
-        say_error(f"out of memory; use a smaller batch or input ({str(error).splitlines()[0]})")
+        say_error(f"{_OUT_OF_MEMORY} ({str(error).splitlines()[0]})")
         return 1
     return 0
 

@@ -345,11 +345,11 @@ def test_outputs_and_swapped_inputs_are_told_before_anything_heavy_is_loaded(tmp
     for name in ("config.json", "model.safetensors"):
         (model / name).touch()
     fasta.write_text(">a\nACGT\n")
-    swapped = "MODEL x.fa: is a file, a model folder is needed; {} is one: swapped?"
+    swapped = "MODEL x.fa: is a file, a model folder is needed"
     wanted = {
-        "run promoter x.fa model -o y": swapped.format("PROMOTERS"),
-        "export attention x.fa model -o y": swapped.format("INPUT"),
-        "explain check x.fa model -o y": swapped.format("INPUT"),
+        "run promoter x.fa model -o y": swapped,
+        "export attention x.fa model -o y": swapped,
+        "explain check x.fa model -o y": swapped,
         "explain heads x.fa x.fa -o y": "MODEL x.fa: is a file, a model folder is needed",
         "run promoter model model -o y": "PROMOTERS model: is a model folder, a file is needed",
         "train promoter x.fa -o model": "model: exists already; choose another --output, or --force to replace it",

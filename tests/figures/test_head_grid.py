@@ -11,8 +11,8 @@ from bioattn.figures.head_grid import (
     promoter_head_grid,
 )
 from bioattn.interpret.promoter_maps import attention_maps
-from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
+from bioattn.store.reader import open_attention
 
 ROW_SITES = ["evoformer.00.msa_row", "evoformer.01.msa_row"]
 

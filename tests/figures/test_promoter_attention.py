@@ -15,7 +15,7 @@ from bioattn.figures.style import colour_of
 from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.nucleotides import encode
 from bioattn.interpret.promoter_windows import WindowGene
-from bioattn.store import open_attention
+from bioattn.store.reader import open_attention
 from tests.figures.conftest import EDGES
 
 GFF = """##gff-version 3

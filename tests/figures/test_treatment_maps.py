@@ -7,7 +7,7 @@ from bioattn.attention.site import AttentionSite, Axis
 from bioattn.figures.treatment_maps import cluster_treatments
 from bioattn.interpret import promoter_maps
 from bioattn.interpret.promoter_maps import attention_maps, maps_in_memory
-from bioattn.store import open_attention
+from bioattn.store.reader import open_attention
 from tests.result_files import promoter_layout, write_promoters
 
 SITES = ["promoter.cross.0", "promoter.cross.1"]

@@ -18,9 +18,9 @@ from bioattn.models.evoformer.sites import (
     alignment_sample,
 )
 from bioattn.models.evoformer.stacks import EvoformerStack
-from bioattn.store import open_attention
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import inspect_file, validate_file
+from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import AttentionOptions
 from tests.contents import assert_same_content

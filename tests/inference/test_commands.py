@@ -14,7 +14,7 @@ import pytest
 from bioattn.figures.promoter_picture import read_promoter_picture
 from bioattn.interpret.array_exports import read_predictions
 from bioattn.models.promoter.config import Conditioning
-from bioattn.store import open_attention
+from bioattn.store.reader import open_attention
 from bioattn_cli.main import main
 from tests.making import bioattn
 
@@ -136,7 +136,6 @@ def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoter
         (["run", "promoter", "{model}", "nowhere.fa", "-o", "x.tsv"], 1, "nowhere.fa: no such file"),
         (["run", "promoter", "{model}", "{promoters}", "-o", "no/x.tsv"], 1, "no does not exist"),
         (["run", "promoter", "{model}", "{promoters}", "-o", "{model}"], 1, "is a folder"),
-        (["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--batch-size", "0"], 2, ""),
         (["export", "attention", "{model}", "{promoters}", "-o", "-"], 2, "standard output"),
         (["export", "attention", "{model}", "{promoters}", "-o", "no/x.h5"], 1, "no does not exist"),
         (["export", "attention", "{model}", "{promoters}", "-o", "{model}"], 1, "is a folder"),

@@ -15,8 +15,8 @@ from bioattn.interpret.alignment_maps import head_map
 from bioattn.models.evoformer.sites import alignment_sample, alignment_site
 from bioattn.report.alignments import collect_alignments, draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs
-from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
+from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions
 from bioattn.structures.chain import read_chains
 from bioattn.structures.contacts import distances

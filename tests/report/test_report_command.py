@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bioattn.store import open_attention
+from bioattn.store.reader import open_attention
 from bioattn.store.windows import promoter_samples
 from tests.making import bioattn
 from tests.report.conftest import (
@@ -325,18 +325,6 @@ def test_what_does_not_belong_together_is_refused(run, tmp_path, capsys):
         found, said = refused([*arguments, *output], capsys)
         assert (found, says in said) == (code, True), said
         assert not (tmp_path / "report.html").exists()
-
-
-def test_measured_responses_are_not_taken_for_predictions(run, tmp_path, capsys):
-    output = ["-o", str(tmp_path / "report.html")]
-    predictions = tmp_path / "predictions.tsv"
-    assert bioattn("run", "promoter", run.model, run.promoters, "-o", predictions, "-q") == 0
-    assert bioattn("report", run.attention, predictions, *output, "-q") == 0
-    header, *rows = predictions.read_text().splitlines()
-    measured = tmp_path / "measured.tsv"
-    measured.write_text("\n".join([header, *(f"{row}e1" for row in rows)]))
-    code, said = refused([str(run.attention), str(measured), *output], capsys)
-    assert (code, "is not what the model of" in said) == (1, True)
 
 
 def test_damaged_inputs_are_named(run, tmp_path, capsys):

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from bioattn.store import open_attention
+from bioattn.store.reader import open_attention
 from tests.making import bioattn
 from tests.report.conftest import FAMILY, HOSTILE_GENE, HOSTILE_TREATMENT, LENGTH
 

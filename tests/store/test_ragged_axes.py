@@ -10,10 +10,10 @@ import pytest
 import xarray
 
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import inspect_file, is_valid, validate_file
 from bioattn.store.merging import merge_shards
+from bioattn.store.reader import open_attention
 from bioattn.store.schema import (
     TEXT,
     AttentionOptions,

@@ -46,7 +46,7 @@ from bioattn.models.evoformer.training_families import TrainingFamily
 from bioattn.store.training_record import read_training_record
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
 from bioattn.system.progress import watched
-from bioattn.text import first_names
+from bioattn.text import listed
 
 if TYPE_CHECKING:
     from bioattn.models.evoformer.run import LoadedEvoformerModel
@@ -253,7 +253,7 @@ class ContactProbe(LikelihoodProbe):
         ]
         if lacking := [name for name, pairs in zip(self.ids, counted, strict=True) if not pairs.any()]:
             what = f"no two residues {MIN_SEPARATION} or more columns apart are known to touch or not"
-            raise BioattnError(f"{first_names(lacking)}: {what}; leave such proteins out")
+            raise BioattnError(f"{listed(lacking)}: {what}; leave such proteins out")
         return counted
 
     def _pairs(self, maps: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

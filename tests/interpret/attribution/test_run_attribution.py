@@ -18,7 +18,7 @@ from bioattn.interpret.choices import MethodSettings
 from bioattn.io.files import partial_path
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
-from bioattn.store import open_attribution
+from bioattn.store.attribution import open_attribution
 from bioattn.store.inspection import validate_file
 from bioattn.store.windows import promoter_samples
 from tests.conftest import REPOSITORY
