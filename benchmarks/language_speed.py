@@ -247,7 +247,7 @@ def generation(folder: Path, who: str, batch: int) -> dict[str, Any]:
     import torch
 
     from bioattn.models.language.folder import load_language_model
-    from bioattn.models.language.generation import generate
+    from bioattn.models.language.generation import drawn_texts
 
     loaded = load_language_model(folder / "gpt2", torch.device("cpu"))
     vocabulary = loaded.vocabulary
@@ -269,9 +269,8 @@ def generation(folder: Path, who: str, batch: int) -> dict[str, Any]:
     else:
 
         def write(new: int) -> list[int]:
-            length = len(PROMPT) + new
-            made = generate(loaded, prompt, batch, length=length, temperature=0, top_p=1.0, seed=0)
-            return order[torch.from_numpy(next(made)[len(PROMPT) :])].tolist()
+            text = next(drawn_texts(loaded, [prompt], batch, len(PROMPT) + new, 0, 1.0, 0))
+            return order[torch.from_numpy(vocabulary.words(text[len(PROMPT) :], "what is written"))].tolist()
 
     write(8)
     found = measured(lambda: write(NEW))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -190,13 +190,6 @@ class ResultFile:
     """What the user can do to make it smaller, as an imperative."""
 
 
-class Results(Protocol):
-    """Takes all blocks of a run, or of its shard, in the order of samples."""
-
-    def write(self, block: Block) -> None:
-        """The next samples."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     """What a run did."""
@@ -212,7 +205,7 @@ class RunSummary:
 
 def run_work(
     work: Work,
-    results: Results | None = None,
+    take: Callable[[Block], None] | None = None,
     file: ResultFile | None = None,
     *,
     shard: Shard | None = None,
@@ -220,7 +213,7 @@ def run_work(
     force: bool = False,
     progress: Progress = SILENT,
 ) -> RunSummary:
-    """Compute all samples, or those of a shard, and hand the blocks to `file` and `results`.
+    """Compute all samples, or those of a shard, and hand the blocks to `file` and `take`, in order.
 
     resume, force: as `bioattn.store.writer.result_file` takes them. The outputs of a shard say so, and
     `bioattn.store.merging` makes the whole of all shards.
@@ -241,10 +234,10 @@ def run_work(
     try:
         with stop_on_signals() as request:
             if file is not None:
-                return _run_to_file(work, results, file, record, resume, force, progress, request)
+                return _run_to_file(work, take, file, record, resume, force, progress, request)
             for block in work.blocks(progress=progress, request=request):
-                if results is not None:
-                    results.write(block)
+                if take is not None:
+                    take(block)
     except Interrupted as stop:
         if file is not None:
             raise
@@ -256,7 +249,7 @@ def run_work(
 
 def _run_to_file(
     work: Work,
-    results: Results | None,
+    take: Callable[[Block], None] | None,
     file: ResultFile,
     record: ShardRecord | None,
     resume: bool,
@@ -280,15 +273,15 @@ def _run_to_file(
             done = resumed = len(writer)
             if resumed:
                 LOGGER.info(f"going on after {resumed:,} of {number:,} {noun}s of an earlier run")
-                if results is not None:
+                if take is not None:
                     for block in writer.written():
-                        results.write(block)
+                        take(block)
                 progress.advance(resumed)
                 work = work.part(slice(resumed, number))
             began, told = time.monotonic(), False
             for block in _written(work, layout, writer, progress, request):
-                if results is not None:
-                    results.write(block)
+                if take is not None:
+                    take(block)
                 done += len(block.samples)
                 seconds = time.monotonic() - began
                 if not told and seconds > _TRIAL_SECONDS:

@@ -295,7 +295,7 @@ def run_attribution(
     completeness = Completeness()
     summary = run_work(
         work,
-        completeness,
+        completeness.write,
         ResultFile(
             output=output,
             layout=layout,

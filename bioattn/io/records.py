@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +28,14 @@ def audit_path(output: Path) -> Path:
 
 def audit_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]], decimals: int = 3) -> str:
     """The audit as TSV with a header; None is an empty cell, names are joined by commas."""
-    return "".join(_lines(columns, rows, decimals))
+    lines = ["\t".join(columns), *("\t".join(_text(cell, decimals) for cell in row) for row in rows), ""]
+    return "\n".join(lines)
 
 
 def write_audit(output: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Write the audit of the dataset `output` beside it."""
     with text_output(audit_path(output)) as file:
-        file.writelines(_lines(columns, rows))
-
-
-def _lines(columns: Sequence[str], rows: Iterable[Sequence[Cell]], decimals: int = 3) -> Iterator[str]:
-    yield "\t".join(columns) + "\n"
-    for row in rows:
-        yield "\t".join(_text(cell, decimals) for cell in row) + "\n"
+        file.write(audit_text(columns, rows))
 
 
 def _text(cell: Cell, decimals: int) -> str:

@@ -1,5 +1,7 @@
 """The maps over all promoters of a file, and the packed maps of those that a page shows in full: one pass.
 
+Those are shown first that answer to a treatment most specifically, and as measured.
+
 Shape suffixes: G promoters (of a block), T treatments, H heads, K bins, L positions.
 
 A script reads the maps of one promoter as numbers from −63 to 63 per row, deflated, base64. A row (one treatment
@@ -12,6 +14,7 @@ little-endian; then the steps (treatment, head, bin) of every site, one signed b
 """
 
 import base64
+import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -210,6 +213,61 @@ def as_text(packed: bytes) -> str:
 def pack_bytes(values: NDArray[np.floating] | NDArray[np.uint8]) -> str:
     """An array rounded to whole numbers from 0 to 255, deflated, base64."""
     return as_text(zlib.compress(np.rint(values).astype(np.uint8).tobytes(), 9))
+
+
+def specific_part(responses: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Responses (genes, treatments) in standard deviations of their treatment, less each gene's mean over
+    treatments.
+
+    What is missing counts as 0; with one treatment nothing is taken off.
+    """
+    values = np.asarray(responses, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        known = ~np.isnan(values)
+        count = np.maximum(known.sum(axis=0), 1)
+        mean = np.where(known, values, 0).sum(axis=0) / count
+        deviation = np.sqrt(np.where(known, np.square(values - mean), 0).sum(axis=0) / count)
+    z = np.where(known, (values - mean) / np.where(deviation > 0, deviation, 1.0), 0.0)
+    return z - z.mean(axis=1, keepdims=True) if z.shape[1] > 1 else z
+
+
+def agreeing(
+    predicted_GT: NDArray[np.float64], measured_GT: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Sizes of specific parts of predictions, as far as they were measured: the smaller of both sizes where both
+    have one sign, and hardly anything elsewhere, but for ties in the order of the predictions.
+
+    measured_GT: responses; None: sizes of predictions alone.
+    """
+    sizes_GT = np.abs(predicted_GT)
+    if measured_GT is None:
+        return sizes_GT
+    truth_GT = specific_part(measured_GT)
+    both_GT = np.where(predicted_GT * truth_GT > 0, np.minimum(sizes_GT, np.abs(truth_GT)), 0.0)
+    return np.asarray(both_GT + 1e-6 * sizes_GT)
+
+
+def ranked_genes(specific: NDArray[np.float64], unseen: NDArray[np.bool_]) -> list[int]:
+    """All genes, those worth showing first: the treatments take turns, each naming the gene that responds to it
+    most specifically; every second turn of a treatment is for genes that the model was not trained on, while
+    there are.
+
+    specific: (genes, treatments), how specific the response to a treatment is. unseen: (genes,) whether a gene
+    was held out.
+    """
+    num_genes, num_treatments = specific.shape
+    orders = [np.argsort(-specific[:, t], kind="stable") for t in range(num_treatments)]
+    queues = [(iter(order[unseen[order]].tolist()), iter(order.tolist())) for order in orders]
+    taken: dict[int, None] = {}
+    turn = 0
+    while len(taken) < num_genes:
+        for held_out, everyone in queues:
+            waiting = itertools.chain(held_out if turn % 2 == 0 else (), everyone)
+            gene = next((gene for gene in waiting if gene not in taken), None)
+            if gene is not None:
+                taken[gene] = None
+        turn += 1
+    return list(taken)
 
 
 ALONE_BYTES, BESIDE_BYTES = 7_000_000, 5_000_000

@@ -28,11 +28,13 @@ from bioattn.report.promoter_maps import (
     ALONE_BYTES,
     BESIDE_BYTES,
     SiteSummary,
+    agreeing,
     pack_within_budget,
+    ranked_genes,
     read_maps,
     shown_maps,
+    specific_part,
 )
-from bioattn.report.shown_genes import agreeing, ranked_genes, specific_part
 from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import Attention
 from bioattn.system.progress import Progress

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,17 +54,8 @@ JOB = "job"
 """Entry of the training record: what the weights follow from."""
 
 
-class TrainableFamily(Protocol):
-    """A family whose models can be trained."""
-
-    name: str
-
-    def task(self, settings: Any, device: torch.device) -> Task:
-        """What is trained by these settings. Raises: SettingsError when they contradict each other or the data."""
-
-
 def train(
-    family: TrainableFamily,
+    family: Any,
     settings: TrainingCommand,
     *,
     device: torch.device,
@@ -72,8 +63,10 @@ def train(
     stop: StopRequest | None = None,
     processes: Processes = ALONE,
 ) -> Results | None:
-    """Train a model and write its folder. Returns None when, with `resume`, the same job had been finished before,
-    and in all processes but the first, which does what is left when training is over.
+    """Train the model of `family.task(settings, device)` and write its folder.
+
+    Returns None when, with `resume`, the same job had been finished before, and in all processes but the first,
+    which does what is left when training is over.
 
     Raises: SettingsError on settings that do not fit; BioattnError on bad data, an output that exists (without
     `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested;
@@ -186,7 +179,7 @@ def _job(version: str, digest: Mapping[str, Any]) -> Job:
     return dict(json.loads(json.dumps({"bioattn_version": version, **digest})))
 
 
-def _require_finished_by(output: Path, family: TrainableFamily, task: Task) -> None:
+def _require_finished_by(output: Path, family: Any, task: Task) -> None:
     """Raises: BioattnError when the model folder `output` was trained by another job."""
     read_model_config(output, family.name)
     record = read_training_record(output)

@@ -137,12 +137,7 @@ def command(words: str) -> Callable[[Callable[..., Result]], Callable[..., Resul
     Its first parameter must be `reporter`, the defaults of the others fields made by `argument` or `option`. It
     returns what it wants to have recorded.
     """
-
-    def register(function: Callable[..., Result]) -> Callable[..., Result]:
-        COMMANDS[words] = function
-        return function
-
-    return register
+    return functools.partial(COMMANDS.setdefault, words)
 
 
 def with_report(function: Callable[..., Result]) -> Callable[..., None]:

@@ -13,8 +13,7 @@ import subprocess
 import pytest
 
 from tests.conftest import made_once
-from tests.docs.conftest import PAGES, ROOT, blocks, run_python
-from tests.docs.tutorials import COMMON_STEPS, steps
+from tests.docs.conftest import COMMON_STEPS, PAGES, ROOT, blocks, run_python, steps
 
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")

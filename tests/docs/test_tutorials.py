@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from bioattn.formats.meme import read_meme
-from tests.docs.conftest import ROOT
-from tests.docs.tutorials import COMMON_STEPS, run_steps, steps
+from tests.docs.conftest import COMMON_STEPS, ROOT, run_steps, steps
 
 
 @pytest.mark.slow

@@ -7,8 +7,15 @@ import pytest
 
 from bioattn.report import promoter_maps
 from bioattn.report.page import cluster_order
-from bioattn.report.promoter_maps import SiteSums, blocks_of, shown_maps, treatments_of
-from bioattn.report.shown_genes import agreeing, ranked_genes, specific_part
+from bioattn.report.promoter_maps import (
+    SiteSums,
+    agreeing,
+    blocks_of,
+    ranked_genes,
+    shown_maps,
+    specific_part,
+    treatments_of,
+)
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions

@@ -1,14 +1,18 @@
-"""Devices, threads, memory and shards: what a process takes of its machine, and of a job on several."""
+"""Devices, threads, memory and shards of a process, and what `bioattn doctor` says of them."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 
 import pytest
 import torch
 
 from bioattn.errors import SettingsError
-from bioattn.system import memory
+from bioattn.system import doctor, memory
 from bioattn.system.device import (
     describe_device,
     granted_cores,
@@ -17,6 +21,8 @@ from bioattn.system.device import (
 )
 from bioattn.system.memory import free_memory
 from bioattn.system.shard import parse_shard
+from bioattn_cli.main import main
+from tests.conftest import REPOSITORY
 
 
 def test_threads_granted_by_the_environment(monkeypatch):
@@ -142,3 +148,64 @@ def test_ulimit_counts():
 def test_what_is_no_shard_is_refused(text):
     with pytest.raises(SettingsError, match="such as 1/8"):
         parse_shard(text)
+
+
+def diagnosed(name):
+    (found,) = [diagnosis for diagnosis in doctor.examine() if diagnosis.name == name]
+    return found
+
+
+def test_text_and_json_say_the_same(capsys):
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert main(["doctor", "--json"]) == 0
+    diagnoses = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in diagnoses] == re.findall(r"^[ !X] (\S+(?: \S+)*)  ", text, re.MULTILINE)
+    assert not any(one["broken"] for one in diagnoses)
+    versions = {one["name"]: one["text"] for one in diagnoses if one["topic"] == "versions"}
+    declared = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    for requirement in declared["dependencies"]:
+        package = re.split("[>=]", requirement)[0]
+        assert versions[package] == metadata.version(package)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(ImportError("libx.so is absent\nat …"), r"\(libx.so is absent\)"), (ModuleNotFoundError(), "^not")],
+)
+def test_a_needed_package_that_fails_is_broken(monkeypatch, capsys, error, text):
+    def import_module(name):
+        if name in ("h5py", "matplotlib"):
+            raise error
+
+    monkeypatch.setattr(doctor, "import_module", import_module)
+    assert re.search(text, diagnosed("h5py").text)
+    assert diagnosed("h5py").broken
+    assert not diagnosed("matplotlib").broken
+    assert main(["doctor"]) == 1
+    assert re.search(r"^X h5py ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_python_without_torch_is_told_from_a_crash(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from bioattn_cli.main import main; sys.exit(main(['doctor']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "no torch here" in done.stdout
+    assert not done.stderr
+
+
+@pytest.mark.parametrize(("difference", "broken"), [(1e-7, False), (3.0, True), (float("nan"), True)])
+def test_a_device_that_computes_wrongly_is_broken(monkeypatch, difference, broken):
+    monkeypatch.setattr(doctor, "_forward", lambda device: difference)
+    assert diagnosed("forward pass").broken is broken
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_is_named_and_tried():
+    assert diagnosed("auto").text.startswith("takes cuda (")
+    assert not diagnosed("forward pass").broken

@@ -1,4 +1,4 @@
-"""The trainer, with both families: runs repeat, go on where they stopped, and refuse what is not theirs."""
+"""The trainer, with several families: runs repeat, go on where they stopped, and refuse what is not theirs."""
 
 import errno
 import logging
@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -21,7 +22,16 @@ from bioattn.system.signals import StopRequest
 from bioattn.training.state import Position, load_state, save_state
 from bioattn.training.task import Stage, WeightAverage, make_optimizer
 from bioattn_cli.main import main
-from tests.training.runs import EVOFORMER, PROMOTER, STAGES, StopAfter, same_folders, train, write_settings
+from tests.training.runs import (
+    EVOFORMER,
+    PROMOTER,
+    STAGES,
+    StopAfter,
+    assert_same_curves,
+    same_folders,
+    train,
+    write_settings,
+)
 
 JOB = {"dataset": "0" * 64, "training": {"seed": 0, "epochs": 3}, "exclude": ["1ABC"]}
 
@@ -245,3 +255,18 @@ def test_the_average_is_that_of_a_loop(decay):
         expected = memory * expected + (1 - memory) * model.weight.detach()
     torch.testing.assert_close(average.model.weight.detach(), expected)
     assert average.model.num_batches_tracked.item() == 7
+
+
+def test_two_processes_learn_what_one_does(tmp_path, train_together):
+    random = np.random.default_rng(0)
+    fasta, dataset = tmp_path / "s.fa", tmp_path / "s.dataset.h5"
+    sequences = ("".join(random.choice(list("ACDEFGHIKL"), 30)) for _ in range(40))
+    fasta.write_text("".join(f">s{number}\n{sequence}\n" for number, sequence in enumerate(sequences)))
+    assert main(["prepare", "language", str(fasta), "--alphabet", "protein", "-o", str(dataset), "-q"]) == 0
+    sizes = ("layers=1", "channels=16", "num_heads=2", "hidden_channels=16", "context=32")
+    words = ["language", str(dataset), "--shape", "encoder", "--steps", "4", "--threads", "1"]
+    words += [word for size in sizes for word in ("-c", f"model.{size}")]
+    assert main(["train", *words, "-o", str(tmp_path / "one"), "-q"]) == 0
+    together = train_together([*words, "-o", str(tmp_path / "two")])
+    assert together.exit_codes() == [0, 0], together.errors()
+    assert_same_curves(tmp_path / "one", tmp_path / "two", "training_loss")

@@ -62,7 +62,7 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
             trajectory = cast(TextIO, outputs.enter_context(text_output(settings.trajectory)))
         summary = run_work(
             work,
-            _DesignWriter(fasta, description, trajectory),
+            _DesignWriter(fasta, description, trajectory).write,
             file,
             shard=shard,
             resume=settings.resume,

@@ -270,14 +270,14 @@ def run_promoters(
         "treatments": runner.predictor.digest(),
         "sites": [layout.path.removeprefix(f"{SITES}/") for layout in runner.layouts],
     }
-    rows = file = None
+    take = file = None
     if predictions is not None:
         record = None
         if shard is not None:
             record = ShardRecord.of(shard, work.source.num_samples, settings, runner.batch_size)
-        rows = PredictionWriter(
+        take = PredictionWriter(
             predictions, treatments.names, record, names=any(source.samples.columns["name"])
-        )
+        ).write
     if attention is not None:
         file = ResultFile(
             output=attention,
@@ -287,7 +287,7 @@ def run_promoters(
             of_each=f" × {counted(len(treatments.names), 'treatment')} at {counted(len(runner.layouts), 'site')}",
             smaller="choose fewer --treatment, --sites or --heads, --genes or --samples, --reduce",
         )
-    return run_work(work, rows, file, shard=shard, resume=resume, force=force, progress=progress)
+    return run_work(work, take, file, shard=shard, resume=resume, force=force, progress=progress)
 
 
 class PredictionWriter:

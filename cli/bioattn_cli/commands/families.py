@@ -3,7 +3,7 @@
 What a verb does for every family is declared once:
 
     @family_verb("train")
-    def train(reporter, family, settings): ...
+    def train(family, reporter, settings): ...
 
 Then `bioattn train NAME` is there for every family with `settings["train"]`: the fields of that dataclass are its
 arguments and options, the dataclass's docstring is its help. The settings that `train` is given hold the options
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
 
-Execute = Callable[[Reporter, Family, Any], Result]
+Execute = Callable[[Family, Reporter, Any], Result]
 """Carries out a command of a family with its settings."""
 
 _VERBS: dict[str, Execute] = {}
@@ -40,12 +40,7 @@ _VERBS: dict[str, Execute] = {}
 
 def family_verb(verb: str) -> Callable[[Execute], Execute]:
     """Have `register_families` make a command of this verb for every family with such settings."""
-
-    def register(execute: Execute) -> Execute:
-        _VERBS[verb] = execute
-        return execute
-
-    return register
+    return partial(_VERBS.setdefault, verb)
 
 
 def register_families() -> None:
@@ -57,7 +52,7 @@ def register_families() -> None:
         for family in families().values():
             words = f"{verb} {family.nouns.get(verb, family.name)}"
             if verb in family.settings and words not in COMMANDS:
-                settings_command(words, family.settings[verb], partial(_of_family, execute, family))
+                settings_command(words, family.settings[verb], partial(execute, family))
 
 
 def settings_command(words: str, kind: type[Settings], execute: Callable[[Reporter, Any], Result]) -> None:
@@ -76,12 +71,8 @@ def settings_command(words: str, kind: type[Settings], execute: Callable[[Report
     command(words)(run)
 
 
-def _of_family(execute: Execute, family: Family, reporter: Reporter, settings: Any) -> Result:
-    return execute(reporter, family, settings)
-
-
 @family_verb("train")
-def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
+def train(family: Any, reporter: Reporter, settings: Any) -> Record | None:
     """Train, and print how good the model is.
 
     When nothing is left to do, a run record that is there stays as it is and a missing one is written: its run
@@ -146,7 +137,7 @@ class CommandSurroundings:
         return device
 
 
-def _carry_out(verb: str, reporter: Reporter, family: Any, settings: Any) -> Result:
+def _carry_out(verb: str, family: Any, reporter: Reporter, settings: Any) -> Result:
     result: Result = getattr(family, verb)(settings, CommandSurroundings(reporter))
     return result
 
