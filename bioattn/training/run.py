@@ -241,7 +241,7 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
     try:
         yield partial
     finally:
-        if not list(partial.glob(STATE_FILES)) and not (partial / WEIGHTS).exists():
+        if not (partial / state_file(0)).exists() and not (partial / WEIGHTS).exists():
             shutil.rmtree(partial, ignore_errors=True)
 
 

@@ -64,8 +64,8 @@ STATE_FILES = "trainer_state*.safetensors"
 """Pattern of the names of states in the folder of an unfinished run."""
 
 
-def state_file(number: int) -> str:
-    """Name of the state of the model number `number`, from 0, of those that a run trains."""
+def state_file(number: int | str) -> str:
+    """Name of the state of the model number `number`, from 0, of those that a run trains, or of something else."""
     return f"trainer_state.{number}.safetensors" if number else "trainer_state.safetensors"
 
 

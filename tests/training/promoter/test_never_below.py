@@ -16,6 +16,7 @@ from bioattn.io.files import read_json
 from bioattn.io.settings import read_toml
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.models.promoter.family import PromoterTrainingSettings
+from bioattn.models.promoter.training import task
 from bioattn.models.promoter.training.baselines import (
     NO_SEQUENCE,
     BaselineData,
@@ -125,17 +126,18 @@ def test_the_best_candidate_on_validation_genes_is_kept(noisy_path, tmp_path):
     assert abs(figure - max(row["pearson"] for row in candidates)) < 1e-5
 
 
-def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(noisy_path, tmp_path):
-    job = PromoterTrainingSettings(
-        dataset=noisy_path, output=tmp_path / "m", training={"epochs": 2}, baselines=False
-    )
+def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(noisy_path, tmp_path, monkeypatch):
+    """And fits no simple model again."""
+    job = PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 2})
     train(job)
-    steps = 2 * (300 // 64)  # of a network: two epochs of 300 promoters in batches of 64
+    # Of seven simple models and a network: two epochs of 300 promoters in batches of 64.
+    steps = 7 + 2 * (300 // 64)
     stopped, request = dataclasses.replace(job, output=tmp_path / "stopped"), StopRequest()
     with pytest.raises(Interrupted):
         train(stopped, progress=StopAfter(steps + 2, request), stop=request)
     states = sorted(path.name for path in (tmp_path / "stopped.partial").iterdir())
-    assert states == ["trainer_state.1.safetensors", "trainer_state.safetensors"]
+    assert states == [f"trainer_state{which}.safetensors" for which in (".1", "", ".simple")]
+    monkeypatch.setattr(task, "default_baselines", None)
     train(stopped, resume=True)
     same_folders(tmp_path / "m", tmp_path / "stopped")
 

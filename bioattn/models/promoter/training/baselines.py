@@ -6,19 +6,24 @@ genes; no choice looks at a test gene. Treatments held out from training take no
 Shape suffixes: G genes, T treatments (those of training), D directions in treatment space.
 """
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from scipy.optimize import nnls
 
 from bioattn.errors import BioattnError
+from bioattn.io.files import atomic_output
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Strand
 from bioattn.models.promoter.model import PromoterModel, RidgeBlock, RidgeModel
 from bioattn.models.promoter.training.ridge import (
@@ -266,6 +271,50 @@ def default_baselines(
     progress.end()
     progress.note(f"{counted(len(found), 'simple model')} fitted in {duration(time.monotonic() - began)}")
     return found
+
+
+def write_baselines(path: Path, rows: Sequence[Baseline], job: str) -> None:
+    """Keep rows for a run that goes on. job: names what they were fitted to."""
+    tensors, said = dict[str, NDArray[np.float32]](), list[dict[str, Any]]()
+    for number, row in enumerate(rows):
+        tensors[f"{number}.predictions"] = row.predictions
+        said.append({"name": row.name, "choice": row.choice})
+        if row.model is not None:
+            fitted = row.model.standardiser
+            said[-1]["blocks"] = [asdict(block) for block in fitted.blocks]
+            tensors |= {f"{number}.coefficients": row.model.coefficients, f"{number}.mean": row.model.mean}
+            for block, arrays in enumerate(zip(fitted.means, fitted.factors, strict=True)):
+                tensors[f"{number}.{block}.mean"], tensors[f"{number}.{block}.factor"] = arrays
+    packed = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    with atomic_output(path) as temporary:
+        save_file(packed, temporary, {"job": job, "rows": json.dumps(said)})
+
+
+def read_baselines(path: Path, dataset: PromoterDataset, job: str) -> list[Baseline] | None:
+    """The rows that `write_baselines` kept; None where there are none of this job."""
+    if not path.is_file():
+        return None
+    with safe_open(path, "numpy") as file:
+        if file.metadata()["job"] != job:
+            return None
+        said, data, rows = json.loads(file.metadata()["rows"]), BaselineData(dataset), []
+        for number, row in enumerate(said):
+            model = None
+            if "blocks" in row:
+                places = range(len(row["blocks"]))
+                means, factors = (
+                    [file.get_tensor(f"{number}.{place}.{name}") for place in places]
+                    for name in ("mean", "factor")
+                )
+                fitted = Standardiser(tuple(Kmers(**block) for block in row["blocks"]), means, factors)
+                coefficients, mean = (
+                    file.get_tensor(f"{number}.{name}") for name in ("coefficients", "mean")
+                )
+                model = LinearModel(fitted, coefficients, mean)
+            predictions = file.get_tensor(f"{number}.predictions")
+            rows.append(data.row(row["name"], row["choice"], predictions, model))
+    LOGGER.info(f"{counted(len(rows), 'simple model')} of the interrupted run")
+    return rows
 
 
 def best_simple(rows: Sequence[Baseline], task: str) -> Baseline | None:

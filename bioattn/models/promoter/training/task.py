@@ -13,7 +13,7 @@ from bioattn.checks.next_steps import Names
 from bioattn.choices import Noise
 from bioattn.errors import SettingsError
 from bioattn.inference.runner import with_ability
-from bioattn.io.files import sha256_of
+from bioattn.io.files import partial_path, sha256_of
 from bioattn.io.settings import build
 from bioattn.models.family import CONFIG, WEIGHTS, load_runner
 from bioattn.models.promoter.config import Conditioning, Stem, TrainingConfig, TreatmentEncoding
@@ -25,6 +25,8 @@ from bioattn.models.promoter.training.baselines import (
     as_promoter_model,
     best_simple,
     default_baselines,
+    read_baselines,
+    write_baselines,
 )
 from bioattn.models.promoter.training.candidates import candidates
 from bioattn.models.promoter.training.data import split_certificate, training_treatments, validation_genes
@@ -52,6 +54,7 @@ from bioattn.promoters.response_metrics import median_auroc, median_pearson
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
+from bioattn.training.state import state_file
 from bioattn.training.task import Results, Task
 
 LOGGER = logging.getLogger("bioattn")
@@ -119,7 +122,7 @@ class PromoterTask(Task):
         self.table = training_treatments(dataset, self.columns, self.settings.reference)
         self.validation = validation_genes(dataset, self.columns)
         if self.settings.baselines:
-            self.simple = default_baselines(dataset, progress, self.settings.strand)
+            self.simple = self._simple_models(progress)
         plans = self.given or self._plans()
         vocabulary = TreatmentVocabulary.learn(
             self.table,
@@ -142,6 +145,17 @@ class PromoterTask(Task):
         )
         self.vocabulary = vocabulary
         self.trainings = [NetworkTraining(plan, learned) for plan in plans]
+
+    def _simple_models(self, progress: Progress) -> list[Baseline]:
+        """Those that an interrupted run fitted, or new ones, which are kept for one that goes on."""
+        kept = partial_path(self.settings.output) / state_file("simple")
+        job = f"{self.digest['dataset']} {self.settings.strand}"
+        rows = read_baselines(kept, self.dataset, job) if self.settings.resume else None
+        if rows is None:
+            rows = default_baselines(self.dataset, progress, self.settings.strand)
+            if kept.parent.is_dir():
+                write_baselines(kept, rows, job)
+        return rows
 
     def _plans(self) -> list[Plan]:
         """What is trained: by the settings, or by the data where no setting of the model and of training is given
