@@ -2,8 +2,8 @@
 
     BIOATTN_SHARED=../shared python benchmarks/first_hour.py --work DIR
 
-Prints every line that the user sees, mistakes included, and the processor time of each command. The tables have the shape
-of DESeq2's, made of the repeated arrays of yeast under five stresses.
+Prints every line that the user sees, mistakes included, and the processor time of each command. The tables have
+the shape of DESeq2's, made of the repeated arrays of yeast under five stresses.
 """
 
 import os

@@ -417,7 +417,9 @@ def write_attention_file(
 
     Raises: as `run_work`.
     """
-    work = work.chosen(settings.genes, settings.samples, settings.sequences)
+    if settings.genes or settings.samples is not None:
+        work = work.chosen(settings.genes, settings.samples, settings.sequences)
+        deciding["samples"] = work.source.samples.digest()
     paths = [group.path for group in layout.groups]
     sites = [path.removeprefix(f"{SITES}/") for path in paths if path.startswith(f"{SITES}/")]
     file = ResultFile(
@@ -426,7 +428,6 @@ def write_attention_file(
         settings={
             "model": layout.model_sha256,
             "attributes": dict(layout.attributes),
-            "samples": work.source.samples.digest(),
             **deciding,
             **settings.options().as_json(sites),
         },

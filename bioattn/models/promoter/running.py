@@ -262,14 +262,16 @@ def run_promoters(
     runner = PromoterRunner(model.predictor(treatments), None if attention is None else options, batch_size)
     if told := refitted(source):
         LOGGER.info(told)
-    work = runner.work(source).chosen(genes, samples, promoters)
+    work = runner.work(source)
     settings = {
         "model": model.sha256,
         "promoters": source.sha256,
-        "samples": work.source.samples.digest(),
         "treatments": runner.predictor.digest(),
         "sites": [layout.path.removeprefix(f"{SITES}/") for layout in runner.layouts],
     }
+    if genes or samples is not None:
+        work = work.chosen(genes, samples, promoters)
+        settings["samples"] = work.source.samples.digest()
     take = file = None
     if predictions is not None:
         record = None
