@@ -20,10 +20,7 @@ from bioattn.simulate.truth import read_truth
 
 TREATMENTS = ("anywhere", "near", "far", "opposite", "opposite, other way", "pair")
 # substitution_rate=0: nobody can tell a motif with a substitution from one by chance
-SIMULATION = (
-    "--genes 4000 -c simulation.near=1 -c simulation.far=1 -c simulation.opposites=1 -c simulation.pairs=1 "
-    "-c simulation.substitution_rate=0"
-)
+SIMULATION = "--genes 4000 --near 1 --far 1 --opposites 1 --pairs 1 -c simulation.substitution_rate=0"
 OWN_BIAS = 'position_bias = "treatment"\n'
 SHARED = OWN_BIAS + 'readout = "shared"\n'
 MODELS = {

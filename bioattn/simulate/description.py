@@ -63,7 +63,7 @@ class PromoterSimulation:
 
     genes: int = option("Promoters.", default=3000, min=1)
     treatments: int = option(
-        "Treatments; each has a motif of its own unless keys of [simulation] say otherwise.", default=6, min=1
+        "Treatments; each has a motif of its own unless the options below say otherwise.", default=6, min=1
     )
     length: int = option("Bases of a promoter [default: 400, hard 1000].", default=400, min=1)
     """All upstream of the gene."""
@@ -76,20 +76,32 @@ class PromoterSimulation:
     """Chance that a base of a consensus motif's site is replaced."""
     presence: float = 0.5
     """Chance that a promoter responds to a treatment, drawn for each pair alone."""
-    decoys: int = 2
-    """Motifs without effect, in every promoter."""
-    near: int = 0
-    """Treatments that answer to another treatment's motif within `reach` bases of the gene only."""
-    far: int = 0
-    """Treatments that answer to another treatment's motif beyond `reach` bases only."""
+    decoys: int = option("Motifs without effect, in every promoter.", default=2, min=0)
+    near: int = option(
+        "Treatments that answer to another treatment's motif within simulation.reach bases of the gene only.",
+        default=0,
+        min=0,
+    )
+    far: int = option(
+        "Treatments that answer to another treatment's motif beyond simulation.reach bases only.",
+        default=0,
+        min=0,
+    )
     reach: int = 150
     """Largest distance of a site's middle from the window's right end that counts as near, in bases."""
-    opposites: int = 0
-    """Couples of treatments that share two motifs: what raises one lowers the other."""
-    pairs: int = 0
-    """Treatments (the last ones) that need two motifs, one alone has no effect; hard: half of all."""
-    noise: float = 0.5
-    """Standard deviation added to responses (hard: 1), or share of labels flipped (0.02, hard 0.05)."""
+    opposites: int = option(
+        "Couples of treatments that share two motifs: what raises one lowers the other.", default=0, min=0
+    )
+    pairs: int = option(
+        "Treatments (the last ones) that need two motifs [default: 0, hard half of them].", default=0, min=0
+    )
+    """One motif alone has no effect."""
+    noise: float = option(
+        "Standard deviation added to responses [default: 0.5, hard 1], or share of labels flipped "
+        "[default: 0.02, hard 0.05].",
+        default=0.5,
+        min=0,
+    )
     background: str = "uniform"
     """Name of the DNA around the sites, of `simulate.motifs`."""
     chromosomes: int = 8
@@ -112,22 +124,22 @@ class PromoterSimulation:
             ("presence", 0, 1),
             ("substitution_rate", 0, 0.75),
         ):
-            value = getattr(self, name)
+            value, flag = getattr(self, name), name.replace("_", "-")
             if not low <= value <= high:
-                raise SettingsError(f"{name} is {value} but must be between {low} and {high:,}")
+                raise SettingsError(f"--{flag} is {value} but must be between {low} and {high:,}")
         largest = 0.5 if self.task == "binary" else 1000.0
         if not 0 <= self.noise <= largest:
             raise SettingsError(
-                f"noise is {self.noise} but must be between 0 and {largest:g} with {self.task}"
+                f"--noise is {self.noise} but must be between 0 and {largest:g} with {self.task}"
             )
         if self.plain < max(self.near, self.far):
             raise SettingsError(
-                f"near = {self.near}, far = {self.far}, opposites = {self.opposites} and pairs = {self.pairs} "
+                f"--near {self.near}, --far {self.far}, --opposites {self.opposites} and --pairs {self.pairs} "
                 f"leave {max(self.plain, 0)} of {self.treatments} treatments whose motif acts anywhere; "
                 f"{max(self.near, self.far)} are needed, as near and far use their motifs"
             )
         if self.opposites and self.task == "binary":
-            raise SettingsError("opposites: responses of 0 and 1 have no sign; the task must be regression")
+            raise SettingsError("--opposites: responses of 0 and 1 have no sign; use --task regression")
         width = max(MATRIX_LENGTHS) if self.matrix_motifs else CONSENSUS_LENGTH
         per_pair = 2 * self.presence + (1 - self.presence) * LONE_SHARE
         single = self.plain + 2 * self.opposites
@@ -135,7 +147,7 @@ class PromoterSimulation:
         at_most = self.decoys + single + 2 * self.pairs
         if sites * width > MAX_OCCUPANCY * self.length or at_most * (width + MIN_GAP) > self.length:
             raise SettingsError(
-                f"length {self.length} is too short for about {sites:.0f} and up to {at_most} sites of "
+                f"--length {self.length} is too short for about {sites:.0f} and up to {at_most} sites of "
                 f"{width} bp in a promoter; ask for longer promoters or fewer treatments, pairs or decoys"
             )
 

@@ -136,6 +136,7 @@ def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoter
         (["run", "promoter", "{model}", "nowhere.fa", "-o", "x.tsv"], 1, "nowhere.fa: no such file"),
         (["run", "promoter", "{model}", "{promoters}", "-o", "no/x.tsv"], 1, "no does not exist"),
         (["run", "promoter", "{model}", "{promoters}", "-o", "{model}"], 1, "is a folder"),
+        (["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--batch-size", "0"], 2, ""),
         (["export", "attention", "{model}", "{promoters}", "-o", "-"], 2, "standard output"),
         (["export", "attention", "{model}", "{promoters}", "-o", "no/x.h5"], 1, "no does not exist"),
         (["export", "attention", "{model}", "{promoters}", "-o", "{model}"], 1, "is a folder"),

@@ -260,9 +260,9 @@ def test_compressed_and_plain_hold_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--treatments", "200", "--length", "300"], 2, "length 300 is too short"),
-        (["-c", "simulation.pairs=7"], 2, "pairs is 7 but must be between 0 and 6"),
-        (["--task", "binary", "-c", "simulation.noise=0.7"], 2, "noise is 0.7 but must be between 0 and 0.5"),
+        (["--treatments", "200", "--length", "300"], 2, "--length 300 is too short"),
+        (["--pairs", "7"], 2, "--pairs is 7 but must be between 0 and 6"),
+        (["--task", "binary", "--noise", "0.7"], 2, "--noise is 0.7 but must be between 0 and 0.5"),
         (["--genes", "0"], 2, ""),
     ],
 )

@@ -91,6 +91,10 @@ class PublishedWeights:
         for path in self.files:
             for stored, shape in _stored(path, files):
                 name = self._plain(stored.name)
+                if name in self._arrays:
+                    raise FormatError(
+                        f"{self.where(name)} is also in {path} ({stored.name}); take away the wrong one"
+                    )
                 self._arrays[name], self.shapes[name] = stored, shape
         if (folder / ADAPTER_SETTINGS).is_file():
             self._adapt(folder, files)
@@ -204,11 +208,21 @@ def _read(stored: Stored, device: torch.device) -> Tensor:
 
 def _files(folder: Path) -> tuple[Path, list[Path]]:
     """The file of weights of a folder or its index, and the files that hold the weights."""
-    path = next((folder / name for name in FILES if (folder / name).is_file()), None)
-    if path is None:
+    there = [folder / name for name in FILES if (folder / name).is_file()]
+    if not there:
         raise FormatError(f"{folder}: holds no weights ({', '.join(FILES)}); fetch them too")
+    path = there[0]
     if path.suffix != ".json":
+        if len(there) > 1 and there[1].name == f"{path.name}.index.json" and _parts(there[1]) != [path]:
+            raise FormatError(
+                f"{path}: lies beside {there[1].name}, which names other files; take one of the two away"
+            )
         return path, [path]
+    return path, _parts(path)
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files that an index names."""
     try:
         parts = sorted({str(part) for part in read_json(path)["weight_map"].values()})
     except (AttributeError, KeyError, TypeError) as error:
@@ -218,7 +232,7 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
             raise FormatError(f"{path}: names {part!r}, which is no file of weights in this folder")
         if not path.with_name(part).is_file():
             raise FormatError(f"{path}: names {part}, which is missing; fetch it too")
-    return path, [path.with_name(part) for part in parts]
+    return [path.with_name(part) for part in parts]
 
 
 def read_published_model(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[LanguageModel, str]:

@@ -19,6 +19,7 @@ from bioattn.io.settings import (
     toml_key,
 )
 from bioattn.models.attention_settings import (
+    BATCH_SIZE_HELP,
     DROP_PARTS_HELP,
     TREATMENT_HELP,
     TREATMENT_TABLE_HELP,
@@ -63,6 +64,7 @@ class PromoterRun(ResumableCommand):
         "(--treatment-encoder kernel).",
         writes=Writes.FILE,
     )
+    batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
     force: bool = force_option(DROP_PARTS_HELP)
 
 
@@ -132,7 +134,7 @@ def _run(
             options=options,
             genes=getattr(settings, "genes", ()),
             samples=getattr(settings, "samples", None),
-            batch_size=getattr(settings, "batch_size", None),
+            batch_size=settings.batch_size,
             shard=shard,
             resume=settings.resume,
             force=settings.force,

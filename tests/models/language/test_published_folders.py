@@ -7,6 +7,7 @@ repositories with plain code of their descriptions.
 import json
 import math
 import os
+import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -173,18 +174,42 @@ def test_models_without_an_output_give_embeddings(
     assert ("classifier.dense.bias" in caplog.text) == name.endswith("Classification")
 
 
-def in_parts(folder: Path) -> None:
-    """Two files of weights and their index."""
+def test_prefixes_of_wrappers_are_no_part_of_a_name(tmp_path: Path):
+    folder = made(tmp_path / "plain", "esm")
+    expected = load_language_model(folder, CPU).model.state_dict()
+    for prefix in ("_orig_mod.", "module.", "_orig_mod.module.", "model.", "base_model.model."):
+        other = tmp_path / prefix
+        shutil.copytree(folder, other)
+        edit_arrays(other, lambda arrays, prefix=prefix: put_before(arrays, prefix))
+        found = load_language_model(other, CPU).model.state_dict()
+        assert all(torch.equal(found[name], array) for name, array in expected.items())
+
+
+def put_before(arrays: Arrays, prefix: str) -> None:
+    for name in list(arrays):
+        # Layers that were compiled one by one have the prefix within their names.
+        array, name = arrays.pop(name), name.replace("layer.1.", "layer.1._orig_mod.")
+        arrays[prefix + name] = array
+
+
+def in_parts(folder: Path, both: str = "") -> None:
+    """Two files of weights and their index; both: name of an array that lies in each."""
     path = folder / "model.safetensors"
     arrays = load_file(path)
     path.unlink()
     names = list(arrays)
     places = {}
     for number in range(2):
-        part = {name: arrays[name] for name in names[number::2]}
+        part = {name: arrays[name] for name in [*names[number::2], *([both] if both else [])]}
         save_file(part, folder / f"part-{number}.safetensors", metadata={"format": "pt"})
         places |= dict.fromkeys(part, f"part-{number}.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+
+
+def both_ways(folder: Path) -> None:
+    shutil.copy(folder / "model.safetensors", folder / "whole")
+    in_parts(folder)
+    (folder / "whole").rename(folder / "model.safetensors")
 
 
 def without_part(folder: Path) -> None:
@@ -206,6 +231,44 @@ REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
         ),
         r"array lm_head\.weight is missing",
     ),
+    "no decoder": (
+        "t5",
+        lambda f: edit_arrays(f, lambda a: [a.pop(n) for n in list(a) if n.startswith("decoder.")]),
+        r"array decoder\.block\.0\.\S+ is missing",
+    ),
+    "no output layer": (
+        "esm",
+        lambda f: edit_arrays(f, lambda a: [a.pop(n) for n in list(a) if n.startswith("lm_head.")]),
+        r"array lm_head\.dense\.weight is missing",
+    ),
+    "bias of fewer tokens": (
+        "bert",
+        lambda f: edit_arrays(f, lambda a: a.update({BERT_BIAS: torch.zeros(24)})),
+        r"array cls\.predictions\.bias has shape \(24,\).*\(25 values are needed\)",
+    ),
+    "types of another width": (
+        "bert",
+        lambda f: edit_arrays(
+            f, lambda a: a.update({"bert.embeddings.token_type_embeddings.weight": torch.zeros(2, 1)})
+        ),
+        r"array bert\.embeddings\.token_type_embeddings\.weight has shape \(2, 1\)",
+    ),
+    "vocab_size": ("esm", lambda f: edit_config(f, vocab_size=64), r"\(33, 32\).* vocab_size of 64"),
+    "old and new name": (
+        "bert",
+        lambda f: edit_arrays(f, lambda a: a.update({"bert.embeddings.LayerNorm.gamma": torch.ones(32)})),
+        r"array bert\.embeddings\.LayerNorm\.\w+ is also in",
+    ),
+    "in two files": (
+        "esm",
+        lambda f: in_parts(f, both=WORDS),
+        r"part-0\.safetensors: the array esm\.embeddings\.word_embeddings\.weight is also in .*part-1",
+    ),
+    "whole and in parts": (
+        "esm",
+        both_ways,
+        r"model\.safetensors: lies beside model\.safetensors\.index\.json",
+    ),
     "a part is missing": ("esm", without_part, r"names part-1\.safetensors, which is missing"),
     "whole numbers": (
         "esm",
@@ -213,6 +276,11 @@ REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
         r"word_embeddings\.weight is int8; .* quantised",
     ),
     "quantised": ("esm", lambda f: edit_config(f, quantization_config={"bits": 4}), "quantization_config"),
+    "biases of ESM C": (
+        "esmc",
+        lambda f: edit_arrays(f, lambda a: a.update({"esmc.layers.0.mlp.up_proj.bias": torch.zeros(48)})),
+        r"array esmc\.layers\.0\.mlp\.up_proj\.bias has no place",
+    ),
 }
 
 
@@ -517,8 +585,13 @@ def test_adapters_are_added_to_the_weights_beside_them(
 
 BROKEN_ADAPTERS: dict[str, tuple[dict[str, object], Callable[[Arrays], object], str]] = {
     "kind": ({"peft_type": "IA3"}, lambda a: None, "peft_type is 'IA3'"),
+    "dora": ({"use_dora": True}, lambda a: None, "use_dora is True"),
+    "first values": ({"init_lora_weights": "pissa"}, lambda a: None, "init_lora_weights is 'pissa'"),
     "half": ({}, lambda a: a.popitem(), "lacks its other half"),
+    "no matrix": ({}, lambda a: a.update({"x.lora_A.weight": a[next(iter(a))]}), "lacks its other half"),
     "stranger": ({}, lambda a: a.update({"base_model.model.esm.x": torch.zeros(2)}), "no counterpart"),
+    "shape": ({}, lambda a: a.update({n: torch.zeros(2, 5) for n in a if "lora_A" in n}), "do not fit"),
+    "one row": ({}, lambda a: a.update({n: torch.zeros(1, 2) for n in a if "lora_B" in n}), "do not fit"),
 }
 
 
@@ -533,3 +606,17 @@ def test_other_adapters_are_named(name: str, tmp_path: Path):
     (folder / "adapter_config.json").write_text(json.dumps(LORA | changes))
     with pytest.raises(BioattnError, match=said):
         load_language_model(folder, CPU)
+    if name == "kind":
+        (folder / "adapter_model.safetensors").unlink()
+        (folder / "adapter_config.json").write_text(json.dumps(LORA))
+        with pytest.raises(BioattnError, match=r"adapter_model\.safetensors beside it"):
+            load_language_model(folder, CPU)
+
+
+def test_adapters_alone_say_what_they_need(tmp_path: Path):
+    (tmp_path / "adapter_config.json").write_text(
+        json.dumps(LORA | {"base_model_name_or_path": "someone/esm2"})
+    )
+    save_file({"a.lora_A.weight": torch.zeros(2, 2)}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(BioattnError, match="someone/esm2"):
+        load_language_model(tmp_path, CPU)
