@@ -12,7 +12,7 @@ def promoters(tmp_path_factory):
     """Simulated promoters, a model of them and what the commands write with it."""
     folder = tmp_path_factory.mktemp("promoters")
     sim = folder / "sim"
-    simulation = ("--genes", 120, "--treatments", 2, "--length", 80, "-c", "simulation.decoys=0")
+    simulation = ("--genes", 120, "--treatments", 2, "--length", 80, "--decoys", 0)
     assert command("simulate", "promoters", "-o", sim, *simulation) == 0
     windows = ("--upstream", 80, "--downstream", 0)
     fasta = folder / "promoters.fa"
