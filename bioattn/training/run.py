@@ -252,10 +252,11 @@ def publish(partial: Path, output: Path) -> None:
 
     Raises: BioattnError when the folder cannot get its name.
     """
-    for state in partial.glob(STATE_FILES):
-        state.unlink()
     remove_leftover(run_record_path(output))
     try:
         replace_folder(partial, output)
     except OSError as error:
         raise unwritable(output, error) from error
+    # Last, so that a run that is killed before it has its name can go on.
+    for state in output.glob(STATE_FILES):
+        state.unlink()
