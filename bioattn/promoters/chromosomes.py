@@ -16,6 +16,7 @@ from bioattn.io.files import read_lines, text_output
 from bioattn.text import listed
 
 AUTO = "auto"
+"""What --chromosome-aliases takes in place of a table."""
 _PREFIX = re.compile(r"^(chromosome|chrom|chr)[_-]?", re.IGNORECASE)
 _VERSION = re.compile(r"\.\d+$")
 _ACCESSIONS = (

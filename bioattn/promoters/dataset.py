@@ -43,6 +43,7 @@ class PromoterDataset:
     end: NDArray[np.int64]
     """Base after the last one of the window without flanks; -1 where there is no location."""
     strand: list[str]
+    """`+`, `-` or `.`."""
     codes: NDArray[np.uint8]
     """(genes, length + 2 * flank): A=0 C=1 G=2 T=3 N=4, 5'->3' in gene orientation; shorter promoters are padded
     with N on the left, so that the anchor stays in one column."""

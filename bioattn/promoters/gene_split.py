@@ -43,6 +43,7 @@ class GeneSplit:
     """The side of each gene and the leakage between the sides."""
 
     sides: NDArray[np.uint8]
+    """(genes,): TRAIN, VALIDATION or TEST."""
     description: dict[str, Any]
     """How it was made, as plain JSON."""
     leakage: list[Leakage]

@@ -56,7 +56,9 @@ class AuditRow(NamedTuple):
     """0-based first base of the window (without flanks); negative where it is padded or goes around the origin."""
     end: int | None
     length: int | None
+    """Bases of the window."""
     status: str
+    """kept, trimmed or dropped."""
     reason: str
     """Why it was trimmed or dropped (docs/formats/promoters.md); two reasons of a trim are joined by a comma."""
     other_genes: tuple[str, ...] = ()
@@ -199,6 +201,7 @@ class _Plan:
     number: int
     row: AuditRow
     full_start: int
+    """First base of the untrimmed window."""
     cut: int
     """Bases trimmed from the upstream side."""
     others: tuple[Span, ...]

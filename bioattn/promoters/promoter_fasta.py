@@ -38,6 +38,7 @@ class Promoter(NamedTuple):
     end: int
     """Base after the last one of the window without flanks; -1 when not given."""
     strand: str
+    """`+`, `-`, or `.` when not given."""
     flank: int
     """Extra bases on each side of the window in `codes`."""
     codes: NDArray[np.uint8]
@@ -45,7 +46,9 @@ class Promoter(NamedTuple):
     downstream: int | None = None
     """Bases of the window from position 0 of the gene on; None when not given."""
     unit: str = ""
+    """Transcription unit; empty when not given."""
     name: str = ""
+    """Common name; empty when not given."""
 
 
 def read_promoters(path: Path) -> Iterator[Promoter]:

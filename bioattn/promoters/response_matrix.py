@@ -30,6 +30,7 @@ class AuditRow(NamedTuple):
     split: str = ""
     """`train`, `validation` or `test` for what was kept."""
     values: int | None = None
+    """Responses it has in the dataset."""
     detail: str = ""
     """Names that explain the reason."""
 

@@ -50,6 +50,7 @@ class Measured:
     standard_error: NDArray[np.float64] | None = None
     """Of `values`, from contrast tables."""
     padj: NDArray[np.float64] | None = None
+    """Adjusted p."""
 
     def changed(self, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> "Measured":
         """All arrays, changed alike."""

@@ -47,9 +47,11 @@ class Holdout:
     """What one side gets: `test=IV,XV` (genes), `test=0.1` (genes), `test=group:heat_shock` (treatments)."""
 
     side: int
+    """VALIDATION or TEST."""
     key: str | None
     """None: genes. Otherwise `treatment`, or a column of the treatment table."""
     text: str
+    """The names or the fraction, as written."""
 
     values: list[str]
     """The names, cut at commas; empty for an empty side."""

@@ -108,6 +108,7 @@ class Span(NamedTuple):
     start: int
     end: int
     gene: int
+    """Number of the gene in the annotation."""
 
 
 class GeneSpans:

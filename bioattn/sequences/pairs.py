@@ -102,6 +102,7 @@ class PairDataset:
     target: PairVocabulary
     ids: list[str]
     split: NDArray[np.uint8]
+    """TRAIN, VALIDATION or TEST of each pair."""
     pairs: Sequence[Pair]
     metadata: dict[str, Any]
     """What made the dataset; JSON types only."""

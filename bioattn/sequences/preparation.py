@@ -84,6 +84,7 @@ class PreparedSequences:
     records: int
     dropped: int
     letters: dict[str, int]
+    """By side."""
     leakage: list[dict[str, Any]]
 
 

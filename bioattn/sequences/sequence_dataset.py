@@ -28,10 +28,12 @@ class Segments:
     """Parts of records, S of them; 0-based and half-open."""
 
     record: NDArray[np.int64]
+    """Numbers of the records."""
     start: NDArray[np.int64]
     """First letter, from the start of the record."""
     end: NDArray[np.int64]
     split: NDArray[np.uint8]
+    """TRAIN, VALIDATION or TEST."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -55,10 +55,13 @@ class PublishedTokens:
     """The vocabulary that weights were published with."""
 
     tokens: tuple[str, ...]
+    """By their published numbers."""
     special: tuple[int | None, ...]
     """Published number of each of `SPECIAL`; None for one that the vocabulary lacks."""
     begins: bool
+    """Whether sequences are read with `<cls>` before them."""
     ends: bool
+    """Whether sequences are read with `<eos>` behind them."""
     overlapping: bool = False
     """Whether a word begins at every letter (DNABERT), or where the last one ended."""
     sentinels: tuple[int, ...] = ()

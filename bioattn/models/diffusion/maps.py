@@ -43,6 +43,7 @@ PASSES = (8, 4, 2, 1)
 """Passes of each step: every 8th base is hidden, every 4th, every 2nd, all; the noise grows."""
 EFFECT = "effect"
 BATCH = 8
+"""Promoters of a forward pass."""
 
 
 class MeanOfPasses:

@@ -13,6 +13,7 @@ from bioattn.sequences.choices import Alphabet
 from bioattn.training.settings import UpdateConfig
 
 PUBLISHED = ("esm", "esmc", "bert", "gpt2", "t5")
+"""The `model_type` of published models that are read."""
 
 
 def published_type(content: Mapping[str, Any]) -> str | None:

@@ -46,6 +46,7 @@ from bioattn.text import counted
 from bioattn.training.task import Judgement, PartLoss, Step
 
 PREDICTED_AT_ONCE = 8192
+"""Tokens of a forward pass without gradients."""
 RESAMPLES = 200
 """Of held-out sequences (of tags: tokens), for the interval of a difference."""
 MAX_LEARNED = 20_000

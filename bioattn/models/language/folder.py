@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from bioattn.models.language.tables import Cell
 
 VOCABULARY = "vocabulary.json"
+"""Of models with a published vocabulary."""
 MODEL_TYPE = "language"
 
 

@@ -20,6 +20,7 @@ from bioattn.models.language.tables import require_likelihoods
 from bioattn.sequences.vocabulary import EOS, UNKNOWN
 
 AT_ONCE = 16
+"""Sequences that are drawn together."""
 
 
 def _continued(

@@ -20,6 +20,7 @@ from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
 from bioattn.training.state import digest_of
 
 MAX_NGRAMS = 1 << 20
+"""Most n-grams with a vector of their own."""
 FIRST_SPREAD = 0.02
 """Standard deviation of vectors and of the weights of a hidden layer before training, as that of embeddings."""
 ADDED = ".parametrizations.weight"

@@ -41,6 +41,7 @@ FILES = (WEIGHTS, f"{WEIGHTS}.index.json", "pytorch_model.bin", "pytorch_model.b
 """Where weights may lie; an index names the files of parts."""
 ADAPTER_SETTINGS = "adapter_config.json"
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+"""Where the library `peft` puts low-rank adapters."""
 LOGGER = logging.getLogger("bioattn")
 _OLD_NORM = {"gamma": "weight", "beta": "bias"}
 _WRAPPERS = re.compile(

@@ -361,9 +361,11 @@ class Variant(NamedTuple):
 
     sequence: str
     mutant: str
+    """As written."""
     letters: Mapping[int, str]
     """By position from 0, the new letter."""
     where: str
+    """File and line, for messages."""
 
 
 def read_variants(path: Path, sequences: Mapping[str, str]) -> list[Variant]:

@@ -23,10 +23,12 @@ PSEUDOCOUNT = 5.0
 """Rows that are added to those of an alignment, with all letters alike."""
 MAX_ORDER = 8
 MAX_CONTEXTS = 1 << 22
+"""Most cells of a table of counts."""
 PENALTIES = (1e-3, 1e-1, 1e-2, 1e-4, 1e-5)
 """Of features whose mean squared row length is 1, on half the squared length of a target's weights; the first one
 where there are no validation data."""
 MAX_CELLS = 1 << 26
+"""Most numbers of a table of features."""
 LONGEST = 6
 """Words of a counted k-mer at most."""
 REACH = 7

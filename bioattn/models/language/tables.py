@@ -120,6 +120,7 @@ class Results(NamedTuple):
 
     source: TokenSource
     rows: list[list[Cell]]
+    """Of the table."""
     embeddings: NDArray[np.float32] | None
     """(sequences, layers, channels), or of all words."""
     contacts: list[NDArray[np.float32]]

@@ -35,6 +35,7 @@ from bioattn.training.settings import UpdateConfig
 from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step, figures_by_part
 
 VALIDATION_BATCH = 16
+"""Windows of one forward pass in validation."""
 EVALUATION_WINDOWS = 512
 """Windows of each side by which the trained model is judged."""
 MAX_COUNTED = 20_000_000

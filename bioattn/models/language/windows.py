@@ -19,6 +19,7 @@ from bioattn.sequences.sequence_dataset import SequenceDataset
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL, UNKNOWN
 
 IGNORED = -100
+"""Target of tokens that are not to be predicted."""
 KEPT, REPLACED = 0.1, 0.1
 """Of the chosen tokens a tenth stays as it is, a tenth becomes another word, and the others `<mask>` (BERT)."""
 
@@ -49,6 +50,7 @@ class Windows:
     dataset: SequenceDataset
     config: LanguageModelConfig
     segments: NDArray[np.int64]
+    """Numbers of the segments."""
     weights: NDArray[np.float64] | None = None
     """How often each segment is drawn, of rows of an alignment; None: as often as it has letters."""
     number_to: NDArray[np.int64] = field(init=False)

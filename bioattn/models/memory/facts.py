@@ -26,7 +26,9 @@ UNKNOWN = -100
 class Story:
     names: list[str] = field(default_factory=list)
     texts: list[list[str]] = field(default_factory=list)
+    """Words of each."""
     wheres: list[str] = field(default_factory=list)
+    """File and line of each, for messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +36,10 @@ class Question:
     name: str
     story: str
     where: str
+    """File and line, for messages."""
     words: list[str]
     answer: str
+    """Empty where it is not known."""
     true_facts: tuple[int, ...]
     """Places in the story, in the order in which they are needed; empty where they are not known."""
     split: str

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BATCH = 64
+"""Questions of a forward pass."""
 TEXTS = "fact_texts"
 """List of the sample table: the facts of the story."""
 

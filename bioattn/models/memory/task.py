@@ -27,6 +27,7 @@ HELD_OUT = 0.1
 FEW_STORIES = 10
 """With fewer stories than this, questions are split, not stories."""
 BATCH = 256
+"""Questions that are judged at once."""
 
 
 class MemoryTask(ConfiguredTask):

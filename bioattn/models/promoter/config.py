@@ -34,7 +34,9 @@ class TreatmentEncoding(StrEnum):
 
 
 BY_NAME = (TreatmentEncoding.ID, TreatmentEncoding.KERNEL)
+"""Encodings with learned vectors for each training treatment."""
 BY_MOLECULE = (TreatmentEncoding.KERNEL, TreatmentEncoding.MOLECULE)
+"""Encodings that read molecules in a column smiles."""
 
 
 class QuerySource(StrEnum):

@@ -67,6 +67,7 @@ class Window:
     """The part of a gene that a model sees."""
 
     length: int
+    """Bases."""
     downstream: int | None
     """Bases from position 0 of the gene on; None when the dataset of the training did not say it."""
 

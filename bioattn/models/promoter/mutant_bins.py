@@ -50,6 +50,7 @@ class MutatedBins(NamedTuple):
     first_M: Tensor
     """int64: the first of the W bins that a mutation may reach."""
     raw_MWC: Tensor
+    """The W bins before normalisation."""
     mean_M: Tensor
     """float32: mean over bins and channels; 0 where the stem does not normalise."""
     scale_M: Tensor

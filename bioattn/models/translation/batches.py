@@ -31,6 +31,7 @@ class Batch(NamedTuple):
     """Some pairs, padded on the right."""
 
     source_BS: Tensor
+    """`<cls>`, the words, `<eos>`."""
     prefix_BT: Tensor
     """`<cls>`, then the words of the target."""
     wanted_BT: Tensor

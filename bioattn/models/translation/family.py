@@ -60,6 +60,7 @@ UNUSED = {
     Architecture.TRANSFORMER: {"cell", "encoder", "score", "aligned", "kernel"},
     Architecture.TURING_MACHINE: {"encoder", "score", "aligned", "kernel", "layers", "reach"},
 }
+"""Settings that an architecture has no use for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ class State:
     known_BS: Tensor
     """True where the source has a token."""
     step: int = 0
+    """Steps done."""
     tensors: dict[str, Tensor] = field(default_factory=dict)
     caches: dict[str, KeysAndValues] = field(default_factory=dict)
 

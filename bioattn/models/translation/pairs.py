@@ -22,6 +22,7 @@ from bioattn.text import counted
 COMPLEMENT = dict(zip("ACGT", "TGCA", strict=True))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 GENES = string.ascii_letters + string.digits
+"""Genes of cascades."""
 HOPS = 3
 INTRON_LENGTHS = (8, 16)
 FILES = (*SIMULATED, "alignment.tsv", INDEX)

@@ -174,6 +174,7 @@ def _fits(motif: str, text: str) -> bool:
 @dataclass(slots=True)
 class Output:
     tokens: list[int] = field(default_factory=list)
+    """Words; `<eos>` is left out."""
     log_likelihood: float = 0.0
     """Of the words and `<eos>`, natural logarithm, without regard to constraints."""
     state: str = ""

@@ -176,6 +176,7 @@ class Table:
     contexts: NDArray[np.int64]
     """Those that were seen, ascending."""
     counts: NDArray[np.float64]
+    """(contexts, tokens)."""
 
 
 class AlignedCounts:

@@ -117,6 +117,7 @@ class Baseline:
     validation: dict[str, float]
     """`bioattn.promoters.response_metrics.summarise` on validation genes."""
     test: dict[str, float]
+    """The same on test genes; empty without test genes."""
     model: LinearModel | None = None
     """Predicts other promoters (None for the mean)."""
 

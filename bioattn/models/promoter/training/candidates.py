@@ -16,8 +16,10 @@ class Candidate(NamedTuple):
     """A mean of networks and the best simple model."""
 
     figure: float
+    """On validation genes."""
     networks: tuple[str, ...]
     share: float
+    """Of the simple model."""
     simple: str
 
     def __str__(self) -> str:

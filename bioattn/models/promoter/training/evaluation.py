@@ -137,6 +137,7 @@ FIGURES = {
     },
     "binary": {"auroc": "AUROC", "auprc": "AUPRC"},
 }
+"""Which figures a table shows, and their headings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +163,7 @@ class Evaluation:
     check: str = ""
     """What the quick check of the maps says."""
     verdict: str = ""
+    """Its code."""
     next: tuple[str, ...] = ()
     """What to do after that check; it names the user's files, and is not part of the model folder."""
 

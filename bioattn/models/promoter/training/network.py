@@ -55,6 +55,7 @@ TRUNK_TREATMENTS_PER_STEP = 8
 """film and cross-all run their trunk once per treatment: by default only some are drawn in each step."""
 
 VALIDATION_BATCH = 128
+"""Promoters of one forward pass in validation."""
 
 METRICS = {
     Metric.LOSS: ("loss", "loss"),
@@ -78,6 +79,7 @@ class Learned(NamedTuple):
 
     dataset: PromoterDataset
     columns: NDArray[np.int64]
+    """The training treatments."""
     vocabulary: TreatmentVocabulary
     asked: TreatmentBatch
     """The training treatments, and behind them the unconditional token where there is one."""

@@ -43,6 +43,7 @@ class Kmers:
     """Bases from the right end of the window, at most 0; beyond the left end is cut there."""
     stop: int = 0
     canonical: bool = True
+    """Whether a k-mer and its reverse complement are one feature."""
     step: int = 1
     """Bases from one counted position to the next: with k = 3 and 3, codons in frame."""
     centre: int = 0
@@ -217,6 +218,7 @@ class Weighted(NamedTuple):
 
     block: Kmers
     added_FT: NDArray[np.float64]
+    """(features, treatments)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,9 @@ class LinearModel:
 
     standardiser: Standardiser
     coefficients: Matrix
+    """(features, treatments)."""
     mean: Matrix
+    """(treatments,)."""
 
     def predict(self, codes: Codes) -> Matrix:
         """Responses to windows of shape (genes, bases): shape=(genes, treatments)."""
