@@ -65,8 +65,10 @@ def write_aliases(path: Path, pairs: dict[str, str]) -> None:
 def match_chromosomes(
     annotation: Annotation, genome: Genome, fasta: Path, aliases: Iterable[tuple[str, str]] = ()
 ) -> dict[str, str]:
-    """Find the genome's name of each chromosome of an annotation. A name the genome has stands for itself; else an
-    alias pair, in either order, leads to one."""
+    """Find the genome's name of each chromosome of an annotation.
+
+    A name the genome has stands for itself; else an alias pair, in either order, leads to one.
+    """
     others: dict[str, set[str]] = {}
     for first, second in aliases:
         others.setdefault(first, set()).add(second)

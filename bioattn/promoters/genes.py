@@ -133,8 +133,10 @@ class GeneNames:
         return known / max(1, len(cells))
 
     def match(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
-        """Find promoters as `match_ids` does and, for what is no id, by common name, in any case of letters. A
-        name of several promoters finds none of them."""
+        """Find promoters as `match_ids` does and, for what is no id, by common name, in any case of letters.
+
+        A name of several promoters finds none of them.
+        """
         promoter, reasons = match_ids(self.ids, ids)
         exact = set(promoter[promoter >= 0].tolist())
         for index, name in enumerate(ids):

@@ -117,8 +117,10 @@ _AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 
 
 class Links(NamedTuple):
-    """Ordered pairs of items that share k-mers; both directions are there where both shares reach the limit. Items
-    that share very common k-mers (`MOSTLY_COMMON`) are linked to a random sample of each other, not to all."""
+    """Ordered pairs of items that share k-mers; both directions are there where both shares reach the limit.
+
+    Items that share very common k-mers (`MOSTLY_COMMON`) are linked to a random sample of each other, not to all.
+    """
 
     first: NDArray[np.int64]
     second: NDArray[np.int64]
@@ -159,8 +161,10 @@ def protein_links(
 def overlap_links(
     chrom: Sequence[str], start: NDArray[np.int64], end: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of intervals that overlap by at least one base, enough of them to connect all that overlap. Intervals
-    are 0-based and half-open; those with an empty chromosome name have no place and no pairs."""
+    """Pairs of intervals that overlap by at least one base, enough of them to connect all that overlap.
+
+    Intervals are 0-based and half-open; those with an empty chromosome name have no place and no pairs.
+    """
     first, second = [], []
     placed = [index for index, name in enumerate(chrom) if name]
     furthest = -1
@@ -321,7 +325,9 @@ def measure_leakage(
     paralogues: Links | None = None,
 ) -> list[Leakage]:
     """Leakage of validation and test against training, and of test against validation; empty sides are left out.
-    links: of `homology.promoter_links`. start, end: windows WITH flanks, 0-based half-open."""
+
+    links: of `homology.promoter_links`. start, end: windows WITH flanks, 0-based half-open.
+    """
     located = any(chrom)
     figures = []
     for side, against in ((VALIDATION, TRAIN), (TEST, TRAIN), (TEST, VALIDATION)):
@@ -350,8 +356,10 @@ def overlaps_any(
     here: NDArray[np.bool_],
     there: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Whether each interval of `here` overlaps one of `there` by at least a base; False for all others. Intervals
-    are 0-based and half-open; an empty chromosome name means no place."""
+    """Whether each interval of `here` overlaps one of `there` by at least a base; False for all others.
+
+    Intervals are 0-based and half-open; an empty chromosome name means no place.
+    """
     result = np.zeros(len(start), dtype=np.bool_)
     names, number = np.unique(np.asarray(chrom, dtype=object).astype(str), return_inverse=True)
     for index, name in enumerate(names):
@@ -373,7 +381,9 @@ def nearest_correlation(
     against: NDArray[np.int64],
 ) -> NDArray[np.float64]:
     """Pearson r of each of `treatments` with the one of `against` that resembles it most, over `gene_rows`.
-    Missing values count as the treatment's mean. NaN where a treatment is constant or `against` is empty."""
+
+    Missing values count as the treatment's mean. NaN where a treatment is constant or `against` is empty.
+    """
     if not len(against) or not len(treatments):
         return np.full(len(treatments), np.nan)
     mine, theirs = (

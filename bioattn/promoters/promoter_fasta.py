@@ -52,8 +52,10 @@ class Promoter(NamedTuple):
 
 
 def read_promoters(path: Path) -> Iterator[Promoter]:
-    """Yield the promoters of a FASTA file one at a time (plain, gzip, bgzip or xz). FASTA of any origin is
-    accepted: without a location, chrom is "", start and end are -1 and strand is "."."""
+    """Yield the promoters of a FASTA file one at a time (plain, gzip, bgzip or xz).
+
+    FASTA of any origin is accepted: without a location, chrom is "", start and end are -1 and strand is ".".
+    """
     for record in read_fasta(path):
         if not record.sequence:
             raise FormatError(f"{path}:{record.line}: record {record.name!r} has no sequence")

@@ -73,7 +73,9 @@ def pearson(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None =
 
 def _centred(table_GT: Floats, measured_GT: NDArray[np.bool_], least_T: Floats | float = 0.0) -> Floats:
     """The table less its column means over measured entries; 0 where not measured and in constant columns.
-    Constant is what varies by no more than `least_T`, or by a rounding error of its own values."""
+
+    Constant is what varies by no more than `least_T`, or by a rounding error of its own values.
+    """
     filled_GT = np.where(measured_GT, table_GT, 0.0)
     mean_T = filled_GT.sum(axis=0) / np.maximum(measured_GT.sum(axis=0), 1)
     centred_GT = np.where(measured_GT, filled_GT - mean_T, 0.0)
@@ -116,8 +118,10 @@ def mean_squared_error(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLi
 
 
 def r_squared(truth: ArrayLike, prediction: ArrayLike) -> Floats:
-    """Coefficient of determination, 1 − SSE/SST, per treatment: shape=(treatments,). SST is taken around the mean
-    of the very genes evaluated, so the training mean scores 0 or a little less."""
+    """Coefficient of determination, 1 − SSE/SST, per treatment: shape=(treatments,).
+
+    SST is taken around the mean of the very genes evaluated, so the training mean scores 0 or a little less.
+    """
     truth_GT, prediction_GT = checked(truth, prediction)
     measured_GT = ~np.isnan(truth_GT)
     spread_T = np.square(_centred(truth_GT, measured_GT)).sum(axis=0) / np.maximum(measured_GT.sum(axis=0), 1)
@@ -127,8 +131,10 @@ def r_squared(truth: ArrayLike, prediction: ArrayLike) -> Floats:
 
 
 def auroc(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> Floats:
-    """Area under the ROC curve over genes, per treatment; ties count one half. labels: 1 positive, 0 negative, NaN
-    not measured. Returns shape=(resamples, treatments); NaN with one class."""
+    """Area under the ROC curve over genes, per treatment; ties count one half.
+
+    labels: 1 positive, 0 negative, NaN not measured. Returns shape=(resamples, treatments); NaN with one class.
+    """
 
     def area(positive_BK: Floats, negative_BK: Floats) -> Floats:
         beaten_BK = negative_BK.cumsum(axis=1) - 0.5 * negative_BK
@@ -141,7 +147,9 @@ def auroc(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None
 
 def average_precision(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> Floats:
     """Area under the precision–recall curve by steps (as scikit-learn's average precision), per treatment.
-    Arguments, shapes and NaN as in `auroc`. A score without information gets the share of positives."""
+
+    Arguments, shapes and NaN as in `auroc`. A score without information gets the share of positives.
+    """
 
     def area(positive_BK: Floats, negative_BK: Floats) -> Floats:
         positive_BK, negative_BK = positive_BK[:, ::-1], negative_BK[:, ::-1]
@@ -186,8 +194,10 @@ class SharedAxis(NamedTuple):
     """First principal component, unit length, largest entry sum positive; 0 where no training value."""
 
     def scores(self, responses: ArrayLike) -> Floats:
-        """Least-squares coordinate of each gene along the axis from its measured entries: shape=(genes,). A gene
-        with nothing measured (or only where the loading is 0) has coordinate 0."""
+        """Least-squares coordinate of each gene along the axis from its measured entries: shape=(genes,).
+
+        A gene with nothing measured (or only where the loading is 0) has coordinate 0.
+        """
         deviation_GT = np.asarray(responses, np.float64) - self.mean
         measured_GT = ~np.isnan(deviation_GT)
         length_G = measured_GT @ self.loading**2
@@ -258,8 +268,10 @@ def median(values_BN: Floats) -> Floats:
 
 
 def per_treatment(truth: ArrayLike, prediction: ArrayLike, task: Task = Task.REGRESSION) -> dict[str, Floats]:
-    """The metrics of each treatment by name, each shape=(treatments,). regression: pearson, spearman, r_squared,
-    mse. binary (prediction = logits or probabilities): auroc, auprc."""
+    """The metrics of each treatment by name, each shape=(treatments,).
+
+    regression: pearson, spearman, r_squared, mse. binary (prediction = logits or probabilities): auroc, auprc.
+    """
     if task == "binary":
         return {"auroc": auroc(truth, prediction)[0], "auprc": average_precision(truth, prediction)[0]}
     return {
@@ -319,7 +331,9 @@ class Estimate(NamedTuple):
 
 def draws(num_genes: int, resamples: int = 1000, seed: int = 0) -> Iterator[Floats]:
     """Yield how often each gene is drawn, in blocks of rows: together shape=(resamples, genes), rows sum to genes.
-    The draws depend on `num_genes` and `seed` alone, not on the size of the blocks."""
+
+    The draws depend on `num_genes` and `seed` alone, not on the size of the blocks.
+    """
     generator = np.random.default_rng(seed)
     rows_per_block = max(1, BLOCK // max(1, num_genes))
     for start in range(0, resamples, rows_per_block):
@@ -331,8 +345,10 @@ def draws(num_genes: int, resamples: int = 1000, seed: int = 0) -> Iterator[Floa
 
 
 def resampled(statistic: Statistic, num_genes: int, resamples: int = 1000, seed: int = 0) -> Floats:
-    """The statistic on the genes as they are (entry 0), then on every resample: shape=(1 + resamples,). Two
-    statistics with the same number of genes and seed see the same draws: subtract to compare them."""
+    """The statistic on the genes as they are (entry 0), then on every resample: shape=(1 + resamples,).
+
+    Two statistics with the same number of genes and seed see the same draws: subtract to compare them.
+    """
     values = [statistic(np.ones((1, num_genes)))]
     values += [statistic(weights_BG) for weights_BG in draws(num_genes, resamples, seed)]
     return np.concatenate(values)

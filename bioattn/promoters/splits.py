@@ -127,8 +127,10 @@ def block_groups(
 
 
 def read_split_table(path: Path) -> dict[str, int]:
-    """The side of each gene from a table with the columns `gene` (or, failing that, the first) and `split`. Sides
-    are called train, validation (or valid, val) and test."""
+    """The side of each gene from a table with the columns `gene` (or, failing that, the first) and `split`.
+
+    Sides are called train, validation (or valid, val) and test.
+    """
     reader = open_table(path)
     gene = reader.header.index("gene") if "gene" in reader.header else 0
     split = reader.column("split", "--split-table")

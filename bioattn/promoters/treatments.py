@@ -89,7 +89,9 @@ def select_treatments(
     known: TreatmentTable, names: Sequence[str] = (), table: TreatmentTable | None = None
 ) -> TreatmentTable:
     """The treatments to ask for: rows of `table`, or of the training treatments `known`; `names` chooses.
-    `unconditional` is always a name: the model's token for an unknown treatment, if it was trained with one."""
+
+    `unconditional` is always a name: the model's token for an unknown treatment, if it was trained with one.
+    """
     source = known if table is None else table
     where = "the model" if table is None else "the treatment table"
     if not names:

@@ -76,7 +76,9 @@ def window_around(anchor: int, strand: str, upstream: int, downstream: int) -> t
 
 def trim_to_chromosome(start: int, end: int, strand: str, chromosome_length: int) -> tuple[int, int] | None:
     """Trim the upstream side of a window at the end of the chromosome; None when the downstream side is beyond.
-    The downstream side is never cut: the anchor must keep its distance from the end of the sequence."""
+
+    The downstream side is never cut: the anchor must keep its distance from the end of the sequence.
+    """
     if (end > chromosome_length) if strand == "+" else (start < 0):
         return None
     return max(start, 0), min(end, chromosome_length)

@@ -45,8 +45,10 @@ class PairVocabulary:
         return (*SPECIAL, *self.characters) if self.words is None else self.words.tokens
 
     def tokenize(self, sequence: str, where: str) -> Tokens:
-        """Tokens of a sequence, without special ones; the final `*` of a protein is left out. where: file and
-        record, for messages."""
+        """Tokens of a sequence, without special ones; the final `*` of a protein is left out.
+
+        where: file and record, for messages.
+        """
         if self.alphabet is PairAlphabet.PROTEIN:
             sequence = sequence.removesuffix("*")
         if not sequence:

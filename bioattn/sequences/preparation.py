@@ -350,8 +350,10 @@ def described(
 
 
 def related_across(side: NDArray[np.uint8], links: Links, key: str, noun: str) -> list[dict[str, Any]]:
-    """How many sequences of a held-out side are related to one of another; logged, too. key, noun: what they are
-    called in the result and in messages."""
+    """How many sequences of a held-out side are related to one of another; logged, too.
+
+    key, noun: what they are called in the result and in messages.
+    """
     found = []
     for here, there in ((VALIDATION, TRAIN), (TEST, TRAIN), (TEST, VALIDATION)):
         number = int((side == here).sum())

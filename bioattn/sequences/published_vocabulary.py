@@ -135,8 +135,10 @@ def _read_vocabulary(path: Path, _: Mapping[str, Any]) -> tuple[dict[int, str], 
 
 
 def _read_pieces(path: Path, settings: Mapping[str, Any]) -> tuple[dict[int, str], str]:
-    """The pieces of a SentencePiece model: in a protocol buffer the messages of field 1, whose field 1 is text. T5
-    puts its sentinels behind them, the first one last."""
+    """The pieces of a SentencePiece model: in a protocol buffer the messages of field 1, whose field 1 is text.
+
+    T5 puts its sentinels behind them, the first one last.
+    """
     content = path.read_bytes()
     tokens: dict[int, str] = {}
     for field, value in _fields(content):

@@ -147,8 +147,10 @@ class Vocabulary:
         return self._published_words(letters)
 
     def spans(self, tokens: NDArray[np.int64], num_letters: int) -> NDArray[np.int64]:
-        """Where framed tokens lie in their sequence of `num_letters`: (tokens, 2), 0-based and half-open. Special
-        tokens cover no letter."""
+        """Where framed tokens lie in their sequence of `num_letters`: (tokens, 2), 0-based and half-open.
+
+        Special tokens cover no letter.
+        """
         lengths = np.where(np.isin(tokens, (PAD, CLS, EOS)), 0, self.word)
         if self.published is not None:
             known = tokens >= len(SPECIAL)
@@ -179,8 +181,10 @@ class Vocabulary:
         return names
 
     def encode(self, sequence: str, name: str, offset: int = 0) -> NDArray[np.uint8]:
-        """Codes of letters, upper or lower case; a final `*` of a protein must be taken away before. name, offset
-        (letters of the record before this piece): for messages."""
+        """Codes of letters, upper or lower case; a final `*` of a protein must be taken away before.
+
+        name, offset (letters of the record before this piece): for messages.
+        """
         if self.alphabet not in _CODE_OF_RESIDUE:
             return nucleotides.encode(sequence, name, offset)
         raw = sequence.encode("ascii", "replace")

@@ -32,8 +32,11 @@ DESIGNS = "designs"
 
 
 def generate(settings: PromoterGeneration, running: Running) -> RunReport:
-    """Write designs, their attention to HDF5 and their steps to another FASTA. A batch follows from the seed and
-    the number of its first design, so that shards and resumed runs write what one run does."""
+    """Write designs, their attention to HDF5 and their steps to another FASTA.
+
+    A batch follows from the seed and the number of its first design, so that shards and resumed runs write what
+    one run does.
+    """
     if (settings.keep is None) != (settings.parts is None):
         raise SettingsError("--keep and --parts: give both, the promoter and the parts of it that stay")
     on, off = list(dict.fromkeys(settings.treatments)), list(dict.fromkeys(settings.without))

@@ -146,7 +146,10 @@ def maps_work(
     options: AttentionOptions,
     batch_size: int | None,
 ) -> tuple[Work, FileLayout]:
-    """How weights and effects of promoters are computed. asked: treatments; none = all."""
+    """How weights and effects of promoters are computed.
+
+    asked: treatments; none = all.
+    """
     config = loaded.config
     levels = loaded.wanted_levels(asked or config.treatments, ())
     treatments = [number for number, level in enumerate(levels) if level != UNKNOWN]

@@ -271,8 +271,10 @@ def write_language_model(folder: Path, model: LanguageModel) -> None:
 def load_language_model(
     folder: Path, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> LoadedLanguageModel:
-    """Load a folder that `write_language_model` wrote, or a published one (`published_reading`). dtype: of the
-    weights on the device, to which they go one by one."""
+    """Load a folder that `write_language_model` wrote, or a published one (`published_reading`).
+
+    dtype: of the weights on the device, to which they go one by one.
+    """
     content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     if content is None and (folder / ADAPTER_SETTINGS).is_file():
         base = adapter_settings(folder).get("base_model_name_or_path")

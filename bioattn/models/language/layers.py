@@ -101,8 +101,10 @@ class Readout(nn.Module):
         ]
 
     def pooled(self, hidden_BLC: Tensor, tokens_BL: Tensor) -> Tensor:
-        """Channels (B, C) that stand for whole sequences, of varying tokens (B, tokens · C). In a decoder only the
-        last token, `<eos>`, sees the whole sequence."""
+        """Channels (B, C) that stand for whole sequences, of varying tokens (B, tokens · C).
+
+        In a decoder only the last token, `<eos>`, sees the whole sequence.
+        """
         if self.fine_tuned.pool is PredictedFrom.MEAN:
             return mean_of_words(hidden_BLC, tokens_BL)
         if self.fine_tuned.pool is PredictedFrom.VARYING:

@@ -233,7 +233,9 @@ class LanguageModel(nn.Module):
 
     def forward(self, tokens_BL: Tensor, source_BS: Tensor | None = None) -> Tensor:
         """Logits (B, L, V) of tokens (B, L): of the masked ones in an encoder, of the next ones in a decoder.
-        source_BS: what the encoder of an encoder-decoder reads."""
+
+        source_BS: what the encoder of an encoder-decoder reads.
+        """
         return self.logits(self.hidden(tokens_BL, source_BS), torch.arange(tokens_BL.shape[1]))
 
     def logits(self, hidden_BLC: Tensor, places: Tensor | None = None) -> Tensor:
@@ -255,8 +257,10 @@ class LanguageModel(nn.Module):
         cache: Cache | None = None,
         place_B: Tensor | None = None,
     ) -> Tensor:
-        """Channels (B, L, C) behind the last block, normalised. cache: tokens follow those that it holds. place_B:
-        of an encoder, the one token of each sequence whose channels (B, 1, C) are asked for."""
+        """Channels (B, L, C) behind the last block, normalised. cache: tokens follow those that it holds.
+
+        place_B: of an encoder, the one token of each sequence whose channels (B, 1, C) are asked for.
+        """
         source_BSC = source_mask = None
         if source_BS is not None:
             source_BSC, source_mask = self.encode(source_BS), _mask(source_BS)

@@ -238,7 +238,8 @@ def _parts(path: Path) -> list[Path]:
 
 def read_published_model(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[LanguageModel, str]:
     """The model of a Hugging Face folder, its weights taken to the device one by one, and their digest, or that of
-    the digests of several files."""
+    the digests of several files.
+    """
     path = folder / CONFIG
     content = read_json(path)
     if content.get("quantization_config"):

@@ -281,8 +281,10 @@ class _Found:
 
 
 def total(loaded: LoadedLanguageModel, tokens: Tokens, likely: NDArray[np.float64]) -> tuple[int, float]:
-    """The words of a sequence that were predicted, and the sum of ln of their probabilities. `<eos>`, gaps and
-    unknown words do not count: training never asks for them. likely: of `outputs`."""
+    """The words of a sequence that were predicted, and the sum of ln of their probabilities.
+
+    `<eos>`, gaps and unknown words do not count: training never asks for them. likely: of `outputs`.
+    """
     asked = is_word(tokens) & (tokens != loaded.vocabulary.gap) & (tokens != UNKNOWN)
     if loaded.config.shape is Shape.DECODER and not loaded.vocabulary.begins:
         asked[0] = False
@@ -329,8 +331,10 @@ class _ContactLogits:
 
 @torch.inference_mode()
 def contacts(loaded: LoadedLanguageModel, tokens: Tokens, name: str, most: int) -> NDArray[np.float32]:
-    """Probabilities (R, R) that residues touch, by the regression of a model's checkpoint (ESM-2). name: of the
-    protein, for messages."""
+    """Probabilities (R, R) that residues touch, by the regression of a model's checkpoint (ESM-2).
+
+    name: of the protein, for messages.
+    """
     model = loaded.model
     trained = loaded.path is not None and (loaded.path / TRAINING_RECORD).is_file()
     if trained or model.contact_weight_SH is None or model.contact_bias_1 is None:

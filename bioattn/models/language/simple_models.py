@@ -240,8 +240,10 @@ def sequence_features(words: Sequence[NDArray[np.int64]], num_words: int) -> Ite
 def token_features(
     tokens: Sequence[NDArray[np.int64]], num_words: int, first: int
 ) -> Iterator[tuple[str, Features]]:
-    """Features (N, F) of all tokens of all sequences, one after the other: the words around each. Words are the
-    tokens from `first` on. Nothing where there are too many of them."""
+    """Features (N, F) of all tokens of all sequences, one after the other: the words around each.
+
+    Words are the tokens from `first` on. Nothing where there are too many of them.
+    """
     reach, total = REACH, sum(map(len, tokens))
     while reach and total * (2 * reach + 1) * num_words > MAX_CELLS:
         reach -= 1

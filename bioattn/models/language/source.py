@@ -76,7 +76,10 @@ def windows(
 
 @dataclass(frozen=True)
 class TokenSource(Source):
-    """Sequences, each `<cls>`, its words, `<eos>`, or windows of them. items: a list of their tokens."""
+    """Sequences, each `<cls>`, its words, `<eos>`, or windows of them.
+
+    items: a list of their tokens.
+    """
 
     path: Path
     sha256: str

@@ -157,8 +157,10 @@ def records_of(table: TargetTable, ids: Sequence[str], dataset: Path) -> NDArray
 def wanted_of(
     table: TargetTable, column: str, places: Sequence[NDArray[np.bool_]], training: NDArray[np.bool_]
 ) -> Wanted:
-    """What a column holds: numbers, classes (0 and 1 alone, or words) or tags (as many letters as tokens). places:
-    which tokens of each row's sequence are words. training: rows that the model learns from."""
+    """What a column holds: numbers, classes (0 and 1 alone, or words) or tags (as many letters as tokens).
+
+    places: which tokens of each row's sequence are words. training: rows that the model learns from.
+    """
     cells = table.columns[column]
     lengths = [int(np.count_nonzero(each)) for each in places]
     known = [place for place, cell in enumerate(cells) if not is_missing(cell)]

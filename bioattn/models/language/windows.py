@@ -166,8 +166,10 @@ def corrupted(
     generator: np.random.Generator,
     num_words: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Source with spans replaced by sentinels, and the spans, each behind its sentinel (Raffel et al. 2020). The
-    target begins with `<cls>` and ends with `<eos>`."""
+    """Source with spans replaced by sentinels, and the spans, each behind its sentinel (Raffel et al. 2020).
+
+    The target begins with `<cls>` and ends with `<eos>`.
+    """
     inner = np.arange(1, len(tokens))
     number = max(1, round(share * len(inner)))
     spans = int(np.clip(round(number / span), 1, min(sentinels, number, max(1, len(inner) - number))))

@@ -55,7 +55,8 @@ class Book:
 
 def read_book(facts: Path, questions: Path | None) -> Book:
     """Read a table of facts (columns fact, text and, where there are several stories, story) and one of questions
-    (question, text and, where they are known, story, answer, facts and split)."""
+    (question, text and, where they are known, story, answer, facts and split).
+    """
     path = facts / "facts.tsv" if facts.is_dir() else facts
     stories: dict[str, Story] = {}
     for where, cells in _rows(path, ("fact", "text"), ("story",)):
@@ -103,8 +104,10 @@ def read_book(facts: Path, questions: Path | None) -> Book:
 
 
 def _rows(path: Path, needed: Sequence[str], more: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
-    """File and line, and the cells of named columns; those of `more` may be lacking. The first needed column names
-    what a row holds."""
+    """File and line, and the cells of named columns; those of `more` may be lacking.
+
+    The first needed column names what a row holds.
+    """
     table = open_table(path)
     places = {name: table.column(name, "a needed column") for name in needed}
     places |= {name: table.header.index(name) for name in more if name in table.header}

@@ -63,7 +63,9 @@ class MemoryNetwork(nn.Module):
 
     def forward(self, question_BW: Tensor, facts_BFW: Tensor, *, linear: bool = False) -> Reading:
         """Texts are numbers of words, padded on the right with `PAD`, and stories with facts without words.
-        linear: weight facts by their scores and not by the softmax, as training may begin."""
+
+        linear: weight facts by their scores and not by the softmax, as training may begin.
+        """
         known_BF = (facts_BFW != PAD).any(-1)
         state_B1D = self._embedded(question_BW, 0)[:, None]
         keys_BFD = self._embedded(facts_BFW, 0)

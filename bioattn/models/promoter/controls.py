@@ -263,8 +263,10 @@ def controls_wanted(model: LoadedPromoterModel, other_seeds: int) -> list[tuple[
 def train_control(
     model: LoadedPromoterModel, record: TrainingRecord, name: str, step: int, probe: PromoterProbe
 ) -> LoadedPromoterModel:
-    """The control `name` (a `Control`), trained on the dataset of the evidence unless its folder holds it. step:
-    added to the seed of `Control.SEED`."""
+    """The control `name` (a `Control`), trained on the dataset of the evidence unless its folder holds it.
+
+    step: added to the seed of `Control.SEED`.
+    """
     dataset, folder = probe.evidence.dataset, probe.evidence.controls
     assert dataset is not None
     assert folder is not None
@@ -326,8 +328,10 @@ def control_settings(
 def changed(
     config: PromoterModelConfig, training: TrainingConfig, control: Control, step: int
 ) -> tuple[PromoterModelConfig, TrainingConfig]:
-    """The settings of a network with the one difference of a control; step: as `train_control` has it. A warm
-    start needs queries and position biases of the treatments: controls without them start cold."""
+    """The settings of a network with the one difference of a control; step: as `train_control` has it.
+
+    A warm start needs queries and position biases of the treatments: controls without them start cold.
+    """
     match control:
         case Control.SEED:
             return config, replace(training, seed=training.seed + step)

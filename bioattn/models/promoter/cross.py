@@ -89,7 +89,9 @@ class SharedReadout(BinReadout):
 
 class LinearReadout(BinReadout):
     """A linear reader for each treatment: a bin contributes its weight times the number that the treatment reads.
-    The number has the treatment's own sign, so that one motif can raise one response and lower another."""
+
+    The number has the treatment's own sign, so that one motif can raise one response and lower another.
+    """
 
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__(config.channels)
@@ -249,8 +251,10 @@ class CrossModel(nn.Module):
         return answer_1T[0]
 
     def position_bias(self, site: AttentionSite, embeddings_TE: Tensor) -> Tensor | None:
-        """Position bias (H, T, P) of a hop's heads, or (H, 1, P) where treatments share it. Hops share it too,
-        though pruned hops may keep different heads."""
+        """Position bias (H, T, P) of a hop's heads, or (H, 1, P) where treatments share it.
+
+        Hops share it too, though pruned hops may keep different heads.
+        """
         if self.position_bias_HP is None:
             return None
         bias_HTP = self.position_bias_HP[:, None, :]

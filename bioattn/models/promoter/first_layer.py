@@ -37,8 +37,10 @@ Counts = NDArray[np.float64]
 def first_layer_matches(
     model: PromoterModel, codes_BL: NDArray[np.uint8], device: torch.device
 ) -> Iterator[tuple[str, Counts]]:
-    """Counts of what `filter_<number>` or `kmer_<letters>` matches in promoters. codes_BL: promoters as the model
-    sees them."""
+    """Counts of what `filter_<number>` or `kmer_<letters>` matches in promoters.
+
+    codes_BL: promoters as the model sees them.
+    """
     codes = codes_BL[:: max(1, -(-len(codes_BL) // MAX_PROMOTERS))]
     known = False
     for module in model.modules():

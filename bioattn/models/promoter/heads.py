@@ -91,8 +91,10 @@ class PromoterHeadScorer:
         }
 
     def importance(self, silenced: Collection[Head] = ()) -> dict[Head, NDArray[np.float64]]:
-        """Mean |∂ loss / ∂ mask| over the measured genes, per treatment (T,); NaN for one without any. Heads in
-        `silenced` have masks of 0 and are left out."""
+        """Mean |∂ loss / ∂ mask| over the measured genes, per treatment (T,); NaN for one without any.
+
+        Heads in `silenced` have masks of 0 and are left out.
+        """
         sums = {name: np.zeros((len(self.items), site.num_heads)) for name, site in self.sites.items()}
         for codes_BL, targets_BT in self._batches():
             masks = self._masks(silenced, codes_BL.shape[0])

@@ -48,8 +48,10 @@ def uniform_like(values_B: Tensor) -> Tensor:
 
 
 def drop_channels(features_BXC: Tensor, share: float) -> Tensor:
-    """Features without a random `share` of the channels, by promoter: the others are scaled up. The same channels
-    at all bins or treatments, so that fifty treatments cost little more than one."""
+    """Features without a random `share` of the channels, by promoter: the others are scaled up.
+
+    The same channels at all bins or treatments, so that fifty treatments cost little more than one.
+    """
     if not share:
         return features_BXC
     kept_B1C = uniform_like(features_BXC[:, :1]) >= share

@@ -201,8 +201,10 @@ _LARGEST_SUM = (TOLERANCE * math.factorial(DEGREE + 1)) ** (1 / (DEGREE + 1))
 
 
 def smooth_rows(variables_MV: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which mutants are close enough to the middle of all for the polynomial, (M,). variables_MV: scaled so that a
-    change by 1 changes the logarithm of the function, or the function, by about 1."""
+    """Which mutants are close enough to the middle of all for the polynomial, (M,).
+
+    variables_MV: scaled so that a change by 1 changes the logarithm of the function, or the function, by about 1.
+    """
     centred_MV = variables_MV - np.median(variables_MV, axis=0)
     close: NDArray[np.bool_] = np.abs(centred_MV).sum(axis=1) <= _LARGEST_SUM
     return close

@@ -93,7 +93,9 @@ class CrossMutants:
 
     def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Predictions for mutants with `base_M` (uint8) at the ascending `position_M` (from 0) of a promoter.
-        Yields the numbers of some mutants (N,) and their predictions (N, T) in response units."""
+
+        Yields the numbers of some mutants (N,) and their predictions (N, T) in response units.
+        """
         for rows, answer_NT in self._standard(codes_L, position_M, base_M):
             yield rows, self._member.in_response_units(answer_NT, self._treatments)
 

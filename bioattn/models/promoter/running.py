@@ -329,8 +329,10 @@ class PhaseAverage:
     def of(
         self, codes_BL: NDArray[np.uint8], maps: Arrays, maps_of: Callable[[NDArray[np.uint8]], Arrays]
     ) -> Arrays:
-        """The means over all phases, (..., F), in the type they come in. maps: (..., P), of the window as it is.
-        maps_of: computes those of another window."""
+        """The means over all phases, (..., F), in the type they come in.
+
+        maps: (..., P), of the window as it is. maps_of: computes those of another window.
+        """
         sums = {
             site: {name: spread(array, self._phases[site][0]) for name, array in of_site.items()}
             for site, of_site in maps.items()

@@ -117,8 +117,10 @@ class ConvStem(BinStem):
 
 
 class BinMixer(nn.Module):
-    """Convolutions over bins: the effect of a motif depends on its neighbours. With `residual` each convolution is
-    added to its input, so that a bin keeps its own features."""
+    """Convolutions over bins: the effect of a motif depends on its neighbours.
+
+    With `residual` each convolution is added to its input, so that a bin keeps its own features.
+    """
 
     def __init__(self, channels: int, kernel: int, num_layers: int, *, residual: bool = True) -> None:
         super().__init__()
@@ -185,7 +187,8 @@ class KmerStem(BinStem):
 
     def expected_bins(self, bases_BL4: Tensor) -> Tensor:
         """Bins (B, P, C) of bases with probabilities (B, L, 4), L whole bins: the mean of what the lookup gives
-        for sequences with independent bases. On one-hot bases that is the lookup itself; it is differentiable."""
+        for sequences with independent bases. On one-hot bases that is the lookup itself; it is differentiable.
+        """
         k = self.config.kmer
         padded_BX4 = F.pad(bases_BL4, (0, 0, k // 2, k - 1 - k // 2))
         windows_Nk4 = padded_BX4.unfold(1, k, 1).transpose(2, 3).reshape(-1, k, 4)
@@ -240,8 +243,10 @@ class BothStem(BinStem):
 
 
 class PatchStem(BinStem):
-    """A linear layer over the one-hot bases of each bin (Dosovitskiy et al. 2021). Bins do not overlap: a motif
-    that lies over an edge, or on the other strand, is another pattern."""
+    """A linear layer over the one-hot bases of each bin (Dosovitskiy et al. 2021).
+
+    Bins do not overlap: a motif that lies over an edge, or on the other strand, is another pattern.
+    """
 
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__(config)
@@ -256,8 +261,10 @@ class PatchStem(BinStem):
 
 
 class TransformerStem(ConvStem):
-    """The bins of the convolution; keys are made of them after layers of self-attention between all bins. Before
-    training the layers change nothing."""
+    """The bins of the convolution; keys are made of them after layers of self-attention between all bins.
+
+    Before training the layers change nothing.
+    """
 
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__(config)

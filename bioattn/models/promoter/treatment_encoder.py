@@ -280,8 +280,10 @@ def kernel_encoder(model: nn.Module) -> KernelEncoder | None:
 
 
 def chosen_widths(squared_KNN: NDArray[np.float64], responses_NG: NDArray[np.floating]) -> list[float]:
-    """The width of each feature with the least leave-one-out error, one after the other, twice. squared_KNN:
-    squared distances of treatments by each feature."""
+    """The width of each feature with the least leave-one-out error, one after the other, twice.
+
+    squared_KNN: squared distances of treatments by each feature.
+    """
     means_N1 = np.nanmean(responses_NG, axis=1, keepdims=True)
     filled_NG = np.where(np.isfinite(responses_NG), responses_NG, means_N1).astype(np.float64)
     gram_NN = filled_NG @ filled_NG.T

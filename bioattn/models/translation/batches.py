@@ -61,8 +61,10 @@ def padded(rows: Sequence[Tokens], value: int) -> Tensor:
 
 
 def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False) -> dict[str, Tokens]:
-    """Tokens of the records of a FASTA file, or of what else `bioattn.inference.inputs` reads, by name. empty: a
-    record of a file may have no sequence, as an output may."""
+    """Tokens of the records of a FASTA file, or of what else `bioattn.inference.inputs` reads, by name.
+
+    empty: a record of a file may have no sequence, as an output may.
+    """
     path = path_in(inputs, ascii_uppercase + "*")
     if path is not None:
         records = [(record.name, record.sequence) for record in read_fasta(path)]
@@ -81,8 +83,10 @@ def read_sources(inputs: Any, vocabulary: PairVocabulary, *, empty: bool = False
 
 
 def with_targets(sources: dict[str, Tokens], targets: Any, model: Translator) -> dict[str, Pair]:
-    """Sources with given outputs, which are called as a source or, `NAME/2`, as one of its outputs. targets: as
-    `read_sources` takes them."""
+    """Sources with given outputs, which are called as a source or, `NAME/2`, as one of its outputs.
+
+    targets: as `read_sources` takes them.
+    """
     pairs = {}
     for name, target in read_sources(targets, model.target, empty=True).items():
         source = sources.get(name, sources.get(name.rpartition("/")[0]))

@@ -59,8 +59,10 @@ class Distances(nn.Module):
 
 
 class RecurrentEncoder(nn.Module):
-    """The cell in both directions. Sources are turned round by an index: over torch's packed sequences the
-    gradient takes time of the order S²."""
+    """The cell in both directions.
+
+    Sources are turned round by an index: over torch's packed sequences the gradient takes time of the order S².
+    """
 
     def __init__(self, config: TranslationModelConfig) -> None:
         super().__init__()
@@ -108,8 +110,10 @@ class ConvEncoder(nn.Module):
 
 
 class RecurrentTranslator(nn.Module):
-    """A recurrent decoder, with or without attention to the source. The first layer reads the prefix of the
-    target; what it attends to, the further layers read too."""
+    """A recurrent decoder, with or without attention to the source.
+
+    The first layer reads the prefix of the target; what it attends to, the further layers read too.
+    """
 
     def __init__(self, config: TranslationModelConfig) -> None:
         super().__init__()

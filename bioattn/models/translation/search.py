@@ -194,8 +194,10 @@ def translate(
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> list[Output]:
-    """Outputs for a source (words), best first; draws in the order of drawing. A beam search never gives less than
-    following the likeliest token alone would."""
+    """Outputs for a source (words), best first; draws in the order of drawing.
+
+    A beam search never gives less than following the likeliest token alone would.
+    """
     if constraint is not None:
         words = loaded.model.source.tokens
         constraint.begin("".join("X" if t == UNKNOWN else words[t] for t in source.tolist()), name)

@@ -319,8 +319,10 @@ def read_baselines(path: Path, dataset: PromoterDataset, job: str) -> list[Basel
 
 
 def best_simple(rows: Sequence[Baseline], task: str) -> Baseline | None:
-    """The row that is best on validation genes; without any the first with a model, and None without rows. Where a
-    gene lies is no property of a promoter, so that row takes no part."""
+    """The row that is best on validation genes; without any the first with a model, and None without rows.
+
+    Where a gene lies is no property of a promoter, so that row takes no part.
+    """
     figure = "auroc" if task == "binary" else "pearson"
     return max(
         (row for row in rows if row.name != NO_SEQUENCE),
@@ -338,8 +340,10 @@ NO_SEQUENCE = "composition and position"
 
 
 def covariates(data: BaselineData, dataset: PromoterDataset) -> Baseline:
-    """Ridge on what needs no order of bases: GC share, known bases, strand and place on the chromosome. Of the
-    place the share of the chromosome's genes before it, its square, and sine and cosine of a turn."""
+    """Ridge on what needs no order of bases: GC share, known bases, strand and place on the chromosome.
+
+    Of the place the share of the chromosome's genes before it, its square, and sine and cosine of a turn.
+    """
     known_G = (data.codes < 4).sum(axis=1)
     gc_G = ((data.codes == 1) | (data.codes == 2)).sum(axis=1) / np.maximum(known_G, 1)
     place_G = np.zeros(len(known_G))
@@ -439,8 +443,10 @@ def positional_ridge(data: BaselineData) -> Baseline:
 
 
 def rank_one_ridge(data: BaselineData) -> Baseline:
-    """Positional ridge of one number a gene, its coordinate on the shared axis, times the axis. Says how far one
-    gets when no treatment has anything of its own."""
+    """Positional ridge of one number a gene, its coordinate on the shared axis, times the axis.
+
+    Says how far one gets when no treatment has anything of its own.
+    """
     if data.axis is None:
         direction_TD = principal_directions(data.deviations)[:, :1]
     else:
@@ -538,8 +544,10 @@ def as_promoter_model(
     mean_T: NDArray[np.float64],
     sd_T: NDArray[np.float64],
 ) -> PromoterModel:
-    """The model that predicts what `simple` does, in units of the responses. length: bases of a window. mean_T,
-    sd_T: what the dataset's units are of the responses'."""
+    """The model that predicts what `simple` does, in units of the responses.
+
+    length: bases of a window. mean_T, sd_T: what the dataset's units are of the responses'.
+    """
     linear = simple.model
     if linear is None:
         weighted, offset_T = list[Weighted](), simple.predictions[0].astype(np.float64)

@@ -117,8 +117,10 @@ def feature_distances(table: TreatmentTable) -> Floats:
 def response_correlations(
     targets: Matrix, held_out: NDArray[np.int64], candidates: NDArray[np.int64]
 ) -> Floats:
-    """Pearson r over genes of each held-out with each candidate treatment: shape=(held-out, candidates). Over
-    genes measured in both; −1 where undefined."""
+    """Pearson r over genes of each held-out with each candidate treatment: shape=(held-out, candidates).
+
+    Over genes measured in both; −1 where undefined.
+    """
     correlations_HC = np.full((len(held_out), len(candidates)), -1.0)
     others_GC = targets[:, candidates].astype(np.float64)
     for row, column in enumerate(held_out):
@@ -306,8 +308,10 @@ def predict_responses(
     device: torch.device,
     batch_size: int = 64,
 ) -> NDArray[np.float32]:
-    """(genes, treatments) answers in response units (binary: logits) for unshifted windows. What training never
-    saw of a held-out treatment (its category, the unit of its dose) counts as missing."""
+    """(genes, treatments) answers in response units (binary: logits) for unshifted windows.
+
+    What training never saw of a held-out treatment (its category, the unit of its dose) counts as missing.
+    """
     model.eval()
     table = dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
     batch = vocabulary.encode(table, unseen_is_missing=True).to(device)

@@ -78,7 +78,9 @@ class EnrichedKmer(NamedTuple):
 
 def start_filters(model: PromoterModel, dataset: PromoterDataset) -> list[EnrichedKmer]:
     """Set up to half of the filters of a convolutional stem to k-mers of the training genes; returns those.
-    Filters keep their random weights where the k-mers run out, and all of them in a model without such a stem."""
+
+    Filters keep their random weights where the k-mers run out, and all of them in a model without such a stem.
+    """
     stem = next((module for module in model.modules() if isinstance(module, ConvStem)), None)
     if stem is None:
         return []
@@ -309,8 +311,11 @@ def _set_heads(
     counts_K: NDArray[np.floating],
     total: float,
 ) -> None:
-    """Give each head a reader and the treatments' gates. counts_K: mean of the ridge's counts over promoters, at
-    which contributions shall sum to 0. total: sum of the weights over positions before they were scaled to 1."""
+    """Give each head a reader and the treatments' gates.
+
+    counts_K: mean of the ridge's counts over promoters, at which contributions shall sum to 0. total: sum of the
+    weights over positions before they were scaled to 1.
+    """
     (attention,) = network.hops
     assert isinstance(attention, MultiHeadAttention)
     assert network.position_bias_HP is not None
@@ -334,8 +339,10 @@ def _set_heads(
 
 
 def gated_programmes(readers_TC: Matrix, number: int) -> tuple[Matrix, Matrix]:
-    """Gates (T, H) in `GATES` and programmes (H, C) whose product is close to the readers, H = `number`. They are
-    solved for in turn, from the positive and the negative parts of the principal components."""
+    """Gates (T, H) in `GATES` and programmes (H, C) whose product is close to the readers, H = `number`.
+
+    They are solved for in turn, from the positive and the negative parts of the principal components.
+    """
     left_TR, values_R, _ = np.linalg.svd(readers_TC, full_matrices=False)
     scores_TR = left_TR * values_R
     parts_TH = np.stack([np.maximum(scores_TR, 0), np.maximum(-scores_TR, 0)], axis=2).reshape(

@@ -59,8 +59,10 @@ class Plan:
 def model_config(
     dataset: PromoterDataset, settings: Mapping[str, Any], training: TrainingConfig, source: str = "options"
 ) -> PromoterModelConfig:
-    """The shape of the model: the dataset's length, the settings given, defaults for the rest. source: where the
-    settings come from, for messages."""
+    """The shape of the model: the dataset's length, the settings given, defaults for the rest.
+
+    source: where the settings come from, for messages.
+    """
     defaults: dict[str, Any] = {"unconditional": training.unconditional_probability > 0}
     if settings.get("readout") == Readout.SHARED:
         defaults["sink"] = True
