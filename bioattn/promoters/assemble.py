@@ -104,6 +104,9 @@ def build_dataset(
     paralogues to what `homology` keeps together and to the leakage figures. `sides` (by gene id) is the split,
     where the user gives it. What is left out is logged and in the
     audit.
+
+    Raises: BioattnError when genes or treatments do not match, nothing is left, or promoters differ in flanks;
+    SettingsError when the settings do not fit the data.
     """
     flank = _common_flank(promoters)
     control, replicates = settings.control, settings.replicate_column
@@ -288,7 +291,10 @@ def _report_matches(
 
 
 def _padded(promoters: Sequence[Promoter]) -> NDArray[np.uint8]:
-    """(promoters, longest): codes, shorter ones with N on the left so that the anchors stay in one column."""
+    """(promoters, longest): codes, shorter ones with N on the left so that the anchors stay in one column.
+
+    Raises: BioattnError when more than `MOST_EMPTY` of the promoters are nearly all N, padding included.
+    """
     longest = max(p.codes.size for p in promoters)
     codes = np.full((len(promoters), longest), UNKNOWN, dtype=np.uint8)
     for row, promoter in zip(codes, promoters, strict=True):

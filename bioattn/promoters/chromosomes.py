@@ -68,6 +68,9 @@ def match_chromosomes(
     """Find the genome's name of each chromosome of an annotation.
 
     A name the genome has stands for itself; else an alias pair, in either order, leads to one.
+
+    Raises: BioattnError when an alias leads to two chromosomes, and when no name agrees: the message shows the
+    first names of both files and, where lengths or names tell, those that `find_aliases` takes for the same.
     """
     others: dict[str, set[str]] = {}
     for first, second in aliases:

@@ -167,7 +167,7 @@ def read_dataset(path: Path) -> PromoterDataset:
 
 
 def describe_promoters(path: Path) -> dict[str, Any]:
-    """The main figures of a promoter FASTA."""
+    """The main figures of a promoter FASTA. Raises: FormatError naming a record that is no promoter."""
     number = located = unknown = bases = 0
     shortest, longest = math.inf, 0
     flanks: set[int] = set()
@@ -194,7 +194,7 @@ def describe_promoters(path: Path) -> dict[str, Any]:
 
 
 def describe_dataset(path: Path) -> dict[str, Any]:
-    """The main figures of a promoter dataset."""
+    """The main figures of a promoter dataset. Raises: FormatError when it is damaged."""
     dataset = read_dataset(path)
     return {
         "task": dataset.task,
@@ -212,7 +212,7 @@ def describe_dataset(path: Path) -> dict[str, Any]:
 
 
 def describe_bed(path: Path) -> dict[str, Any]:
-    """The genes of a BED file."""
+    """The genes of a BED file. Raises: FormatError naming the line that is no gene."""
     genes = read_bed(path).genes
     chromosomes = {place.chrom for gene in genes for place in gene.places}
     return {"genes": len(genes), "chromosomes": some(sorted(chromosomes))}

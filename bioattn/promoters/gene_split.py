@@ -62,6 +62,9 @@ def split_genes(
 
     codes: (promoters, bases) with flanks, padded. proteins: by gene id; adds paralogues. table: the side of each
     gene, where the user gives it. No split parts a transcription unit (`Promoter.unit`).
+
+    Raises: SettingsError when the settings do not fit; BioattnError when no protein belongs to a promoter, or when
+    chromosomes or the table part a transcription unit.
     """
     chrom = [p.chrom for p in promoters]
     # Flanks are used by shifted training samples, so they count as part of the window here.

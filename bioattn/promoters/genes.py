@@ -37,6 +37,9 @@ def choose_genes(
     values: ids or common names, or names of text files with one per line (the first column of a table; blank lines
     and lines starting with `#` are passed over). A value that is both is a gene. known: the genes there are.
     source: the file that holds them, for messages.
+
+    Raises: BioattnError for a value that is neither, with the nearest ids, for a common name of several genes, and
+    naming the line of an unknown id.
     """
     genes = known if isinstance(known, GeneNames) else GeneNames(known)
     chosen: dict[str, None] = {}
@@ -60,7 +63,7 @@ def find_genes(values: Sequence[str], known: "GeneNames") -> tuple[list[str], li
 
 
 def _named(values: Sequence[str], known: "GeneNames") -> Iterator[tuple[str, str]]:
-    """File and line ("" for a value that is no file), and id."""
+    """File and line ("" for a value that is no file), and id. Raises: BioattnError for a file without an id."""
     for value in values:
         if known.ids_of(value) or not os.path.isfile(value):  # noqa: PTH113 - a name too long for a file is no file
             yield "", value

@@ -170,7 +170,10 @@ def prepare_promoters(
 
 
 def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
-    """Refuse settings that this annotation cannot serve."""
+    """Refuse settings that this annotation cannot serve.
+
+    Raises: BioattnError; FormatError when a gene id has white space, which no FASTA name can.
+    """
     for gene in annotation.genes:
         if len(gene.gene_id.split()) != 1:
             raise FormatError(

@@ -74,6 +74,9 @@ def find_columns(
     table has three columns of which the second is text, or genes have several effects (see `_stacked_by`);
     contrast when there is an effect beside a p value or standard error; else wide. Gene ids are the first column,
     unless it only numbers the rows or another one has more names of `promoters`.
+
+    Raises: FormatError when a column that was named, or that the layout needs, is not there, and for effects of
+    one gene that differ with no column to tell them apart.
     """
     gene = _gene_column(reader, stated, promoters)
     names = {_plain(name): index for index, name in reversed(list(enumerate(reader.header))) if index != gene}
@@ -176,6 +179,8 @@ def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int]) -> tupl
     measures: columns that are results; the first holds the effects. Of the columns that do, and are not results
     (`_OUTCOME`, numbers that are not whole), those are taken that are fewest, then are named like treatments, then
     have the fewest values. Empty where no gene has two effects.
+
+    Raises: FormatError where effects of a gene differ and no columns do.
     """
     header, rows = reader.header, reader.kept_rows()
     names = given = [cells[gene] for _, cells in rows]

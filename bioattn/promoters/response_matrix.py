@@ -62,6 +62,8 @@ def join_promoters(
 
     `table` has the treatments of `responses`, in that order. Returns the matrix, an audit row for every response
     gene that found no promoter, and for every promoter a note on how its responses were found ("" = plainly).
+
+    Raises: BioattnError when no gene of the tables has a promoter, showing the first names of both sides.
     """
     promoter_ids = promoters.ids
     promoter_of, reasons = promoters.match(responses.gene_ids)
@@ -98,7 +100,10 @@ def join_promoters(
 
 
 def replicate_groups(table: TreatmentTable, column: str) -> list[str]:
-    """The value of every sample in a column of the treatment table."""
+    """The value of every sample in a column of the treatment table.
+
+    Raises: BioattnError when there is no such column, or a sample has no value in it.
+    """
     if not table.columns:
         raise BioattnError(
             f"--replicate-column {column}: there is no treatment table with features; give --treatment-table"
@@ -139,7 +144,7 @@ def average_replicates(
 
 
 def against_control(matrix: ResponseMatrix, control: str) -> ResponseMatrix:
-    """Differences of all treatments to one, which is left out."""
+    """Differences of all treatments to one, which is left out. Raises: BioattnError when it is not there."""
     names = matrix.treatments.names
     if control not in names:
         raise not_there("--control", control, "the table of counts", "group of samples", names)
@@ -149,7 +154,10 @@ def against_control(matrix: ResponseMatrix, control: str) -> ResponseMatrix:
 
 
 def apply_task(matrix: ResponseMatrix, settings: DatasetSettings) -> ResponseMatrix:
-    """Labels for the binary task, and the limit on adjusted p (`DatasetSettings`)."""
+    """Labels for the binary task, and the limit on adjusted p; see `DatasetSettings` for what is missing after it.
+
+    Raises: BioattnError when --max-padj is given and the tables had no adjusted p.
+    """
     values, padj = matrix.values, matrix.padj
     if settings.max_padj is not None:
         if padj is None:

@@ -36,15 +36,27 @@ CONSTANT_VARIANCE = 1e-13
 
 
 def checked(truth: ArrayLike, prediction: ArrayLike) -> tuple[Floats, Floats]:
-    """Both tables as float64."""
+    """Both tables as float64. Raises: BioattnError unless they are two tables of one shape."""
     truth_GT, prediction_GT = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)
-    assert truth_GT.shape == prediction_GT.shape
+    if truth_GT.ndim != 2 or truth_GT.shape != prediction_GT.shape:
+        raise BioattnError(
+            f"truth has shape {truth_GT.shape} and prediction {prediction_GT.shape}; "
+            "both must be genes × treatments"
+        )
     return truth_GT, prediction_GT
 
 
 def weights_or_ones(weights: ArrayLike | None, num_genes: int) -> Floats:
-    """The weights as float64, or one row of ones."""
-    return np.ones((1, num_genes)) if weights is None else np.asarray(weights, np.float64)
+    """The weights as float64, or one row of ones. Raises: BioattnError when they are for other genes."""
+    if weights is None:
+        return np.ones((1, num_genes))
+    weights_BG = np.asarray(weights, np.float64)
+    if weights_BG.ndim != 2 or weights_BG.shape[1] != num_genes:
+        raise BioattnError(f"weights have shape {weights_BG.shape} but must have (resamples, {num_genes})")
+    return weights_BG
+
+
+# --- correlation and error ---------------------------------------------------------------------------------------
 
 
 def pearson(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -> Floats:
@@ -130,6 +142,9 @@ def r_squared(truth: ArrayLike, prediction: ArrayLike) -> Floats:
     return np.where(spread_T > 0.0, explained_T, np.nan)
 
 
+# --- ranking -----------------------------------------------------------------------------------------------------
+
+
 def auroc(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> Floats:
     """Area under the ROC curve over genes, per treatment; ties count one half.
 
@@ -185,6 +200,9 @@ def _area_per_treatment(
     return areas_BT
 
 
+# --- the treatment-specific part ---------------------------------------------------------------------------------
+
+
 class SharedAxis(NamedTuple):
     """The direction in treatment space along which training genes vary most: what most treatments do alike."""
 
@@ -222,7 +240,9 @@ class SharedAxis(NamedTuple):
         return specific_GT
 
 
-def fit_shared_axis(train_targets: ArrayLike) -> SharedAxis:
+def fit_shared_axis(
+    train_targets: ArrayLike, max_iterations: int = 500, tolerance: float = 1e-9
+) -> SharedAxis:
     """First principal component over treatments of training targets with missing entries.
 
     Alternating least squares on the measured entries only (no imputation); without missing values it is the power
@@ -230,6 +250,7 @@ def fit_shared_axis(train_targets: ArrayLike) -> SharedAxis:
     is deterministic.
 
     train_targets: shape=(genes, treatments), NaN = not measured.
+    Raises: BioattnError when nothing is measured or nothing varies.
     """
     targets_GT = np.asarray(train_targets, np.float64)
     measured_GT = ~np.isnan(targets_GT)
@@ -244,19 +265,22 @@ def fit_shared_axis(train_targets: ArrayLike) -> SharedAxis:
     if np.linalg.norm(loading_T) <= CONSTANT * np.linalg.norm(deviation_GT) ** 2:  # genes' means are all 0
         loading_T = deviation_GT[np.argmax(np.square(deviation_GT).sum(axis=1))]
     loading_T = loading_T / np.linalg.norm(loading_T)
-    for _ in range(500):
+    for _ in range(max_iterations):
         score_G = _ratio(deviation_GT @ loading_T, mask_GT @ loading_T**2)
         updated_T = _ratio(score_G @ deviation_GT, score_G**2 @ mask_GT)
         updated_T /= np.linalg.norm(updated_T)
         change = np.abs(updated_T - loading_T).max()
         loading_T = updated_T
-        if change < 1e-9:
+        if change < tolerance:
             break
     return SharedAxis(mean_T, loading_T if loading_T.sum() >= 0.0 else -loading_T)
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0.0)
+
+
+# --- summaries ---------------------------------------------------------------------------------------------------
 
 
 def median(values_BN: Floats) -> Floats:

@@ -111,6 +111,8 @@ def block_groups(
     start, end: windows with flanks, 0-based half-open, coordinates taken as linear. together: pairs of windows
     that must not be parted. These and windows that overlap, directly or by way of others, go to the block in which
     the first of them starts, so that blocks share no base.
+
+    Raises: BioattnError when a promoter has no location.
     """
     if not all(chrom):
         raise BioattnError(
@@ -154,7 +156,7 @@ def parse_side(text: str, where: str) -> int:
 def split_by_table(
     genes: Sequence[str], sides: Mapping[str, int], words: SplitWords = GENES
 ) -> NDArray[np.uint8]:
-    """Side of each gene as a table says; it may hold others."""
+    """Side of each gene as a table says; it may hold others. Raises: BioattnError naming genes that it lacks."""
     absent = [gene for gene in genes if gene not in sides]
     if absent:
         raise BioattnError(
@@ -172,6 +174,9 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
 
     A side without a holdout gets about a tenth of the genes: a chromosome drawn at random among those not larger
     than that, then whichever brings the count nearest, as long as it comes nearer.
+
+    Raises: BioattnError for unknown chromosomes (listing those there are), for one on two sides, and when no
+    chromosome is left for training.
     """
     if not all(chrom):
         raise BioattnError(
@@ -221,6 +226,8 @@ def split_by_group(
 
     Holdouts are fractions (`test=0.1`). Groups come in random order and go to the test side, then validation, as
     long as they fit; groups larger than half a side (blocks: than a side) stay in training.
+
+    Raises: SettingsError when a holdout is not a fraction, BioattnError when a side stays empty.
     """
     shares = {TEST: DEFAULT_SHARE, VALIDATION: DEFAULT_SHARE}
     for holdout in holdouts:
@@ -255,6 +262,9 @@ def split_treatments(table: TreatmentTable, holdouts: Sequence[Holdout], seed: i
 
     Holdouts with a key choose by name (`treatment:NAME,NAME`) or by a column of the table (`group:heat_shock`). A
     side without one gets a tenth of the treatments at random, when no side is given.
+
+    Raises: BioattnError for unknown names, columns or values, for one on two sides, and when none is left to
+    train on.
     """
     sides = np.full(len(table.names), TRAIN, dtype=np.uint8)
     for holdout in holdouts:

@@ -151,7 +151,7 @@ def open_pair_dataset(path: Path) -> PairDataset:
 
 
 def describe_pair_dataset(path: Path) -> dict[str, Any]:
-    """The main figures for `bioattn inspect`."""
+    """The main figures for `bioattn inspect`. Raises: FormatError when it is damaged."""
     dataset = open_pair_dataset(path)
     return {
         "source_alphabet": str(dataset.source.alphabet),

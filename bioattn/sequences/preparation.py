@@ -173,7 +173,10 @@ def warn_of_nucleotides(what: Path | str, instead: str) -> None:
 
 def read_letters(path: Path, alphabet: Alphabet) -> Iterator[tuple[str, str]]:
     """Name and letters of each record of a FASTA file, or match columns of each row of an alignment in any format;
-    a stop at the end of a protein is left out."""
+    a stop at the end of a protein is left out.
+
+    Raises: as `read_fasta` and `read_alignment`; FormatError for two rows of one name.
+    """
     if alphabet is not Alphabet.ALIGNMENT:
         end = "*" if alphabet is Alphabet.PROTEIN else ""
         yield from ((record.name, record.sequence.removesuffix(end)) for record in read_fasta(path))
@@ -237,7 +240,10 @@ def _usual_split(lengths: NDArray[np.int64]) -> SequenceSplit:
 
 
 def _shares(holdouts: Sequence[Holdout]) -> dict[int, float]:
-    """The part of the letters that each held-out side gets; 0 where it is empty or named."""
+    """The part of the letters that each held-out side gets; 0 where it is empty or named.
+
+    Raises: SettingsError when nothing is left for training.
+    """
     given = {each.side: float(each.text) if each.is_fraction else 0.0 for each in holdouts}
     shares = SHARES | given
     if sum(shares.values()) >= 1:

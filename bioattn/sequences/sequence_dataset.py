@@ -111,7 +111,7 @@ def open_sequence_dataset(path: Path) -> SequenceDataset:
 
 
 def describe_sequence_dataset(path: Path) -> dict[str, Any]:
-    """The main figures for `bioattn inspect`."""
+    """The main figures for `bioattn inspect`. Raises: FormatError when it is damaged."""
     dataset = open_sequence_dataset(path)
     return {
         "alphabet": str(dataset.vocabulary.alphabet),

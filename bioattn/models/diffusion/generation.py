@@ -167,7 +167,11 @@ def _work(
 
 
 def _read_kept(fasta: Path, parts: Path, length: int) -> NDArray[np.uint8]:
-    """The bases that stay: those of the only record of `fasta` in the intervals of the BED file `parts`."""
+    """The bases that stay: those of the only record of `fasta` in the intervals of the BED file `parts`.
+
+    Raises: FormatError for several records, another length, an interval outside or of another record, or an N in
+    one; BioattnError when nothing stays or nothing is left to design.
+    """
     records: list[FastaRecord] = list(read_fasta(fasta))
     if len(records) != 1:
         raise FormatError(

@@ -148,7 +148,7 @@ def maps_work(
 ) -> tuple[Work, FileLayout]:
     """How weights and effects of promoters are computed.
 
-    asked: treatments; none = all.
+    asked: treatments; none = all. Raises: BioattnError for treatments, sites or heads that the model lacks.
     """
     config = loaded.config
     levels = loaded.wanted_levels(asked or config.treatments, ())
@@ -181,7 +181,10 @@ def maps_work(
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    """Write weights and effects of the promoters of a FASTA."""
+    """Write weights and effects of the promoters of a FASTA.
+
+    Raises: as `hold_promoters`, `maps_work` and `run_work`.
+    """
     settings.refuse(("targets", "window", "treatment_table", "phases"), "diffusion models")
     loaded = loaded_model(settings, running, load_denoiser)
     source = hold_promoters(settings.sequences, loaded.config.length)

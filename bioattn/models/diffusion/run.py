@@ -126,7 +126,7 @@ class LoadedDenoiser(LoadedModel[Denoiser, DiffusionModelConfig]):
         return float((effect_BTL * weights_BTL).mean())
 
     def wanted_levels(self, on: Sequence[str], off: Sequence[str]) -> tuple[int, ...]:
-        """Levels of all treatments."""
+        """Levels of all treatments. Raises: BioattnError for one that is not known, or in both lists."""
         known = self.config.treatments
         for option, names in (("--treatment", on), ("--not", off)):
             for name in names:
@@ -151,5 +151,5 @@ def levels_of(targets_GT: NDArray[Any], cuts: NDArray[np.float64]) -> NDArray[np
 
 
 def load_denoiser(folder: Path, device: torch.device) -> LoadedDenoiser:
-    """Load a model folder."""
+    """Load a model folder. Raises: as `LoadedModel.of_folder`."""
     return LoadedDenoiser.of_folder(folder, device, DiffusionModelConfig, Denoiser)

@@ -59,7 +59,10 @@ class Wanted:
 def designs(
     model: Denoiser, wanted: Wanted, count: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.uint8]]:
-    """Codes (count, length) after each step; the last are the designs."""
+    """Codes (count, length) after each step; the last are the designs.
+
+    Raises: BioattnError when guidance leads to values that are not finite.
+    """
     walk = _unmasked if model.config.noise is Noise.MASKED else _denoised
     return walk(model, wanted, count, rng)
 
@@ -160,6 +163,9 @@ def classifier_guide(
 
     Responses of a binary model: ln of the probabilities that treatments of `on` are on and those of `off` are not.
     Of a regression: the responses themselves, with the other sign for `off`.
+
+    Raises: BioattnError for a model that predicts no responses, was trained without this noise, reads
+    another length or lacks a treatment.
     """
     deed = "guide designs: they predict no responses"
     classifier = with_ability(load_runner(folder, device), "predictor", deed, "--classifier")

@@ -197,7 +197,10 @@ class DiffusionTask(ConfiguredTask):
 def level_cuts(
     dataset: PromoterDataset, treatments: NDArray[np.int64], levels: int, threshold: float
 ) -> NDArray[np.float64]:
-    """Responses that divide the levels, (T, levels - 1): a response above a cut has a higher level."""
+    """Responses that divide the levels, (T, levels - 1): a response above a cut has a higher level.
+
+    Raises: SettingsError for a treatment without training promoters on both sides of a cut.
+    """
     targets_GT = dataset.targets[dataset.genes_in(TRAIN)][:, treatments].astype(np.float64)
     if dataset.task == ResponseKind.BINARY:
         if levels > 2:

@@ -82,7 +82,7 @@ class Settings:
     """No size of an architecture exceeds the number of values in the weights."""
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A whole number from 1 to `largest`."""
+        """A whole number from 1 to `largest`. Raises: FormatError."""
         value = self.content.get(name)
         value = default if value is None else value
         if not isinstance(value, int) or not 1 <= value <= self.largest:
@@ -92,7 +92,7 @@ class Settings:
         return value
 
     def fraction(self, name: str, default: float) -> float:
-        """A number between 0 and 1."""
+        """A number between 0 and 1. Raises: FormatError."""
         value = self.content.get(name)
         value = default if value is None else value
         if not isinstance(value, float | int) or not 0 <= value < 1:
@@ -100,7 +100,7 @@ class Settings:
         return float(value)
 
     def chosen(self, name: str, default: str, choices: Mapping[str, Any]) -> Any:
-        """What `choices` has for a text."""
+        """What `choices` has for a text. Raises: FormatError naming what can be read."""
         value = self.content.get(name) or default
         if value not in choices:
             raise FormatError(f"{self.path}: {name} is {value!r}; read are {', '.join(choices)}")

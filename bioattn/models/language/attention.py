@@ -53,6 +53,8 @@ def attention_work(
 
     The decoder of an encoder-decoder reads the same sequence as its encoder. Of a sequence longer than `window`
     tokens each window is a sample (`TokenSource.in_windows`).
+
+    Raises: as `read_tokens`; BioattnError for sites or heads that the model lacks.
     """
     sites = loaded.sites
     names = choose_sites(sites, options.sites)
@@ -141,7 +143,7 @@ def attention_work(
 
 
 def write_attention(settings: ExportAttention, running: Running, loaded: "LoadedLanguageModel") -> RunReport:
-    """Write the attention that `settings` ask for."""
+    """Write the attention that `settings` ask for. Raises: as `attention_work` and `run_work`."""
     options = settings.options()
     work, layout = attention_work(
         loaded, settings.sequences, options, window=settings.window, batch_size=settings.batch_size

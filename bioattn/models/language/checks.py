@@ -53,7 +53,10 @@ class LanguageHeadScorer(TokenHeadScorer[Exercise]):
     item = "window"
 
     def __init__(self, model: "LoadedLanguageModel", dataset: SequenceDataset, split: int) -> None:
-        """dataset: read as the model's tokens. split: TRAIN, VALIDATION or TEST of `bioattn.promoters.dataset`."""
+        """dataset: read as the model's tokens. split: TRAIN, VALIDATION or TEST of `bioattn.promoters.dataset`.
+
+        Raises: BioattnError when nothing is on this side.
+        """
         windows = Windows(dataset, model.config, dataset.segments_in(split))
         if not len(windows.segments):
             raise BioattnError(
@@ -196,6 +199,8 @@ def make_probe(loaded: "LoadedLanguageModel", path: Path, settings: CheckSetting
 
     Windows are as long as half of the sequences at least; shorter sequences and windows with unknown letters are
     left out.
+
+    Raises: BioattnError for an encoder-decoder, another alphabet, or too few windows.
     """
     if loaded.config.shape is Shape.ENCODER_DECODER:
         raise BioattnError("the attention of an encoder-decoder cannot be checked; encoders and decoders can")

@@ -217,7 +217,7 @@ class FineTuningTask(LanguageTask):
         )
 
     def _sides(self, record_N: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sides that the dataset gives."""
+        """The sides that the dataset gives. Raises: BioattnError where it parts a record."""
         segments = self.dataset.segments
         sides = np.full(len(self.dataset.ids), -1, np.int64)
         sides[segments.record] = segments.split

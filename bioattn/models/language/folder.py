@@ -84,7 +84,8 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         """Score substitutions: ln of how much likelier a mutant is than the sequence.
 
         variants: a table with the columns sequence and mutant, such as H24C. score: whether an encoder reads the
-        sequence with the words that differ masked, or as it is (`one-pass`).
+        sequence with the words that differ masked, or as it is (`one-pass`). Raises: as `predict`; FormatError for
+        mutants of other sequences.
         """
         from bioattn.models.language.tables import read_source, variant_table
 
@@ -107,6 +108,8 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
 
         pool: `mean` over words, or `cls`. per_token: a row per word instead, numbered from 1. layers: 0 for what
         goes into the first, -1 for the last; of several the columns are (layer, channel).
+
+        Raises: as `predict`; SettingsError for a layer that is not there.
         """
         import numpy as np
         import pandas as pd
@@ -133,7 +136,10 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
 
     def contacts(self, inputs: Inputs) -> "dict[str, NDArray[np.float32]]":
         """Return by name the probabilities (R, R) that residues of a protein touch, by the regression on attention
-        that ESM-2's weights hold (Rao et al. 2021)."""
+        that ESM-2's weights hold (Rao et al. 2021).
+
+        Raises: as `predict`; BioattnError for a model without one.
+        """
         from bioattn.models.language.scoring import contacts
         from bioattn.models.language.tables import read_source
 
@@ -155,6 +161,8 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         Of a sequence longer than the window each window is a sample. batch_size: sequences per forward pass;
         None = as memory allows. choices: what is kept, as `AttentionKeywords` has them: sites, heads, dtype,
         reduce, top_k, value_weighted.
+
+        Raises: as `predict`; BioattnError for sites or heads that the model lacks.
         """
         from bioattn.models.language.attention import attention_work
 
@@ -212,14 +220,14 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         return Sites(attention_sites(self.model))
 
     def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "LanguageHeadScorer":
-        """Judge heads on a split of a sequence dataset."""
+        """Judge heads on a split of a sequence dataset. Raises: BioattnError for one that does not fit."""
         from bioattn.models.language.checks import LanguageHeadScorer
 
         self._require_output()
         return LanguageHeadScorer(self, self.dataset(dataset), SPLIT_NAMES.index(split))
 
     def check_probe(self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence") -> "LanguageProbe":
-        """Windows to check the attention with."""
+        """Windows to check the attention with. Raises: BioattnError for sequences that do not fit."""
         from bioattn.models.language.checks import make_probe
 
         self._require_output()
@@ -237,7 +245,7 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
             )
 
     def dataset(self, path: Path) -> SequenceDataset:
-        """A dataset, its letters read as the tokens of this model."""
+        """A dataset, its letters read as the tokens of this model. Raises: BioattnError for another alphabet."""
         found, own = open_sequence_dataset(path), self.vocabulary
         if found.vocabulary.alphabet is not own.alphabet or (
             own.published is None and own != found.vocabulary

@@ -81,6 +81,9 @@ def drawn_sequences(
     examples: sequences that are read before each, as `read_tokens` takes them. length: most tokens of a sequence;
     None = what the model reads at once. temperature: 0 for the likeliest token each time. top_p: tokens are drawn
     from the smallest set that holds this much of the probability (Holtzman et al. 2020).
+
+    Raises: BioattnError for a model that is no decoder; SettingsError for a prompt, examples or a length that do
+    not fit it.
     """
     if loaded.config.shape is not Shape.DECODER:
         raise BioattnError(

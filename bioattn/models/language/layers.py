@@ -34,7 +34,10 @@ class PrecedingTokens(nn.Module):
     """
 
     def __init__(self, config: LanguageModelConfig, num_words: int) -> None:
-        """num_words: tokens of the vocabulary that are words."""
+        """num_words: tokens of the vocabulary that are words.
+
+        Raises: SettingsError when there are too many n-grams.
+        """
         super().__init__()
         self.ngram, self.num_words = config.ngram, num_words
         number = num_words**config.ngram

@@ -63,7 +63,7 @@ class Stored(NamedTuple):
 
 
 def adapter_settings(folder: Path) -> dict[str, Any]:
-    """What `peft` wrote of adapters."""
+    """What `peft` wrote of adapters. Raises: FormatError when it is something else."""
     content = read_json(folder / ADAPTER_SETTINGS)
     if not isinstance(content, dict) or not isinstance(content.get("lora_alpha", 8), int | float):
         raise FormatError(f"{folder / ADAPTER_SETTINGS}: holds no settings of adapters; fetch it again")
@@ -147,7 +147,7 @@ class PublishedWeights:
         self.files += [path, settings]
 
     def read(self, name: str) -> Tensor:
-        """An array as float32 on the device."""
+        """An array as float32 on the device. Raises: FormatError when damaged, of whole numbers or not finite."""
         array = _read(self._arrays[name], self.device)
         if (adapter := self._adapters.get(name)) is not None:
             up, down = (_read(each, self.device) for each in (adapter.up, adapter.down))
@@ -163,7 +163,7 @@ class PublishedWeights:
         return array
 
     def first(self, names: Sequence[str]) -> str:
-        """The first of these arrays that is there."""
+        """The first of these arrays that is there. Raises: FormatError when none is."""
         for name in names:
             if name in self._arrays:
                 return name
@@ -223,7 +223,7 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
 
 
 def _parts(path: Path) -> list[Path]:
-    """The files that an index names."""
+    """The files that an index names. Raises: FormatError when it is none, or one of them is missing."""
     try:
         parts = sorted({str(part) for part in read_json(path)["weight_map"].values()})
     except (AttributeError, KeyError, TypeError) as error:
@@ -382,7 +382,7 @@ def _fill(
 def _turned(
     weights: PublishedWeights, name: str, turn: Callable[[Tensor], Tensor], needed: torch.Size
 ) -> Tensor:
-    """What `turn` makes of an array."""
+    """What `turn` makes of an array. Raises: FormatError when that has not the needed shape."""
     array = weights.read(name)
     with suppress(IndexError, RuntimeError):
         if (turned := turn(array)).shape == needed:

@@ -42,7 +42,11 @@ _ACTIVATIONS = {Activation.GELU: "gelu", Activation.GELU_TANH: "gelu_new", Activ
 
 def export_language_model(source: Path, output: Path, *, force: bool) -> tuple[str, int]:
     """Write a published model as a folder of bioattn, or one of bioattn as a Hugging Face folder; returns which it
-    is, and how many numbers were written."""
+    is, and how many numbers were written.
+
+    Raises: as `load_language_model`; BioattnError when the model was fine-tuned, no published architecture can
+    hold it, or the output exists and `force` is not given, or holds other files.
+    """
     model = load_language_model(source, torch.device("cpu")).model
     if output.exists() and not (force and (output / WEIGHTS).is_file()):
         raise BioattnError(

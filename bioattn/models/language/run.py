@@ -31,7 +31,7 @@ NO_WORDS = (
 
 
 def run(settings: LanguageRun, running: Running) -> RunReport:
-    """Write what is asked for."""
+    """Write what is asked for. Raises: SettingsError for what does not fit together."""
     score = _score(settings)
 
     def load(folder: Path, device: torch.device) -> LoadedLanguageModel:
@@ -131,7 +131,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
 
 
 def _score(settings: LanguageRun) -> Score:
-    """How sequences are scored."""
+    """How sequences are scored. Raises: SettingsError for options that do not fit together."""
     if settings.output is None:
         if settings.embeddings is None and settings.contacts is None:
             raise SettingsError("nothing is asked for; give --output (scores), --embeddings or --contacts")

@@ -86,7 +86,8 @@ def _length(part: _Part) -> int:
 
 
 def layer_numbers(layers: Sequence[int], loaded: LoadedLanguageModel) -> tuple[int, ...]:
-    """Numbers of layers from 0, negative ones counted from the last."""
+    """Numbers of layers from 0, negative ones counted from the last. Raises: SettingsError for one that is not
+    there."""
     most = loaded.config.layers
     for layer in layers:
         if not -most - 1 <= layer <= most:
@@ -112,6 +113,8 @@ def outputs(
     residues alone. most: tokens that are read at once, None = the model's context; longer sequences are read in
     `windows`: a word's channels and probability are of the one that keeps it, and `<cls>` is the mean over all.
     advance: told the number of words of which all is known.
+
+    Raises: SettingsError for layers, or a `<cls>`, that are not there.
     """
     shape, most = loaded.config.shape, most or loaded.config.context
     masked = wanted.score is Score.MASKED and shape is Shape.ENCODER

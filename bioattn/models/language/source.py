@@ -146,7 +146,10 @@ def letters_in(inputs: Any, alphabet: Alphabet) -> tuple[Path | None, Iterator[t
 
 
 def tokens_at_once(config: LanguageModelConfig, wanted: int | None) -> int:
-    """Tokens that a model reads at once: its context, unless others are `wanted`."""
+    """Tokens that a model reads at once: its context, unless others are `wanted`.
+
+    Raises: SettingsError for more than a model has learned positions for, and for parts of an alignment.
+    """
     if wanted is None:
         return config.context
     if wanted != config.context and config.alphabet is Alphabet.ALIGNMENT:

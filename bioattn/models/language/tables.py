@@ -138,7 +138,7 @@ def table_header(loaded: LoadedLanguageModel, score: Score) -> list[str]:
 def results(
     loaded: LoadedLanguageModel, source: TokenSource, wanted: Wanted, most: int, progress: Progress = SILENT
 ) -> Iterator[Results]:
-    """What is wanted of all sequences, in their order, a few hundred at a time."""
+    """What is wanted of all sequences, in their order, a few hundred at a time. Raises: as `outputs`."""
     header = table_header(loaded, wanted.score)
     predicts = wanted.score is not Score.NONE and loaded.model.readout is not None
     scores = header == list(LIKELIHOODS)
@@ -188,7 +188,10 @@ def variant_table(
     variants: Path,
     score: Score = Score.MASKED,
 ) -> tuple[list[str], Iterator[list[Cell]], int]:
-    """Names of the columns, a row for each mutant of a table, and how many these are."""
+    """Names of the columns, a row for each mutant of a table, and how many these are.
+
+    Raises: SettingsError or BioattnError for a model that says nothing of likelihoods; as `read_variants`.
+    """
     require_likelihoods(loaded)
     if loaded.config.form.output is Output.NONE:
         raise BioattnError(f"{loaded.path}: {NO_OUTPUT}, so that it scores no variants")

@@ -143,7 +143,7 @@ def read_targets(path: Path, chosen: Sequence[str]) -> TargetTable:
 
 
 def records_of(table: TargetTable, ids: Sequence[str], dataset: Path) -> NDArray[np.int64]:
-    """The number of the record of each row."""
+    """The number of the record of each row. Raises: BioattnError naming an id that has no sequence."""
     number = {name: place for place, name in enumerate(ids)}
     unknown = [place for place, name in enumerate(table.ids) if name not in number]
     if unknown:
@@ -160,6 +160,10 @@ def wanted_of(
     """What a column holds: numbers, classes (0 and 1 alone, or words) or tags (as many letters as tokens).
 
     places: which tokens of each row's sequence are words. training: rows that the model learns from.
+
+    Raises: FormatError, with file and line, for text among numbers, numbers with commas, a number of tags that
+    differs from that of the tokens, a class that one sequence alone has; BioattnError for a column whose training
+    values are all alike.
     """
     cells = table.columns[column]
     lengths = [int(np.count_nonzero(each)) for each in places]

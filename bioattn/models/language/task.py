@@ -71,7 +71,10 @@ class LanguageTask(ConfiguredTask):
         self.digest = {**self.digest, "from": start, "model": self.config.to_json()}
 
     def _config(self) -> LanguageModelConfig:
-        """The architecture that the settings ask for, or that of the model which training goes on from."""
+        """The architecture that the settings ask for, or that of the model which training goes on from.
+
+        Raises: SettingsError or FormatError when that model has another one than settings or dataset ask for.
+        """
         vocabulary, source = self.dataset.vocabulary, self.settings.source("model")
         chosen: dict[str, Any] = {"alphabet": str(vocabulary.alphabet), "kmer": vocabulary.kmer}
         if vocabulary.alphabet is Alphabet.ALIGNMENT:

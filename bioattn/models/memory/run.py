@@ -64,7 +64,7 @@ class LoadedMemory(LoadedModel[MemoryNetwork, MemoryModelConfig]):
         return pd.DataFrame(rows, columns=columns_of(self)).set_index("question")
 
     def attention(self, facts: Path | str, questions: Path | str | None = None) -> Attention:
-        """Return the weight of each fact at each hop, in memory."""
+        """Return the weight of each fact at each hop, in memory. Raises: as `predict`."""
         book = read_book(Path(facts), None if questions is None else Path(questions))
         kept = Held(layout_of(self, book))
         for _, block in answered(self, book):
@@ -73,7 +73,7 @@ class LoadedMemory(LoadedModel[MemoryNetwork, MemoryModelConfig]):
 
 
 def load_memory(folder: Path, device: torch.device) -> LoadedMemory:
-    """Load a model folder."""
+    """Load a model folder. Raises: as `LoadedModel.of_folder`."""
     return LoadedMemory.of_folder(folder, device, MemoryModelConfig, MemoryNetwork)
 
 

@@ -95,7 +95,11 @@ def read_training_record(model: Path) -> TrainingRecord | None:
 def make_probe(
     model: LoadedPromoterModel, inputs: Any, settings: CheckSettings, evidence: Evidence
 ) -> PromoterProbe:
-    """Promoters to check the attention of a model with. inputs: as `model.read` takes them."""
+    """Promoters to check the attention of a model with. inputs: as `model.read` takes them.
+
+    Raises: BioattnError for a model without attention over positions, promoters or a dataset that do not fit it;
+    FormatError for a damaged training record.
+    """
     models = [model, *evidence.other_models]
     for each in models:
         require_checkable(each)
@@ -210,7 +214,11 @@ def require_checkable(model: LoadedPromoterModel) -> None:
 def held_out(
     model: LoadedPromoterModel, record: TrainingRecord | None, dataset: Path, treatments: Sequence[str]
 ) -> HeldOut:
-    """Test genes, or validation genes where there are too few, under `treatments`."""
+    """Test genes, or validation genes where there are too few, under `treatments`.
+
+    Raises: BioattnError when the model was trained on another dataset, which may have had those genes, or that has
+    too few of them or lacks a treatment.
+    """
     if record is not None and sha256_of(dataset) != record.dataset_sha256:
         raise BioattnError(
             f"{dataset}: is not the dataset this model was trained on (its digest differs from that in "
@@ -266,6 +274,9 @@ def train_control(
     """The control `name` (a `Control`), trained on the dataset of the evidence unless its folder holds it.
 
     step: added to the seed of `Control.SEED`.
+
+    Raises: Interrupted when a stop was requested (the next call goes on); BioattnError when the folder cannot be
+    written or the control cannot be trained.
     """
     dataset, folder = probe.evidence.dataset, probe.evidence.controls
     assert dataset is not None

@@ -69,12 +69,12 @@ class PromoterRun(ResumableCommand):
 
 
 def run(settings: PromoterRun, running: Running) -> RunReport:
-    """Write predictions and, with `attention`, attention."""
+    """Write predictions and, with `attention`, attention. Raises: as `run_promoters`, and for the settings."""
     return _run(settings, settings.output, settings.attention, None, running)
 
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
-    """Write attention."""
+    """Write attention. Raises: as `run_promoters`, and for the settings."""
     settings.refuse(("targets", "window"), "promoter models")
     if settings.dtype is WeightType.FLOAT16:
         running.warn("float16: h5py and h5netcdf read it, netCDF4 and programs built on it do not")
@@ -84,7 +84,10 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
 def _tell_weights(
     model: "LoadedPromoterModel", treatments: "TreatmentTable", output: Path | None
 ) -> list[str]:
-    """What treatments that were not trained lean on, a sentence for each of the first; written to `output`."""
+    """What treatments that were not trained lean on, a sentence for each of the first; written to `output`.
+
+    Raises: SettingsError for `output` of a model that knows treatments otherwise.
+    """
     from bioattn.promoters.treatments import UNCONDITIONAL
 
     weights = model.treatment_weights(treatments)

@@ -39,7 +39,8 @@ def first_layer_matches(
 ) -> Iterator[tuple[str, Counts]]:
     """Counts of what `filter_<number>` or `kmer_<letters>` matches in promoters.
 
-    codes_BL: promoters as the model sees them.
+    codes_BL: promoters as the model sees them. Raises: BioattnError when the model has no first layer that this
+    knows.
     """
     codes = codes_BL[:: max(1, -(-len(codes_BL) // MAX_PROMOTERS))]
     known = False

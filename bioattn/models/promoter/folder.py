@@ -246,7 +246,10 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         write_json(folder / TREATMENTS, stored)
 
     def read(self, inputs: Inputs, genes: Sequence[str] = ()) -> Promoters:
-        """Promoters of a FASTA file, or in memory. genes: as `choose_genes` takes them, none = all."""
+        """Promoters of a FASTA file, or in memory. genes: as `choose_genes` takes them, none = all.
+
+        Raises: FormatError, and BioattnError when there are none, as `hold_promoters`.
+        """
         return hold_promoters(inputs, self.length, self.downstream, genes)
 
     def predictor(self, treatments: TreatmentTable | None = None) -> PromoterPredictor:
@@ -290,7 +293,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         """Treatments as the model takes them, on its device.
 
         With the id encoder only names count. With features, a training treatment may stand in `table` by name
-        alone (no columns): its own features are used then.
+        alone (no columns): its own features are used then. Raises: BioattnError naming what is unknown.
         """
         if self.vocabulary.encoding is not TreatmentEncoding.ID:
             if table.columns:
@@ -316,7 +319,10 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         return pd.DataFrame(weights_TN, index=table.names, columns=self.vocabulary.names)
 
     def treatment_vectors(self, treatments: TreatmentTable) -> torch.Tensor:
-        """The embedding of each treatment (T, C)."""
+        """The embedding of each treatment (T, C).
+
+        Raises: as `encode_treatments`; BioattnError for a model that has no embeddings (`concat`, `ridge`).
+        """
         encoder = getattr(self.model.members[0].network, "treatment_encoder", None)
         if encoder is None:
             raise BioattnError(
@@ -327,7 +333,10 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         return vectors_TC
 
     def _report_columns(self, table: TreatmentTable) -> None:
-        """Say what of a table of new treatments the model does not use or does not get."""
+        """Say what of a table of new treatments the model does not use or does not get.
+
+        Raises: BioattnError when no column is a feature of the model.
+        """
         features = self.vocabulary.columns
         used = [column for column in features if column in table.columns]
         if not used:
@@ -376,7 +385,7 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         return write_pruned(self, output, folder, dataset, keep, note, force=force, progress=progress)
 
     def trial(self) -> None:
-        """Ask one promoter of random bases for all treatments."""
+        """Ask one promoter of random bases for all treatments. Raises: NotFiniteError."""
         codes_BL = torch.from_numpy(
             np.random.default_rng(0).integers(4, size=(1, self.length), dtype=np.uint8)
         )
@@ -412,13 +421,13 @@ class LoadedPromoterModel(LoadedModel[PromoterModel, PromoterModelConfig]):
         return str(record.get("evaluation", {}).get("verdict", ""))
 
     def encoder(self) -> BinEncoder:
-        """The encoder of a pretrained stem."""
+        """The encoder of a pretrained stem. Raises: BioattnError without one."""
         if self.model.encoder is None:
             raise BioattnError("this promoter model has no pretrained stem, and so no encoder to go on from")
         return self.model.encoder
 
     def check_probe(self, inputs: Inputs, settings: "CheckSettings", evidence: "Evidence") -> "PromoterProbe":
-        """Promoters to check the attention with."""
+        """Promoters to check the attention with. Raises: as `bioattn.models.promoter.controls.make_probe`."""
         from bioattn.models.promoter.controls import make_probe
 
         return make_probe(self, inputs, settings, evidence)

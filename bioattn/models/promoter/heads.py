@@ -55,7 +55,10 @@ class PromoterHeadScorer:
     item = "treatment"
 
     def __init__(self, model: LoadedPromoterModel, dataset: PromoterDataset, split: int) -> None:
-        """split: TRAIN, VALIDATION or TEST of `bioattn.promoters.dataset`; treatments are those of training."""
+        """split: TRAIN, VALIDATION or TEST of `bioattn.promoters.dataset`; treatments are those of training.
+
+        Raises: BioattnError when the model has no attention, or the split no measured cell of its treatments.
+        """
         self._model = model
         self._dataset = dataset
         self.sites = {name: site for name, (_, site) in attention_layers(model.model).items()}

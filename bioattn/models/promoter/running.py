@@ -73,7 +73,10 @@ class PromoterRunner:
         batch_size: int | None = None,
     ) -> None:
         """options: what of the attention is collected; None = nothing. batch_size: promoters per forward pass;
-        None = what keeps memory flat."""
+        None = what keeps memory flat.
+
+        Raises: BioattnError when the model lacks the sites or heads asked for.
+        """
         self.predictor = predictor
         self.model = predictor.runner
         self.layouts: list[GroupLayout] = []
@@ -256,6 +259,8 @@ def run_promoters(
     predictions: gets a wide TSV: responses, or probabilities of a binary model. attention: HDF5 file by
     `docs/formats/attention.md`. genes, samples: as `Work.chosen` takes them. batch_size: promoters per
     forward pass, None = what keeps memory flat. shard, resume, force: as in `run_work`.
+
+    Raises: BioattnError for promoters or treatments that the model cannot take, and as `run_work`.
     """
     source = model.read(promoters)
     options = options or AttentionOptions()
@@ -316,7 +321,10 @@ class PhaseAverage:
     """Averages the maps of windows that begin a fraction of a bin apart."""
 
     def __init__(self, layouts: Sequence[GroupLayout], pool: int, number: int) -> None:
-        """layouts: the sites as they would be stored without phases; pool: bases of a bin; number: of phases."""
+        """layouts: the sites as they would be stored without phases; pool: bases of a bin; number: of phases.
+
+        Raises: BioattnError when the bins cannot be cut so, or a site has no positions as keys.
+        """
         self.shifts = phase_shifts(pool, number)
         self.layouts = [_fine_layout(layout, pool, number) for layout in layouts]
         self._phases = {
@@ -358,7 +366,10 @@ class Phase(NamedTuple):
 
 
 def phase_shifts(pool: int, number: int) -> list[int]:
-    """The shifts of `number` phases in bases, the window as it is (0) among them."""
+    """The shifts of `number` phases in bases, the window as it is (0) among them.
+
+    Raises: BioattnError when bins of `pool` bases cannot be cut into so many alike.
+    """
     if number < 1 or pool % number:
         allowed = ", ".join(str(n) for n in range(1, pool + 1) if pool % n == 0)
         raise BioattnError(f"--phases {number}: the model's bins have {pool} bases; give one of {allowed}")

@@ -105,7 +105,10 @@ class TreatmentVocabulary:
         unconditional: bool,
         columns: Sequence[str] = (),
     ) -> "TreatmentVocabulary":
-        """Learn from the training rows `table`; `columns` chooses features (default: all that vary)."""
+        """Learn from the training rows `table`; `columns` chooses features (default: all that vary).
+
+        Raises: BioattnError when a column does not exist, or `features` is asked for and no column varies.
+        """
         frame = table.frame
         for column in columns:
             if column not in frame.columns:
@@ -220,7 +223,7 @@ class TreatmentVocabulary:
             )
 
     def _molecules(self, frame: pd.DataFrame) -> tuple[Tensor, Tensor, Tensor]:
-        """Fingerprints, atoms and bonds, 0 where there is none."""
+        """Fingerprints, atoms and bonds, 0 where there is none. Raises: BioattnError for what is no molecule."""
         found: dict[int, Molecule] = {}
         for row, (name, text) in enumerate(_column(frame, self.smiles).items() if self.smiles else ()):
             if _present(text):

@@ -86,6 +86,8 @@ def with_targets(sources: dict[str, Tokens], targets: Any, model: Translator) ->
     """Sources with given outputs, which are called as a source or, `NAME/2`, as one of its outputs.
 
     targets: as `read_sources` takes them.
+
+    Raises: FormatError as `read_sources`; BioattnError for an output without a source.
     """
     pairs = {}
     for name, target in read_sources(targets, model.target, empty=True).items():

@@ -96,7 +96,11 @@ class TranslationProbe(TokenProbe):
 
 def make_probe(loaded: LoadedTranslator, path: Path, settings: CheckSettings) -> TranslationProbe:
     """`settings.samples` pairs of at most `LONGEST` words, drawn from the test side (or else validation) of a
-    dataset."""
+    dataset.
+
+    Raises: FormatError for what is no such dataset; BioattnError for a model without attention, or
+    another alphabet.
+    """
     if not any(name.startswith(SOURCE_SITE) for name in loaded.sites):
         raise BioattnError(
             f"a model of architecture {loaded.config.architecture} does not attend to source tokens: there is no "
@@ -124,7 +128,10 @@ def make_probe(loaded: LoadedTranslator, path: Path, settings: CheckSettings) ->
 
 
 def _open_dataset(loaded: LoadedTranslator, path: Path) -> PairDataset:
-    """A dataset of the model's alphabets."""
+    """A dataset of the model's alphabets.
+
+    Raises: FormatError for what is no such dataset; BioattnError for other alphabets.
+    """
     dataset, model = open_pair_dataset(path), loaded.model
     if (dataset.source, dataset.target) != (model.source, model.target):
         raise BioattnError(

@@ -132,6 +132,8 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
         targets: outputs that are called as their sources; None = the likeliest token at each step. batch_size:
         pairs per forward pass; None = as memory allows. choices: what is kept, as `AttentionKeywords` has them:
         sites, heads, dtype, reduce, top_k, value_weighted.
+
+        Raises: as `score`; BioattnError for sites or heads that the model lacks.
         """
         options = attention_options(**choices)
         with python_warnings():
@@ -139,7 +141,7 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
             return Attention(work.collect(layout))
 
     def head_scorer(self, dataset: Path, split: str, _progress: Progress) -> "TranslationHeadScorer":
-        """Judge heads on a split of a dataset of pairs."""
+        """Judge heads on a split of a dataset of pairs. Raises: BioattnError for one that does not fit."""
         from bioattn.models.translation.check import TranslationHeadScorer
 
         return TranslationHeadScorer(self, dataset, split)
@@ -147,7 +149,7 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
     def check_probe(
         self, inputs: Path, settings: "CheckSettings", _evidence: "Evidence"
     ) -> "TranslationProbe":
-        """Pairs to check the attention with."""
+        """Pairs to check the attention with. Raises: BioattnError for a dataset that does not fit."""
         from bioattn.models.translation.check import make_probe
 
         return make_probe(self, inputs, settings)
@@ -165,12 +167,12 @@ class LoadedTranslator(CheckedModel[Translator, TranslationModelConfig]):
 
 
 def load_translator(folder: Path, device: torch.device) -> LoadedTranslator:
-    """Load a model folder."""
+    """Load a model folder. Raises: as `load_model`."""
     return LoadedTranslator.of_folder(folder, device, TranslationModelConfig, Translator)
 
 
 def with_others(loaded: LoadedTranslator, folders: Sequence[Path]) -> LoadedTranslator:
-    """A model together with those of other folders."""
+    """A model together with those of other folders. Raises: BioattnError also for a model of another alphabet."""
     models = [loaded.model]
     for folder in folders:
         model = load_translator(folder, loaded.device).model
@@ -200,7 +202,7 @@ def _maps(
     progress: Progress = SILENT,
 ) -> tuple[Work, FileLayout, Mapping[str, Pair]]:
     """How maps of given outputs are computed or, without `targets`, of the likeliest token at each step; and the
-    pairs."""
+    pairs. Raises: BioattnError for sites or heads that the model lacks."""
     model = loaded.model
     without = "recurrent ones do not attend; train recurrent-attention"
     sites = choose_sites(loaded.sites, options.sites, without=without)

@@ -111,7 +111,8 @@ class Constraint:
         self._levels: list[dict[str, Step]] = []
 
     def begin(self, residues: str, name: str) -> None:
-        """Go to the next source. residues: of a protein."""
+        """Go to the next source. residues: of a protein. Raises: BioattnError where they force a motif, or
+        nothing can be written without one."""
         self._levels = []
         if not self._protein:
             if not self._steps("", list(self._words)):
@@ -197,6 +198,8 @@ def translate(
     """Outputs for a source (words), best first; draws in the order of drawing.
 
     A beam search never gives less than following the likeliest token alone would.
+
+    Raises: BioattnError when no output can keep to the constraint.
     """
     if constraint is not None:
         words = loaded.model.source.tokens

@@ -33,7 +33,10 @@ LOGGER = logging.getLogger("bioattn")
 def training_treatments(
     dataset: PromoterDataset, treatments: NDArray[np.int64], reference: str | None
 ) -> TreatmentTable:
-    """The table of the training treatments."""
+    """The table of the training treatments.
+
+    Raises: BioattnError when nothing is left to train on, and when `reference` is none of them.
+    """
     if not len(dataset.genes_in(TRAIN)) or not len(treatments):
         raise BioattnError(
             "the dataset has no training genes or no training treatments; prepare another split"
@@ -147,7 +150,10 @@ class TrainingBatches:
         *,
         treatments_per_step: int | None = None,
     ) -> None:
-        """treatments_per_step: where the settings say nothing; None = all."""
+        """treatments_per_step: where the settings say nothing; None = all.
+
+        Raises: BioattnError when windows are to be shifted further than the dataset's flank.
+        """
         self.config = config
         self.genes = genes
         self.flank = dataset.flank

@@ -63,6 +63,8 @@ def nearest_treatment(
     by: "features" compares rows of the treatment table (`feature_distances`) and can be asked of any treatment;
     "responses" takes the training treatment whose responses correlate best over training genes, which nobody has
     before measuring: an upper mark.
+
+    Raises: BioattnError when no treatment is held out, or there is no feature to compare.
     """
     held_out, candidates = dataset.treatments_in(split), dataset.treatments_in(TRAIN)
     if not len(held_out) or not len(candidates):
@@ -90,6 +92,8 @@ def feature_distances(table: TreatmentTable) -> Floats:
     The mean over features of: 0 or 1 for equal or different categories (missing is a category), and for numbers
     the difference of their ranks as a share of all ranks, so that 5 and 10 minutes are as near as 5 and 10 days;
     1 where only one of the two has a number.
+
+    Raises: BioattnError when the table has no features.
     """
     if not table.columns:
         raise BioattnError(

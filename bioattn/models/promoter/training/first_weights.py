@@ -224,6 +224,9 @@ def warm_start(
 
     treatments: the training treatments, encoded. scale: the model's standard units.
     Beside filters (stem = both), k-mers alone answer at first: the readers of the filters' channels start at zero.
+
+    Raises: BioattnError when the model is not `cross` with one linear readout over a stem with k-mers, or the task
+    is not regression.
     """
     network, config = model.members[0].network, model.config
     stem = next((module for module in network.modules() if isinstance(module, KmerStem)), None)

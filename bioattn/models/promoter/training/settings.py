@@ -73,7 +73,10 @@ def model_config(
 
 
 def loss_and_metric(training: TrainingConfig, task: str) -> tuple[Loss, Metric]:
-    """Those of the settings, else the usual ones of the task."""
+    """Those of the settings, else the usual ones of the task.
+
+    Raises: BioattnError when they are for the other kind of task.
+    """
     binary = task == "binary"
     loss = training.loss or (Loss.BINARY if binary else Loss.MSE)
     metric = training.metric or (Metric.AUROC if binary else Metric.PEARSON)
