@@ -373,11 +373,11 @@ def test_matches_and_gradients_are_those_of_convolution_and_amax(
 
 def test_a_smooth_function_follows_from_few_of_its_values():
     random = np.random.default_rng(0)
-    variables = random.normal(0, 0.02, (300, 2)) + 0.3
+    variables = random.normal(0, 0.02, (300, 4)) + 0.3
     rows = smooth_rows(variables)
     assert rows.mean() > 0.9
     variables = variables[rows]
-    slopes = random.uniform(-1, 1, (50, 2))
+    slopes = random.uniform(-1, 1, (50, 4))
 
     nodes, weights = interpolation(variables)
 
@@ -388,12 +388,12 @@ def test_a_smooth_function_follows_from_few_of_its_values():
 
 
 def test_one_point_needs_one_node():
-    nodes, weights = interpolation(np.full((5, 2), 0.1))
+    nodes, weights = interpolation(np.full((5, 4), 0.1))
     assert len(nodes) == 1
     np.testing.assert_allclose(weights, np.ones((5, 1)))
 
 
 def test_what_is_far_from_the_rest_is_not_smooth():
-    variables = np.zeros((20, 2))
+    variables = np.zeros((20, 4))
     variables[3, 1] = 0.5
     assert smooth_rows(variables).tolist() == [row != 3 for row in range(20)]

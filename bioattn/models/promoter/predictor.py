@@ -1,15 +1,15 @@
 """A promoter model and the treatments it is asked for: codes in, responses out, and fast mutants.
 
 All single mutants of a promoter through a `cross` model equal a forward pass each, with less work. The stem is
-computed where a mutation reaches (`mutant_bins`). With dot-product scores, one hop and values that are read of
-single bins the rest is too: keys and values near a mutation are computed for each mutant, and what all other bins
-add to the softmax's sums follows from some of the mutants. Mutants are taken some bins at a time, so that the sums
-over all other bins are formed without them: taken out of a sum over all bins they would leave nothing but rounding
-where they had nearly all the weight. For other models, and when somebody listens to the attention, all behind the
-stem is run as it is.
+computed where a mutation reaches (`mutant_bins`). With dot-product scores, one hop and at most one value layer
+the rest is too: keys and values near a mutation are computed for each mutant, and what all other bins add to the
+softmax's sums follows from some of the mutants. Mutants are taken some bins at a time, so that the sums over all
+other bins are formed without them: taken out of a sum over all bins they would leave nothing but rounding where
+they had nearly all the weight. For other models, and when somebody listens to the attention, the value mixer,
+each hop and the readout are run as they are.
 
 Shape suffixes: B promoters, L bases, M mutants, N nodes, P bins, E bins nearby, H heads, T treatments, D channels
-of a head, X all channels of the heads.
+of a head, X all channels of the heads, C channels, Z hidden channels.
 """
 
 import hashlib
@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bioattn.attention.capture import listener_for
 from bioattn.attention.multi_head import WIDENING, MultiHeadAttention
 from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
-from bioattn.attention.site import Contribution
 from bioattn.models.promoter.config import Stem
-from bioattn.models.promoter.cross import BinReadout, CrossModel
+from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.model import Member, RidgeModel
 from bioattn.models.promoter.mutant_bins import (
     MutatedBins,
@@ -37,6 +36,7 @@ from bioattn.models.promoter.mutant_bins import (
     interpolation,
     smooth_rows,
 )
+from bioattn.models.promoter.treatment_encoder import TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 
 
@@ -53,6 +53,49 @@ class Workspace:
         if held is None or held.numel() < size:
             held = self._held[name] = torch.empty(size, dtype=like.dtype, device=like.device)
         return held[:size].view(shape)
+
+
+class MutantReadout:
+    """From the attended values of the last hop's heads to predictions in standard units.
+
+    Two linear layers with a normalisation between them; what belongs to the treatments is the same for all
+    mutants. Batches are small and many, so buffers are reused: fresh memory would cost as much as the arithmetic.
+    """
+
+    def __init__(self, network: CrossModel, attention: MultiHeadAttention, embeddings_TE: Tensor) -> None:
+        readout = network.readout
+        assert isinstance(readout, TreatmentReadout)
+        assert isinstance(attention.project_output, nn.Linear)
+        output_CX, bias_C = attention.project_output.weight, attention.project_output.bias
+        self._centred_XC = (output_CX - output_CX.mean(0)).T.contiguous()
+        self._centred_C = bias_C - bias_C.mean()
+        self._eps = readout.normalise.eps
+        self._hidden_CZ = (readout.from_context.weight * readout.normalise.weight).T.contiguous()
+        shift_Z = readout.from_context(readout.normalise.bias)
+        self._shift_TZ = readout.from_treatment(embeddings_TE) + shift_Z
+        self._hidden_reader_TZ = readout.hidden_reader(embeddings_TE) * readout.hidden_scale
+        linear_reader_TC = readout.linear_reader(embeddings_TE) * readout.linear_scale
+        self._linear_reader_TX = linear_reader_TC @ output_CX
+        self._offset_T = readout.offset(embeddings_TE)[:, 0] + linear_reader_TC @ bias_C
+        self._workspace = Workspace()
+
+    def __call__(self, attended_MTX: Tensor) -> Tensor:
+        """Predictions (M, T); overwrites `attended_MTX`."""
+        mutants, treatments, _ = attended_MTX.shape
+        flat_NX = attended_MTX.flatten(0, 1)
+        context_NC = self._workspace.take("context", flat_NX, len(flat_NX), len(self._centred_C))
+        hidden_NZ = self._workspace.take("hidden", flat_NX, len(flat_NX), self._hidden_CZ.shape[1])
+        torch.addmm(self._centred_C, flat_NX, self._centred_XC, out=context_NC)
+        variance_N1 = torch.linalg.vector_norm(context_NC, dim=-1, keepdim=True).square_()
+        torch.mm(context_NC, self._hidden_CZ, out=hidden_NZ)
+        hidden_NZ *= variance_N1.div_(context_NC.shape[1]).add_(self._eps).rsqrt_()
+        hidden_MTZ = hidden_NZ.view(mutants, treatments, -1)
+        hidden_MTZ += self._shift_TZ
+        torch.ops.aten.gelu_(hidden_MTZ)
+        answer_MT = hidden_MTZ.mul_(self._hidden_reader_TZ).sum(-1)
+        answer_MT += attended_MTX.mul_(self._linear_reader_TX).sum(-1)
+        answer_MT += self._offset_T
+        return answer_MT
 
 
 BINS_AT_ONCE = 16
@@ -81,13 +124,18 @@ class CrossMutants:
             and len(network.hops) == 1
             and config.key_layers == 0
             and config.stem_sites == 0
-            and isinstance(network.readout, BinReadout)
+            and len(network.mixer.convolutions) <= 1
         )
         if self._few_keys_change:
             query_TC = network.normalise_query[0](network.first_queries(self._embeddings_TE))
             query_THD = attention.project_query(query_TC).unflatten(-1, (attention.num_heads, -1))
             self._value_channels = attention.project_value.out_features // attention.num_heads
             self._workspace = Workspace()
+            self._readout = (
+                MutantReadout(network, attention, self._embeddings_TE)
+                if isinstance(network.readout, TreatmentReadout)
+                else self._read
+            )
             self._bias_HTP = network.position_bias(attention.site, self._embeddings_TE)
             self._query_THD = query_THD / math.sqrt(query_THD.shape[-1]) * (not attention.uniform)
 
@@ -113,16 +161,16 @@ class CrossMutants:
         group_M = stem.first_bins(position_M) // BINS_AT_ONCE
         for rows in every.split(torch.unique_consecutive(group_M, return_counts=True)[1].tolist()):
             mutated = stem.mutants(position_M[rows], base_M[rows])
-            shifts = fields.shifts(mutated)
-            variables_M2 = fields.variables(shifts).cpu().numpy()
-            smooth_M = torch.from_numpy(smooth_rows(variables_M2)).to(rows.device)
+            shifts, mixed_MXC = fields.shifts(mutated)
+            variables_M4 = fields.variables(shifts).cpu().numpy()
+            smooth_M = torch.from_numpy(smooth_rows(variables_M4)).to(rows.device)
             if not smooth_M.all():  # of nothing, `split` would make one empty piece
                 for few in (~smooth_M).nonzero()[:, 0].split(self._batch_size):
                     yield rows[few], self._plainly(stem, mutated.rows(few))
             if not smooth_M.any():
                 continue
-            nearby = slice(int(mutated.first_M.min()), int(mutated.first_M.max()) + stem.width)
-            chosen, weights_MN = interpolation(variables_M2[smooth_M.cpu().numpy()])
+            nearby = self._nearby(stem, fields, mutated)
+            chosen, weights_MN = interpolation(variables_M4[smooth_M.cpu().numpy()])
             smooth = smooth_M.nonzero()[:, 0]
             nodes = smooth[torch.from_numpy(chosen).to(rows.device)]
             top_HT, far_NX = self._far_away(fields, shifts.rows(nodes), nearby)
@@ -135,6 +183,7 @@ class CrossMutants:
                         fields,
                         mutated.rows(these),
                         shifts.rows(these),
+                        mixed_MXC[these],
                         nearby,
                         top_HT,
                         far_NX,
@@ -145,6 +194,19 @@ class CrossMutants:
     def _plainly(self, stem: MutatedStem, mutated: MutatedBins) -> Tensor:
         """Predictions (M, T) by the whole network after the stem."""
         return self._network.decode(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
+
+    def _read(self, attended_MTX: Tensor) -> Tensor:
+        """Predictions (M, T) from what the heads attended to."""
+        answer_MT: Tensor = self._network.readout(
+            self._attention.project_output(attended_MTX), self._embeddings_TE
+        )
+        return answer_MT
+
+    @staticmethod
+    def _nearby(stem: MutatedStem, fields: PromoterFields, mutated: MutatedBins) -> slice:
+        """The bins that any of the mutations reaches."""
+        first, last = int(mutated.first_M.min()), int(mutated.first_M.max()) + stem.width
+        return slice(max(0, first - fields.halo), min(len(stem.known_P), last + fields.halo))
 
     def _far_away(self, fields: PromoterFields, shifts: Shifts, nearby: slice) -> tuple[Tensor, Tensor]:
         """What all bins but those nearby add, in units of exp(top): largest logits (H, T) and, for the nodes, the
@@ -157,7 +219,7 @@ class CrossMutants:
             top_HT = torch.maximum(top_HT, fields.logit_HPT[:, part].amax(1))
         answers = []
         at_once = max(1, NODE_ELEMENTS // fields.logit_HPT.numel())
-        for few in torch.arange(len(shifts.scale_M), device=top_HT.device).split(at_once):
+        for few in torch.arange(len(shifts.bin_scale_M), device=top_HT.device).split(at_once):
             some = shifts.rows(few)
             sums = torch.zeros(1, 1, 1, self._value_channels + 1, device=top_HT.device)
             for part in far:
@@ -171,6 +233,7 @@ class CrossMutants:
         fields: PromoterFields,
         mutated: MutatedBins,
         shifts: Shifts,
+        mixed_MXC: Tensor,
         nearby: slice,
         top_HT: Tensor,
         far_NX: Tensor,
@@ -193,7 +256,7 @@ class CrossMutants:
             largest_MHT = torch.maximum(largest_MHT, sink_HT - level_MHT)
         weights_MHET = logits_MHET.sub_(largest_MHT[:, :, None]).exp_()
         sums_MHTD = take("sums", level_MHT, mutants, heads, treatments, channels + 1)
-        _weighted(weights_MHET, fields.values(shifts, nearby, mutated), out=sums_MHTD)
+        _weighted(weights_MHET, fields.values(shifts, nearby, mutated, mixed_MXC), out=sums_MHTD)
         far_MX = take("far", level_MHT, mutants, far_NX.shape[1])
         torch.mm(far_weights_MN, far_NX, out=far_MX)
         sums_MHTD.addcmul_(far_MX.view_as(sums_MHTD), (top_HT - largest_MHT).exp_()[..., None])
@@ -202,10 +265,7 @@ class CrossMutants:
             total_MHT1 = total_MHT1 + (sink_HT - level_MHT - largest_MHT).exp_()[..., None]
         attended_MTHD = take("attended", level_MHT, mutants, treatments, heads, channels)
         torch.div(sums_MHTD[..., :-1].transpose(1, 2), total_MHT1.transpose(1, 2), out=attended_MTHD)
-        answer_MT: Tensor = self._network.readout(
-            self._attention.project_output(attended_MTHD.flatten(2)), self._embeddings_TE
-        )
-        return answer_MT
+        return self._readout(attended_MTHD.flatten(2))
 
 
 def _weighted(weights_MHET: Tensor, values_MEC: Tensor, out: Tensor | None = None) -> Tensor:
@@ -264,7 +324,6 @@ class PromoterPredictor:
             case "cross":
                 # Of the bins only those near a mutation are at hand where few keys change (`cross_mutants`).
                 few = config.attention_score == "dot" and config.hops == 1 and not config.stem_sites
-                few = few and config.contribution is not Contribution.NONE
                 by_treatment = max(config.num_heads * (32 if few else config.num_bins), wide)
                 if config.attention_score == "additive":
                     by_treatment = max(
