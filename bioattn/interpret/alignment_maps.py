@@ -238,9 +238,9 @@ def strongest_pairs(
 
 
 HIGHEST = 100.0
+"""B-factor of the residue that is looked at most; that of the one looked at least is 0."""
 LINES = 20
 """Lines between residues that a script draws."""
-"""B-factor of the residue that is looked at most; that of the one looked at least is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,7 +214,7 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
     if output.name in ("", "-", ".."):
         raise SettingsError(f"--output {output}: give the name of a folder to make")
     partial = partial_path(output)
-    ours = model_files() | {path.name for path in partial.glob(STATE_FILES)}
+    ours = model_files() | {path.name for folder in (partial, output) for path in folder.glob(STATE_FILES)}
     restore_folder(output, ours)
     if output.exists() and not force:
         raise already_there(output)
