@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bioattn.training.state import STATE_FILES
 from bioattn_cli.main import main
 from tests.conftest import REPOSITORY
 
@@ -72,13 +73,17 @@ class Program:
         return process.returncode, said
 
     def contents(self, output: str) -> dict[str, str]:
-        """SHA-256 of each file of a result, but not of records of runs, which tell the time."""
+        """SHA-256 of each file of a result.
+
+        Not of records of runs, which tell the time, nor of states of a training: they go after its folder has its
+        name, so that a kill between the two leaves them there.
+        """
         result = self.folder / output
         paths = result.rglob("*") if result.is_dir() else [result] if result.exists() else []
         return {
             path.relative_to(self.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in paths
-            if path.is_file() and path.parent.name != "bioattn-records"
+            if path.is_file() and path.parent.name != "bioattn-records" and not path.match(STATE_FILES)
         }
 
     def others(self, output: str) -> set[str]:
