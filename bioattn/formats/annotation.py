@@ -24,7 +24,14 @@ from urllib.parse import unquote
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import FastaRecord, read_fasta
-from bioattn.formats.genes import MAX_POSITION_DIGITS, Annotation, GeneDraft, Place, TranscriptDraft
+from bioattn.formats.genes import (
+    ID_PREFIX,
+    MAX_POSITION_DIGITS,
+    Annotation,
+    GeneDraft,
+    Place,
+    TranscriptDraft,
+)
 from bioattn.io.files import read_lines
 
 _NO_STRAND = (".", "*", "?", "")
@@ -177,7 +184,6 @@ def _place(where: str, chrom: str, columns: list[str]) -> Place:
 
 _NAMES = ("gene", "Name", "gene_name")
 _BIOTYPES = ("gene_biotype", "gene_type", "biotype", "locus_type")
-_ID_PREFIX = re.compile("^gene[-:]")
 # Rows that never decide where a gene, transcript or CDS lies and are never the parent of one that does.
 _IGNORED_TYPES = frozenset(("exon", "intron", "start_codon", "stop_codon", "polypeptide", "protein"))
 _IGNORED_TYPES |= {"five_prime_UTR", "three_prime_UTR", "UTR"}
@@ -324,9 +330,9 @@ class _Gff3:
         gene_id = row.value(self.id_attribute) if self.id_attribute else ""
         problem = "" if gene_id or self.id_attribute is None else "no_id"
         if self.id_attribute == "ID":
-            gene_id = _ID_PREFIX.sub("", gene_id)
+            gene_id = ID_PREFIX.sub("", gene_id)
         if not gene_id:
-            gene_id = row.value("locus_tag", "gene_id") or _ID_PREFIX.sub("", row.value("ID"))
+            gene_id = row.value("locus_tag", "gene_id") or ID_PREFIX.sub("", row.value("ID"))
         draft = self._draft(gene_id, row, problem)
         draft.name = draft.name or row.value(*_NAMES)
         draft.biotype = draft.biotype or row.value(*_BIOTYPES) or ("" if row.kind == "gene" else row.kind)
@@ -395,7 +401,7 @@ class _Gff3:
         gene_id = (
             named
             or row.value("locus_tag", "gene_id", "geneID")
-            or _ID_PREFIX.sub("", row.parents[0] if row.parents else "")
+            or ID_PREFIX.sub("", row.parents[0] if row.parents else "")
             or row.value("gene", "ID")
         )
         draft = self._draft(gene_id, row, "" if named or self.id_attribute is None else "no_id")

@@ -5,12 +5,15 @@ Positions are 0-based and half-open along the chromosome, on both strands. A gen
 single start (`problem`).
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 STRANDS = ("+", "-")
+ID_PREFIX = re.compile("^gene[-:]")
+"""What NCBI and Ensembl write before the ids of GFF3."""
 MAX_POSITION_DIGITS = 15
 """Longer numbers lie beyond any chromosome, and beyond int64 soon after."""
 

@@ -26,13 +26,14 @@ from bioattn.text import counted, quoted
 if TYPE_CHECKING:
     import pandas as pd
 
-MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "."})
+MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "#div/0!", "#num!", "null", "none", "-", "."})
 """Cells that mean "no value", compared without case and surrounding blanks."""
 
 SAMPLE_ROWS = 200
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
+_SEPARATOR = re.compile(r"\s*sep=.\s*")
 
 Row = tuple[int, list[str]]
 
@@ -81,9 +82,10 @@ def open_table(path: Path, sheet: str | None = None) -> TableReader:
 
     The delimiter is what the header line is cut by: tab, else semicolon, else comma, else blanks. Lines that
     begin with `#` before the header are comments, except one like `#gene<tab>heat` right above the rows with as
-    many cells as they have (a commented-out header). Quotes follow the CSV rules, but a quoted cell ends on its
-    line. A header one cell short gets "" in front (R's `write.table`). Decimal commas, as many spreadsheets save
-    them between semicolons, become points where they cannot be anything else.
+    many cells as they have (a commented-out header); so are GEO's `!` lines, the sizes of GCT and Excel's `sep=;`.
+    Quotes follow the CSV rules, but a quoted cell ends on its line. A header one cell short gets "" in front (R's
+    `write.table`), or behind where the rows end in a delimiter. Decimal commas, as many spreadsheets save them,
+    become points where they cannot be anything else.
 
     Column names may repeat; see `refuse_duplicate_columns`.
 
@@ -109,7 +111,7 @@ def open_table(path: Path, sheet: str | None = None) -> TableReader:
     header = _split(path, header_line, header_text, delimiter)
     rows = _rows(path, lines, delimiter, header, repeated)
     first = list(itertools.islice(rows, SAMPLE_ROWS))
-    if delimiter == ";" and _has_decimal_commas(first):
+    if delimiter != "," and _has_decimal_commas(first):
         first, rows = list(map(_with_points, first)), map(_with_points, rows)
     return TableReader(path, tuple(header), header_line, first, repeated, rows)
 
@@ -215,10 +217,13 @@ def _slow_number(cell: str, where: str) -> float:
 
 
 def _find_header(path: Path) -> tuple[int, str, Iterator[tuple[int, str]]]:
-    lines = read_lines(path)
+    lines = (numbered for numbered in read_lines(path) if not numbered[1].startswith("!"))
     comment: tuple[int, str] | None = None
     for number, line in lines:
-        if not line.strip():
+        if not line.strip() or _SEPARATOR.fullmatch(line):
+            continue
+        if line.startswith(("#1.2", "#1.3")) and number == 1:
+            next(lines, None)
             continue
         if line.startswith("#"):
             comment = None if line[1:2].isspace() else (number, line)
@@ -264,8 +269,13 @@ def _split(path: Path, number: int, line: str, delimiter: str) -> list[str]:
 def _rows(
     path: Path, lines: Iterator[tuple[int, str]], delimiter: str, header: list[str], repeated: list[int]
 ) -> Iterator[Row]:
-    """Rows as wide as the header, to whose front "" is added when the first row has one cell more."""
+    """Rows as wide as the header, to which "" is added when the first row has one cell more.
+
+    In front, as row names have none; behind, where the rows end in a delimiter.
+    """
     first = True
+    begin = list(itertools.islice(lines, SAMPLE_ROWS))
+    lines = itertools.chain(begin, lines)
     for number, line in lines:
         if not line.strip():
             continue
@@ -274,7 +284,8 @@ def _rows(
             repeated.append(number)
             continue
         if first and len(cells) == len(header) + 1:
-            header.insert(0, "")
+            last = (_split(path, number, line, delimiter)[-1] for number, line in begin if line.strip())
+            header.insert(0 if any(last) else len(header), "")
         first = False
         if len(cells) != len(header):
             raise FormatError(
@@ -304,7 +315,9 @@ def _read_sheet(path: Path, sheet: str | None) -> list[Row]:
     rows = [(number, row) for number, row in numbered if any(row)]
     header = next((index for index, (_, row) in enumerate(rows) if sum(map(bool, row)) > 1), None)
     if header is None:
-        raise FormatError(f"{path}: the sheet holds no table; choose another one with --sheet")
+        raise FormatError(
+            f"{path}: the sheet holds no table; choose another one with --sheet: {quoted(book.sheetnames)}"
+        )
     width = max(index for _, row in rows[header:] for index, cell in enumerate(row, start=1) if cell)
     return [(number, (row + [""] * width)[:width]) for number, row in rows[header:]]
 

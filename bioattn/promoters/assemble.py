@@ -15,7 +15,7 @@ from bioattn.io.files import atomic_output, check_output
 from bioattn.io.records import audit_path, audit_text
 from bioattn.promoters.choices import DatasetSettings, ResponseColumns, Split, Standardize
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
-from bioattn.promoters.expression import is_counts, log_counts, without_replicate
+from bioattn.promoters.expression import is_counts, is_linear, log_counts, without_replicate
 from bioattn.promoters.gene_split import GeneSplit, split_genes
 from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import nearest_correlation, read_proteins
@@ -110,12 +110,13 @@ def build_dataset(
     """
     flank = _common_flank(promoters)
     control, replicates = settings.control, settings.replicate_column
-    raw = responses.padj is None and responses.standard_error is None and is_counts(responses.values)
+    untested = responses.padj is None and responses.standard_error is None
+    linear, raw = (untested and check(responses.values) for check in (is_linear, is_counts))
     if control is not None:
-        if not raw:
+        if not linear:
             raise BioattnError(
-                "--control makes log2 ratios of raw counts, and the responses are none (whole numbers, some of "
-                "them large); leave it out"
+                "--control makes log2 ratios of counts, and the responses are none (0 or more, some of them "
+                "large); leave it out"
             )
         responses = log_counts(responses)
     elif raw:
@@ -123,6 +124,11 @@ def build_dataset(
             f"the responses look like raw counts (whole numbers up to {np.nanmax(responses.values):,.0f}) of "
             f"{quoted(responses.treatments)}; give log2 fold changes of DESeq2 or edgeR or, for ratios of "
             "normalised counts, --control NAME (replicates: NAME_1, NAME_2, … or --replicate-column)"
+        )
+    elif linear:
+        LOGGER.warning(
+            f"the responses reach {np.nanmax(responses.values):,.0f} and none is below 0, as in TPM or normalised "
+            "counts: give log2 fold changes of DESeq2 or edgeR or, for log2 ratios of these, --control NAME"
         )
     by_name = control is not None and replicates is None
     features, unused = _treatments_of(responses.treatments, None if by_name else table)

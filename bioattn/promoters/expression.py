@@ -92,15 +92,19 @@ LARGEST_RATIO = 100.0
 """No log2 ratio is as large as this."""
 FEWEST_COUNTS = 10
 """A gene with fewer in all samples together has no ratio (the filter of DESeq2's vignette)."""
+_ALIGNMENT = re.compile(r"^.*/(?=.*am$)|(_?Aligned)?(\.sorted\w*)?(\.out)?\.[bs]am$")
 _REPLICATE = re.compile(r"(.+?)[._ -]?(rep(?:licate)?|r)?[._ -]?(\d+)", re.IGNORECASE)
 
 
 def is_counts(values: NDArray[np.float64]) -> bool:
     """Whether a matrix of genes × samples is of raw counts: whole numbers, none below 0 and some large."""
+    return is_linear(values) and bool((values[~np.isnan(values)] % 1 == 0).all())
+
+
+def is_linear(values: NDArray[np.float64]) -> bool:
+    """Whether a matrix is of counts or abundances (TPM), not of logarithms: none below 0 and some large."""
     known = values[~np.isnan(values)]
-    return bool(known.size) and bool(
-        (known >= 0).all() and (known % 1 == 0).all() and known.max() >= LARGEST_RATIO
-    )
+    return bool(known.size) and bool((known >= 0).all() and known.max() >= LARGEST_RATIO)
 
 
 def size_factors(counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -131,7 +135,7 @@ def log_counts(responses: "Responses") -> "Responses":
         + listed([f"{name} {size:.2f}" for name, size in zip(responses.treatments, factors, strict=True)], 20)
     )
     LOGGER.warning(
-        f"log2 ratios are made of raw counts ({sums.min():,.0f} to {sums.max():,.0f} in a sample) by size factors "
+        f"log2 ratios are made of counts ({sums.min():,.0f} to {sums.max():,.0f} in a sample) by size factors "
         "alone; those of DESeq2 or edgeR, which weigh replicates and depth, are better"
     )
     values = np.where(
@@ -141,11 +145,12 @@ def log_counts(responses: "Responses") -> "Responses":
 
 
 def without_replicate(names: Sequence[str]) -> list[str]:
-    """Names of samples without the numbers of their replicates, which run from 1; others stay.
+    """Names of samples or BAM files without the numbers of their replicates, which run from 1; others stay.
 
-    >>> without_replicate(["ctrl_1", "ctrl_3", "heat.rep2", "mock", "cold_10", "cold_30"])
-    ['ctrl', 'ctrl', 'heat', 'mock', 'cold_10', 'cold_30']
+    >>> without_replicate(["ctrl_1", "ctrl_3", "heat.rep2", "mock", "cold_10", "cold_30", "/a/b_1.sorted.bam"])
+    ['ctrl', 'ctrl', 'heat', 'mock', 'cold_10', 'cold_30', 'b']
     """
+    names = [_ALIGNMENT.sub("", name) for name in names]
     parts = [_REPLICATE.fullmatch(name) for name in names]
     numbers: dict[str, list[int]] = {}
     for part in filter(None, parts):

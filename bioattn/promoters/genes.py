@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
-from bioattn.formats.genes import STRANDS, Gene
+from bioattn.formats.genes import ID_PREFIX, STRANDS, Gene
 from bioattn.formats.tables import open_table
 from bioattn.io.files import read_lines
 from bioattn.text import listed, quoted
@@ -101,9 +101,8 @@ class GeneNames:
 
     def ids_of(self, name: str) -> list[str]:
         """The id itself, or those of a common name."""
-        return (
-            [name] if name in self._known_ids else [self.ids[i] for i in self.by_name.get(name.lower(), ())]
-        )
+        name = self._spelled(name)
+        return [name] if name in self._known_ids else [self.ids[i] for i in self._named(name)]
 
     def id_of(self, name: str) -> str:
         """The id of a gene that alone has this name; else the name as it is."""
@@ -123,27 +122,48 @@ class GeneNames:
                 numbers[name.lower()].append(index)
         return dict(numbers)
 
+    def _named(self, name: str) -> list[int]:
+        """Promoters of a common name, in the same case of letters where there are some (fly: Dl and dl)."""
+        found = self.by_name.get(name.lower(), [])
+        return [index for index in found if self.names[index] == name] or found
+
     @cached_property
-    def _known(self) -> frozenset[str]:
-        return frozenset([*self.ids, *(_SUFFIX.sub("", name) for name in self.ids)])
+    def _spellings(self) -> dict[str, str]:
+        """Ids, and those without suffix, by themselves in lower case; "" where they differ in case alone."""
+        spellings: dict[str, str] = {}
+        for name in dict.fromkeys([*self.ids, *(_SUFFIX.sub("", name) for name in self.ids)]):
+            spellings[name.lower()] = "" if name.lower() in spellings else name
+        return spellings
+
+    def _spelled(self, name: str) -> str:
+        """A name as ids are spelled: without `gene:`, and in their case of letters."""
+        if name in self._known_ids or name.lower() in self.by_name:
+            return name
+        bare = ID_PREFIX.sub("", name)
+        stem = _SUFFIX.sub("", bare)
+        return (
+            self._spellings.get(bare.lower())
+            or (self._spellings.get(stem.lower()) or stem) + bare[len(stem) :]
+        )
 
     def share(self, cells: Collection[str]) -> float:
         """The share of cells that look like ids or names of promoters."""
+        bare = [ID_PREFIX.sub("", cell).lower() for cell in cells]
         known = sum(
-            cell in self._known or _SUFFIX.sub("", cell) in self._known or cell.lower() in self.by_name
-            for cell in cells
+            cell in self._spellings or _SUFFIX.sub("", cell) in self._spellings or cell in self.by_name
+            for cell in bare
         )
         return known / max(1, len(cells))
 
     def match(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
-        """Find promoters as `match_ids` does and, for what is no id, by common name, in any case of letters.
+        """Find promoters as `match_ids` does and, for what is no id, by common name; in any case of letters.
 
         A name of several promoters finds none of them.
         """
-        promoter, reasons = match_ids(self.ids, ids)
+        promoter, reasons = match_ids(self.ids, [self._spelled(name) for name in ids])
         exact = set(promoter[promoter >= 0].tolist())
         for index, name in enumerate(ids):
-            of_name = self.by_name.get(name.lower(), []) if reasons[index] == NO_PROMOTER else []
+            of_name = self._named(name) if reasons[index] == NO_PROMOTER else []
             if len(of_name) > 1:
                 reasons[index] = "several promoters have this name"
             elif of_name and of_name[0] in exact:

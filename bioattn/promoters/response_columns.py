@@ -46,8 +46,15 @@ _PADJ = ["padj", "padjloc", "adjpval", "fdr", "qvalue", "qval", "pvaladj", "adjp
 _PADJ += ["padjust", "svalue"]
 _P = ("pvalue", "pval", "p", "pvals")
 # A wide table with such a column is several contrasts side by side, or one whose effect has an unknown name.
-_TESTED = ("padj", "adjpval", "adjpvalue", "fdr", "qvalue", "pvalue", "pval")
-_STANDARD_ERROR = ("lfcse", "stderr", "standarderror", "stderror", "se")
+_TESTED = re.compile(r"pval|padj|adjp|qval|^fdr|fdr$")
+_STANDARD_ERROR = ("lfcse", "stderr", "standarderror", "stderror", "se", "seb")
+_NO_RESPONSE = re.compile(
+    r"unnamed\d+|.*(entrez|ncbigene).*|chr|chrom(osome)?|chromosome(scaffold)?name|seqnames?|(gene)?(start|end)(position)?(bp)?"
+    r"|strand|.*biotype|genetype|.*description|product|(gene|transcript|tx|effective|eff)?(length|width)|basemean|aveexpr|logcpm"
+)
+"""What says something of genes, not of responses."""
+_QUANTITIES = frozenset(("tpm", "fpkm", "expectedcount", "estcounts", "numreads", "coverage"))
+"""Of one sample, as RSEM, Salmon, kallisto and StringTie write them."""
 
 _NAMES_TREATMENT = re.compile(r"treat|contrast|compar|condition|cluster|group|sample(?!1$)|perturb|celltype")
 """Names of columns that are preferred where several would tell the rows of a gene apart."""
@@ -57,12 +64,13 @@ _OUTCOME = re.compile(
     re.IGNORECASE,
 )
 """What columns say of the result of a row, which is no treatment."""
-_REPLICATE = ("replicate", "rep", "biorep", "batch")
+_REPLICATE = ("replicate", "rep", "biorep", "batch", "plate", "lane", "donor")
 _STATES = frozenset(("OK", "NOTEST", "LOWDATA", "HIDATA", "FAIL"))
 """Of Cuffdiff's `status`; only OK has an effect."""
 FEW_LEVELS = 20
 FEW_LEFT = 0.05
-"""Largest share of the repeated rows that columns of treatments may leave as repetitions, to be averaged."""
+"""Largest share of the repeated rows that columns of treatments may leave as repetitions, to be averaged; and of
+all rows, as symbols come again in a table of one treatment."""
 
 
 def find_columns(
@@ -72,8 +80,8 @@ def find_columns(
 
     The layout is `stated.layout`, or: long when there is a treatment column beside an effect or value column, the
     table has three columns of which the second is text, or genes have several effects (see `_stacked_by`);
-    contrast when there is an effect beside a p value or standard error; else wide. Gene ids are the first column,
-    unless it only numbers the rows or another one has more names of `promoters`.
+    contrast when there is an effect beside a p value or standard error, or alone; else wide. Gene ids are the
+    first column, unless it only numbers the rows or another one has more names of `promoters`.
 
     Raises: FormatError when a column that was named, or that the layout needs, is not there, and for effects of
     one gene that differ with no column to tell them apart.
@@ -81,6 +89,8 @@ def find_columns(
     gene = _gene_column(reader, stated, promoters)
     names = {_plain(name): index for index, name in reversed(list(enumerate(reader.header))) if index != gene}
     effect = _first(names, _EFFECT)
+    if effect is None and "seb" in names:  # sleuth's
+        effect = names.get("b")
     value = effect if effect is not None else _first(names, _VALUE)
     named = _first(names, _TREATMENT)
     if named is None and _first(names, _MARKERS) is not None:
@@ -90,12 +100,14 @@ def find_columns(
     if stated.treatment:
         treatment = tuple(reader.column(name, "--treatment-column") for name in stated.treatment)
     elif stated.layout in (None, Layout.LONG):
-        measured = effect
-        if len(stated.values) == 1 and stated.values[0] in reader.header and (tests or effect is not None):
+        measured = value
+        if len(stated.values) == 1 and stated.values[0] in reader.header and (tests or value is not None):
             measured = reader.header.index(stated.values[0])
         if measured is not None:
             others = [i for known in _VALUE if (i := names.get(known)) is not None]
-            treatment = _stacked_by(reader, gene, [measured, *tests, *others]) or treatment
+            treatment = (
+                _stacked_by(reader, gene, [measured, *tests, *others], effect is not None) or treatment
+            )
     # Other names of the gene, such as a symbol beside its id, say nothing of treatments.
     synonyms = {index for name, index in names.items() if name in _GENE}
     rest = [index for index in range(len(reader.header)) if index not in (gene, *synonyms)]
@@ -106,10 +118,14 @@ def find_columns(
             layout = Layout.LONG
         elif effect is not None and tests:
             layout = Layout.CONTRAST
-        elif is_text == [True, False]:
+        elif is_text == [True, False] and _repeats(reader, gene, rest[0]):
             layout = Layout.LONG
     if layout is Layout.WIDE:
-        return ColumnRoles(layout=layout, gene=gene, values=_wide_columns(reader, stated, (gene, *synonyms)))
+        known = promoters is not None and promoters.share([reader.header[gene]]) > 0
+        values = _wide_columns(reader, stated, (gene, *synonyms), known)
+        if stated.layout is not None or stated.values or values != (effect,):
+            return ColumnRoles(layout=layout, gene=gene, values=values)
+        layout = Layout.CONTRAST
     if len(stated.values) > 1:
         raise FormatError(
             f"{reader.path}: a {layout} table has one column of values, --value-column names "
@@ -173,12 +189,21 @@ def _gene_column(reader: TableReader, stated: ResponseColumns, promoters: GeneNa
     return column
 
 
-def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int]) -> tuple[int, ...]:
+def _repeats(reader: TableReader, gene: int, text: int) -> bool:
+    """Whether a column of text can name treatments: genes come again, or it is called so and says one thing."""
+    rows = reader.kept_rows()
+    names, texts = ({cells[index] for _, cells in rows} for index in (gene, text))
+    called = _NAMES_TREATMENT.search(_plain(reader.header[text])) is not None
+    return len(names) < len(rows) or (called and len(texts) == 1)
+
+
+def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int], effects: bool) -> tuple[int, ...]:
     """Columns that together tell the rows of one gene apart, so that the table is several contrasts in one.
 
-    measures: columns that are results; the first holds the effects. Of the columns that do, and are not results
-    (`_OUTCOME`, numbers that are not whole), those are taken that are fewest, then are named like treatments, then
-    have the fewest values. Empty where no gene has two effects.
+    measures: columns that are results; the first holds the values, `effects` or others. Of the columns that do,
+    and are not results (`_OUTCOME`, numbers that are not whole), those are taken that are fewest, then are named
+    like treatments, then have the fewest values; where genes seldom come again, those named so or in blocks. Empty
+    where no gene has two values but in replicates.
 
     Raises: FormatError where effects of a gene differ and no columns do.
     """
@@ -188,10 +213,12 @@ def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int]) -> tupl
         names = _without_r_numbers(given)
     frame = pd.DataFrame([cells for _, cells in rows]).assign(gene=names).drop(columns=gene)
     frame = frame[~frame["gene"].map(is_missing)].drop_duplicates()
-    repeated = int(frame.duplicated("gene").sum())
+    same = ["gene", *(index for index, name in enumerate(header) if _plain(name) in _REPLICATE)]
+    repeated = int(frame.duplicated(same).sum())
     if not repeated:
         return ()
     genes = frame["gene"].nunique()
+    few = repeated <= FEW_LEFT * len(frame)
     ranked: list[tuple[bool, int, bool, int]] = []
     for index in [index for index in range(len(header)) if index not in (gene, *measures)]:
         values = frame[index].unique().tolist()
@@ -200,7 +227,9 @@ def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int]) -> tupl
             1 < len(values) <= genes
             and not all(map(_OUTCOME.fullmatch, values))
             and not any(is_number(value) and not value.isdigit() for value in values)
-            and _plain(header[index]) not in _REPLICATE
+            and index not in same
+            and not _NO_RESPONSE.fullmatch(_plain(header[index]))
+            and (known or not few or (frame[index] != frame[index].shift()).sum() == len(values))
         ):
             ranked.append((not known, len(values), values[0].isdigit(), index))
     ranked.sort()
@@ -210,12 +239,18 @@ def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int]) -> tupl
             index for _, levels, number, index in ranked if size == 1 or not number or levels <= FEW_LEVELS
         ]
         for chosen in itertools.combinations(candidates[:8], size):
-            if frame.duplicated(["gene", *chosen]).sum() <= FEW_LEFT * repeated:
+            if frame.duplicated([*same, *chosen]).sum() <= FEW_LEFT * repeated:
                 for (_, cells), name in zip(rows, names, strict=True):
                     cells[gene] = name
                 return tuple(sorted(chosen))
     differing = frame.groupby("gene", sort=False)[measures[0]].nunique()
-    if names is given and differing.max() > 1 and not any(_plain(name) in _TREATMENT for name in header):
+    if (
+        effects
+        and not few
+        and names is given
+        and differing.max() > 1
+        and not any(_plain(name) in _TREATMENT for name in header)
+    ):
         name = str(differing.idxmax())
         lines = [number for number, cells in rows if cells[gene] == name]
         raise FormatError(
@@ -247,8 +282,10 @@ def _without_r_numbers(names: list[str]) -> list[str]:
     return bare if changed >= len(names) / 5 else names
 
 
-def _wide_columns(reader: TableReader, stated: ResponseColumns, gene: Sequence[int]) -> tuple[int, ...]:
-    """The treatments of a wide table: all columns but text, or those that match the user's patterns.
+def _wide_columns(
+    reader: TableReader, stated: ResponseColumns, gene: Sequence[int], gene_in_header: bool
+) -> tuple[int, ...]:
+    """The treatments of a wide table: all columns but text and descriptions, or what the user's patterns match.
 
     gene: columns of ids and other names of the gene, the ids first.
     """
@@ -265,24 +302,38 @@ def _wide_columns(reader: TableReader, stated: ResponseColumns, gene: Sequence[i
             if index != gene[0] and any(fnmatch.fnmatchcase(name, pattern) for pattern in stated.values)
         ]
     else:
-        named = [index for index in range(len(header)) if index not in gene]
+        named = [
+            index
+            for index in range(len(header))
+            if index not in gene
+            and not _NO_RESPONSE.fullmatch(_plain(header[index]))
+            and not (index < gene[0] and _numbers_rows(reader, index))
+        ]
         chosen = [index for index in named if not _holds_text(reader, index)] or named
+        for index in set(named) - set(chosen):
+            _refuse_other_genes(reader, gene[0], index)
     if not chosen:
         raise FormatError(
             f"{reader.path}:{reader.header_line}: there is no column of responses beside the gene ids "
             f"({header[gene[0]]!r}); separate columns by tabs or commas"
         )
     names = [header[index] for index in chosen if header[index]]
-    if len(names) > 1 and all(is_number(name) for name in names) and sum("." in name for name in names) > 1:
+    points = sum("." in name for name in names)
+    if names and all(map(is_number, names)) and (points > 1 or points == len(names) or gene_in_header):
         raise FormatError(
             f"{reader.path}:{reader.header_line}: the first line looks like data ({quoted(names, 3)}); "
             "the table needs a header that names its columns"
         )
-    tested = [name for name in names if _plain(name).endswith(_TESTED)]
+    tested = [name for name in names if _TESTED.search(_plain(name))]
     if tested and not stated.values:
         raise FormatError(
             f"{reader.path}: the column {tested[0]!r} looks like a p value, not a response; name the columns to "
             "use with --value-column, or say --layout contrast"
+        )
+    if len(set(map(_plain, names)) & _QUANTITIES) > 1:
+        raise FormatError(
+            f"{reader.path}: holds quantities of one sample ({quoted(names)}); join the samples in one table, "
+            "genes × samples (tximport), or better: give log2 fold changes of DESeq2 or edgeR"
         )
     for index in chosen:
         example = next(
@@ -294,6 +345,23 @@ def _wide_columns(reader: TableReader, stated: ResponseColumns, gene: Sequence[i
                 "responses; name the columns to use with --value-column, or the kind of table with --layout"
             )
     return tuple(chosen)
+
+
+def _numbers_rows(reader: TableReader, index: int) -> bool:
+    """Whether a column counts the rows."""
+    cells = [cells[index] for _, cells in reader.sample]
+    return cells[0].isdigit() and cells == [str(int(cells[0]) + row) for row in range(len(cells))]
+
+
+def _refuse_other_genes(reader: TableReader, gene: int, other: int) -> None:
+    """Raise FormatError where another column names the same genes, but others in each row (scanpy's, by rank)."""
+    pairs = [(cells[gene], cells[other]) for _, cells in reader.kept_rows()]
+    common = {first for first, _ in pairs} & {second for _, second in pairs}
+    if 2 * len(common) > len(pairs) > 2 * sum(first == second for first, second in pairs):
+        raise FormatError(
+            f"{reader.path}: {reader.header[gene]!r} and {reader.header[other]!r} name different genes in a row; "
+            "give one file for each (NAME=FILE), or a long table (scanpy's rank_genes_groups_df)"
+        )
 
 
 def _mostly_numbers(reader: TableReader, index: int) -> bool:

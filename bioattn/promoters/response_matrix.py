@@ -68,10 +68,14 @@ def join_promoters(
     promoter_ids = promoters.ids
     promoter_of, reasons = promoters.match(responses.gene_ids)
     if (promoter_of < 0).all():
+        advice = (
+            "make promoters with the --id-attribute of the tables, or choose their ids with --gene-column"
+        )
+        if promoters.share(responses.treatments):
+            advice = "their columns are named like promoters: transpose them, one row per gene"
         raise BioattnError(
             "no gene of the response tables is among the promoters: the tables have "
-            f"{quoted(responses.gene_ids, 3)}, the promoters {quoted(promoter_ids, 3)}; make promoters with the "
-            "--id-attribute that the tables use, or choose the column of ids with --gene-column"
+            f"{quoted(responses.gene_ids, 3)}, the promoters {quoted(promoter_ids, 3)}; {advice}"
         )
     rejected = [
         AuditRow("gene", gene, "dropped", reason)
@@ -95,7 +99,9 @@ def join_promoters(
             notes[promoter] = "averaged over repeated rows"
         elif names[0] != promoter_ids[promoter]:
             by_name = names[0].lower() in promoters.by_name
-            notes[promoter] = "matched by common name" if by_name else "matched without suffix"
+            notes[promoter] = (
+                "matched by common name" if by_name else "matched by another spelling or version"
+            )
     return matrix, rejected, notes
 
 

@@ -129,7 +129,7 @@ def file_stem(path: Path) -> str:
     'heat_30.vs_ctrl'
     """
     name = path.name
-    for suffix in (".gz", ".xz", ".tsv", ".csv", ".txt", ".tab"):
+    for suffix in (".gz", ".xz", ".tsv", ".csv", ".txt", ".tab", ".xlsx", ".diff"):
         name = name.removesuffix(suffix)
     return name
 
@@ -319,12 +319,13 @@ def _described(reader: TableReader, roles: ColumnRoles) -> str:
     header = reader.header
     gene = f"genes in {header[roles.gene]!r}" if header[roles.gene] else f"genes in column {roles.gene + 1}"
     if roles.layout is Layout.WIDE:
-        names = quoted([header[index] for index in roles.values], 3)
-        others = [name for index, name in enumerate(header) if index not in (roles.gene, *roles.values)]
-        passed = f"; not read: {quoted(others, 3)}" if others else ""
-        return (
-            f"{reader.path}: wide table, {gene}, {counted(len(roles.values), 'treatment')} ({names}){passed}"
-        )
+        names = [header[index] for index in roles.values if header[index]]
+        number = counted(len(names), "treatment")
+        others = [
+            name for index, name in enumerate(header) if name and index not in (roles.gene, *roles.values)
+        ]
+        passed = f"; not read: {quoted(others)}" if others else ""
+        return f"{reader.path}: wide table, {gene}, {number} ({quoted(names, 3)}){passed}"
     parts = [f"{reader.path}: {roles.layout} table, {gene}"]
     if roles.treatment:
         parts.append(f"treatments in {listed([repr(header[i]) for i in roles.treatment])}")

@@ -94,6 +94,21 @@ def test_quotes_are_ordinary_in_tsv(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "gene\theat\nA\t1\t\nB\t2\t\n",  # rows that end in a delimiter
+        "sep=;\ngene;heat\nA;1\nB;2\n",
+        '!Series_title\t"x"\n!series_matrix_table_begin\ngene\theat\nA\t1\nB\t2\n!series_matrix_table_end\n',
+        "#1.2\n2\t1\ngene\theat\nA\t1\nB\t2\n",
+    ],
+)
+def test_what_programs_write_around_a_table_is_no_part_of_it(tmp_path, text):
+    reader = open_table(table(tmp_path, text))
+    assert reader.header[:2] == ("gene", "heat")
+    assert [cells[:2] for _, cells in reader.rows()] == [["A", "1"], ["B", "2"]]
+
+
+@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("", "is empty"),
@@ -147,7 +162,8 @@ def test_what_is_no_number_is_refused_with_its_place(cell, sentence):
         ("gene;x;y\nA;0,53;NA\nB;-1,2;3\n", ["A", "0.53", "NA"]),
         ("gene;x\nA;0,53\nB;1.5\n", ["A", "0,53"]),  # both kinds: refused when parsed
         ("gene;x\nA;1,234\n", ["A", "1,234"]),  # could be a thousand
-        ("gene\tx\nA\t0,53\n", ["A", "0,53"]),  # only spreadsheets write semicolons and decimal commas
+        ("gene\tx\nA\t0,53\n", ["A", "0.53"]),
+        ('gene,x\nA,"0,53"\n', ["A", "0,53"]),
     ],
 )
 def test_decimal_commas_are_read_only_when_nothing_else_is_possible(tmp_path, text, first):

@@ -118,4 +118,4 @@ def test_replicates_of_a_table_and_ratios_that_are_no_counts(counts, capsys):
     table = pd.read_csv(counts / "counts.tsv", sep="\t", index_col=0)
     np.log2(table + 1).to_csv(counts / "logs.tsv", sep="\t")
     assert dataset(counts, counts / "logs.tsv", "--control", "ctrl") == 1
-    assert "--control makes log2 ratios of raw counts" in capsys.readouterr().err
+    assert "--control makes log2 ratios of counts" in capsys.readouterr().err

@@ -91,8 +91,9 @@ def test_common_names_stand_for_ids_in_any_case(tmp_path):
     listed.write_text("vps8\nYAL001C\n")
     assert choose_genes(["TFC3", str(listed)], NAMED, Path("a.h5")) == ["YAL001C", "YAL002W"]
     assert find_genes(["tfc3", "YAL005C", "GAL4"], NAMED) == (["YAL001C", "YAL005C"], ["GAL4"])
-    with pytest.raises(BioattnError, match=r"--genes 'dup': is the name of YAL003W, YAL005C in a.h5"):
-        choose_genes(["dup"], NAMED, Path("a.h5"))
+    assert choose_genes(["DUP", "yal001c"], NAMED, Path("a.h5")) == ["YAL005C", "YAL001C"]
+    with pytest.raises(BioattnError, match=r"--genes 'Dup': is the name of YAL003W, YAL005C in a.h5"):
+        choose_genes(["Dup"], NAMED, Path("a.h5"))
 
 
 def test_rows_find_promoters_by_id_then_by_name():
@@ -106,6 +107,14 @@ def test_rows_find_promoters_by_id_then_by_name():
         "no promoter of this name",
         "",
     ]
+
+
+def test_ids_are_found_in_other_letters_and_with_their_prefix():
+    promoters = GeneNames(["AT1G01010", "AT1G01020", "ENSG1.5", "Act", "act"])
+    ids = ["At1g01010", "gene:AT1G01020", "ensg1.5", "ACT", "act"]
+    assert promoters.match(ids)[0].tolist() == [0, 1, 2, -1, 4]
+    assert promoters.match(["gene-AT1G01010.2", "at1g01020.1"])[0].tolist() == [0, 1]
+    assert promoters.share(ids) == 1
 
 
 def test_names_travel_in_the_fasta(tmp_path):

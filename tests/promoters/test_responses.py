@@ -135,6 +135,13 @@ def test_standard_error_of_a_mean_of_two(tmp_path):
         ("gene\theat\theat\na\t1\t2\n", "the column 'heat' occurs more than once (columns 2, 3)"),
         ("gene\theat\n", "has a header but no rows"),
         ("a\t0.53\t1.5\nb\t0.1\t0.2\n", "the first line looks like data"),
+        ("a\t0.53\nb\t0.1\n", "the first line looks like data"),
+        ("gene\theat\tpadj.x\na\t1\t0.1\n", "the column 'padj.x' looks like a p value"),
+        (
+            "Name\tLength\tTPM\tNumReads\na\t900\t1.5\t8\n",
+            "holds quantities of one sample ('TPM', 'NumReads')",
+        ),
+        ("1_n,1_l,2_n,2_l\na,1,b,2\nb,1,c,2\nc,1,a,2\n", "'1_n' and '2_n' name different genes in a row"),
         ("gene\theat\tsalt\na\t1\tlow\nb\t1\tlow\nc\t1\t2\n", "the column 'salt' holds text ('low')"),
         ("gene\tlogFC\tFDR\na\t1\t1.5\n", "r.tsv:2, column 'FDR': 1.5 is above 1"),
     ],
@@ -151,6 +158,9 @@ def test_bad_tables_are_refused_with_their_place(tmp_path, text, sentence):
         "gene_id\tsymbol\theat\tsalt\nb\tABC\t1\t2\na\tDEF\t3\t4\n",
         "gene_id\tentrez\theat\tsalt\tdescription\nb\tchr1\t1\t2\tkinase\na\tchr2\t3\t4\t\n",
         "gene_id\tgene_name\theat\nb\tABC\t1\na\tDEF\t3\n",
+        "gene_id\tfunction\theat\nb\tkinase\t1\na\tprotease\t3\n",
+        "Geneid\tChr\tStart\tEnd\tStrand\tLength\theat\nb\t1\t5\t9\t+\t4\t1\na\t1;1\t5;7\t6;9\t+;+\t3\t3\n",
+        "\tUnnamed: 0\tgene\tentrezgene_id\theat\tsalt\n0\t0\tb\t12\t1\t2\n1\t1\ta\t13\t3\t4\n",
     ],
 )
 def test_other_columns_of_names_and_text_are_no_treatments(tmp_path, text):
@@ -206,6 +216,43 @@ def test_two_columns_tell_apart_where_one_does_not(tmp_path):
     read = read_responses([tmp_path / "gene_exp.diff"])
     assert read.treatments == ["q1_q2", "q1_q3", "q2_q3"]
     np.testing.assert_allclose(read.values, np.transpose([[np.nan] * 4 + UP[4:], DOWN, UP]))
+
+
+def test_long_tables_of_doses_times_and_replicates(tmp_path):
+    columns = {"dose": (1, 5), "minutes": (10, 30), "replicate": (1, 2)}
+    grid = pd.MultiIndex.from_product([GENES, *columns.values()], names=["gene", *columns]).to_frame(
+        index=False
+    )
+    grid["value"] = grid["dose"] * grid["minutes"] * grid["gene"].str[1:].astype(int) + grid["replicate"]
+    grid.to_csv(tmp_path / "t.csv", index=False)
+    read = read_responses([tmp_path / "t.csv"])
+    expected = grid.pivot_table(index="gene", columns=["dose", "minutes"], values="value", aggfunc="mean")
+    assert read.treatments == ["1_10", "1_30", "5_10", "5_30"]
+    np.testing.assert_allclose(read.values, expected.to_numpy())
+
+
+def test_symbols_that_come_again_are_no_contrasts(tmp_path):
+    frame = pd.DataFrame({"gene": [f"g{i}" for i in range(60)], "logFC": 1.0, "FDR": 0.1, "family": "x"})
+    frame = pd.concat(
+        [frame, pd.DataFrame({"gene": ["g7"], "logFC": 3, "FDR": 0.1, "family": "y"}), frame[8:20]]
+    )
+    frame.iloc[-12:, 0] = [f"h{i}" for i in range(12)]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    read = read_responses([tmp_path / "t.csv"])
+    assert read.treatments == ["t"]
+    assert read.values[7] == 2
+    assert read.duplicated == {"g7": 2}
+
+
+def test_effects_alone_are_a_contrast(tmp_path):
+    (tmp_path / "t.csv").write_text("gene,log2FC\na,1\nb,-2\n")
+    check(tmp_path / "t.csv", {"t": [1, -2]})
+
+
+def test_sleuth(tmp_path):
+    (tmp_path / "t.csv").write_text("target_id,pval,qval,b,se_b,mean_obs\na,0.01,0.02,1.5,0.3,7\n")
+    read = read_responses([tmp_path / "t.csv"])
+    assert (read.values, read.standard_error, read.padj) == (1.5, 0.3, 0.02)
 
 
 @pytest.mark.parametrize("second", ["{}1", "{}.1"])
@@ -280,7 +327,7 @@ def test_semicolon_tables_may_have_decimal_commas(tmp_path):
         ("name\tx\tx\na\t1\t2\n", "columns 2 and 3 are both called 'x' and differ"),
         ("name\tx\t\na\t1\t2\n", "column 3 has values but no name"),
         ("name\tdose\na\t1 M\nb\t0,5 mM\n", "t.tsv:3, column 'dose': '0,5 mM' has a comma (decimal comma or"),
-        ("name\tdose\na\t0,5\nb\t1,5\n", "t.tsv:2, column 'dose': '0,5' has a comma (decimal comma or"),
+        ("name\tdose\na\t0,5\nb\t1.5\n", "t.tsv:2, column 'dose': '0,5' has a comma (decimal comma or"),
         ("name\tdose\na\tinf\n", "t.tsv:2, column 'dose': the value inf is infinite"),
     ],
 )
