@@ -110,13 +110,15 @@ _NUMBERS_ONLY = re.compile(r"[\s\[\]|0-9.eE+-]+")
 _BASES_LINE = re.compile(r"#?\s*(pos(ition)?\s+)?A\s+C\s+G\s+[TU]\s*", re.IGNORECASE)
 _TRANSFAC_START = re.compile(r"(AC|ID|XX|VV|NA|DE|BF|P0|PO)(\s|$)")
 _TRANSFAC_HEADER = ("P0", "PO")
+_FIELD = re.compile(r"(Motif|TF Name|TF|Gene|Family|Species|DBID|Protein)(?:\t|: ?)\s*([^\t]*)")
+"""A line above a matrix of CIS-BP or UniPROBE."""
 
 
 def starts_matrix(line: str) -> bool:
     """Tell whether the first line of a file begins a matrix of JASPAR or HOMER, or a plain one."""
     words = line.replace("[", " ").replace("|", " ").split()
     return (
-        line.startswith(">")
+        line.startswith((">", "TF\t", "Protein:"))
         or _NUMBERS_ONLY.fullmatch(line) is not None
         or _BASES_LINE.fullmatch(line) is not None
         or (words[0].rstrip(":") == "A" and len(words) > 1 and _NUMBERS_ONLY.fullmatch(words[1]) is not None)
@@ -156,12 +158,21 @@ def matrix_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> list[Motif]:
     """The motifs of a file of matrices, of JASPAR, HOMER or plain. lines: numbered lines that are not blank."""
     matrices: list[_Matrix] = []
     for number, line in lines:
+        if line.startswith("//"):  # RSAT ends matrices so
+            continue
         if line.startswith(">"):
             matrices.append(_headed(path, number, line))
             continue
-        if not matrices:
-            matrices.append(_Matrix(path.name.split(".")[0] or "motif", "", 1))
+        above = _FIELD.match(line)
+        if not matrices or (above and matrices[-1].rows):
+            matrices.append(_Matrix(path.name.split(".")[0] or "motif", "", number))
         matrix = matrices[-1]
+        if above:
+            if above[1] == "Motif":
+                matrix.name = above[2].strip()
+            elif above[1] in ("TF Name", "Protein"):
+                matrix.alternative = above[2].strip()
+            continue
         if _BASES_LINE.fullmatch(line):
             matrix.by_position = True
             continue
@@ -226,17 +237,18 @@ def _from_matrix(path: Path, matrix: _Matrix, by_position: bool) -> Motif:
 
 
 def transfac_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Motif]:
-    """Yield the motifs of a TRANSFAC file that are not empty: AC is the name (else ID), ID the second name."""
+    """Yield the motifs of a TRANSFAC file that are not empty: AC is the name (else ID, DE), NA (else ID) the second."""
     names: dict[str, str] = {}
     rows: list[list[float]] = []
-    columns: list[int] | None = None
+    columns = [0, 1, 2, 3]
     number = 0
     for number, line in lines:
         words = line.split()
-        if words[0] == "//":
+        # STAMP names records by DE alone and ends them with XX.
+        if words[0] == "//" or (words[0] == "XX" and rows and names.keys() == {"DE"}):
             if rows:
                 yield _transfac_motif(path, number, names, rows)
-            names, rows, columns = {}, [], None
+            names, rows, columns = {}, [], [0, 1, 2, 3]
         elif words[0] in _TRANSFAC_HEADER:
             letters = [word.upper() for word in words[1:]]
             if sorted(letters) != list("ACGT"):
@@ -244,22 +256,22 @@ def transfac_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Mo
                     f"{path}:{number}: columns {' '.join(words[1:])!r}; A, C, G and T are needed"
                 )
             columns = [letters.index(base) for base in "ACGT"]
-        elif columns is not None and words[0].isdecimal():
+        elif words[0].isdecimal():
             counts = _counts(path, number, words[1:5])
             if len(counts) != 4:
                 raise FormatError(f"{path}:{number}: {len(counts)} counts; a position has four")
             rows.append([counts[column] for column in columns])
-        elif words[0] in ("AC", "ID") and len(words) > 1:
+        elif words[0] in ("AC", "ID", "DE", "NA") and len(words) > 1:
             names[words[0]] = words[1]
     if rows:
         raise FormatError(f"{path}:{number}: the file ends within a record (no //)")
 
 
 def _transfac_motif(path: Path, number: int, names: dict[str, str], rows: list[list[float]]) -> Motif:
-    name = names.get("AC", names.get("ID"))
+    name = names.get("AC", names.get("ID", names.get("DE")))
     if name is None:
         raise FormatError(f"{path}:{number}: the record that ends here has neither AC nor ID, so no name")
-    return _from_positions(path, number, name, names.get("ID", ""), np.array(rows))
+    return _from_positions(path, number, name, names.get("NA", names.get("ID", "")), np.array(rows))
 
 
 def _from_positions(path: Path, line: int, name: str, alternative: str, counts: NDArray[np.float64]) -> Motif:
@@ -282,7 +294,7 @@ def _counts(path: Path, number: int, words: list[str]) -> list[float]:
     except ValueError:
         counts = [-1.0]
     if not all(0 <= count < np.inf for count in counts):
-        raise FormatError(f"{path}:{number}: {' '.join(words)[:60]!r} are not counts (numbers from 0)")
+        raise FormatError(f"{path}:{number}: {' '.join(words)[:60]!r} are not counts (numbers from 0; of log-odds give the counts)")
     return counts
 
 
@@ -303,7 +315,11 @@ def read_meme(path: Path) -> MotifDatabase:
     Raises: FormatError naming the line when the file is none of these, is not over DNA, holds no motif, holds
     two of one name, or a matrix is not what its header says.
     """
-    lines = ((number, line) for number, line in read_lines(path) if line.strip())
+    lines = (
+        (number, line)
+        for number, line in read_lines(path)
+        if line.strip() and (line[0] not in "#;" or _BASES_LINE.fullmatch(line))
+    )
     first = next(lines, None)
     if first is None:
         raise FormatError(f"{path}: is empty; motifs in MEME, JASPAR, HOMER or TRANSFAC format are needed")

@@ -136,6 +136,11 @@ def test_what_is_written_reads_back(tmp_path_factory, made):
         ">ATR\tMA1\t6.5\t-10\t0\n1\t0\t0\t3\n0\t0\t4\t0\n2\t2\t0\t0\n",
         "Pos\tA\tC\tG\tT\n1\t1\t0\t0\t3\n2\t0\t0\t4\t0\n3\t2\t2\t0\t0\n",
         "AC MA1\nXX\nID ABC\nP0 T G C A\n01 3 0 0 1\n02 0 4 0 0\n03 0 0 2 2\n//\n",
+        "AC MA1\nXX\nID V$X\nNA ABC\nP0 A C G T\n01 1 0 0 3\n02 0 0 4 0\n03 2 2 0 0\n//\n",
+        "DE\tMA1\n0\t1\t0\t0\t3\tT\n1\t0\t0\t4\t0\tG\n2\t2\t2\t0\t0\tM\nXX\n",
+        "TF\tT1\nTF Name\tABC\nMotif\tMA1\nPos\tA\tC\tG\tT\n1\t1\t0\t0\t3\n2\t0\t0\t4\t0\n3\t2\t2\t0\t0\n",
+        "Protein: ABC\tSeed k-mer: ACGT\nA:\t1\t0\t2\nC:\t0\t0\t2\nG:\t0\t4\t0\nT:\t3\t0\t0\n",
+        "; a comment of RSAT\nA | 1 0 2\nC | 0 0 2\nG | 0 4 0\nT | 3 0 0\n//\n",
     ],
 )
 def test_count_matrices(tmp_path, text):
