@@ -237,7 +237,7 @@ def _from_matrix(path: Path, matrix: _Matrix, by_position: bool) -> Motif:
 
 
 def transfac_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Motif]:
-    """Yield the motifs of a TRANSFAC file that are not empty: AC is the name (else ID, DE), NA (else ID) the second."""
+    """Yield the motifs of a TRANSFAC file that are not empty: named by AC (else ID, DE), and NA (else ID)."""
     names: dict[str, str] = {}
     rows: list[list[float]] = []
     columns = [0, 1, 2, 3]
@@ -294,7 +294,9 @@ def _counts(path: Path, number: int, words: list[str]) -> list[float]:
     except ValueError:
         counts = [-1.0]
     if not all(0 <= count < np.inf for count in counts):
-        raise FormatError(f"{path}:{number}: {' '.join(words)[:60]!r} are not counts (numbers from 0; of log-odds give the counts)")
+        raise FormatError(
+            f"{path}:{number}: {' '.join(words)[:60]!r} are no counts (numbers from 0; not log-odds)"
+        )
     return counts
 
 

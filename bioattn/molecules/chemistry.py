@@ -8,6 +8,7 @@ Every change is a note.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.tables import open_table
+from bioattn.formats.tables import TableReader, is_missing, is_number, open_table
 from bioattn.io.files import read_lines
 from bioattn.molecules.graphs import ELEMENTS, FINGERPRINT_BITS, Molecule
 from bioattn.system.progress import SILENT, Progress
@@ -217,10 +218,10 @@ def atom_map(values_RA: NDArray[np.floating], smiles: str, *, centred: bool) -> 
 
 
 def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Name, SMILES or MOL block, and further columns of every record of a table or an SDF or MOL file.
+    """Name, SMILES or MOL block, and further columns of every record of a table, or an SDF, MOL or SMILES file.
 
-    In a table the first column other than the SMILES names the molecules; records without a name are called by
-    their number. smiles_column: None = the one called `smiles`, in any case.
+    In a table the first column of names does (`_name_column`); records without a name are called by their number.
+    smiles_column: None = the one called `smiles`, in any case, or whose name alone holds that word.
 
     Raises: FormatError without such a column.
     """
@@ -228,20 +229,63 @@ def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple
     if any(line.startswith("M  END") or line.strip() == "$$$$" for line in start):
         yield from _sdf_records(path)
         return
+    if smiles_column is None and start and "smiles" not in start[0].lower() and _is_smiles(start[0]):
+        for number, (_, line) in enumerate(read_lines(path), start=1):
+            if match := _SMILES_LINE.match(line):
+                yield match[2].split("\t")[0].strip() or f"molecule{number}", match[1], {}
+        return
     reader = open_table(path)
     wanted = (smiles_column or "smiles").lower()
     names = [name for name in reader.header if name == smiles_column or name.lower() == wanted]
-    if not names:
+    alike = [name for name in reader.header if smiles_column is None and wanted in name.lower()]
+    if not names and len(alike) != 1:
         reader.column(smiles_column or "smiles", "--smiles-column")
-    place = reader.header.index(names[0])
-    first = next((each for each in range(len(reader.header)) if each != place), place)
+    place = reader.header.index((names or alike)[0])
+    named_by = _name_column(reader, place)
     for number, (_, cells) in enumerate(reader.rows(), start=1):
         others = {
             name: cell
             for each, (name, cell) in enumerate(zip(reader.header, cells, strict=True))
-            if each not in (place, first)
+            if each not in (place, named_by)
         }
-        yield (cells[first] if first != place else "") or f"molecule{number}", cells[place], others
+        yield (cells[named_by] if named_by is not None else "") or f"molecule{number}", cells[place], others
+
+
+_SMILES_LINE = re.compile(r"\s*(\S+(?:\s+\|[^|]*\|)?)\s*(.*)")
+"""SMILES, perhaps with CXSMILES, and a name."""
+_NUMBERING = re.compile(
+    r"^$|(?i:^|[^a-z])(?i:id|num|number|no\.?|index|idx|name|unnamed: 0|#)$|(ID|Id|Name)$"
+)
+"""Headers of columns, also of whole numbers, that name molecules."""
+
+
+def _is_smiles(line: str) -> bool:
+    chem = require_rdkit()
+    from rdkit import rdBase
+
+    with rdBase.BlockLogs():
+        return any(chem.MolFromSmiles(word, sanitize=False) is not None for word in line.split()[:1])
+
+
+def _name_column(reader: TableReader, smiles: int) -> int | None:
+    """The first other column of words that differ, or of whole numbers that do and stand before the SMILES.
+
+    Decimal numbers and classes (`0`, `1`) are values. Words may repeat where no column's differ.
+    """
+    for share in (1.0, 0.5):
+        for place, header in enumerate(reader.header):
+            cells = [cells[place] for _, cells in reader.sample]
+            known = {cell for cell in cells if not is_missing(cell)}
+            if place == smiles or not known or len(known) < share * len(cells):
+                continue
+            words = sum(not is_number(cell) for cell in known)
+            measured = (0 < words < len(known) and place > smiles) or any(
+                cell[0] in "<>=~≤≥" for cell in known
+            )
+            numbered = place < smiles or _NUMBERING.search(header) is not None
+            if (words and not measured) or (share == 1 and numbered and all(map(str.isdecimal, known))):
+                return place
+    return None
 
 
 _SDF_LOOK = 3000
@@ -264,7 +308,9 @@ def _sdf_records(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
         for place, each in enumerate(lines[end:], start=end):
             if each.startswith(">") and "<" in each and place + 1 < len(lines):
                 columns[each[each.index("<") + 1 : each.rindex(">")]] = lines[place + 1].strip()
-        yield lines[0].strip() or f"molecule{number}", "\n".join(lines[: end + 1]) + "\n", columns
+        named_by = next((each for each in columns if _NUMBERING.search(each)), "")
+        name = lines[0].strip() or columns.pop(named_by, "") or f"molecule{number}"
+        yield name, "\n".join(lines[: end + 1]) + "\n", columns
         lines = []
     if number == 0 and [line for line in lines if line.strip()][-1].startswith("M  END"):  # a MOL file
         yield lines[0].strip() or "molecule1", "\n".join(lines) + "\n", {}

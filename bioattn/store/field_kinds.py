@@ -74,7 +74,11 @@ _ALIGNED = frozenset({".a3m", ".a2m", ".afa"})
 """Names of alignments, whatever is in them."""
 
 _MATRICES = frozenset({".pfm", ".pcm", ".pwm", ".motif", ".motifs", ".jaspar"})
-_MATRIX_ROW = re.compile(rb"\s*(A[\s:|\[]+)?\d[\d\s.eE+-]*[\]|]?\s*")
+_MATRIX_ROW = re.compile(rb"\s*(A[\s:|\[]+)?-?\d[\d\s.eE+-]*[\]|]?\s*")
+_MOTIF_LINE = re.compile(
+    rb"^(MEME version \d|P[0O]\s+[ACGT]\s|Pos(ition)?\tA\tC\tG\t[TU]|A(:|\t\|)\t[\d.])", re.MULTILINE
+)
+"""A line of MEME, TRANSFAC, CIS-BP, UniPROBE or RSAT."""
 
 _ROWS_SEEN = 100
 """Rows of a FASTA of proteins by which it is told from an alignment."""
@@ -107,9 +111,9 @@ def _describe_contacts(path: Path) -> dict[str, Any]:
 
 
 def _is_motif_file(candidate: Candidate) -> bool:
-    """Whether a file begins as motifs in MEME format or in matrices of JASPAR or HOMER."""
+    """Whether a file has a line of a format of motifs, or begins as matrices of JASPAR or HOMER do."""
     lines = candidate.head.lstrip().splitlines()
-    if not lines or lines[0].startswith(b"MEME version"):
+    if not lines or _MOTIF_LINE.search(candidate.head):
         return bool(lines)
     has_name = lines[0].startswith(b">") or not _MATRICES.isdisjoint(candidate.path.suffixes)
     row = lines[lines[0].startswith(b">") :][:1]
@@ -302,7 +306,7 @@ def field_kinds() -> Sequence[FileKind]:
         ),
         FileKind(
             "motif-database",
-            "motifs (MEME, JASPAR or HOMER)",
+            "motifs (MEME, JASPAR, HOMER, TRANSFAC)",
             _is_motif_file,
             _describe_motifs,
             read_meme,

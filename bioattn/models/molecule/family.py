@@ -23,7 +23,7 @@ from bioattn.models.molecule_settings import MoleculeEncoderConfig, MoleculeEnco
 from bioattn.models.running import RunCommand
 from bioattn.training.settings import TrainingCommand, UpdateConfig
 
-TABLE_HELP = "Table with a column of SMILES, or SDF; the first other column names the molecules."
+TABLE_HELP = "Table with a column of SMILES, SDF or SMILES file; the first other column of names counts."
 _COLUMN_HELP = "The column of the SMILES [default: smiles, in any case]."
 DATASET_GIVES = ("task", "tasks", "mean", "spread", "scale", "measured")
 """Fields of `MoleculeModelConfig` that the dataset decides."""

@@ -36,13 +36,17 @@ from bioattn.promoters.splits import (
 )
 from bioattn.simulate.description import INDEX, MOLECULES_FORMAT
 from bioattn.system.progress import Progress
-from bioattn.text import counted, percentage
+from bioattn.text import counted, percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
 
 MOLECULES = SplitWords("molecule", "molecules", "random")
-_MEASURED = re.compile(r"[<>=~≤≥≈\s]*[+-]?(\d[\d.,]*|\.\d+)([eE][+-]?\d+)?\s*(%|\s\S{1,6}|[±(].*)?$")
+_MEASURED = re.compile(
+    r"[<>=~≤≥≈\s]*[+-]?(\d[\d.,]*|\.\d+)([eE][+-]?\d+)?\s*(%|[pnuµμm]?[Mg]\S*|\s\S{1,6}|[±(].*)?$"
+)
 """A cell that tells a measured value: perhaps beyond the range of the assay (`>10`), or with its unit or error."""
+_SIGN = re.compile(r"'?(=|~|[<>]=?|<<|>>|[≤≥])'?")
+"""How a value stands to what was measured, in a column of its own (ChEMBL: Standard Relation)."""
 LEAST_NUMBERS = 0.1
 """Share of such cells from which a column is taken for one of measured values."""
 SIMILAR = 0.6
@@ -100,7 +104,7 @@ def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
         sentences=[
             f"wrote {output} and {audit_path(output)}: molecules: "
             f"{', '.join(f'{name} {size:,}' for name, size in sizes.items())}; {counted(len(tasks), 'task')} "
-            f"({task}); {noted:,} with a note on salts, charges or stereo"
+            f"({task}: {quoted(tasks)}); {noted:,} with a note on salts, charges or stereo"
         ],
         outputs=[output, audit_path(output)],
         figures={"molecules": sizes, "dropped": len(dropped), "leakage": leakage},
@@ -162,6 +166,13 @@ def _targets(
     """Names of the tasks, and their values (N, T). A column of words becomes one task of 0 and 1 for each word."""
     numeric = [name for name, cells in table.items() if all(is_missing(c) or is_number(c) for c in cells)]
     source = str(path)
+    for name, cells in table.items():
+        beyond = [cell for cell in cells if set(cell) & set("<>≤≥")]
+        if beyond and all(is_missing(cell) or _SIGN.fullmatch(cell) for cell in cells):
+            LOGGER.warning(
+                f"{path}: the column {name!r} says of {counted(len(beyond), 'value')} ({beyond[0]}) that they lie "
+                "beyond what was measured; they are learned as if measured: leave them out, or make classes"
+            )
     for name in [] if settings.target else table:
         present = [cell for cell in table[name] if not is_missing(cell)]
         slips = [cell for cell in present if not is_number(cell)]
@@ -201,7 +212,7 @@ def _targets(
             values.append(np.array(is_word, np.float32))
     if not tasks:
         raise BioattnError(
-            f"{source}: no column of numbers was measured (the first beside the SMILES names the molecules); give "
+            f"{source}: no column of numbers was measured (one column names the molecules); give "
             "measured values there or with --responses, or choose a column of words with --target"
         )
     return tasks, np.stack(values, axis=1)

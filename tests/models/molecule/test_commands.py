@@ -16,7 +16,7 @@ from bioattn.models.model_folder import write_model
 from bioattn.models.molecule.check import NO_MAPS
 from bioattn.models.molecule.model import molecule_batch
 from bioattn.models.molecule.run import load_molecule_model
-from bioattn.molecules.chemistry import MoleculeError, read_molecule
+from bioattn.molecules.chemistry import MoleculeError, clean_molecules, read_molecule, read_records
 from bioattn.molecules.dataset import open_molecule_dataset
 from bioattn.molecules.similarity import NadarayaWatson, TanimotoProcess
 from bioattn.promoters.dataset import TEST, TRAIN
@@ -393,7 +393,7 @@ def test_numbers_with_commas_become_no_classes(tmp_path, capsys):
     assert bioattn(*words) == 1
     said = capsys.readouterr().err
     assert "the column 'dose' is not learned: '0,5' is no number" in said
-    assert "the first beside the SMILES names the molecules" in said
+    assert "one column names the molecules" in said
     assert bioattn(*words, "--target", "dose", "--target", "dose") == 2
     assert "--target dose is given twice" in capsys.readouterr().err
     assert not (tmp_path / "x.dataset.h5").exists()
@@ -439,6 +439,35 @@ def test_sdf_gives_what_smiles_give(tmp_path):
         assert open_molecule_dataset(tmp_path / "z.h5").molecules.smiles == dataset.molecules.smiles
     (tmp_path / "cut.sdf").write_text(records[0].replace("$$$$", ""))
     assert bioattn("prepare", "molecules", tmp_path / "cut.sdf", "-o", tmp_path / "y.h5") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "columns"),
+    [
+        ("smiles,logS\nCCO,1.5\nCCC,2.5\nCCCC,-3\n", None, ["logS"]),
+        ("smiles,FDA,TOX\nCCO,1,0\nCCC,1,0\nCCCC,0,1\n", None, ["FDA", "TOX"]),
+        ("NR-AR,SR-p53,mol_id,smiles\n0,1,a,CCO\n0,,b,CCC\n1,0,c,CCCC\n", "abc", ["NR-AR", "SR-p53"]),
+        ("num,name,p_np,canonical_smiles\n1,x,1,CCO\n2,x,1,CCC\n3,z,0,CCCC\n", "123", ["name", "p_np"]),
+        ("smiles,IC50,CID\nCCO,>10,7\nCCC,>20,8\nCCCC,3,9\n", "789", ["IC50"]),
+        ("CCO a\nCCC |$_AV:Q$| b\nCCCC c\n", "abc", []),
+        ("CCO\nCCC\nCCCC\n", None, []),
+    ],
+)
+def test_columns_that_name_molecules(tmp_path, text, names, columns):
+    path = tmp_path / "m.smi"
+    path.write_text(text)
+    records = list(clean_molecules(read_records(path), path))
+    assert [record.name for record in records] == list(names or ["molecule1", "molecule2", "molecule3"])
+    assert [record.molecule.smiles for record in records] == ["CCO", "CCC", "CCCC"]
+    assert all(list(record.columns) == columns for record in records)
+
+
+def test_values_beyond_what_was_measured_in_a_column_of_signs(tmp_path, capsys):
+    rows = "".join(f"m{n};{'C' * (n + 1)};{n};'{'>' if n > 9 else '='}'\n" for n in range(12))
+    (tmp_path / "t.csv").write_text(f"Molecule;Smiles;Value;Relation\n{rows}")
+    words = ("prepare", "molecules", tmp_path / "t.csv", "--split", "random", "-o", tmp_path / "x.dataset.h5")
+    assert bioattn(*words, "--target", "Value") == 0
+    assert "the column 'Relation' says of 2 values ('>')" in capsys.readouterr().err
 
 
 def test_a_prediction_is_missing_where_there_is_no_molecule(folder, tmp_path):
