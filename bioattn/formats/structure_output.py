@@ -9,7 +9,7 @@ chain, residue number and insertion code.
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -192,11 +192,14 @@ class ResidueKey(NamedTuple):
     """ "" where there is none."""
 
 
-def write_bfactors(source: Path, output: Path, values: Mapping[ResidueKey, float]) -> int:
+def write_bfactors(
+    source: Path, output: Path, values: Mapping[ResidueKey, float], atoms: Collection[int] | None = None
+) -> int:
     """Copy the structure `source` to `output` with these B-factors; returns how many atoms got one of them.
 
     values: -99 to 999 by residue; atoms of other residues get `WITHOUT_VALUE`. All models are painted alike. A
-    packed source (gzip, xz) is written plain.
+    packed source (gzip, xz) is written plain. atoms: numbers, in a model from 0, of those that are painted, where
+    copies share a chain's name; None = all.
 
     Raises: BioattnError when the output's name says another format than the source has; FormatError when the
     source is neither PDB nor mmCIF, or its mmCIF has no column of B-factors.
@@ -207,9 +210,11 @@ def write_bfactors(source: Path, output: Path, values: Mapping[ResidueKey, float
     require_structure_name(output, is_mmcif=is_mmcif)
     painted = 0
 
-    def value_of(chain: str, number: str, code: str) -> float:
+    def value_of(place: int, chain: str, number: str, code: str) -> float:
         nonlocal painted
         try:
+            if atoms is not None and place not in atoms:
+                return WITHOUT_VALUE
             value = values.get(ResidueKey(chain.strip() or "_", int(number), code.strip(" ?.")))
         except ValueError:  # waters may have no number
             value = None
@@ -235,17 +240,21 @@ def require_structure_name(output: Path, *, is_mmcif: bool | None = None) -> Non
         raise BioattnError(f"--output {output}: the structure is {has}, formats are not converted")
 
 
-def _pdb(content: bytes, value_of: Callable[[str, str, str], float]) -> Iterator[bytes]:
+def _pdb(content: bytes, value_of: Callable[[int, str, str, str], float]) -> Iterator[bytes]:
+    place = 0
     for line in content.splitlines(keepends=True):
         if line.startswith((b"ATOM  ", b"HETATM")):
             text = line.rstrip(b"\r\n")
             residue = text[21:27].decode("ascii", "replace")
-            value = b"%6.2f" % value_of(residue[:1], residue[1:5], residue[5:])
+            value = b"%6.2f" % value_of(place, residue[:1], residue[1:5], residue[5:])
+            place += 1
             line = text[:60].ljust(60) + value + text[66:] + line[len(text) :]
+        elif line.startswith(b"MODEL "):
+            place = 0
         yield line
 
 
-def _mmcif(source: Path, content: bytes, value_of: Callable[[str, str, str], float]) -> bytes:
+def _mmcif(source: Path, content: bytes, value_of: Callable[[int, str, str, str], float]) -> bytes:
     from Bio.PDB.MMCIF2Dict import MMCIF2Dict
     from Bio.PDB.mmcifio import MMCIFIO
 
@@ -267,7 +276,9 @@ def _mmcif(source: Path, content: bytes, value_of: Callable[[str, str, str], flo
     ]
     if {len(cells) for cells in keys} != {rows}:
         raise FormatError(f"{source}: an atom has fewer values than columns; the file is cut off")
-    tables["_atom_site.B_iso_or_equiv"] = [f"{value_of(*key):.2f}" for key in zip(*keys, strict=True)]
+    models = atoms.get("pdbx_PDB_model_num", [""] * rows)
+    places = [place - models.index(model) for place, model in enumerate(models)]
+    tables["_atom_site.B_iso_or_equiv"] = [f"{value_of(*key):.2f}" for key in zip(places, *keys, strict=True)]
     writer, text = MMCIFIO(), io.StringIO()
     writer.set_dict(tables)
     writer.save(text)

@@ -313,12 +313,11 @@ def paint_structure(
     low, high = float(values.min()), float(values.max())
     scaled = HIGHEST * (values - low) / (high - low) if high > low else np.zeros_like(values)
     keys = [
-        ResidueKey(found.name, number, code)
+        ResidueKey(found.label, number, code)
         for number, code in zip(found.numbers, found.insertion_codes, strict=True)
     ]
-    write_bfactors(
-        structure, output, {keys[i]: float(value) for i, value in zip(present, scaled, strict=True)}
-    )
+    painted = {keys[i]: float(value) for i, value in zip(present, scaled, strict=True)}
+    write_bfactors(structure, output, painted, found.atoms)
     if scripts:
         pairs = strongest_pairs(shown_RR, LINES)
         lines = [

@@ -70,6 +70,10 @@ class Chain:
     """Residues other than glycine whose CB is not in the file."""
     method: str = ""
     """How the structure was found, such as `x-ray diffraction`; empty where the file does not say."""
+    label: str = ""
+    """Its id in the file, which copies share."""
+    atoms: frozenset[int] = frozenset()
+    """Numbers of its molecule's atoms among all of the model, from 0."""
 
     def __len__(self) -> int:
         return len(self.letters)
@@ -112,13 +116,13 @@ def read_chain(
             f"{path}: several molecules are called {chain!r}; the first is taken, the others are "
             f"{quoted(others)}"
         )
-    return _chain(path, chain, proteins[chain], structure.method)
+    return _chain(path, chain, structure)
 
 
 def read_chains(path: Path) -> list[Chain]:
     """All protein chains of the first model, in the file's order; otherwise as `read_chain`."""
     structure = _read_structure(path)
-    return [_chain(path, name, residues, structure.method) for name, residues in structure.proteins.items()]
+    return [_chain(path, name, structure) for name in structure.proteins]
 
 
 def scorable(letters: str) -> str:
@@ -169,6 +173,8 @@ def expected_alignments(first: str, second: str, *, opening: float) -> float:
 class _Atom(NamedTuple):
     """One row of a file."""
 
+    place: int
+    """Its number among the model's."""
     segment: Hashable
     """Changes where the file says that a molecule ends."""
     chain: str
@@ -184,11 +190,22 @@ class _Atom(NamedTuple):
     position: tuple[float, ...]
 
 
-def _atom(segment: Hashable, cells: Sequence[str]) -> _Atom:
+def _atom(place: int, segment: Hashable, cells: Sequence[str]) -> _Atom:
     """An atom of the cells of `_COLUMNS`, "" where there is no value."""
     chain, number, code, residue, record, name, element, altloc, occupancy, bfactor, *position = cells
     return _Atom(
-        *(segment, chain, int(number), code, residue, record == "HETATM", name, element.upper(), altloc),
+        *(
+            place,
+            segment,
+            chain,
+            int(number),
+            code,
+            residue,
+            record == "HETATM",
+            name,
+            element.upper(),
+            altloc,
+        ),
         *(float(occupancy or 1), float(bfactor or 0), tuple(map(float, position))),
     )
 
@@ -219,8 +236,8 @@ class _Residue(NamedTuple):
 
 
 class _Structure(NamedTuple):
-    proteins: dict[str, list[_Residue]]
-    """Amino acids by the name of their chain; further copies of a chain `A` are `A2`, `A3`."""
+    proteins: dict[str, tuple[list[_Residue], "_Molecule"]]
+    """Amino acids and all atoms by the name of their chain; further copies of a chain `A` are `A2`, `A3`."""
     copies: dict[str, list[str]]
     """Names of the proteins of each chain of the file."""
     chains: set[str]
@@ -241,7 +258,7 @@ def _read_structure(path: Path) -> _Structure:
             f"{path}: cannot be read as {kind} ({_reason(error)}); fetch the file again"
         ) from error
     chains = {_name(atom.chain) for atom in atoms}
-    proteins: dict[str, list[_Residue]] = {}
+    proteins: dict[str, tuple[list[_Residue], _Molecule]] = {}
     copies: dict[str, list[str]] = {}
     for molecule in _molecules(atoms):
         residues = _amino_acids(molecule.atoms)
@@ -252,7 +269,7 @@ def _read_structure(path: Path) -> _Structure:
                 number += 1
                 name = f"{first}{number}"
             copies[first].append(name)
-            proteins[name] = residues
+            proteins[name] = residues, molecule
     return _Structure(proteins, copies, chains, "" if method in (".", "?") else method.lower())
 
 
@@ -271,7 +288,7 @@ def _pdb_atoms(text: str) -> tuple[list[_Atom], str]:
         elif record in ("ATOM", "HETATM"):
             cells = [line[start:end].strip() for (start, end), _, _ in _COLUMNS]
             # Simulations name chains in the columns of segments.
-            atoms.append(_atom((molecule, "" if cells[0] else line[72:76]), cells))
+            atoms.append(_atom(len(atoms), (molecule, "" if cells[0] else line[72:76]), cells))
     return atoms, method
 
 
@@ -290,8 +307,10 @@ def _mmcif_atoms(text: str) -> tuple[list[_Atom], str]:
     if {len(cells) for cells in (models, segments, *columns)} != {rows}:
         raise IndexError
     atoms = [
-        _atom(segment, cells)
-        for model, segment, cells in zip(models, segments, zip(*columns, strict=True), strict=True)
+        _atom(place, segment, cells)
+        for place, (model, segment, cells) in enumerate(
+            zip(models, segments, zip(*columns, strict=True), strict=True)
+        )
         if model == models[0] and cells[1]  # waters need no number
     ]
     return atoms, table.get("_exptl.method", [""])[0]
@@ -403,7 +422,8 @@ def _is_amino_acid(name: str, is_hetero: bool, atoms: Sequence[_Atom]) -> bool:
     return has_ca and (not is_hetero or (name in _LETTER_OF and not is_standard))
 
 
-def _chain(path: Path, name: str, residues: Sequence[_Residue], method: str) -> Chain:
+def _chain(path: Path, name: str, structure: _Structure) -> Chain:
+    residues, molecule = structure.proteins[name]
     cb: list[NDArray[np.floating]] = []
     missing = 0
     atom37 = np.full((len(residues), len(ATOM37), 3), np.nan, np.float32)
@@ -429,5 +449,7 @@ def _chain(path: Path, name: str, residues: Sequence[_Residue], method: str) -> 
         bfactors=np.array([residue.atoms["CA"].bfactor for residue in residues], np.float32),
         atom37=atom37,
         num_missing_cb=missing,
-        method=method,
+        method=structure.method,
+        label=_name(molecule.atoms[0].chain),
+        atoms=frozenset(atom.place for atom in molecule.atoms),
     )

@@ -20,7 +20,7 @@ from bioattn.formats.structure_output import (
     write_mmcif,
     write_pdb,
 )
-from bioattn.structures.chain import Chain, read_chain
+from bioattn.structures.chain import Chain, read_chain, read_chains
 from bioattn.structures.column_mapping import ColumnMapping, read_mapping, write_mapping
 from bioattn.structures.ideal_geometry import AMINO_ACIDS, UNKNOWN, predicted_residues
 
@@ -212,6 +212,45 @@ def test_numbers_of_atoms_and_packed_files(tmp_path):
     source.write_bytes(gzip.compress(PDB.encode()))
     assert write_bfactors(source, tmp_path / "out.pdb", VALUES) == 5
     assert (tmp_path / "out.pdb").read_text() == written(tmp_path, PDB, ".pdb").read_text()
+
+
+@pytest.mark.parametrize("suffix", [".pdb", ".cif"])
+def test_of_copies_under_one_name_one_is_painted(tmp_path, suffix):
+    pdb, source = "", tmp_path / f"x{suffix}"
+    for model in (1, 2):
+        pdb += f"MODEL {model:8}\n"
+        for copy, residues in enumerate((["MET", "ALA"], ["SER", "ALA", "LEU"])):
+            for number, name in enumerate(residues, start=1):
+                place = f"{number:8.3f}{60.0 * copy:8.3f}{0:8.3f}"
+                pdb += f"ATOM      1  CA  {name}  {number:4}    {place}  1.00  5.00           C\n"
+            pdb += "TER\n"
+        pdb += "ENDMDL\n"
+    items = (
+        "model_num",
+        "label_atom_id",
+        "label_comp_id",
+        "auth_asym_id",
+        "auth_seq_id",
+        "Cartn_x",
+        "Cartn_y",
+    )
+    header = "".join(f"_atom_site.{item.replace('model', 'pdbx_PDB_model')}\n" for item in items)
+    cif, model, copy = f"data_x\nloop_\n{header}_atom_site.Cartn_z\n_atom_site.B_iso_or_equiv\n", 0, 0
+    for line in pdb.splitlines():
+        model += line.startswith("MODEL")
+        if line.startswith("ATOM"):
+            cif += f"{model} CA {line[17:20]} A {int(line[22:26])} {line[30:54]} 5.0\n"
+    source.write_text(pdb if suffix == ".pdb" else cif)
+    assert [chain.letters for chain in read_chains(source)] == ["MA", "SAL"]
+    name = "_2" if suffix == ".pdb" else "A2"
+    chain = read_chain(source, name)
+    values = {ResidueKey(chain.label, number, ""): 10.0 * number for number in chain.numbers}
+    assert write_bfactors(source, tmp_path / f"out{suffix}", values, chain.atoms) == 6
+    out = tmp_path / f"out{suffix}"
+    numbers = [line[60:66] for line in out.read_text().splitlines() if line.startswith("ATOM")]
+    if suffix == ".cif":
+        numbers = MMCIF2Dict(str(out))["_atom_site.B_iso_or_equiv"]
+    assert list(map(float, numbers)) == [-1, -1, 10, 20, 30] * 2
 
 
 @pytest.mark.parametrize(
