@@ -230,6 +230,12 @@ def parse_records(source: str, data: bytes) -> Alignment:
     has_lower = any(text != text.upper() for text in raw.texts)
     has_upper = any(text != text.lower() for text in raw.texts)
     if not (has_lower and has_upper):
+        letters = b"".join(raw.texts)
+        if b"." in letters and b"-" in letters and b"." not in raw.texts[0]:
+            LOGGER.warning(
+                "%s: '.' is read as a gap, as '-' is; where it means the letter of the first row, write that",
+                source,
+            )
         return read_columns(raw)
     if len({len(text) for text in raw.texts}) == 1:
         widths = {len(text.translate(None, LOWER + b".")) for text in raw.texts}

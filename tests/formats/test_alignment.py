@@ -287,6 +287,14 @@ def test_a_broken_file_named_a3m_is_not_read_as_fasta(tmp_path, caplog):
         read(tmp_path, text, "x.a3m")
 
 
+def test_points_that_may_be_letters_of_the_first_row_are_told(tmp_path, caplog):
+    for text in (">a\nM-V.\n>b\n..--\n", ">a\nMKVL\n>b\n.K..\n", ">a\nMKVL\n>b\n-K-L\n"):
+        read(tmp_path, text)
+        assert not caplog.text
+    assert rows(read(tmp_path, ">a\nMKVL\n>b\n..-I\n"))[1] == "---I"
+    assert "where it means the letter of the first row" in caplog.text
+
+
 def test_headers_keep_name_and_description(tmp_path):
     alignment = read(tmp_path, ">a\tdeux  mots \nMK\n>\nMK\n> b\nMK\n>a é\nMK\n")
     assert alignment.names == ["a", "row2", "b", "a"]
