@@ -90,6 +90,10 @@ def annotation_format(path: Path) -> str:
         if version.startswith("3"):
             return "GFF3"  # whose reader says what is wrong with the row
         hint = "" if "\t" in line else " (columns must be separated by tabs)"
+        if line.startswith(("LOCUS ", "ID ")):
+            hint = (
+                ", but a GenBank or EMBL record; take its GFF3, which the databases and annotators write too"
+            )
         raise FormatError(f"{path}:{number}: the first row is neither GFF3 nor GTF nor BED{hint}")
     raise FormatError(f"{path}: holds no annotation row")
 
@@ -182,7 +186,7 @@ def _place(where: str, chrom: str, columns: list[str]) -> Place:
 
 # --- GFF3 ---
 
-_NAMES = ("gene", "Name", "gene_name")
+_NAMES = ("gene", "Name", "gene_name", "symbol", "locus")
 _BIOTYPES = ("gene_biotype", "gene_type", "biotype", "locus_type")
 # Rows that never decide where a gene, transcript or CDS lies and are never the parent of one that does.
 _IGNORED_TYPES = frozenset(("exon", "intron", "start_codon", "stop_codon", "polypeptide", "protein"))
@@ -193,8 +197,9 @@ _SEQUENCE_TYPES = frozenset(("region", "chromosome", "contig", "supercontig", "s
 def read_gff3(path: Path, id_attribute: str | None = None) -> Annotation:
     """Read the genes of a GFF3 file.
 
-    id_attribute: attribute of the gene rows that names the gene; by default locus_tag, else gene_id, else ID
-    without a leading `gene-` or `gene:`. A gene without that attribute gets its default id and problem `no_id`.
+    id_attribute: attribute of the gene rows, or database of their Dbxref, that names the gene; by default
+    locus_tag, else gene_id, else ID without a leading `gene-` or `gene:`. A gene without that attribute gets its
+    default id and problem `no_id`.
 
     Raises: FormatError naming the line for rows that are not GFF3, and when the file holds no gene or no gene has
     `id_attribute`.
@@ -240,13 +245,18 @@ class _Row(NamedTuple):
     """Whether it is a gene of its own."""
     parents: list[str]
 
-    def value(self, *names: str) -> str:
-        """The first of these attributes that has a value, percent-decoded; "" when none has."""
+    def value(self, *names: str, beside: str = "") -> str:
+        """The first of these attributes that has a value, not `beside`, percent-decoded; "" when none has."""
         for name in names:
-            text = self.attributes.get(name)
-            if text:
-                return unquote(text) if "%" in text else text
+            text = unquote(self.attributes.get(name, ""))
+            if text and text != beside:
+                return text
         return ""
+
+    def identifier(self, name: str) -> str:
+        """An attribute, or that id of a database: the 123 of Dbxref=GeneID:123 for GeneID."""
+        ids = self.attributes.get("Dbxref", "").split(",")
+        return self.value(name) or next((x[len(name) + 1 :] for x in ids if x.startswith(name + ":")), "")
 
 
 @dataclass
@@ -327,14 +337,14 @@ class _Gff3:
         return sorted(self.drafts.values(), key=lambda draft: draft.line)
 
     def _add_gene(self, row: _Row) -> None:
-        gene_id = row.value(self.id_attribute) if self.id_attribute else ""
+        gene_id = row.identifier(self.id_attribute) if self.id_attribute else ""
         problem = "" if gene_id or self.id_attribute is None else "no_id"
         if self.id_attribute == "ID":
             gene_id = ID_PREFIX.sub("", gene_id)
         if not gene_id:
             gene_id = row.value("locus_tag", "gene_id") or ID_PREFIX.sub("", row.value("ID"))
         draft = self._draft(gene_id, row, problem)
-        draft.name = draft.name or row.value(*_NAMES)
+        draft.name = draft.name or row.value(*_NAMES, beside=gene_id)
         draft.biotype = draft.biotype or row.value(*_BIOTYPES) or ("" if row.kind == "gene" else row.kind)
         draft.places[row.place] = None
         self.draft_of_line[row.line] = draft
@@ -397,7 +407,7 @@ class _Gff3:
 
     def _orphan_gene(self, row: _Row) -> GeneDraft:
         """The gene of a transcript or CDS that has no gene row."""
-        named = row.value(self.id_attribute) if self.id_attribute else ""
+        named = row.identifier(self.id_attribute) if self.id_attribute else ""
         gene_id = (
             named
             or row.value("locus_tag", "gene_id", "geneID")
@@ -405,7 +415,7 @@ class _Gff3:
             or row.value("gene", "ID")
         )
         draft = self._draft(gene_id, row, "" if named or self.id_attribute is None else "no_id")
-        draft.name = draft.name or row.value("gene_name", "gene", "Name")
+        draft.name = draft.name or row.value("gene_name", "gene", "Name", beside=gene_id)
         draft.biotype = draft.biotype or row.value(*_BIOTYPES)
         return draft
 
@@ -444,6 +454,8 @@ _BARE_KINDS = ("gene", *_GTF_TRANSCRIPTS)
 _TRANSCRIPT_SUFFIX = re.compile(r"\.t?\d+$")
 _ATTRIBUTE = re.compile(r'\s*([^\s;"]+)\s+(?:"([^"]*)"|([^;"]*?))\s*(?:;|$)')
 _GENE_ID = re.compile(r'(?:^|[;\s])gene_id\s+(?:"([^"]*)"|([^;"\s]+))')
+_JGI_NAME = re.compile(r'\s*(name "[^"]+")')
+_DATABASE_ID = re.compile(r'db_xref\s+"([^":]+):([^"]+)"')
 _TRANSCRIPT_ID = re.compile(r'(?:^|[;\s])transcript_id\s+(?:"([^"]*)"|([^;"\s]+))')
 
 
@@ -494,6 +506,8 @@ class _Gtf:
         place = _place(where, columns[0], columns)
         if bare is not None:
             columns[8] = f'gene_id "{bare[1]}"'
+        elif name := _JGI_NAME.match(columns[8]):
+            columns[8] = f"gene_id{name[1].removeprefix('name')}; {columns[8]}"
         match = _GENE_ID.search(columns[8])
         gene_id = (match[1] or match[2] or "") if match else ""
         if not gene_id:
@@ -501,6 +515,7 @@ class _Gtf:
         draft = self.drafts.get(gene_id)
         if draft is None:
             draft = self.drafts[gene_id] = GeneDraft(gene_id, number)
+        if gene_id not in self.names or (kind in _GTF_TRANSCRIPTS and not draft.name):
             self._describe(draft, columns[8])
         if kind == "gene":
             if gene_id not in self.described_by_gene_row:
@@ -563,7 +578,7 @@ class _Gtf:
 
 
 def gtf_attributes(text: str) -> dict[str, str]:
-    """Parse the attributes of a GTF row; of a repeated name the first value counts.
+    """Parse the attributes of a GTF row, and the ids in db_xref; of a repeated name the first value counts.
 
     >>> gtf_attributes('gene_id "YAL068C"; level 2; note "a; b";')
     {'gene_id': 'YAL068C', 'level': '2', 'note': 'a; b'}
@@ -571,7 +586,7 @@ def gtf_attributes(text: str) -> dict[str, str]:
     attributes: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(text):
         attributes.setdefault(match[1], match[2] if match[2] is not None else match[3])
-    return attributes
+    return {**dict(_DATABASE_ID.findall(text)), **attributes} if "db_xref" in attributes else attributes
 
 
 def _join(first: GeneDraft, second: GeneDraft) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 STRANDS = ("+", "-")
-ID_PREFIX = re.compile("^gene[-:]")
+ID_PREFIX = re.compile("^[Gg]ene[-:]")
 """What NCBI and Ensembl write before the ids of GFF3."""
 MAX_POSITION_DIGITS = 15
 """Longer numbers lie beyond any chromosome, and beyond int64 soon after."""

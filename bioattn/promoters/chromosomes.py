@@ -32,8 +32,10 @@ _ROMAN = {
     for ten, tens in enumerate(_ROMAN_TENS)
     for one, ones in enumerate(_ROMAN_ONES)
 }
-_ORGANELLES = dict.fromkeys(("m", "mt", "mito", "mtdna", "mitochondria", "mitochondrion", "chrm"), "mt")
-_ORGANELLES |= dict.fromkeys(("c", "pt", "cp", "chloroplast", "plastid"), "pt")
+_ORGANELLES = dict.fromkeys(
+    ("m", "mt", "mito", "mtdna", "mitochondria", "mitochondrion", "mitochondrion_genome", "chrm"), "mt"
+)
+_ORGANELLES |= dict.fromkeys(("c", "pt", "cp", "pltd", "chloroplast", "plastid"), "pt")
 _COVERED = 0.95
 """How much of its only chromosome an annotation must reach, to be taken for that of a genome of one."""
 

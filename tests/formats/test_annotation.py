@@ -475,3 +475,53 @@ def test_quotes_around_gff3_values_are_no_part_of_them(tmp_path):
     ]
     (gene,) = read_annotation(write(tmp_path, *rows)).genes
     assert (gene.gene_id, gene.name, gene.transcripts[0].cds_length) == ("g1", "abc", 30)
+
+
+def test_jgi_names_genes_without_gene_id(tmp_path):
+    path = write(
+        tmp_path,
+        row("exon", 1, 90, attributes='name "fgenesh1.1"; transcriptId 7'),
+        row("CDS", 11, 90, attributes='name "fgenesh1.1"; proteinId 5; exonNumber 1'),
+    )
+    (gene,) = read_annotation(path).genes
+    assert (gene.gene_id, gene.place, gene.transcripts[0].cds_start) == ("fgenesh1.1", ("c", 0, 90, "+"), 10)
+    assert read_annotation(path, "proteinId").genes[0].gene_id == "5"
+
+
+def test_a_gene_is_called_as_any_of_its_transcripts(tmp_path):
+    known = 'transcript_id "t"; gene_name "A"; ref_gene_id "G";'
+    path = write(
+        tmp_path,
+        row("transcript", 1, 90, attributes='gene_id "MSTRG.1"; transcript_id "MSTRG.1.1"; cov "3";'),
+        row("transcript", 1, 80, attributes=f'gene_id "MSTRG.1"; {known}'),
+    )
+    assert [gene.name for gene in read_annotation(path).genes] == ["A"]
+    assert [gene.gene_id for gene in read_annotation(path, "ref_gene_id").genes] == ["G"]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "ID=gene-A;Dbxref=HGNC:HGNC:7,GeneID:12;Name=A",
+        'gene_id "A"; db_xref "HGNC:HGNC:7"; db_xref "GeneID:12"; gene "A";',
+    ],
+)
+def test_ids_of_databases_are_ids(tmp_path, attributes):
+    path = write(tmp_path, row("gene", 1, 90, attributes=attributes))
+    (gene,) = read_annotation(path, "GeneID").genes
+    assert (gene.gene_id, gene.name) == ("12", "A")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name"),
+    [
+        ("ID=Gene:WBGene1;Name=WBGene1;locus=aap-1", "aap-1"),
+        ("ID=AT1G01010;Name=AT1G01010;symbol=NAC001", "NAC001"),
+        ("ID=YAL001C;Name=YAL001C;gene=TFC3", "TFC3"),
+    ],
+)
+def test_a_common_name_is_another_than_the_id(tmp_path, attributes, name):
+    (gene,) = read_annotation(write(tmp_path, row("gene", 1, 90, attributes=attributes))).genes
+    assert gene.name == name
+    assert gene.gene_id in attributes
+    assert ":" not in gene.gene_id

@@ -148,6 +148,7 @@ def test_an_alias_to_two_chromosomes_is_refused(tmp_path):
             },
         ),
         ({"Pt": "", "1": ""}, {"Chr1": "", "ChrC": ""}, {"Pt": "ChrC", "1": "Chr1"}),
+        ({"mitochondrion_genome": ""}, {"chrM": ""}, {"mitochondrion_genome": "chrM"}),
         ({"BK1": "I"}, {"I": "dna:chromosome chromosome:R64-1-1:I:1:9:1 REF"}, {"BK1": "I"}),
         ({"scaffold_9": ""}, {"chr1": ""}, {}),
     ],
