@@ -28,7 +28,7 @@ from bioattn.models.promoter.training.baselines import (
     read_baselines,
     write_baselines,
 )
-from bioattn.models.promoter.training.candidates import candidates
+from bioattn.models.promoter.training.candidates import CHOSEN_BY, candidates
 from bioattn.models.promoter.training.data import split_certificate, training_treatments, validation_genes
 from bioattn.models.promoter.training.evaluation import (
     FIGURES,
@@ -50,7 +50,7 @@ from bioattn.models.promoter.training.settings import (
 )
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset
-from bioattn.promoters.response_metrics import median_auroc, median_pearson
+from bioattn.promoters.response_metrics import summarise
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
@@ -238,29 +238,31 @@ class PromoterTask(Task):
             mean_GT: Matrix = (np.mean(of_each, axis=0) - mean_T) / sd_T
             return mean_GT
 
-        def statistic(predicted_GT: Matrix) -> float:
-            metric = median_auroc if self.binary else median_pearson
-            return float(metric(truth_GT, predicted_GT)(np.ones((1, len(genes))))[0])
+        def figures(predicted_GT: Matrix) -> dict[str, float]:
+            return summarise(truth_GT, predicted_GT, self.trainings[0].axis, self.dataset.task)
 
         found = candidates(
             {kind: answers(some) for kind, some in kinds.items() if some},
             None if ridge is None or simple is None else (simple.name, answers([ridge])),
-            statistic,
+            figures,
         )
-        best = max(found, key=lambda each: each.figure)
+        best = max(found, key=lambda each: each.score)
         members = [model for kind in best.networks for model in kinds[kind]]
         self.used = [number for number, model in enumerate(models) if any(model is each for each in members)]
         shares = [(1 - best.share) / len(members)] * len(members)
         if ridge is not None and best.share:
             members, shares = [*members, ridge], [*shares, best.share]
         self.model = PromoterModel.mean(members, self.vocabulary, shares)
-        key, title = next(iter(FIGURES[self.dataset.task].items()))
-        self.reason = f"{best}: {title} on validation genes {best.figure:.3f}"
+        titles = FIGURES[self.dataset.task]
+        shown = [key for key in CHOSEN_BY if key in best.figures]
+        self.reason = f"{best}: on validation genes " + ", ".join(
+            f"{titles[key]} {best.figures[key]:.3f}" for key in shown
+        )
         if best is not found[0]:
-            self.reason += f", {found[0]} {found[0].figure:.3f}"
+            self.reason += f" ({found[0]}: {', '.join(f'{found[0].figures[key]:.3f}' for key in shown)})"
         LOGGER.info(f"kept: {self.reason}")
         return [
-            Row(name=f"candidate: {each}", cells="validation genes", figures={key: each.figure})
+            Row(name=f"candidate: {each}", cells="validation genes", figures=dict(each.figures))
             for each in found
         ]
 
