@@ -14,7 +14,7 @@ from bioattn.checks.record import read_check
 from bioattn.models.promoter.controls import quick_check
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.promoters.dataset import read_dataset
+from bioattn.promoters.dataset import TRAIN, read_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from tests.making import bioattn
 from tests.training.promoter.conftest import make_dataset, write_dataset
@@ -119,9 +119,14 @@ def test_training_ends_with_a_quick_check(made):
     names = Names.of("promoter", made / "model", None, made / "small.dataset.h5")
     dataset = read_dataset(made / "small.dataset.h5")
     said = quick_check(model, dataset, names)
-    assert said.sentence.startswith("Quick check of 30 promoters: ")
+    untrained = int((dataset.gene_split != TRAIN).sum())
+    assert said.sentence.startswith(f"Quick check of {min(untrained, 120)} promoters: ")
     assert said.sentence in (made / "model" / "README.md").read_text()
-    assert f"explain check {made / 'model'} INPUT" in said.next[0]
+    assert not said.next
+    with torch.no_grad():
+        for weights in model.model.parameters():
+            weights.zero_()
+    assert f"explain check {made / 'model'} INPUT" in quick_check(model, dataset, names).next[0]
     assert str(made) not in (made / "model" / "README.md").read_text()
     assert quick_check(load_promoter_model(made / "concat", CPU), dataset, names).sentence == ""
 

@@ -134,7 +134,7 @@ def make_probe(
     )
 
 
-QUICK = CheckSettings(samples=30, mutated=10, probed=4, backgrounds=1)
+QUICK = CheckSettings(samples=120, mutated=10, probed=4, backgrounds=1)
 
 
 class QuickCheck(NamedTuple):
