@@ -42,7 +42,7 @@ WARM: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "treatment_channels": 64,
             "stem_dropout": 0.3,
         },
-        "training": {"warm_start": True, "learning_rate": 3e-3, "epochs": 20, "max_shift": 30},
+        "training": {"warm_start": True, "learning_rate": 3e-3, "max_shift": 30},
     }
 )
 """Of a network that starts as a ridge; as data/settings/small-noisy.toml, which says why."""
@@ -133,7 +133,7 @@ def chosen_plans(first: Plan, dataset: PromoterDataset, simple: Sequence[Baselin
     training |= {
         "seed": first.training.seed,
         "precision": first.training.precision,
-        "epochs": min(first.training.epochs, training["epochs"]),
+        "epochs": first.training.epochs,
     }
     how = build(TrainingConfig, training, "chosen settings")
     warm = Plan(
