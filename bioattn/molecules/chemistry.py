@@ -9,6 +9,7 @@ Every change is a note.
 
 import itertools
 import re
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -225,11 +226,13 @@ def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple
 
     Raises: FormatError without such a column.
     """
-    start = [line for _, line in itertools.islice(read_lines(path), _SDF_LOOK)]
+    is_workbook = path.is_file() and zipfile.is_zipfile(path)
+    start = [] if is_workbook else [line for _, line in itertools.islice(read_lines(path), _SDF_LOOK)]
     if any(line.startswith("M  END") or line.strip() == "$$$$" for line in start):
         yield from _sdf_records(path)
         return
-    if smiles_column is None and start and "smiles" not in start[0].lower() and _is_smiles(start[0]):
+    header = next((line for line in start if line.strip()), "")
+    if smiles_column is None and "smiles" not in header.lower() and _is_smiles(header):
         for number, (_, line) in enumerate(read_lines(path), start=1):
             if match := _SMILES_LINE.match(line):
                 yield match[2].split("\t")[0].strip() or f"molecule{number}", match[1], {}

@@ -173,6 +173,12 @@ def _targets(
                 f"{path}: the column {name!r} says of {counted(len(beyond), 'value')} ({beyond[0]}) that they lie "
                 "beyond what was measured; they are learned as if measured: leave them out, or make classes"
             )
+        units = sorted({cell for cell in cells if not is_missing(cell)}) if "unit" in name.lower() else []
+        if len(units) > 1 and not any(map(is_number, units)):
+            LOGGER.warning(
+                f"{path}: values have several units ({quoted(units)} in the column {name!r}); they are learned as "
+                "they stand: give all in one"
+            )
     for name in [] if settings.target else table:
         present = [cell for cell in table[name] if not is_missing(cell)]
         slips = [cell for cell in present if not is_number(cell)]

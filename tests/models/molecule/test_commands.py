@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -386,7 +387,8 @@ def test_measured_values_that_are_no_numbers_are_told(tmp_path, capsys, cell):
 
 def test_numbers_with_commas_become_no_classes(tmp_path, capsys):
     rows = "".join(f"m{n};{'C' * (n + 1)};{n},5\n" for n in range(12))
-    (tmp_path / "t.csv").write_text(f"name\tsmiles\tdose\n{rows}".replace(";", "\t"))
+    quoted = re.sub(r"(\d+,5)", r'"\1"', rows).replace(";", ",")
+    (tmp_path / "t.csv").write_text(f"name,smiles,dose\n{quoted}")
     words = ("prepare", "molecules", tmp_path / "t.csv", "--split", "random", "-o", tmp_path / "x.dataset.h5")
     assert bioattn(*words, "--target", "dose") == 1
     assert "t.csv: m0, column 'dose': '0,5' has a comma" in capsys.readouterr().err
@@ -463,11 +465,20 @@ def test_columns_that_name_molecules(tmp_path, text, names, columns):
 
 
 def test_values_beyond_what_was_measured_in_a_column_of_signs(tmp_path, capsys):
-    rows = "".join(f"m{n};{'C' * (n + 1)};{n};'{'>' if n > 9 else '='}'\n" for n in range(12))
-    (tmp_path / "t.csv").write_text(f"Molecule;Smiles;Value;Relation\n{rows}")
+    rows = [[f"m{n}", "C" * (n + 1), n, f"'{'>' if n > 9 else '='}'", "nM" if n else "µM"] for n in range(12)]
+    table = pd.DataFrame(rows, columns=["Molecule", "Smiles", "Value", "Relation", "Units"])
+    table.to_csv(tmp_path / "t.csv", sep=";", index=False)
     words = ("prepare", "molecules", tmp_path / "t.csv", "--split", "random", "-o", tmp_path / "x.dataset.h5")
     assert bioattn(*words, "--target", "Value") == 0
-    assert "the column 'Relation' says of 2 values ('>')" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the column 'Relation' says of 2 values ('>')" in said
+    assert "several units ('nM', 'µM' in the column 'Units')" in said
+    pytest.importorskip("openpyxl")
+    table.to_excel(tmp_path / "t.xlsx", index=False)
+    first, second = (
+        list(clean_molecules(read_records(path), path)) for path in (tmp_path / "t.csv", tmp_path / "t.xlsx")
+    )
+    assert [record.molecule.smiles for record in first] == [record.molecule.smiles for record in second]
 
 
 def test_a_prediction_is_missing_where_there_is_no_molecule(folder, tmp_path):
