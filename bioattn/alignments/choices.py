@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bioattn.choices import MIN_IDENTITY
 from bioattn.errors import SettingsError
-from bioattn.io.settings import option, seed_option
+from bioattn.io.settings import SEED, option
 
 WEIGHT_IDENTITY = 0.8
 
@@ -21,7 +21,7 @@ class ContactSettings:
         "--min-structure-identity",
         default=MIN_IDENTITY,
     )
-    seed: int = seed_option()
+    seed: int = SEED
     """Each alignment has its own random numbers, whatever else is in the table."""
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class PreparationSettings:
         "Keep one of rows with a larger identity to each other (hhfilter -id).", metavar="F"
     )
     max_depth: int | None = option("Keep the query and a random choice of N − 1 other rows.", metavar="N")
-    seed: int = seed_option()
+    seed: int = SEED
     weight_identity: float = WEIGHT_IDENTITY
     """Rows with at least this identity share their weight in Neff."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from bioattn.choices import parse_heads
 from bioattn.errors import SettingsError
-from bioattn.io.settings import option, seed_option
+from bioattn.io.settings import SEED, option
 from bioattn.store.choices import Method
 
 
@@ -80,23 +80,19 @@ WEIGHTS_HELP = (
 )
 
 
-def _averaged_sites() -> Any:
-    return option(
-        "Attention sites to average, for example 'promoter.cross.0'; can be repeated [default: all].",
-        "--sites",
-        default=("*",),
-        metavar="PATTERN",
-        group="Inputs",
-    )
-
-
-def _averaged_heads() -> Any:
-    return option(
-        "Heads to average, for example 0,2 (counted from 0) [default: all].",
-        metavar="LIST",
-        group="Inputs",
-        parse=parse_heads,
-    )
+_AVERAGED_SITES: Any = option(
+    "Attention sites to average, for example 'promoter.cross.0'; can be repeated [default: all].",
+    "--sites",
+    default=("*",),
+    metavar="PATTERN",
+    group="Inputs",
+)
+_AVERAGED_HEADS: Any = option(
+    "Heads to average, for example 0,2 (counted from 0) [default: all].",
+    metavar="LIST",
+    group="Inputs",
+    parse=parse_heads,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +105,8 @@ class TrackSettings:
         "--reference",
         metavar="NAME",
     )
-    sites: tuple[str, ...] = _averaged_sites()
-    heads: tuple[int, ...] | None = _averaged_heads()
+    sites: tuple[str, ...] = _AVERAGED_SITES
+    heads: tuple[int, ...] | None = _AVERAGED_HEADS
     value_weighted: bool = option("Weights times the norm of the value, scaled to sum 1.", default=False)
     weights: bool = option(WEIGHTS_HELP, default=False)
     upsampling: Upsampling = option(
@@ -146,8 +142,8 @@ class MotifSettings:
         "[default: search where attention is highest; compare with mean].",
         metavar="NAME",
     )
-    sites: tuple[str, ...] = _averaged_sites()
-    heads: tuple[int, ...] | None = _averaged_heads()
+    sites: tuple[str, ...] = _AVERAGED_SITES
+    heads: tuple[int, ...] | None = _AVERAGED_HEADS
     weights: bool = option(WEIGHTS_HELP, default=False)
     max_seqlets: int = option(
         "Number of promoter stretches searched for each treatment.", default=1000, min=1
@@ -173,8 +169,8 @@ class KnownMotifSettings:
         metavar="ID|FILE",
         group="Inputs",
     )
-    sites: tuple[str, ...] = _averaged_sites()
-    heads: tuple[int, ...] | None = _averaged_heads()
+    sites: tuple[str, ...] = _AVERAGED_SITES
+    heads: tuple[int, ...] | None = _AVERAGED_HEADS
     match_by: MatchBy = option(
         "Find motifs by consensus, or by matrix; the other where a row lacks one.",
         "--match",
@@ -185,7 +181,7 @@ class KnownMotifSettings:
     )
     p_value: float = 1e-4
     """Largest of a matrix match, per base and strand."""
-    seed: int = seed_option()
+    seed: int = SEED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +227,7 @@ class MethodSettings:
     baseline: AttributionBaseline = option(
         "integrated-gradients: the baseline, where the path begins.", default=AttributionBaseline.UNIFORM
     )
-    seed: int = seed_option()
+    seed: int = SEED
     """Of the shuffles of `dinucleotide-shuffled`."""
 
     def __post_init__(self) -> None:

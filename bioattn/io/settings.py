@@ -122,44 +122,26 @@ def output_option(help: str, writes: Writes = Writes.OTHER) -> Any:
     return option(help, "--output", "-o", default=MISSING, writes=writes)
 
 
-def config_option() -> Any:
-    """--config: TOML files with the tables and keys that other fields name, or single ones of them."""
-    return option(
-        "TOML file with settings, or a single setting as TABLE.KEY=VALUE; can be repeated; options override both.",
-        "--config",
-        "-c",
-        default=(),
-        metavar="FILE|KEY=VALUE",
-        recorded="config {}",
-    )
-
-
-def seed_option() -> Any:
-    """--seed: an integer from 0."""
-    return option("Seed of every random choice.", default=0, min=0, group=RUNNING)
-
-
-def threads_option() -> Any:
-    """--threads: an integer from 1, or None."""
-    return option(
-        "CPU threads [default: the cores granted to this process].", "--threads", "-t", min=1, group=RUNNING
-    )
-
-
-def resume_option() -> Any:
-    return option("Continue an interrupted run.", default=False, group=RUNNING)
-
-
-def force_option(help: str = "Replace an existing result.") -> Any:
-    return option(help, default=False, group=RUNNING)
-
-
-def shard_option() -> Any:
-    """--shard: such as 3/8."""
-    help = (
-        "Run only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins them (FASTA: `cat`)."
-    )
-    return option(help, metavar="K/N", group=RUNNING)
+CONFIG: Any = option(
+    "TOML file with settings, or a single setting as TABLE.KEY=VALUE; can be repeated; options override both.",
+    "--config",
+    "-c",
+    default=(),
+    metavar="FILE|KEY=VALUE",
+    recorded="config {}",
+)
+"""TOML files with the tables and keys that other fields name, or single ones of them."""
+SEED: Any = option("Seed of every random choice.", default=0, min=0, group=RUNNING)
+THREADS: Any = option(
+    "CPU threads [default: the cores granted to this process].", "--threads", "-t", min=1, group=RUNNING
+)
+RESUME: Any = option("Continue an interrupted run.", default=False, group=RUNNING)
+FORCE: Any = option("Replace an existing result.", default=False, group=RUNNING)
+SHARD: Any = option(
+    "Run only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins them (FASTA: `cat`).",
+    metavar="K/N",
+    group=RUNNING,
+)
 
 
 def table(*kinds: type, name: str | None = None) -> Any:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
+    RUNNING,
     Writes,
     argument,
-    force_option,
     option,
     output_option,
     parameters_of,
@@ -97,7 +97,7 @@ class ExportAttention(ResumableCommand):
         metavar="N",
     )
     batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
-    force: bool = force_option(DROP_PARTS_HELP)
+    force: bool = option(DROP_PARTS_HELP, default=False, group=RUNNING)
 
     def options(self) -> "AttentionOptions":
         """What of the attention is written. Raises: SettingsError for heads or --top-k that cannot be."""

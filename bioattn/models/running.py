@@ -4,17 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from bioattn.io.files import text_output
-from bioattn.io.settings import Settings, force_option, resume_option, shard_option, threads_option
-from bioattn.system.device import Device, device_option
+from bioattn.io.settings import FORCE, RESUME, SHARD, THREADS, Settings
+from bioattn.system.device import DEVICE, Device
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
     import torch
-
-Loaded = TypeVar("Loaded")
 
 
 class Running(Protocol):
@@ -23,31 +21,28 @@ class Running(Protocol):
     progress: Progress
     stdout: TextIO
     """For results whose name is `-`."""
-    loaded: Any
-    """The model's runner where it is loaded already; None: the settings say where it is."""
+    warn: Callable[[str], None]
+    """Says what may be unexpected."""
 
     def device(self, wanted: Device, threads: int | None) -> "torch.device":
         """Set the number of CPU threads, choose the device, and say which it is."""
-
-    def warn(self, sentence: str) -> None:
-        """Say what may be unexpected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCommand(Settings):
     """The options of every command that runs a model."""
 
-    device: Device = device_option()
-    threads: int | None = threads_option()
+    device: Device = DEVICE
+    threads: int | None = THREADS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumableCommand(RunCommand):
     """The options of a command that can be interrupted, and of which shards can be run."""
 
-    shard: str | None = shard_option()
-    resume: bool = resume_option()
-    force: bool = force_option()
+    shard: str | None = SHARD
+    resume: bool = RESUME
+    force: bool = FORCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +58,6 @@ class RunReport:
     """JSON values for the run record."""
     failure: str | None = None
     """What could not be done although there are outputs: the last sentence, with exit code 1."""
-
-
-def loaded_model(settings: Any, running: Running, load: "Callable[[Path, torch.device], Loaded]") -> Loaded:
-    """The model of a command on the device that it asks for: loaded already, or from `settings.model`."""
-    device = running.device(settings.device, settings.threads)
-    return running.loaded or load(settings.model, device)
 
 
 @contextmanager

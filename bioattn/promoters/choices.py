@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bioattn.choices import Task
 from bioattn.errors import SettingsError
-from bioattn.io.settings import option, seed_option
+from bioattn.io.settings import SEED, option
 
 if TYPE_CHECKING:
     from bioattn.promoters.splits import Holdout
@@ -228,7 +228,7 @@ class DatasetSettings:
     standardize: Standardize = option(
         "treatment: scale each to mean 0, sd 1 over training genes.", default=Standardize.NONE
     )
-    seed: int = seed_option()
+    seed: int = SEED
 
     def __post_init__(self) -> None:
         if self.task == "regression" and (self.threshold is not None or self.direction is not None):

@@ -12,7 +12,7 @@ from typing import Any
 from bioattn.choices import Task
 from bioattn.errors import FormatError, SettingsError
 from bioattn.io.files import read_json
-from bioattn.io.settings import option, seed_option
+from bioattn.io.settings import SEED, option
 from bioattn.text import some
 
 FAMILIES_FORMAT = "bioattn-simulated-families"
@@ -106,7 +106,7 @@ class PromoterSimulation:
     """Name of the DNA around the sites, of `simulate.motifs`."""
     chromosomes: int = 8
     """Chromosomes the genes are spread over."""
-    seed: int = seed_option()
+    seed: int = SEED
 
     def __post_init__(self) -> None:
         """Check the settings. Raises: SettingsError naming the option."""

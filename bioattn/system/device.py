@@ -31,11 +31,9 @@ class Device(StrEnum):
     MPS = "mps"
 
 
-def device_option() -> Any:
-    """--device: one of `Device`."""
-    return option(
-        "Device of the model; auto takes a GPU if one is present.", default=Device.AUTO, group=RUNNING
-    )
+DEVICE: Any = option(
+    "Device of the model; auto takes a GPU if one is present.", default=Device.AUTO, group=RUNNING
+)
 
 
 def choose_device(name: str) -> "torch.device":

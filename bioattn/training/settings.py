@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bioattn.io.settings import (
+    CONFIG,
+    FORCE,
+    RESUME,
+    SEED,
+    THREADS,
     Settings,
     Writes,
-    config_option,
-    force_option,
     option,
     output_option,
     require,
-    resume_option,
-    seed_option,
     table,
-    threads_option,
     toml_key,
 )
-from bioattn.system.device import Device, Precision, device_option
+from bioattn.system.device import DEVICE, Device, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,12 @@ class TrainingCommand(Settings):
         "step and saves; --resume continues, to the same weights as an uninterrupted run."
     )
     output: Path = output_option("Model folder to write.", Writes.FOLDER)
-    config: tuple[Path, ...] = config_option()
-    device: Device = device_option()
-    threads: int | None = threads_option()
+    config: tuple[Path, ...] = CONFIG
+    device: Device = DEVICE
+    threads: int | None = THREADS
     log_dir: str | None = toml_key("a folder for TensorBoard events (pip install tensorboard)", default=None)
-    resume: bool = resume_option()
-    force: bool = force_option()
+    resume: bool = RESUME
+    force: bool = FORCE
     model: Mapping[str, Any] = table()
     """Settings of the model's shape."""
     training: Mapping[str, Any] = table()
@@ -47,7 +47,7 @@ class TrainingCommand(Settings):
 class UpdateConfig:
     """How weights are updated in rounds of equal steps; a family adds its own settings and has other defaults."""
 
-    seed: int = seed_option()
+    seed: int = SEED
     steps: int = option("Updates of the weights.", default=2000, min=1)
     steps_per_round: int = 200
     """Updates after which the model is validated and saved."""

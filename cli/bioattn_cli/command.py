@@ -28,8 +28,6 @@ Result: TypeAlias = "Record | RunReport | None"
 """What a command returns: what is to be said and recorded."""
 GROUPS = ("Inputs", "Output", "Model", "Training", "Options", "Running")
 """Headings of --help, in their order; the last is that of the options that every command has."""
-DEFAULT = Path()
-"""Stands for the usual name of a run record."""
 COMMANDS: dict[str, Callable[..., Result]] = {}
 """What `command` was given, by words such as `export tracks`; `with_report` makes functions for typer of it."""
 
@@ -67,25 +65,25 @@ def _group(one: Parameter) -> str:
     return {"model": "Model", "training": "Training"}.get(one.table or "", "Options")
 
 
-def _is_tuple(one: Parameter) -> bool:
-    """Whether a parameter can be given several times."""
-    return get_origin(one.kind) is tuple
-
-
 def _for_typer(one: Parameter) -> inspect.Parameter:
     """A parameter as typer reads it."""
-    said, default = one.said, one.default
-    kind = list[get_args(one.kind)[0]] if _is_tuple(one) else one.kind  # type: ignore[misc]
+    said, default, metavar = one.said, one.default, one.said.metavar
+    kinds = (one.kind, *get_args(one.kind))
+    is_tuple = get_origin(one.kind) is tuple
+    kind = list[kinds[1]] if is_tuple else one.kind  # type: ignore[valid-type]
     if said.parse is not None:
         kind = str | None
-    if _is_tuple(one) and default == ():
+    if is_tuple and default == ():
         kind, default = kind | None, None
     if said.is_argument:
-        shown: Any = typer.Argument(metavar=said.metavar, help=said.help, rich_help_panel=_group(one))
+        shown: Any = typer.Argument(metavar=metavar, help=said.help, rich_help_panel=_group(one))
     else:
+        if metavar is None and (said.min is not None or said.max is not None):
+            metavar = "<float>" if float in kinds else "<int>"  # as typer has it without bounds
+        elif metavar is None and is_tuple:
+            metavar = f"<{'|'.join(kinds[1]) if issubclass(kinds[1], Enum) else kinds[1].__name__}>"
         # Of a flag that is off by default nothing like --no-force is offered.
         flags = said.flags or ((one.flag,) if default is False else ())
-        metavar = said.metavar or _value_name(one)
         shown = typer.Option(
             *flags,
             help=said.help,
@@ -103,32 +101,10 @@ def _for_typer(one: Parameter) -> inspect.Parameter:
     )
 
 
-def _value_name(one: Parameter) -> str | None:
-    """`<int>` for a number with bounds, as typer has it for one without, and one value of several."""
-    kinds = (one.kind, *get_args(one.kind))
-    if one.said.min is not None or one.said.max is not None:
-        return "<float>" if float in kinds else "<int>"
-    if not _is_tuple(one):
-        return None
-    return f"<{'|'.join(kinds[1]) if issubclass(kinds[1], Enum) else kinds[1].__name__}>"
-
-
 def _paths(one: Parameter, arguments: Mapping[str, Any]) -> list[Path]:
     """The files and folders among the arguments of a call."""
     value = arguments[one.name]
     return [path for path in (value if isinstance(value, tuple) else [value]) if isinstance(path, Path)]
-
-
-def _recorded(one: Parameter, arguments: Mapping[str, Any]) -> dict[str, Path]:
-    """Inputs by their name in the run record."""
-    name = one.name if one.said.recorded is None else one.said.recorded
-    if one.said.writes is not None or not name:
-        return {}
-    return {
-        name.format(number): path if path.is_file() else path / one.said.recorded_file
-        for number, path in enumerate(_paths(one, arguments), start=1)
-        if not is_one_setting(path)
-    }
 
 
 def command(words: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
@@ -159,7 +135,7 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
     ) -> None:
         began = time.monotonic()
         for one in own:
-            if _is_tuple(one):
+            if get_origin(one.kind) is tuple:
                 arguments[one.name] = tuple(arguments[one.name] or ())
         words = typer_context.obj or ()
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
@@ -172,14 +148,17 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
         is_alone = launch().count == 1
         if is_alone:  # of several processes one says it, once they have met
             _check(own, arguments, record)
-        place = None if no_record else record or DEFAULT
         try:
             with pipes_as_files(own if is_alone else (), arguments) as readable:
                 done = function(reporter, **filled(declared, readable))
-                if done is not None:
-                    _write(done, reporter, own, readable, began, place)
+                if done is not None and not no_record:
+                    _write_record(done, reporter.command, own, readable, began, record)
         finally:
             take_bar_away()
+        for sentence in () if done is None else done.sentences:
+            reporter.say(sentence)
+        if done is not None and done.failure is not None:
+            raise BioattnError(done.failure)
 
     shown = [*map(_for_typer, own), *_SHARED]
     run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
@@ -279,31 +258,30 @@ def _check_model_folder(inputs: Sequence[Parameter], arguments: Mapping[str, Any
                 raise BioattnError(f"{one.said.metavar} {path}: is a model folder, a file is needed")
 
 
-def _write(
-    record: Record | RunReport,
-    reporter: Reporter,
+def _write_record(
+    done: Record | RunReport,
+    command: Sequence[str],
     own: Sequence[Parameter],
     arguments: Mapping[str, Any],
     began: float,
     place: Path | None,
 ) -> None:
-    """Write the run record (place: None: nowhere), then say the sentences. Raises: BioattnError for a failure."""
+    """Write the run record. place: None for the usual one."""
     from bioattn.io.files import run_record_path
     from bioattn.io.records import write_run_record
 
-    inputs = {name: path for one in own for name, path in _recorded(one, arguments).items()}
-    output = arguments.get("output")
-    outputs = record.outputs
+    inputs: dict[str, Path] = {}
+    for one in own:
+        name = one.name if one.said.recorded is None else one.said.recorded
+        if one.said.writes is None and name:
+            for number, path in enumerate(_paths(one, arguments), start=1):
+                if not is_one_setting(path):
+                    inputs[name.format(number)] = path if path.is_file() else path / one.said.recorded_file
+    output, outputs = arguments.get("output"), done.outputs
     if outputs is None:
         outputs = [output] if isinstance(output, Path) and str(output) != "-" else []
-    figures = dict(record.figures) | ({} if arguments.get("shard") is None else {"shard": arguments["shard"]})
+    figures = dict(done.figures) | ({} if arguments.get("shard") is None else {"shard": arguments["shard"]})
+    if not outputs or (figures.get("finished_before") and (place or run_record_path(outputs[0])).exists()):
+        return
     seconds = time.monotonic() - began
-    path = place if place is not DEFAULT else run_record_path(outputs[0]) if outputs else None
-    finished = figures.get("finished_before") and path is not None and path.exists()
-    if outputs and place is not None and not finished:
-        known = None if place is DEFAULT else place
-        write_run_record(outputs, reporter.command, inputs | dict(record.inputs), seconds, known, **figures)
-    for sentence in record.sentences:
-        reporter.say(sentence)
-    if record.failure is not None:
-        raise BioattnError(record.failure)
+    write_run_record(outputs, command, inputs | dict(done.inputs), seconds, place, **figures)

@@ -79,11 +79,17 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         with _only_the_first_reports(arguments), own_output_errors():
             try:
                 if arguments == ["--version"]:  # without the imports of all commands
-                    _print_version()
+                    print(f"bioattn {__version__}")  # noqa: T201
                 else:
-                    from bioattn_cli.program import program
+                    from bioattn_cli.program import as_our_errors, program
 
-                    program()(args=arguments, prog_name="bioattn", obj=arguments)
+                    group = program()
+                    group._main_shell_completion({}, "bioattn")
+                    with (
+                        as_our_errors(arguments),
+                        group.make_context("bioattn", arguments[:], obj=arguments) as context,
+                    ):
+                        group.invoke(context)
             finally:
                 _flush_output()
     except SystemExit as stop:
@@ -131,10 +137,6 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         say_error(f"{_OUT_OF_MEMORY} ({str(error).splitlines()[0]})")
         return 1
     return 0
-
-
-def _print_version() -> None:
-    print(f"bioattn {__version__}")  # noqa: T201
 
 
 def _flush_output() -> None:

@@ -5,30 +5,13 @@ from typing import Any
 
 from bioattn.choices import parse_heads
 from bioattn.interpret.choices import WEIGHTS_HELP
-from bioattn.io.settings import (
-    Writes,
-    argument,
-    force_option,
-    option,
-    output_option,
-    resume_option,
-    seed_option,
-    shard_option,
-    threads_option,
-)
+from bioattn.io.settings import RUNNING, Writes, argument, option, output_option
 from bioattn.models.attention_settings import DROP_PARTS_HELP, TREATMENT_HELP, TREATMENT_TABLE_HELP
-from bioattn.system.device import device_option
 
 OUTPUT = output_option("Result to write.", Writes.FILE)
 FOLDER = output_option("Result to write.", Writes.FOLDER)
 RESULT = output_option("Result to write.")
 """Checked by what writes it: several files, or a file or a folder."""
-DEVICE = device_option()
-THREADS = threads_option()
-SEED = seed_option()
-FORCE = force_option()
-RESUME = resume_option()
-SHARD = shard_option()
 FILES = argument("FILE", "Any files or folders of bioattn.", exists=False)
 
 # --- of commands that ask a promoter model for responses ---------------------------------------------------------
@@ -37,7 +20,7 @@ MODEL = argument("MODEL", "Folder of a trained promoter model.", recorded_file="
 PROMOTERS = argument("PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).")
 PREDICTED_TREATMENTS = option(TREATMENT_HELP, default=(), metavar="NAME")
 TREATMENT_TABLE = option(TREATMENT_TABLE_HELP)
-DROP_PARTS = force_option(DROP_PARTS_HELP)
+DROP_PARTS = option(DROP_PARTS_HELP, default=False, group=RUNNING)
 
 # --- choices in files of attention, attribution and structures ---------------------------------------------------
 

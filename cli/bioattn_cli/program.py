@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from bioattn.errors import SettingsError
 from bioattn_cli import commands
 from bioattn_cli.command import COMMANDS, GROUPS, Result, with_report
 from bioattn_cli.commands.families import register_families
-from bioattn_cli.reporting import is_reporting_process, own_output_errors
+from bioattn_cli.reporting import is_reporting_process
 
 VERBS = {
     "prepare": "Prepare inputs: promoters, alignments and datasets for training.",
@@ -92,9 +93,6 @@ def _unbroken(text: str) -> str:
 class _Context(_BaseContext):  # type: ignore[misc]
     formatter_class = _Formatter
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **{"max_content_width": _WHOLE} | options)
-
 
 class Command(TyperCommand):
     """A command whose --help shows its arguments and options in groups."""
@@ -136,22 +134,34 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 @contextmanager
-def _own_usage_errors(arguments: Sequence[str]) -> Iterator[None]:
-    """Raise SettingsError for a command line that typer refuses; a verb alone shows its help as ever."""
+def as_our_errors(arguments: Sequence[str]) -> Iterator[None]:
+    """Raise SettingsError for a command line that typer refuses, SystemExit where it has shown help."""
     try:
         yield
+    except typer.Exit as stop:
+        raise SystemExit(stop.exit_code) from stop
     except _UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # a verb alone
+            error.show()
+            raise SystemExit(error.exit_code) from error
         told = SettingsError(_sentence(error))
         # Processes that train together have one command line.
         told.is_reported_elsewhere = not is_reporting_process(arguments)
         raise told from error
 
 
+_OTHER_WORDS = (
+    ("Value error, ", ""),
+    (". Did you", ", did you"),
+    ("(Possible", "(possible"),
+    ("command 'predict'", "command 'predict', did you mean 'run'"),  # what other programs call it
+)
+"""How typer begins a remark, and how we do."""
+
+
 def _sentence(error: Any) -> str:
     words = " ".join(error.format_message().split()).rstrip(".?").partition(", unable to parse")[0]
-    for theirs, ours in (("Value error, ", ""), (". Did you", ", did you"), ("(Possible", "(possible")):
+    for theirs, ours in _OTHER_WORDS:
         words = words.replace(theirs, ours)
     refused = getattr(error.__cause__, "errors", None)  # pydantic, which names no value
     if refused is not None:
@@ -160,31 +170,29 @@ def _sentence(error: Any) -> str:
     return words[:1].lower() + words[1:] + hint
 
 
-_OTHER_WORDS = {"predict": "run"}
-"""What other programs call our verbs."""
-
-
 class _Program(Verb):
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of use."""
         return sorted(super().list_commands(ctx), key=list(VERBS).index)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As typer does it, and with the verb for a word that others use."""
-        if args[0] in _OTHER_WORDS:
-            raise _UsageError(f"No such command {args[0]!r}. Did you mean {_OTHER_WORDS[args[0]]!r}?", ctx)
-        return super().resolve_command(ctx, args)
 
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """As typer does it; --help and --version print from in here."""
-        with own_output_errors(), _own_usage_errors(options.get("obj") or ()):
-            return super().make_context(*arguments, **options)
+@dataclass(frozen=True)
+class _WhenAsked(Mapping[str, Any]):
+    """Commands by name, each built when it is asked for: all together take longer than a start should."""
 
-    def invoke(self, ctx: Any) -> Any:
-        with own_output_errors(), _own_usage_errors(ctx.obj or ()):
-            return super().invoke(ctx)
+    builders: Mapping[str, Callable[[], Any]]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.builders[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.builders)
+
+    def __len__(self) -> int:
+        return len(self.builders)
 
 
+@cache
 def program() -> Any:
     """All commands, built once in a process that calls `main` again and again.
 
@@ -193,33 +201,13 @@ def program() -> Any:
     for module in pkgutil.iter_modules(commands.__path__):
         importlib.import_module(f"{commands.__name__}.{module.name}")
     register_families()
-    return _built()
-
-
-class _WhenAsked(Mapping[str, Any]):
-    """Commands by name, each built when it is asked for: all together take longer than a start should."""
-
-    def __init__(self, builders: Mapping[str, Callable[[], Any]]) -> None:
-        self._builders = {name: cache(build) for name, build in builders.items()}
-
-    def __getitem__(self, name: str) -> Any:
-        return self._builders[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._builders)
-
-    def __len__(self) -> int:
-        return len(self._builders)
-
-
-@cache
-def _built() -> Any:
     root = typer.Typer(
         name="bioattn",
         cls=_Program,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"max_content_width": _WHOLE},
     )
     root.callback()(_root)
     verbs: dict[str, dict[str, Callable[..., Result]]] = {}
@@ -227,7 +215,7 @@ def _built() -> Any:
         verb, _, noun = words.partition(" ")
         verbs.setdefault(verb, {})[noun] = function
     built: Any = typer.main.get_command(root)
-    built.commands = _WhenAsked({verb: partial(_verb, verb, functions) for verb, functions in verbs.items()})
+    built.commands = _WhenAsked({verb: cache(partial(_verb, verb, own)) for verb, own in verbs.items()})
     return built
 
 
@@ -246,7 +234,7 @@ def _verb(name: str, functions: Mapping[str, Callable[..., Result]]) -> Any:
     alone.callback()(lambda: None)  # so that typer makes a group of it
     verb: Any = typer.main.get_command(alone)
     verb.commands = _WhenAsked(
-        {noun: partial(_command, noun, function) for noun, function in functions.items()}
+        {noun: cache(partial(_command, noun, function)) for noun, function in functions.items()}
     )
     return verb
 
@@ -257,15 +245,8 @@ def _command(name: str, function: Callable[..., Result]) -> Any:
     return typer.main.get_command(alone)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Train and run attention models on biological sequences, and store every attention map."""
+    if version:
         typer.echo(f"bioattn {__version__}")
         raise typer.Exit
-
-
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Train and run attention models on biological sequences, and store every attention map."""

@@ -6,17 +6,18 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, TextIO
 
-from bioattn.system.device import launch
+from bioattn.system.device import Device, choose_device, describe_device, launch, set_threads
 from bioattn.system.progress import Progress
 from bioattn.text import duration, printable, shortened
 
 if TYPE_CHECKING:
+    import torch
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
@@ -44,7 +45,7 @@ def own_output_errors() -> Iterator[None]:
     except OSError as error:
         # Printing ends in one of these; any other place that raises is a mistake of ours, to be seen in full.
         (*_, (last, _)) = traceback.walk_tb(error.__traceback__)
-        if last.f_code.co_name not in ("echo", "_print_version"):
+        if last.f_code.co_name not in ("echo", "_main"):
             raise
         raise OutputFailed(error.strerror or str(error)) from error
 
@@ -108,39 +109,38 @@ class _Messages(logging.StreamHandler[TextIO]):
 
 
 class Reporter:
-    """Messages (through the `bioattn` logger) and progress of one command."""
+    """Messages (through the `bioattn` logger), progress and device of one command: a
+    `bioattn.models.running.Running`."""
 
     def __init__(
         self, *, quiet: bool, verbose: bool, log_format: LogFormat, arguments: Sequence[str] = ()
     ) -> None:
-        self.quiet = quiet
         self.command = ["bioattn", *arguments]
         """The command line as it was typed, for run records."""
-        self.log_format = log_format
         handler = _Messages(sys.stderr)
         handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
         LOGGER.handlers[:] = [handler]
         LOGGER.propagate = False
         LOGGER.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
-
-    def say(self, message: str) -> None:
+        self.say: Callable[[str], None] = LOGGER.info
         """Tell the user something on stderr (not with --quiet)."""
-        LOGGER.info(message)
-
-    def warn(self, message: str) -> None:
+        self.warn: Callable[[str], None] = LOGGER.warning
         """Warn the user on stderr, also with --quiet."""
-        LOGGER.warning(message)
-
-    def error(self, message: str) -> None:
+        self.error: Callable[[str], None] = LOGGER.error
         """Tell of a failure that does not end the command at once."""
-        LOGGER.error(message)
-
-    def progress(self) -> Progress:
-        """A bar on a terminal, otherwise a line now and then; nothing with --quiet."""
         is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        if is_terminal and not self.quiet and self.log_format is LogFormat.TEXT:
-            return ProgressBar()
-        return ProgressLines()
+        has_bar = is_terminal and not quiet and log_format is LogFormat.TEXT
+        self.progress: Progress = ProgressBar() if has_bar else ProgressLines()
+        """A bar on a terminal, otherwise a line now and then; nothing with --quiet."""
+        self.stdout: TextIO = sys.stdout
+
+    def device(self, wanted: Device, threads: int | None) -> "torch.device":
+        """Set the number of CPU threads, choose the device, and say which it is."""
+        set_threads(threads)
+        device, processes = choose_device(wanted), launch().count
+        together = f", in each of {processes} processes" if processes > 1 else ""
+        self.say(f"running on {describe_device(device)}{together}")
+        return device
 
 
 class ProgressBar(Progress):

@@ -26,7 +26,7 @@ from typing import Any
 
 from bioattn.models.running import RunReport
 from bioattn.io.settings import (
-    Settings, Writes, argument, config_option, option, output_option, shard_option, table
+    Settings, Writes, argument, CONFIG, option, output_option, SHARD, table
 )
 from bioattn.models.NAME.widths import WIDTH
 
@@ -42,7 +42,7 @@ class Train(Settings):
 
     dataset: Path = argument("DATASET", "Any file.")
     output: Path = output_option("Model folder to write.")
-    config: tuple[Path, ...] = config_option()
+    config: tuple[Path, ...] = CONFIG
     model: Mapping[str, Any] = table(Model)
 
 
@@ -53,7 +53,7 @@ class Run(Settings):
     text: Path = argument("TEXT", "Any file.", recorded="words")
     output: Path = output_option("Its letters.", Writes.STREAM)
     times: int = option("How often.", default=1, min=1)
-    shard: str | None = shard_option()
+    shard: str | None = SHARD
 
 
 class Toy:

@@ -9,10 +9,10 @@ from typing import Any
 from bioattn.choices import Noise
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
+    RUNNING,
     Settings,
     Writes,
     argument,
-    force_option,
     option,
     output_option,
     require,
@@ -149,7 +149,7 @@ class PromoterGeneration(ResumableCommand):
         "Also write the designs after every step here: FASTA, N where a base is hidden.", writes=Writes.FILE
     )
     seed: int = option("Seed of the draws.", default=0, min=0)
-    force: bool = force_option("Drop the parts of an interrupted run.")
+    force: bool = option("Drop the parts of an interrupted run.", default=False, group=RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

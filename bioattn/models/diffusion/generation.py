@@ -22,7 +22,7 @@ from bioattn.models.diffusion.run import LoadedDenoiser, load_denoiser
 from bioattn.models.diffusion.sampling import AT_ONCE, Wanted, classifier_guide, designs
 from bioattn.models.family import WEIGHTS
 from bioattn.models.noise import BASES, HIDDEN
-from bioattn.models.running import Running, RunReport, loaded_model
+from bioattn.models.running import Running, RunReport
 from bioattn.promoters.promoter_fasta import describe_request
 from bioattn.store.schema import Array, AttentionOptions, Block, FileLayout, GroupLayout, Samples, site_layout
 from bioattn.system.shard import parse_shard
@@ -43,7 +43,7 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
     if settings.classifier is not None and not on and not off:
         raise SettingsError("--classifier: guides towards treatments; name some with --treatment or --not")
     shard = None if settings.shard is None else parse_shard(settings.shard)
-    loaded = loaded_model(settings, running, load_denoiser)
+    loaded = load_denoiser(settings.model, running.device(settings.device, settings.threads))
     wanted = _wanted(settings, loaded, on, off)
     classifier = (
         {} if settings.classifier is None else {"classifier": sha256_of(settings.classifier / WEIGHTS)}

@@ -25,7 +25,7 @@ from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.diffusion.model import OFF, STEP, UNKNOWN
 from bioattn.models.diffusion.run import LoadedDenoiser, load_denoiser
 from bioattn.models.noise import HIDDEN, evidence, signal
-from bioattn.models.running import Running, RunReport, loaded_model
+from bioattn.models.running import Running, RunReport
 from bioattn.store.schema import (
     WEIGHTS,
     Array,
@@ -186,7 +186,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     Raises: as `hold_promoters`, `maps_work` and `run_work`.
     """
     settings.refuse(("targets", "window", "treatment_table", "phases"), "diffusion models")
-    loaded = loaded_model(settings, running, load_denoiser)
+    loaded = load_denoiser(settings.model, running.device(settings.device, settings.threads))
     source = hold_promoters(settings.sequences, loaded.config.length)
     work, layout = maps_work(loaded, source, settings.treatments, settings.options(), settings.batch_size)
     (effects,) = (group for group in layout.groups if group.path == EFFECT)

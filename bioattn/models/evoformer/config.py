@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from bioattn.errors import SettingsError
-from bioattn.io.settings import option, require, seed_option
+from bioattn.io.settings import SEED, option, require
 from bioattn.system.device import Compile, Precision
 
 
@@ -244,7 +244,7 @@ SHARES = ("masked_fraction", "average_decay", "warmup_fraction", "simulated_shar
 class EvoformerTrainingConfig:
     """How an MSA/pair model is trained. With `simulated_steps` the run begins on simulated families alone."""
 
-    seed: int = seed_option()
+    seed: int = SEED
     steps: int = option(
         "Updates of the weights on the dataset's families, after `simulated_steps`.", default=2000, min=0
     )

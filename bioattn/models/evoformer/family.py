@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from bioattn.errors import SettingsError
 from bioattn.io.files import read_json, text_output
 from bioattn.io.settings import (
+    CONFIG,
     Settings,
     Writes,
     argument,
     build,
-    config_option,
     option,
     output_option,
     require,
@@ -90,7 +90,7 @@ class EvoformerRun(ResumableCommand):
         default=(),
         metavar="PATTERN",
     )
-    config: tuple[Path, ...] = config_option()
+    config: tuple[Path, ...] = CONFIG
     precision: Precision = option(
         "Precision of the layers; bf16 is faster on processors that support it.", default=Precision.FP32
     )
@@ -144,7 +144,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     from bioattn.models.evoformer.run import AlignmentRunner, RunSettings, load_evoformer_model
 
     device = running.device(settings.device, settings.threads)
-    loaded = running.loaded or load_evoformer_model(weights, device, parameters.structure_layers)
+    loaded = load_evoformer_model(weights, device, parameters.structure_layers)
     # What the model wants, unless the user wants something else.
     inputs = build(InputSettings, {**asdict(loaded.inputs), **settings.inputs}, settings.source("inputs"))
     asked = RunSettings(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
     RUNNING,
+    SHARD,
     Settings,
     Writes,
     argument,
     option,
     output_option,
-    shard_option,
     table,
 )
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
@@ -26,7 +26,7 @@ from bioattn.models.language.config import (
     Score,
     published_type,
 )
-from bioattn.models.running import RunCommand, Running, RunReport, loaded_model
+from bioattn.models.running import RunCommand, Running, RunReport
 from bioattn.sequences.choices import LanguagePreparation
 from bioattn.system.device import RunPrecision
 from bioattn.text import counted
@@ -86,7 +86,7 @@ class LanguageRun(RunCommand):
         "[default: the model's context].",
         min=8,
     )
-    shard: str | None = shard_option()
+    shard: str | None = SHARD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
     from bioattn.models.language.folder import load_language_model
     from bioattn.models.language.generation import drawn_sequences
 
-    loaded = loaded_model(settings, running, load_language_model)
+    loaded = load_language_model(settings.model, running.device(settings.device, settings.threads))
     sequences = drawn_sequences(
         loaded,
         settings.number,
@@ -169,7 +169,11 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     from bioattn.models.language.folder import load_language_model
 
     settings.refuse((*ONLY_PROMOTERS, "targets"), "language models")
-    return write_attention(settings, running, loaded_model(settings, running, load_language_model))
+    return write_attention(
+        settings,
+        running,
+        load_language_model(settings.model, running.device(settings.device, settings.threads)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

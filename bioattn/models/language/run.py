@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import TextIO
 
 import numpy as np
-import torch
 
 from bioattn.errors import SettingsError
 from bioattn.interpret.contacts import CONTACT_COLUMNS, contact_lines
 from bioattn.models.language.config import Output, Score, Shape
 from bioattn.models.language.family import LanguageRun
 from bioattn.models.language.file_kinds import embeddings_file
-from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
+from bioattn.models.language.folder import load_language_model
 from bioattn.models.language.layers import is_word
 from bioattn.models.language.scoring import Wanted, layer_numbers
 from bioattn.models.language.source import RESIDUES
 from bioattn.models.language.tables import NO_OUTPUT, read_source, results, table_header, variant_table
-from bioattn.models.running import Running, RunReport, loaded_model, stream_output, tsv
+from bioattn.models.running import Running, RunReport, stream_output, tsv
 from bioattn.store.shards import ShardRecord, table_line
 from bioattn.system.device import RunPrecision
 from bioattn.system.shard import parse_shard
@@ -33,15 +32,12 @@ NO_WORDS = (
 def run(settings: LanguageRun, running: Running) -> RunReport:
     """Write what is asked for. Raises: SettingsError for what does not fit together."""
     score = _score(settings)
-
-    def load(folder: Path, device: torch.device) -> LoadedLanguageModel:
-        alone = score is Score.NONE and settings.contacts is None
-        precision = settings.precision.on(device, tolerant=alone)
-        if precision is not RunPrecision.FP32:
-            running.progress.note(f"in {precision} (--precision)")
-        return load_language_model(folder, device, precision.dtype)
-
-    loaded = loaded_model(settings, running, load)
+    device = running.device(settings.device, settings.threads)
+    alone = score is Score.NONE and settings.contacts is None
+    precision = settings.precision.on(device, tolerant=alone)
+    if precision is not RunPrecision.FP32:
+        running.progress.note(f"in {precision} (--precision)")
+    loaded = load_language_model(settings.model, device, precision.dtype)
     source, most = read_source(loaded, settings.sequences, settings.window)
     pool = None if settings.per_token else settings.pool
     layers = layer_numbers(_layers(settings.layers), loaded) if settings.embeddings is not None else ()

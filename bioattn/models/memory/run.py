@@ -16,7 +16,7 @@ from bioattn.models.memory.facts import Book, Question, Reader, read_book
 from bioattn.models.memory.family import MemoryModelConfig, MemoryRun
 from bioattn.models.memory.model import FACTS, SITE, MemoryNetwork
 from bioattn.models.model_folder import LoadedModel
-from bioattn.models.running import Running, RunReport, loaded_model, tsv
+from bioattn.models.running import Running, RunReport, tsv
 from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import (
@@ -126,7 +126,7 @@ def _samples(book: Book, asked: Sequence[Question]) -> Samples:
 
 
 def run_memory(settings: MemoryRun, running: Running) -> RunReport:
-    loaded = loaded_model(settings, running, load_memory)
+    loaded = load_memory(settings.model, running.device(settings.device, settings.threads))
     book = read_book(settings.facts, settings.questions)
     number = len(book.asked)
     right: list[bool] = []

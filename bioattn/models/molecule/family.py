@@ -9,10 +9,10 @@ from typing import Any
 from bioattn.choices import Task
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
+    FORCE,
     Settings,
     Writes,
     argument,
-    force_option,
     option,
     output_option,
     require,
@@ -132,7 +132,7 @@ class MoleculeSimulation(Settings):
     output: Path = output_option("Folder to write.", Writes.FOLDER)
     molecules: int = option("Molecules.", default=1000, min=10)
     seed: int = option("Seed of every random choice.", default=0, min=0)
-    force: bool = force_option()
+    force: bool = FORCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

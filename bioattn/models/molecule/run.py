@@ -32,7 +32,7 @@ from bioattn.models.model_folder import CheckedModel
 from bioattn.models.molecule.family import MoleculeModelConfig, MoleculeRun
 from bioattn.models.molecule.model import MoleculeModel, molecule_batch
 from bioattn.models.molecule_layers import ATOMS
-from bioattn.models.running import Running, RunReport, loaded_model, stream_output, tsv
+from bioattn.models.running import Running, RunReport, stream_output, tsv
 from bioattn.molecules.chemistry import Record, clean_molecules, read_records, require_rdkit
 from bioattn.molecules.graphs import Collector, Molecules
 from bioattn.store.reader import Attention
@@ -254,7 +254,7 @@ def _maps(
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     settings.refuse((*ONLY_PROMOTERS, "window", "targets"), "molecule models")
     require_rdkit()
-    loaded = loaded_model(settings, running, load_molecule_model)
+    loaded = load_molecule_model(settings.model, running.device(settings.device, settings.threads))
     options = settings.options()
     work, layout = _maps(loaded, settings.sequences, options, settings.batch_size, running.progress)
     smaller = "choose fewer --sites or --heads, --samples, or --reduce"
@@ -263,7 +263,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
 
 def run(settings: MoleculeRun, running: Running) -> RunReport:
     require_rdkit()
-    loaded = loaded_model(settings, running, load_molecule_model)
+    loaded = load_molecule_model(settings.model, running.device(settings.device, settings.threads))
     records = records_in(settings.table, settings.smiles_column, running.progress)
     predicted = dropped = 0
     with stream_output(settings.output, running) as (output, written):

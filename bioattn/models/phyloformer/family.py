@@ -10,10 +10,10 @@ from typing import Any
 
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
+    FORCE,
     Settings,
     Writes,
     argument,
-    force_option,
     option,
     output_option,
     require,
@@ -92,7 +92,7 @@ class TreeSimulation(Settings):
         "Deletions for each substitution, 3 sites long on average.", default=0.0, min=0, max=1
     )
     seed: int = option("Seed of every random choice.", default=0, min=0)
-    force: bool = force_option()
+    force: bool = FORCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

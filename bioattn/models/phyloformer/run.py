@@ -44,7 +44,7 @@ from bioattn.models.phyloformer.trees import (
     neighbour_joining,
     require_scikit_bio,
 )
-from bioattn.models.running import Running, RunReport, loaded_model, tsv
+from bioattn.models.running import Running, RunReport, tsv
 from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import (
@@ -325,7 +325,7 @@ def run(settings: PhyloformerRun, running: Running) -> RunReport:
         raise SettingsError("--sites speaks of attention; give --attention FILE too")
     require_scikit_bio()
     sources, several = alignments_for(settings, settings.model, PHYLOGENY.record)
-    loaded = loaded_model(settings, running, load_phyloformer)
+    loaded = load_phyloformer(settings.model, running.device(settings.device, settings.threads))
     wanted = AttentionOptions(sites=settings.sites or ("*",))
     return run_folders(
         PhylogenyRunner(loaded),
@@ -347,7 +347,9 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         "Phyloformer models",
     )
     sources, _ = find_alignments(settings.sequences)
-    runner = PhylogenyRunner(loaded_model(settings, running, load_phyloformer))
+    runner = PhylogenyRunner(
+        load_phyloformer(settings.model, running.device(settings.device, settings.threads))
+    )
     options = settings.options()
     layout = runner.layout(options)
     of_file = {**options.as_json(choose_sites(runner.sites, options.sites)), **runner.settings_json()}

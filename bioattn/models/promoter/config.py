@@ -9,7 +9,7 @@ from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.attention.site import Contribution
 from bioattn.choices import Noise
 from bioattn.errors import SettingsError
-from bioattn.io.settings import option, require, seed_option
+from bioattn.io.settings import SEED, option, require
 from bioattn.system.device import Precision
 
 
@@ -373,7 +373,7 @@ class FirstFilters(StrEnum):
 class TrainingConfig:
     """How a promoter model is trained."""
 
-    seed: int = seed_option()
+    seed: int = SEED
     epochs: int = option("Passes over the training promoters at most.", default=40, min=1)
     batch_size: int = 64
     """Promoters per step, over all processes."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from bioattn.errors import SettingsError
 from bioattn.io.files import text_output
 from bioattn.io.settings import (
+    RUNNING,
     Settings,
     Writes,
     argument,
-    force_option,
     option,
     output_option,
     table,
@@ -27,7 +27,7 @@ from bioattn.models.attention_settings import (
 )
 from bioattn.models.family import Family, imported
 from bioattn.models.promoter.config import PromoterModelConfig, Strand, TrainingConfig
-from bioattn.models.running import ResumableCommand, Running, RunReport, loaded_model, stream_output
+from bioattn.models.running import ResumableCommand, Running, RunReport, stream_output
 from bioattn.store.choices import WeightType
 from bioattn.text import counted, human_bytes
 from bioattn.training.settings import TrainingCommand
@@ -65,7 +65,7 @@ class PromoterRun(ResumableCommand):
         writes=Writes.FILE,
     )
     batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
-    force: bool = force_option(DROP_PARTS_HELP)
+    force: bool = option(DROP_PARTS_HELP, default=False, group=RUNNING)
 
 
 def run(settings: PromoterRun, running: Running) -> RunReport:
@@ -119,7 +119,7 @@ def _run(
     from bioattn.system.shard import parse_shard
 
     shard = None if settings.shard is None else parse_shard(settings.shard)
-    model = loaded_model(settings, running, load_promoter_model)
+    model = load_promoter_model(settings.model, running.device(settings.device, settings.threads))
     table = None if settings.treatment_table is None else read_treatment_table(settings.treatment_table)
     treatments = select_treatments(model.treatments, settings.treatments, table)
     weights = getattr(settings, "treatment_weights", None)

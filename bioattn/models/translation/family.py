@@ -9,19 +9,19 @@ from typing import Any
 from bioattn.attention.choices import AttentionScore
 from bioattn.errors import SettingsError
 from bioattn.io.settings import (
+    FORCE,
+    THREADS,
     Settings,
     Writes,
     argument,
-    force_option,
     option,
     output_option,
     require,
     table,
-    threads_option,
 )
 from bioattn.models.family import Family, imported
 from bioattn.sequences.choices import PairAlphabet, TranslationPreparation
-from bioattn.system.device import Device, device_option
+from bioattn.system.device import DEVICE, Device
 from bioattn.training.settings import TrainingCommand, UpdateConfig
 
 
@@ -181,7 +181,7 @@ class TranslationSimulation(Settings):
     longest: int = option("Most letters of a source (recall, cascade: facts).", default=20, min=1)
     genes: int = option("cascade: genes of all cascades.", default=26, min=4, max=62)
     seed: int = option("Seed of every random choice.", default=0, min=0)
-    force: bool = force_option()
+    force: bool = FORCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +240,8 @@ class TranslationRun(Search):
         "Motifs that may stand on neither strand: FASTA, or lines NAME MOTIF, in IUPAC letters."
     )
     genetic_code: int = option("NCBI genetic code of --constraint protein.", default=1)
-    device: Device = device_option()
-    threads: int | None = threads_option()
+    device: Device = DEVICE
+    threads: int | None = THREADS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from bioattn.models.attention_settings import (
     attention_options,
 )
 from bioattn.models.model_folder import CheckedModel
-from bioattn.models.running import Running, RunReport, loaded_model, stream_output, tsv
+from bioattn.models.running import Running, RunReport, stream_output, tsv
 from bioattn.models.translation.batches import batch_of, read_sources, with_ends, with_targets
 from bioattn.models.translation.family import OutputConstraint, Search, TranslationModelConfig, TranslationRun
 from bioattn.models.translation.layers import SLOTS, SOURCE_TOKENS, TARGET_TOKENS
@@ -263,7 +263,7 @@ def _digest(inputs: Any, sources: Mapping[str, Tokens]) -> str:
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     settings.refuse((*ONLY_PROMOTERS, "window"), "translation models")
-    loaded = loaded_model(settings, running, load_translator)
+    loaded = load_translator(settings.model, running.device(settings.device, settings.threads))
     options = settings.options()
     work, layout, pairs = _maps(
         loaded, settings.sequences, settings.targets, options, settings.batch_size, running.progress
@@ -285,7 +285,9 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
     for name, default in defaults.items():
         if settings.targets is not None and getattr(settings, name) != default:
             raise SettingsError(f"--{name} is for outputs that are written; --targets are given")
-    loaded = with_others(loaded_model(settings, running, load_translator), settings.ensemble)
+    loaded = with_others(
+        load_translator(settings.model, running.device(settings.device, settings.threads)), settings.ensemble
+    )
     sources = loaded.read(settings.sources)
     rows: Iterator[tuple[Any, ...]]
     columns: tuple[str, ...] = GIVEN_COLUMNS

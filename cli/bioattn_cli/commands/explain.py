@@ -7,9 +7,9 @@ import typer
 
 from bioattn.choices import Subset
 from bioattn.interpret.choices import AttributionBaseline, CurveSettings, KnownMotifSettings, MethodSettings
-from bioattn.io.settings import Writes, argument, option, table
+from bioattn.io.settings import FORCE, RESUME, SEED, SHARD, THREADS, Writes, argument, option, table
 from bioattn.store.choices import Method
-from bioattn.system.device import Device
+from bioattn.system.device import DEVICE, Device
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
@@ -25,10 +25,10 @@ def attribution(
     treatment: tuple[str, ...] = options.PREDICTED_TREATMENTS,
     treatment_table: Path | None = options.TREATMENT_TABLE,
     genes: tuple[str, ...] = options.GENES,
-    device: Device = options.DEVICE,
-    threads: int | None = options.THREADS,
-    shard: str | None = options.SHARD,
-    resume: bool = options.RESUME,
+    device: Device = DEVICE,
+    threads: int | None = THREADS,
+    shard: str | None = SHARD,
+    resume: bool = RESUME,
     force: bool = options.DROP_PARTS,
 ) -> Record:
     """Write the contribution of each base of each promoter to the response to each treatment, as HDF5.
@@ -75,7 +75,7 @@ def attribution(
         shard=part,
         resume=resume,
         force=force,
-        progress=reporter.progress(),
+        progress=reporter.progress,
     )
     number, gap, difference = len(treatments.names), completeness.largest_gap, completeness.largest_difference
     scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
@@ -144,9 +144,9 @@ def heads(
     pruned_model: Path | None = option(
         "Where --prune-to writes the smaller model.", metavar="FOLDER", writes=Writes.FOLDER
     ),
-    device: Device = options.DEVICE,
-    threads: int | None = options.THREADS,
-    force: bool = options.FORCE,
+    device: Device = DEVICE,
+    threads: int | None = THREADS,
+    force: bool = FORCE,
 ) -> Record:
     """Rank attention heads by their importance for the predictions of a model.
 
@@ -173,7 +173,7 @@ def heads(
         prune_to=prune_to,
         pruned_model=pruned_model,
         force=force,
-        progress=reporter.progress(),
+        progress=reporter.progress,
     )
     reporter.say(
         f"{counted(report.heads, 'head')} at {counted(report.sites, 'site')}; most important: head "
@@ -239,7 +239,7 @@ def motifs(
         promoters=promoters,
         treatment_groups=treatment_groups,
         settings=settings,
-        progress=reporter.progress(),
+        progress=reporter.progress,
     )
     write_known_motifs(output, found.table)
     summaries = found.summaries()
@@ -310,9 +310,9 @@ def check(
         "each guidance of the curve [default: 64], 0 for no curve.",
         min=0,
     ),
-    seed: int = options.SEED,
-    device: Device = options.DEVICE,
-    threads: int | None = options.THREADS,
+    seed: int = SEED,
+    device: Device = DEVICE,
+    threads: int | None = THREADS,
 ) -> Record:
     """Check whether the attention of a model can be believed, without ground truth.
 
@@ -373,7 +373,7 @@ def check(
             motifs=motifs,
             oracle=model_oracle(others, oracle_dataset),
             seed=seed,
-            progress=reporter.progress(),
+            progress=reporter.progress,
         )
         typer.echo(report.text())
         report.write(output)
@@ -395,7 +395,7 @@ def check(
                 seed=seed,
                 other_seeds=1 if seeds is None else seeds,
             ),
-            progress=reporter.progress(),
+            progress=reporter.progress,
             stop=stop,
         )
     typer.echo(record.text(), nl=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.interpret.choices import MotifSettings, ScriptFormat, TrackSettings
-from bioattn.io.settings import argument, option, table
+from bioattn.io.settings import FORCE, argument, option, table
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter
@@ -28,7 +28,7 @@ def arrays(
     heads: tuple[int, ...] | None = options.HEADS,
     value_weighted: bool = options.VALUE_WEIGHTED,
     sample: str | None = options.SAMPLE,
-    force: bool = options.FORCE,
+    force: bool = FORCE,
 ) -> Record:
     """Write attribution as NumPy archives, or attention and predictions as AnnData (.h5ad), for other programs.
 
@@ -51,7 +51,7 @@ def arrays(
     from bioattn.interpret.array_exports import SUFFIX, export_anndata, export_attribution
     from bioattn.text import counted
 
-    chosen: Any = {"treatments": treatment, "genes": genes, "progress": reporter.progress()}
+    chosen: Any = {"treatments": treatment, "genes": genes, "progress": reporter.progress}
     if not output.name.endswith(SUFFIX):
         if sites or heads is not None or value_weighted or sample is not None:
             raise SettingsError(
@@ -94,7 +94,7 @@ def motifs(
     treatment: tuple[str, ...] = options.TREATMENTS,
     genes: tuple[str, ...] = options.GENES,
     settings: MotifSettings = table(MotifSettings),
-    force: bool = options.FORCE,
+    force: bool = FORCE,
 ) -> Record:
     """Find the motifs that a model attends to, and test them for each treatment.
 
@@ -122,7 +122,7 @@ def motifs(
         genes=genes,
         draw_logo=_draw_logo if has_matplotlib else None,
         force=force,
-        progress=reporter.progress(),
+        progress=reporter.progress,
     )
     found = ", ".join(f"{counted(number, 'motif')} of {source}" for source, number in summary.motifs.items())
     matched = (
@@ -154,7 +154,7 @@ def tracks(
     chromosome_sizes: Path | None = option(
         "The genome's .fai, chrom.sizes or FASTA: true chromosome lengths in bigWig.", metavar="FILE"
     ),
-    force: bool = options.FORCE,
+    force: bool = FORCE,
 ) -> Record:
     """Write contributions or attention along chromosomes, for IGV, JBrowse and UCSC.
 
@@ -176,7 +176,7 @@ def tracks(
         genes=genes,
         chromosome_sizes=chromosome_sizes,
         force=force,
-        progress=reporter.progress(),
+        progress=reporter.progress,
     )
     return Record(
         f"wrote {output}: {counted(summary.tracks, 'track')} for each strand, "
@@ -229,7 +229,7 @@ def contacts(
             raise SettingsError(
                 f"--output {output}: --fit writes a regression as JSON; end its name in .json"
             )
-        fitted, report = fit_contacts(attention, fit, reporter.progress())
+        fitted, report = fit_contacts(attention, fit, reporter.progress)
         write_regression(output, fitted)
         precision = {"fitted": report.fitted.as_figures()}
         reporter.say(
@@ -252,7 +252,7 @@ def contacts(
     from bioattn.interpret.contacts import export_contacts, read_regression
 
     known = None if regression is None else read_regression(regression)
-    number = export_contacts(attention, output, regression=known, sample=sample, progress=reporter.progress())
+    number = export_contacts(attention, output, regression=known, sample=sample, progress=reporter.progress)
     return Record(f"wrote {output}", alignments=number)
 
 

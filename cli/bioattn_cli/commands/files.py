@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from bioattn.errors import BioattnError
-from bioattn.io.settings import Writes, argument, option
+from bioattn.io.settings import FORCE, Writes, argument, option
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
 from bioattn_cli.reporting import Reporter, as_typed
@@ -89,7 +89,7 @@ def report(
     check_output(output, [*inputs, *extra])
     found = recognise_inputs(inputs, annotation=annotation, motifs=motifs)
     collected = collect_report(
-        found, title=title, genes=genes, treatments=treatment, progress=reporter.progress()
+        found, title=title, genes=genes, treatments=treatment, progress=reporter.progress
     )
     write_page(output, collected)
     if collected.browser is not None:
@@ -163,7 +163,7 @@ def validate(reporter: Reporter, files: tuple[Path, ...] = options.FILES) -> Non
     def look(file: Path) -> bool:
         from bioattn.store.inspection import is_valid, validate_file
 
-        problems = validate_file(file, reporter.progress())
+        problems = validate_file(file, reporter.progress)
         for problem in problems:
             typer.echo(as_typed(f"{file}: {problem}"))
         valid = is_valid(problems)
@@ -181,7 +181,7 @@ def merge(
         "PARTS", "All outputs of one command with --shard, in any order.", recorded=""
     ),
     output: Path = options.RESULT,
-    force: bool = options.FORCE,
+    force: bool = FORCE,
 ) -> Record:
     """Join the parts of a job with --shard into one result.
 
@@ -197,7 +197,7 @@ def merge(
 
     to_stdout = str(output) == "-"
     summary = merge_shards(
-        parts, sys.stdout if to_stdout else output, force=force, progress=reporter.progress()
+        parts, sys.stdout if to_stdout else output, force=force, progress=reporter.progress
     )
     if summary.num_missing:
         names = f": {listed(list(summary.failed))}" if summary.failed else ""

@@ -143,7 +143,7 @@ def plot(
             kind,
             width=width,
             verdict=not no_verdict,
-            progress=reporter.progress(),
+            progress=reporter.progress,
             sample=sample,
             treatments=treatments,
             against=against,

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bioattn.alignments.choices import ContactSettings, PreparationSettings, SearchSettings
-from bioattn.io.settings import Writes, argument, option, table
+from bioattn.io.settings import THREADS, Writes, argument, option, table
 from bioattn.promoters.choices import DatasetSettings, ResponseColumns, WindowSettings
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
@@ -64,7 +64,7 @@ def promoters(
         aliases=chromosome_aliases,
         index=index,
         operons=operons,
-        progress=reporter.progress(),
+        progress=reporter.progress,
     )
     files = PromoterFiles.beside(output)
     found = [files.aliases] if chromosome_aliases == AUTO else []
@@ -157,7 +157,7 @@ def contacts(
     from bioattn.alignments.contact_preparation import prepare_contacts
     from bioattn.io.records import audit_path
 
-    rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress())
+    rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress)
     return Record(
         f"wrote {output} and {audit_path(output)}",
         outputs=[output, audit_path(output), *([] if mappings is None else [mappings])],
@@ -217,7 +217,7 @@ def msa(
         recorded="database {}",
     ),
     search: SearchSettings = table(SearchSettings),
-    threads: int | None = options.THREADS,
+    threads: int | None = THREADS,
 ) -> Record:
     """Filter an alignment, or build one by searching a database, and write it as A3M with its statistics.
 
@@ -242,7 +242,7 @@ def msa(
         search=search,
         statistics_file=stats,
         threads=threads,
-        progress=reporter.progress(),
+        progress=reporter.progress,
     )
     written = [output] if stats is None else [output, stats]
     return Record(

@@ -11,7 +11,17 @@ import typer
 
 from bioattn.errors import SettingsError
 from bioattn.interpret.choices import ScoredGenes, Upsampling
-from bioattn.io.settings import Settings, Writes, argument, config_option, option, table, with_config_file
+from bioattn.io.settings import (
+    CONFIG,
+    FORCE,
+    SEED,
+    Settings,
+    Writes,
+    argument,
+    option,
+    table,
+    with_config_file,
+)
 from bioattn.sequences.choices import Alphabet
 from bioattn.simulate.description import Difficulty, PromoterSimulation
 from bioattn_cli import options
@@ -40,11 +50,11 @@ class SimulatePromoters(Settings):
     )
     simulation: Mapping[str, Any] = table(PromoterSimulation)
     compress: bool = option("Compress the larger files.", "--gzip", default=False)
-    config: tuple[Path, ...] = config_option()
-    force: bool = options.FORCE
+    config: tuple[Path, ...] = CONFIG
+    force: bool = FORCE
 
 
-def _simulate_promoters(reporter: Reporter, given: SimulatePromoters) -> Record:
+def _simulate_promoters(given: SimulatePromoters, reporter: Reporter) -> Record:
     from bioattn.io.folders import check_output_folder
     from bioattn.simulate.promoters import simulate_promoters, simulation_settings, write_simulation
     from bioattn.text import counted
@@ -104,8 +114,8 @@ def msa(
     strength: float | None = option(
         "Scale of the couplings [default: drawn for each family, 0.45 to 1.05].", min=0
     ),
-    seed: int = options.SEED,
-    force: bool = options.FORCE,
+    seed: int = SEED,
+    force: bool = FORCE,
 ) -> Record:
     """Make protein families with planted contacts: Potts models sampled along random trees.
 
@@ -122,7 +132,7 @@ def msa(
         strength=strength,
         seed=seed,
     )
-    write_families(output, simulation, force=force, progress=reporter.progress())
+    write_families(output, simulation, force=force, progress=reporter.progress)
     return Record(
         f"wrote {output}: {families:,} famil{'y' if families == 1 else 'ies'} with planted contacts",
         f"next: bioattn prepare contacts {output / 'PAIRS.tsv'} -o simulated.dataset.h5",
@@ -139,8 +149,8 @@ def language(
     motif: int = option("Longest motif, in bases, codons or residues.", default=11, min=2),
     copies: int = option("Most copies of the motif; the fewest are 2.", default=2, min=2),
     cue: int = option("Words that are nowhere but in the copies, and announce one.", default=1, min=1),
-    seed: int = options.SEED,
-    force: bool = options.FORCE,
+    seed: int = SEED,
+    force: bool = FORCE,
 ) -> Record:
     """Make sequences in which a motif of each comes again, to see whether a model copies in context.
 
@@ -202,7 +212,7 @@ def score(
         value_weighted=value_weighted,
         weights=weights,
         upsampling=upsampling,
-        progress=reporter.progress(),
+        progress=reporter.progress,
     )
     typer.echo(localisation_text(report, predictions, aligned=sys.stdout.isatty()), nl=False)
     if output is not None:

@@ -17,7 +17,7 @@ from bioattn.inference.run import Source, attention_work, write_attention_file
 from bioattn.io.files import read_lines, text_output
 from bioattn.models.model_folder import LoadedModel
 from bioattn.models.model_kind import model_kind
-from bioattn.models.running import RunReport, loaded_model
+from bioattn.models.running import RunReport
 from bioattn.store.kinds import FileKind, starts_with
 from bioattn.store.reader import Attention
 from bioattn.store.schema import Array, AttentionOptions, Column, GroupLayout, Samples
@@ -77,7 +77,7 @@ def toy_work(loaded, inputs, options, sites, batch_size=3):
 
 
 def run(settings, running):
-    table = loaded_model(settings, running, load_toy).predict(settings.sequences)
+    table = load_toy(settings.model, running.device(settings.device, settings.threads)).predict(settings.sequences)
     with text_output(settings.output) as calls:
         calls.write(FIRST_LINE + "\n")
         calls.writelines(f"{name}\t{called}\n" for name, called in table["calls"].items())
@@ -85,7 +85,7 @@ def run(settings, running):
 
 
 def export_attention(settings, running):
-    loaded = loaded_model(settings, running, load_toy)
+    loaded = load_toy(settings.model, running.device(settings.device, settings.threads))
     options, sites = settings.options(), list(loaded.sites)
     work, layout = toy_work(loaded, settings.sequences, options, sites, settings.batch_size)
     return write_attention_file(settings, running, work, layout, smaller="give fewer sequences")
