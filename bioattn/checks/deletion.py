@@ -9,6 +9,7 @@ share of the effect of replacing the whole sample.
 Shape suffixes: B samples (promoters), T tasks (treatments), L letters, P bins; N pairs.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -120,17 +121,11 @@ class Replacement:
     known_BP: NDArray[np.bool_]
     edges: tuple[int, ...]
 
-    def deleted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: AnyCodes) -> Floats:
-        """Predictions (N,) with the bins of largest score, `share` of the known ones, replaced by background."""
-        return self._mixed(pairs, scores_NP, share, background_BL, self.codes_BL)
-
-    def inserted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: AnyCodes) -> Floats:
-        """Predictions (N,) of background with those bins put back."""
-        return self._mixed(pairs, scores_NP, share, self.codes_BL, background_BL)
-
-    def _mixed(
+    def mixed(
         self, pairs: Pairs, scores_NP: Floats, share: float, inside_BL: AnyCodes, outside_BL: AnyCodes
     ) -> Floats:
+        """Predictions (N,) with the bins of largest score, `share` of the known ones, from `inside_BL`, and all others
+        from `outside_BL`."""
         chosen_NP = top_bins(scores_NP, self.known_BP[pairs.sample_N], share)
         inside_NL = np.zeros((len(scores_NP), self.codes_BL.shape[1]), np.bool_)
         inside_NL[:, self.edges[0] : self.edges[-1]] = np.repeat(chosen_NP, np.diff(self.edges), axis=1)
@@ -203,11 +198,8 @@ def measure_effects(
     Movements are called `NAME`, and along curves `deletion NAME FRACTION` and `insertion NAME FRACTION`.
     """
     before_N = replacement.predictions(pairs, replacement.codes_BL[pairs.sample_N])
-    moved: dict[str, Floats] = {}
-
-    def add(name: str, movement_N: Floats) -> None:
-        moved[name] = moved.get(name, 0.0) + pairs.scale_N * movement_N
-
+    moved: dict[str, Floats] = defaultdict(lambda: np.zeros(len(pairs.sample_N)))
+    codes_BL = replacement.codes_BL
     what = "deletion and insertion" if curves else "deletion"
     probe.progress.begin(what, len(backgrounds) * (len(scores) + 1))
     for draw, background_BL in enumerate(backgrounds):
@@ -215,22 +207,22 @@ def measure_effects(
             (len(pairs.sample_N), len(replacement.edges) - 1)
         )
         empty_N = replacement.predictions(pairs, background_BL[pairs.sample_N])
-        add("everything", before_N - empty_N)
+        moved["everything"] += pairs.scale_N * (before_N - empty_N)
         for name, scores_NP in {**scores, "random": chance_NP}.items():
             probe.stop.check()
             probe.progress.advance()
-            judged_N = replacement.deleted(pairs, scores_NP, JUDGED, background_BL)
-            add(name, before_N - judged_N)
+            judged_N = replacement.mixed(pairs, scores_NP, JUDGED, background_BL, codes_BL)
+            moved[name] += pairs.scale_N * (before_N - judged_N)
             if not curves or name not in ("own", "random"):
                 continue
             for fraction in FRACTIONS[:-1]:
                 after_N = judged_N
                 if fraction != JUDGED:
-                    after_N = replacement.deleted(pairs, scores_NP, fraction, background_BL)
-                add(f"deletion {name} {fraction}", before_N - after_N)
-                filled_N = replacement.inserted(pairs, scores_NP, fraction, background_BL)
-                add(f"insertion {name} {fraction}", filled_N - empty_N)
+                    after_N = replacement.mixed(pairs, scores_NP, fraction, background_BL, codes_BL)
+                moved[f"deletion {name} {fraction}"] += pairs.scale_N * (before_N - after_N)
+                filled_N = replacement.mixed(pairs, scores_NP, fraction, codes_BL, background_BL)
+                moved[f"insertion {name} {fraction}"] += pairs.scale_N * (filled_N - empty_N)
             for way in ("deletion", "insertion"):
-                add(f"{way} {name} {FRACTIONS[-1]}", before_N - empty_N)
+                moved[f"{way} {name} {FRACTIONS[-1]}"] += pairs.scale_N * (before_N - empty_N)
     probe.progress.end()
-    return Effects(pairs=pairs, moved=moved, number=len(probe.ids))
+    return Effects(pairs=pairs, moved=dict(moved), number=len(probe.ids))

@@ -335,7 +335,7 @@ def check_model(
             "dataset_sha256": None if evidence.dataset is None else sha256_of(evidence.dataset),
         },
         verdict=replace(verdict, next=next_steps(probe, verdict, names)),
-        measures=list(probe.measures),
+        measures=list(probe.measures.values()),
         curves=probe.curves,
         heads=probe.heads,
         variants=probe.variants,

@@ -42,15 +42,14 @@ def _sample(path: Path) -> Sample:
     return Sample(sample_name(path), {"general": {"verdict": str(check.verdict.code)}, "checks": shown})
 
 
-def file_kinds() -> Sequence[FileKind]:
-    return (
-        FileKind(
-            name="check",
-            title="check of a model's attention",
-            matches=json_object(CHECK_FORMAT),
-            describe=_describe,
-            read=read_json,
-            multiqc=_sample,
-            report=lambda path: ReportInput("check"),
-        ),
-    )
+FILE_KINDS: Sequence[FileKind] = (
+    FileKind(
+        name="check",
+        title="check of a model's attention",
+        matches=json_object(CHECK_FORMAT),
+        describe=_describe,
+        read=read_json,
+        multiqc=_sample,
+        report=lambda path: ReportInput("check"),
+    ),
+)

@@ -7,7 +7,7 @@ threshold.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -56,11 +56,11 @@ class Measure:
         return cls(**content | {"value": number(content["value"]), "interval": interval})
 
 
-class Measures:
-    """Measures in the order they were made, and what was skipped."""
+class Measures(dict[str, Measure]):
+    """Measures by name, in the order they were made, and what was skipped."""
 
     def __init__(self) -> None:
-        self._measures: dict[str, Measure] = {}
+        super().__init__()
         self.skipped: dict[str, str] = {}
         """Reasons of skipped measures, by name."""
 
@@ -88,7 +88,7 @@ class Measures:
                 passed = value >= least and (ends is None or ends[0] > 0) and also
             elif most is not None:
                 passed = value <= most and also
-        self._measures[name] = Measure(
+        self[name] = Measure(
             name=name,
             label=label,
             value=value,
@@ -97,7 +97,7 @@ class Measures:
             passed=passed,
             sentence=sentence.format(value=value, share=of_it(value)),
         )
-        return self._measures[name]
+        return self[name]
 
     def add_entropy(self, of_heads: Sequence[float]) -> None:
         """Add the mean entropy of the heads' maps, which is not judged."""
@@ -108,30 +108,20 @@ class Measures:
         """Record that measures were skipped, and why."""
         self.skipped.update(dict.fromkeys(names, why))
 
-    def get(self, name: str) -> Measure | None:
-        """A measure by name; None where it does not exist."""
-        return self._measures.get(name)
-
     def passed(self, name: str) -> bool | None:
         """Whether a measure passed; None where it does not exist or was not judged."""
-        measure = self._measures.get(name)
+        measure = self.get(name)
         return None if measure is None else measure.passed
 
     def unclear(self, name: str) -> bool:
         """Whether the interval of a measure holds its threshold; False where there is no such measure."""
-        measure = self._measures.get(name)
+        measure = self.get(name)
         return measure is not None and measure.unclear
 
     def value(self, name: str) -> float:
         """The value of a measure; NaN where it does not exist."""
-        measure = self._measures.get(name)
+        measure = self.get(name)
         return math.nan if measure is None else measure.value
-
-    def __iter__(self) -> Iterator[Measure]:
-        return iter(self._measures.values())
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._measures
 
 
 def rounded(value: float) -> float | None:

@@ -247,8 +247,12 @@ class PromoterProbe(Probe):
 
 def judge_promoters(measures: Measures, quantity: Quantity) -> Verdict:
     """The verdict on a promoter model whose maps of a quantity were judged."""
-    questions = _questions(measures, quantity)
-    return judge(measures, questions, _passed(measures, quantity), _caveats(measures))
+    deciding, points = _first(measures, SPECIFIC), _point(measures, quantity)
+    passed = Code.USED, Code.FAITHFUL, f"{points}."
+    if deciding is not None:
+        sentence = f"{points} and are treatment-specific: {_swapped(measures, deciding)}."
+        passed = Code.SPECIFIC, Code.FAITHFUL_SPECIFIC, sentence
+    return judge(measures, _questions(measures, quantity), passed, _caveats(measures))
 
 
 def _questions(measures: Measures, quantity: Quantity) -> Sequence[Question]:
@@ -325,15 +329,6 @@ def _swapped(measures: Measures, deciding: str) -> str:
         return f"with those of other treatments the model loses {lost} of its skill"
     kept = f"{1 - measures.value('swapped_predictions'):.2f}"
     return f"with those of other treatments its predictions keep a correlation of {kept} with its own"
-
-
-def _passed(measures: Measures, quantity: Quantity) -> tuple[Code, Code, str]:
-    """Codes and sentence of a promoter model that passes all questions."""
-    deciding = _first(measures, SPECIFIC)
-    if deciding is None:
-        return Code.USED, Code.FAITHFUL, f"{_point(measures, quantity)}."
-    sentence = f"{_point(measures, quantity)} and are treatment-specific: {_swapped(measures, deciding)}."
-    return Code.SPECIFIC, Code.FAITHFUL_SPECIFIC, sentence
 
 
 def _caveats(measures: Measures) -> Mapping[str, bool]:

@@ -162,42 +162,41 @@ def _report_designs(path: Path) -> ReportInput:
     return ReportInput("results", _describe_designs(path), table)
 
 
-def file_kinds() -> Sequence[FileKind]:
-    return (
-        TRACK_FOLDER.kind("tracks", "folder of tracks along chromosomes"),
-        MOTIF_FOLDER.kind(
-            "motifs",
-            "folder of motifs",
-            report=lambda folder: ReportInput("motif_export", read_json(folder / MOTIF_FOLDER.record)),
-        ),
-        HEAD_FOLDER.kind("heads", "importance of attention heads"),
-        ARRAY_FOLDER.kind("attribution-arrays", "folder of attribution as NumPy archives"),
-        FileKind(
-            name="anndata",
-            title="AnnData of predictions or attention",
-            matches=hdf5(ANNDATA_FORMAT),
-            describe=_describe_anndata,
-        ),
-        FileKind(
-            name="response-curve",
-            title="curves of responses over dose or time",
-            matches=json_object(CURVE_FORMAT),
-            describe=lambda path: without(asdict(ResponseCurves.read(path)), "series"),
-            read=ResponseCurves.read,
-        ),
-        FileKind(
-            name="designs-check",
-            title="check of designs",
-            matches=json_object(DESIGNS_FORMAT),
-            describe=_describe_designs,
-            read=read_json,
-            report=_report_designs,
-        ),
-        FileKind(
-            name="contact-regression",
-            title="contact regression of attention heads",
-            matches=json_object(REGRESSION_FORMAT),
-            describe=describe_regression,
-            read=read_json,
-        ),
-    )
+FILE_KINDS: Sequence[FileKind] = (
+    TRACK_FOLDER.kind("tracks", "folder of tracks along chromosomes"),
+    MOTIF_FOLDER.kind(
+        "motifs",
+        "folder of motifs",
+        report=lambda folder: ReportInput("motif_export", read_json(folder / MOTIF_FOLDER.record)),
+    ),
+    HEAD_FOLDER.kind("heads", "importance of attention heads"),
+    ARRAY_FOLDER.kind("attribution-arrays", "folder of attribution as NumPy archives"),
+    FileKind(
+        name="anndata",
+        title="AnnData of predictions or attention",
+        matches=hdf5(ANNDATA_FORMAT),
+        describe=_describe_anndata,
+    ),
+    FileKind(
+        name="response-curve",
+        title="curves of responses over dose or time",
+        matches=json_object(CURVE_FORMAT),
+        describe=lambda path: without(asdict(ResponseCurves.read(path)), "series"),
+        read=ResponseCurves.read,
+    ),
+    FileKind(
+        name="designs-check",
+        title="check of designs",
+        matches=json_object(DESIGNS_FORMAT),
+        describe=_describe_designs,
+        read=read_json,
+        report=_report_designs,
+    ),
+    FileKind(
+        name="contact-regression",
+        title="contact regression of attention heads",
+        matches=json_object(REGRESSION_FORMAT),
+        describe=describe_regression,
+        read=read_json,
+    ),
+)

@@ -28,7 +28,15 @@ def audit_path(output: Path) -> Path:
 
 def audit_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]], decimals: int = 3) -> str:
     """The audit as TSV with a header; None is an empty cell, names are joined by commas."""
-    lines = ["\t".join(columns), *("\t".join(_text(cell, decimals) for cell in row) for row in rows), ""]
+
+    def text(cell: Cell) -> str:
+        if cell is None:
+            return ""
+        if isinstance(cell, float):
+            return f"{cell:.{decimals}f}"
+        return re.sub(r"\s", " ", ",".join(cell) if isinstance(cell, tuple) else str(cell))
+
+    lines = ["\t".join(columns), *("\t".join(map(text, row)) for row in rows), ""]
     return "\n".join(lines)
 
 
@@ -36,14 +44,6 @@ def write_audit(output: Path, columns: Sequence[str], rows: Iterable[Sequence[Ce
     """Write the audit of the dataset `output` beside it."""
     with text_output(audit_path(output)) as file:
         file.write(audit_text(columns, rows))
-
-
-def _text(cell: Cell, decimals: int) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, float):
-        return f"{cell:.{decimals}f}"
-    return re.sub(r"\s", " ", ",".join(cell) if isinstance(cell, tuple) else str(cell))
 
 
 def write_run_record(
@@ -65,8 +65,14 @@ def write_run_record(
     content = {
         "command": list(command),
         "bioattn_version": __version__,
-        "inputs": {name: {"file": path.name, "sha256": _digest(path)} for name, path in inputs.items()},
-        "outputs": {os.path.relpath(path, first.parent): _digest(path) for path in outputs},
+        "inputs": {
+            name: {"file": path.name, "sha256": sha256_of(path) if path.is_file() else None}
+            for name, path in inputs.items()
+        },
+        "outputs": {
+            os.path.relpath(path, first.parent): sha256_of(path) if path.is_file() else None
+            for path in outputs
+        },
         "seconds": round(seconds, 3),
         **figures,
     }
@@ -79,11 +85,6 @@ def write_run_record(
     write_json(path, content)
     for other in others:
         remove_leftover(run_record_path(other))
-
-
-def _digest(path: Path) -> str | None:
-    """SHA-256 of a file; None for a folder or a device."""
-    return sha256_of(path) if os.path.isfile(path) else None  # noqa: PTH113
 
 
 def recorded_digest(path: Path) -> tuple[Path, str | None] | None:

@@ -60,7 +60,7 @@ class Family(Protocol):
         """The kinds of files that it owns: those of its `file_kinds.py`, else its model folders."""
         module = f"bioattn.models.{self.name}.file_kinds"
         if importlib.util.find_spec(module) is not None:
-            return cast("Sequence[FileKind]", importlib.import_module(module).file_kinds())
+            return cast("Sequence[FileKind]", importlib.import_module(module).FILE_KINDS)
         from bioattn.models.model_kind import model_kind
 
         return (model_kind(self),)
@@ -165,19 +165,18 @@ def _families(added: str) -> dict[str, Family]:
         if not found:
             raise BioattnError(f"{VARIABLE}: {folder} neither is a model family nor holds one (no family.py)")
         folders += found
-    return {folder.name: _load(folder) for folder in folders}
-
-
-def _load(folder: Path) -> Family:
-    # So that the family's modules find each other as `bioattn.models.<folder>…`.
-    if str(folder.parent) not in models.__path__:
-        models.__path__.append(str(folder.parent))
-    module = importlib.import_module(f"bioattn.models.{folder.name}.family")
-    if not Path(str(module.__file__)).parent.samefile(folder):
-        raise BioattnError(f"{folder}: bioattn has a folder of this name already; give it another name")
-    found = cast(Family | None, getattr(module, "FAMILY", None))
-    if found is None or found.name != folder.name:
-        raise BioattnError(
-            f"{folder / 'family.py'}: does not end in FAMILY = …, a family called {folder.name!r} as its folder is"
-        )
-    return found
+    known: dict[str, Family] = {}
+    for folder in folders:
+        # So that the family's modules find each other as `bioattn.models.<folder>…`.
+        if str(folder.parent) not in models.__path__:
+            models.__path__.append(str(folder.parent))
+        module = importlib.import_module(f"bioattn.models.{folder.name}.family")
+        if not Path(str(module.__file__)).parent.samefile(folder):
+            raise BioattnError(f"{folder}: bioattn has a folder of this name already; give it another name")
+        family = cast(Family | None, getattr(module, "FAMILY", None))
+        if family is None or family.name != folder.name:
+            raise BioattnError(
+                f"{module.__file__}: does not end in FAMILY = …, a family called {folder.name!r} as its folder is"
+            )
+        known[folder.name] = family
+    return known

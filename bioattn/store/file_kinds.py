@@ -15,7 +15,7 @@ from bioattn.io.files import read_json, read_lines
 from bioattn.io.hdf5 import open_hdf5, text_attribute
 from bioattn.store.attribution import Attribution
 from bioattn.store.contents import Stored
-from bioattn.store.field_kinds import audit_sample, field_kinds
+from bioattn.store.field_kinds import FIELD_KINDS, audit_sample
 from bioattn.store.kinds import Candidate, FileKind, ReportInput, ResultTable, hdf5, read_table, starts_with
 from bioattn.store.reader import Attention, Results
 from bioattn.store.result_validation import validate_results
@@ -222,65 +222,62 @@ def _rows(path: Path, reader: Any, num_columns: int, tabs: bool) -> Iterator[lis
         raise FormatError(f"{none_of_ours} (a line with commas and no rows below)")
 
 
-def file_kinds() -> Sequence[FileKind]:
-    return (
-        *field_kinds(),
-        FileKind(
-            "attention",
-            "attention HDF5",
-            hdf5(FORMAT),
-            describe_attention,
-            validate=validate_results,
-            report=_report_attention,
-        ),
-        FileKind(
-            "attribution",
-            "attribution HDF5",
-            hdf5(ATTRIBUTION_FORMAT),
-            describe_attribution,
-            validate=validate_results,
-            report=lambda path: ReportInput("attribution"),
-        ),
-        FileKind(
-            "predictions-part",
-            "part of a table of predictions",
-            starts_with(PART_START.encode()),
-            _describe_part,
-        ),
-        FileKind(
-            "shard",
-            "record of a part of a sharded run",
-            lambda candidate: (
-                isinstance(candidate.json, dict) and {SHARD, SHARD_INPUTS} <= set(candidate.json)
-            ),
-            lambda path: parse_record(read_json(path), str(path)).figures(),
-            read_json,
-        ),
-        FileKind("run-record", "run record of a command", _is_run_record, read_json, read_json, order=-1),
-        FileKind(
-            "json",
-            "JSON file",
-            lambda candidate: candidate.json is not None,
-            _describe_json,
-            read_json,
-            order=1,
-        ),
-        FileKind(
-            "audit",
-            "audit of promoter preparation",
-            lambda candidate: {"gene_id", "status"} <= set(candidate.columns),
-            _describe_audit,
-            read_table,
-            multiqc=audit_sample,
-            order=2,
-        ),
-        FileKind(
-            "table",
-            "table",
-            lambda candidate: bool(candidate.columns),
-            _describe_table,
-            read_table,
-            report=_report_table,
-            order=3,
-        ),
-    )
+FILE_KINDS: Sequence[FileKind] = (
+    *FIELD_KINDS,
+    FileKind(
+        "attention",
+        "attention HDF5",
+        hdf5(FORMAT),
+        describe_attention,
+        validate=validate_results,
+        report=_report_attention,
+    ),
+    FileKind(
+        "attribution",
+        "attribution HDF5",
+        hdf5(ATTRIBUTION_FORMAT),
+        describe_attribution,
+        validate=validate_results,
+        report=lambda path: ReportInput("attribution"),
+    ),
+    FileKind(
+        "predictions-part",
+        "part of a table of predictions",
+        starts_with(PART_START.encode()),
+        _describe_part,
+    ),
+    FileKind(
+        "shard",
+        "record of a part of a sharded run",
+        lambda candidate: isinstance(candidate.json, dict) and {SHARD, SHARD_INPUTS} <= set(candidate.json),
+        lambda path: parse_record(read_json(path), str(path)).figures(),
+        read_json,
+    ),
+    FileKind("run-record", "run record of a command", _is_run_record, read_json, read_json, order=-1),
+    FileKind(
+        "json",
+        "JSON file",
+        lambda candidate: candidate.json is not None,
+        _describe_json,
+        read_json,
+        order=1,
+    ),
+    FileKind(
+        "audit",
+        "audit of promoter preparation",
+        lambda candidate: {"gene_id", "status"} <= set(candidate.columns),
+        _describe_audit,
+        read_table,
+        multiqc=audit_sample,
+        order=2,
+    ),
+    FileKind(
+        "table",
+        "table",
+        lambda candidate: bool(candidate.columns),
+        _describe_table,
+        read_table,
+        report=_report_table,
+        order=3,
+    ),
+)

@@ -1,22 +1,19 @@
 """The kinds of files and folders that bioattn knows, and how a path is recognised as one of them by its content.
 
 A `FileKind` says how a file is recognised, described (`bioattn inspect`) and checked (`bioattn validate`), and
-what a report and MultiQC show of it. Kinds are registered by the room or the model family that owns them: the
-function `file_kinds` of a module of this name gives those of a room, and the method `file_kinds` of a family its
-own. These modules do not import torch.
+what a report and MultiQC show of it. Kinds are registered by the room or the model family that owns them, as
+`FILE_KINDS` in a module `file_kinds`, which does not import torch.
 """
 
 import csv
 import importlib
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import bioattn
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.dataset_file import DatasetKind
 from bioattn.io.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
@@ -58,7 +55,8 @@ def warning(where: str, message: str) -> Problem:
     return Problem(Severity.WARNING, shortened(where), shortened(message))
 
 
-_MODULE = "file_kinds"
+_ROOMS = ("models", "checks", "interpret", "store")
+"""Packages whose modules `file_kinds` register kinds; those of models depend on the families that there are."""
 _HEAD_BYTES = 4096
 
 
@@ -261,18 +259,9 @@ def starts_with(*starts: bytes) -> Callable[[Candidate], bool]:
 
 def file_kinds() -> list[FileKind]:
     """All kinds, in the order in which they are asked."""
-    found = [kind for module in _modules() for kind in importlib.import_module(module).file_kinds()]
-    return sorted(found, key=lambda kind: kind.order)
-
-
-@cache
-def _modules() -> list[str]:
-    """Names of the modules of rooms that register kinds."""
-    return [
-        f"bioattn.{room.name}.{_MODULE}"
-        for room in pkgutil.iter_modules(bioattn.__path__)
-        if any((Path(path) / room.name / f"{_MODULE}.py").is_file() for path in bioattn.__path__)
-    ]
+    rooms = [importlib.import_module(f"bioattn.{room}.file_kinds") for room in _ROOMS]
+    kinds = [*rooms[0].file_kinds(), *(kind for room in rooms[1:] for kind in room.FILE_KINDS)]
+    return sorted(kinds, key=lambda kind: kind.order)
 
 
 def find_kind(candidate: Candidate) -> FileKind | None:

@@ -170,11 +170,6 @@ class Launch:
     """Among those of this machine."""
     local_count: int = 1
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the process that writes and reports."""
-        return self.rank == 0
-
 
 def launch() -> Launch:
     """The place of this process in its run; alone where nobody launched several."""

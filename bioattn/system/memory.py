@@ -89,12 +89,12 @@ def cpu_quota() -> float | None:
     quotas = []
     for folder in _groups("cpu"):
         with suppress(OSError, ValueError):
-            quota, period = (int(part) for part in _content(folder / "cpu.max").split())
+            quota, period = (int(part) for part in (folder / "cpu.max").read_text().split())
             quotas.append(quota / period)
         with suppress(OSError, ValueError):
-            quota = int(_content(folder / "cpu.cfs_quota_us"))
+            quota = int((folder / "cpu.cfs_quota_us").read_text())
             if quota > 0:
-                quotas.append(quota / int(_content(folder / "cpu.cfs_period_us")))
+                quotas.append(quota / int((folder / "cpu.cfs_period_us").read_text()))
     return min(quotas, default=None)
 
 
@@ -103,9 +103,9 @@ def _memory_limits() -> Iterator[tuple[int, int]]:
     for folder in _groups("memory"):
         for limit_file, use_file, cache in _MEMORY_FILES:
             with suppress(OSError, ValueError):
-                limit = int(_content(folder / limit_file))
-                used = int(_content(folder / use_file))
-                for line in _content(folder / "memory.stat").splitlines():
+                limit = int((folder / limit_file).read_text())
+                used = int((folder / use_file).read_text())
+                for line in (folder / "memory.stat").read_text().splitlines():
                     if line.startswith(f"{cache} "):
                         used -= int(line.split()[1])
                 if limit < _UNLIMITED:
@@ -116,7 +116,7 @@ def _groups(controller: str) -> Iterator[Path]:
     """The folders of the groups this process is in, from its own up to the mount, in either version."""
     members = {"": "/", controller: "/"}
     with suppress(OSError, ValueError):
-        for line in _content(MEMBERSHIP).splitlines():
+        for line in MEMBERSHIP.read_text().splitlines():
             _, names, path = line.split(":", 2)
             for name in names.split(","):
                 members[name] = path
@@ -128,7 +128,3 @@ def _groups(controller: str) -> Iterator[Path]:
                 yield folder
             if folder == root:
                 break
-
-
-def _content(path: Path) -> str:
-    return path.read_text(encoding="ascii").strip()

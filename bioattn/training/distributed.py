@@ -152,7 +152,7 @@ def joined_processes() -> Iterator[Processes]:
     try:
         yield Processes(here.rank, here.count)
     except BaseException as error:
-        if not _speaks(error, here.is_first, here.count, store):
+        if not _speaks(error, here.rank == 0, here.count, store):
             error.is_reported_elsewhere = True  # type: ignore[attr-defined]
         raise
     finally:

@@ -42,7 +42,11 @@ def _copied(one: Parameter, stack: ExitStack, copies: dict[str, Path], value: An
     name, equals, text = str(value).rpartition("=") if one.said.is_argument else ("", "", str(value))
     takes_file = isinstance(value, Path) or one.said.is_argument or "FILE" in (one.said.metavar or "")
     is_stdin = text == "-" and takes_file
-    if not is_stdin and not _is_pipe(text):
+    try:
+        mode = 0 if is_stdin else Path(text).stat().st_mode
+    except (OSError, ValueError):
+        return value
+    if not (is_stdin or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)):
         return value
     shown = "standard input" if is_stdin else text
     if is_stdin and shown in copies:
@@ -61,11 +65,3 @@ def _copied(one: Parameter, stack: ExitStack, copies: dict[str, Path], value: An
         except OSError as error:
             raise unreadable(Path(shown), error) from error
     return type(value)(f"{name}{equals}{copies[shown]}")
-
-
-def _is_pipe(text: str) -> bool:
-    try:
-        mode = Path(text).stat().st_mode
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)

@@ -52,7 +52,7 @@ def own_output_errors() -> Iterator[None]:
 
 def is_reporting_process(arguments: Sequence[str]) -> bool:
     """Whether this process writes and reports: always, but of several that train together only the first."""
-    return arguments[:1] != ["train"] or launch().is_first
+    return arguments[:1] != ["train"] or launch().rank == 0
 
 
 class LogFormat(StrEnum):

@@ -90,8 +90,8 @@ def test_deletion_and_insertion_by_hand(replacement, codes):
     scores = np.random.default_rng(1).random((3, len(edges) - 1))
     background = np.random.default_rng(2).integers(0, 4, codes.shape, dtype=np.uint8)
     pairs = Pairs(np.array([0, 1, 5]), np.array([2, 0, 2]), np.ones(3))
-    deleted = replacement.deleted(pairs, scores, 0.3, background)
-    inserted = replacement.inserted(pairs, scores, 0.3, background)
+    deleted = replacement.mixed(pairs, scores, 0.3, background, codes)
+    inserted = replacement.mixed(pairs, scores, 0.3, codes, background)
     for row, (promoter, treatment) in enumerate([(0, 2), (1, 0), (5, 2)]):
         known = [p for p in range(10) if (codes[promoter, edges[p] : edges[p + 1]] < 4).any()]
         number = max(1, int(0.3 * len(known) + 0.5))

@@ -107,69 +107,6 @@ def _remains_of_prediction(folder: Path) -> str | None:
     return None
 
 
-def file_kinds() -> Sequence[FileKind]:
-    return (
-        model_kind(FAMILY, _describe_model, title="MSA/pair model folder", slot="evoformer_model"),
-        FileKind(
-            name="parameters",
-            title="parameters of an MSA/pair model",
-            # an archive of arrays (AlphaFold's parameters) or a PyTorch checkpoint, new or old
-            matches=lambda candidate: candidate.magic.startswith((_ZIP_MAGIC, _PICKLE_MAGIC)),
-            describe=imported("evoformer.parameter_export", "describe_parameters"),
-            validate=imported("evoformer.parameter_export", "validate_parameters"),
-            is_model=True,
-            order=-2,
-        ),
-        FileKind(
-            name="prediction",
-            title="prediction of an MSA/pair model",
-            matches=folder_with(SCORES),
-            describe=_describe_prediction,
-            validate=_validate_prediction,
-            remains=_remains_of_prediction,
-            report=shown_as("prediction", _describe_prediction),
-            multiqc=_sample,
-        ),
-        several_results(
-            "predictions",
-            "folder of predictions",
-            SCORES,
-            *_OF_CONTACTS,
-            *_OF_STRUCTURES,
-            empty_parts=True,
-            order=2,
-        ),
-        FileKind(
-            name="aligned_error",
-            title="predicted aligned error",
-            matches=lambda candidate: candidate.head.startswith(b'[{"predicted_aligned_error"'),
-            describe=lambda path: {"residues": len(read_aligned_error(path).errors_RR)},
-        ),
-        FileKind(
-            name="distogram",
-            title="predicted distances",
-            matches=hdf5(DISTOGRAM_FORMAT),
-            describe=describe_arrays,
-            read=lambda path: read_distances(path, with_entropy=True),
-            validate=_validate_arrays,
-        ),
-        FileKind(
-            name="templates",
-            title="templates for an MSA/pair model",
-            matches=hdf5(TEMPLATES_FORMAT),
-            describe=_describe_templates,
-            read=read_templates,
-        ),
-        FileKind(
-            name="representations",
-            title="representations of an MSA/pair model",
-            matches=hdf5(REPRESENTATIONS_FORMAT),
-            describe=describe_arrays,
-            validate=_validate_arrays,
-        ),
-    )
-
-
 _ROWS_AT_ONCE = 64
 _SCALES = ("column_i", "column_j", "residue_number")
 _OF_DISTOGRAM = ("bin_edge", "probability", "contact_probability", "expected_distance")
@@ -229,3 +166,65 @@ def _problems(file: h5py.File) -> Iterator[Problem]:
             if name == "probability" and np.any(np.abs(part.sum(-1) - 1) > _TOLERANCE):
                 yield error(name, f"does not sum to 1 in rows {start} and on")
                 break
+
+
+FILE_KINDS: Sequence[FileKind] = (
+    model_kind(FAMILY, _describe_model, title="MSA/pair model folder", slot="evoformer_model"),
+    FileKind(
+        name="parameters",
+        title="parameters of an MSA/pair model",
+        # an archive of arrays (AlphaFold's parameters) or a PyTorch checkpoint, new or old
+        matches=lambda candidate: candidate.magic.startswith((_ZIP_MAGIC, _PICKLE_MAGIC)),
+        describe=imported("evoformer.parameter_export", "describe_parameters"),
+        validate=imported("evoformer.parameter_export", "validate_parameters"),
+        is_model=True,
+        order=-2,
+    ),
+    FileKind(
+        name="prediction",
+        title="prediction of an MSA/pair model",
+        matches=folder_with(SCORES),
+        describe=_describe_prediction,
+        validate=_validate_prediction,
+        remains=_remains_of_prediction,
+        report=shown_as("prediction", _describe_prediction),
+        multiqc=_sample,
+    ),
+    several_results(
+        "predictions",
+        "folder of predictions",
+        SCORES,
+        *_OF_CONTACTS,
+        *_OF_STRUCTURES,
+        empty_parts=True,
+        order=2,
+    ),
+    FileKind(
+        name="aligned_error",
+        title="predicted aligned error",
+        matches=lambda candidate: candidate.head.startswith(b'[{"predicted_aligned_error"'),
+        describe=lambda path: {"residues": len(read_aligned_error(path).errors_RR)},
+    ),
+    FileKind(
+        name="distogram",
+        title="predicted distances",
+        matches=hdf5(DISTOGRAM_FORMAT),
+        describe=describe_arrays,
+        read=lambda path: read_distances(path, with_entropy=True),
+        validate=_validate_arrays,
+    ),
+    FileKind(
+        name="templates",
+        title="templates for an MSA/pair model",
+        matches=hdf5(TEMPLATES_FORMAT),
+        describe=_describe_templates,
+        read=read_templates,
+    ),
+    FileKind(
+        name="representations",
+        title="representations of an MSA/pair model",
+        matches=hdf5(REPRESENTATIONS_FORMAT),
+        describe=describe_arrays,
+        validate=_validate_arrays,
+    ),
+)

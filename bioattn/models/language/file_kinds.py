@@ -99,25 +99,24 @@ def _describe_embeddings(path: Path) -> dict[str, Any]:
         }
 
 
-def file_kinds() -> Sequence[FileKind]:
-    return (
-        model_kind(FAMILY),
-        replace(
-            model_kind(FAMILY, name="published-language-model", title="published language model"),
-            matches=_is_published,
-        ),
-        dataset_kind(
-            "sequence-dataset",
-            "dataset of sequences",
-            SEQUENCE_DATASET,
-            describe_sequence_dataset,
-            open_sequence_dataset,
-        ),
-        FileKind(
-            "embeddings",
-            "embeddings of sequences",
-            hdf5(EMBEDDINGS.format),
-            _describe_embeddings,
-            read_embeddings,
-        ),
-    )
+FILE_KINDS: Sequence[FileKind] = (
+    model_kind(FAMILY),
+    replace(
+        model_kind(FAMILY, name="published-language-model", title="published language model"),
+        matches=_is_published,
+    ),
+    dataset_kind(
+        "sequence-dataset",
+        "dataset of sequences",
+        SEQUENCE_DATASET,
+        describe_sequence_dataset,
+        open_sequence_dataset,
+    ),
+    FileKind(
+        "embeddings",
+        "embeddings of sequences",
+        hdf5(EMBEDDINGS.format),
+        _describe_embeddings,
+        read_embeddings,
+    ),
+)

@@ -49,25 +49,24 @@ def _describe(path: Path) -> dict[str, Any]:
     }
 
 
-def file_kinds() -> Sequence[FileKind]:
-    return (
-        FileKind(
-            name="phyloformer-parameters",
-            title="parameters of Phyloformer",
-            matches=lambda candidate: candidate.magic == b"PK\x03\x04" and FAMILY.recognises(candidate.path),
-            describe=_describe,
-            is_model=True,
-            order=-3,
-        ),
-        model_kind(FAMILY, title="Phyloformer model folder"),
-        PHYLOGENY.kind("phylogeny", "distances and trees of an alignment"),
-        several_results(
-            "phylogenies",
-            "folder of distances and trees",
-            PHYLOGENY.record,
-            DISTANCES,
-            NEIGHBOUR_JOINING,
-            MINIMUM_EVOLUTION,
-            order=1,
-        ),
-    )
+FILE_KINDS: Sequence[FileKind] = (
+    FileKind(
+        name="phyloformer-parameters",
+        title="parameters of Phyloformer",
+        matches=lambda candidate: candidate.magic == b"PK\x03\x04" and FAMILY.recognises(candidate.path),
+        describe=_describe,
+        is_model=True,
+        order=-3,
+    ),
+    model_kind(FAMILY, title="Phyloformer model folder"),
+    PHYLOGENY.kind("phylogeny", "distances and trees of an alignment"),
+    several_results(
+        "phylogenies",
+        "folder of distances and trees",
+        PHYLOGENY.record,
+        DISTANCES,
+        NEIGHBOUR_JOINING,
+        MINIMUM_EVOLUTION,
+        order=1,
+    ),
+)

@@ -34,5 +34,4 @@ def _describe(folder: Path) -> dict[str, Any]:
     }
 
 
-def file_kinds() -> Sequence[FileKind]:
-    return (model_kind(FAMILY, _describe, name="model", slot="model"),)
+FILE_KINDS: Sequence[FileKind] = (model_kind(FAMILY, _describe, name="model", slot="model"),)

@@ -144,13 +144,6 @@ class CrossMutants:
 
         Yields the numbers of some mutants (N,) and their predictions (N, T) in response units.
         """
-        for rows, answer_NT in self._standard(codes_L, position_M, base_M):
-            yield rows, self._member.in_response_units(answer_NT, self._treatments)
-
-    def _standard(
-        self, codes_L: Tensor, position_M: Tensor, base_M: Tensor
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """As `answers`, in standard units."""
         every = torch.arange(len(position_M), device=codes_L.device)
         stem = MutatedStem(self._network.stem, codes_L)
         if not self._few_keys_change or listener_for(self._attention.site) is not None:
@@ -177,23 +170,22 @@ class CrossMutants:
             far_weights_MN = torch.from_numpy(weights_MN).to(far_NX)
             for part in torch.arange(len(smooth), device=rows.device).split(self._batch_size):
                 these = smooth[part]
-                yield (
-                    rows[these],
-                    self._near(
-                        fields,
-                        mutated.rows(these),
-                        shifts.rows(these),
-                        mixed_MXC[these],
-                        nearby,
-                        top_HT,
-                        far_NX,
-                        far_weights_MN[part],
-                    ),
+                answer_NT = self._near(
+                    fields,
+                    mutated.rows(these),
+                    shifts.rows(these),
+                    mixed_MXC[these],
+                    nearby,
+                    top_HT,
+                    far_NX,
+                    far_weights_MN[part],
                 )
+                yield rows[these], self._member.in_response_units(answer_NT, self._treatments)
 
     def _plainly(self, stem: MutatedStem, mutated: MutatedBins) -> Tensor:
-        """Predictions (M, T) by the whole network after the stem."""
-        return self._network.decode(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
+        """Predictions (M, T) by the whole network after the stem, in response units."""
+        answer_MT = self._network.decode(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
+        return self._member.in_response_units(answer_MT, self._treatments)
 
     def _read(self, attended_MTX: Tensor) -> Tensor:
         """Predictions (M, T) from what the heads attended to."""

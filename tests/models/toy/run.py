@@ -77,7 +77,9 @@ def toy_work(loaded, inputs, options, sites, batch_size=3):
 
 
 def run(settings, running):
-    table = load_toy(settings.model, running.device(settings.device, settings.threads)).predict(settings.sequences)
+    table = load_toy(settings.model, running.device(settings.device, settings.threads)).predict(
+        settings.sequences
+    )
     with text_output(settings.output) as calls:
         calls.write(FIRST_LINE + "\n")
         calls.writelines(f"{name}\t{called}\n" for name, called in table["calls"].items())
