@@ -88,7 +88,7 @@ def read_head_grid(
 
     Raises: BioattnError for options of the other kind of file, and as `alignment_head_grid`.
     """
-    if attention.over_promoters:
+    if attention.inputs == "promoters":
         if corrected:
             raise BioattnError(f"{attention.path}: holds promoters; corrected maps are those of alignments")
         maps = attention_maps(attention, sites, heads, chosen_quantity(weights=weights))

@@ -145,7 +145,7 @@ def read_promoter_picture(
 
     Raises: BioattnError for what a file does not hold; SettingsError for options that contradict each other.
     """
-    if attention.over_promoters:
+    if attention.inputs == "promoters":
         (gene,) = choose_genes([gene], GeneNames.in_samples(attention.samples), attention.path, "--gene")
         treatments = treatments or _extreme_treatments(attention, gene)
     whole = attention_maps(attention, sites, heads, chosen_quantity(weights=weights)).distinct

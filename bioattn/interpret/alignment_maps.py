@@ -137,7 +137,7 @@ def read_protein(attention: Attention, name: str) -> Protein:
     Raises: BioattnError when the file does not hold it; as `require_residues`.
     """
     require_residues(attention)
-    if attention.over_alignments:
+    if attention.inputs == "alignments":
         columns = attention.columns(name)
         num_columns = int(attention.samples["alignment_columns"][name])
         return Protein(name, str(attention.samples["query"][name]), columns, num_columns)
@@ -147,14 +147,14 @@ def read_protein(attention: Attention, name: str) -> Protein:
 
 def residue_names(attention: Attention, protein: Protein) -> list[str]:
     """(R,) what residues are called: letter and number from 1."""
-    if attention.over_alignments:
+    if attention.inputs == "alignments":
         return list(map(str, attention.sample_list("residue_names", protein.name) or ()))
     return [f"{letter}{number}" for number, letter in enumerate(protein.letters, start=1)]
 
 
 def require_residues(attention: Attention) -> None:
     """Raises: BioattnError unless the file is over alignments, or whole proteins with a token for each residue."""
-    if not attention.over_alignments and "query" not in attention.samples:
+    if attention.inputs != "alignments" and "query" not in attention.samples:
         raise BioattnError(
             f"{attention.path}: holds {attention.inputs} without a residue for each token; alignments are needed, "
             "or a language model's proteins that it read whole (no windows, no DNA)"
@@ -175,7 +175,7 @@ def residue_map(
 ) -> NDArray[np.float64]:
     """(R, R) of one head: `head_map` without special tokens."""
     whole = head_map(attention, info, protein.name, head)
-    if attention.over_alignments:
+    if attention.inputs == "alignments":
         return whole
     names = residue_names(attention, protein)
     query, key = (
@@ -194,7 +194,7 @@ def choose_residue_maps(
     """
     chosen = choose_maps(attention, patterns or [info.name for info in self_attention(attention)], heads)
     for info, _ in chosen:
-        if attention.over_alignments and info.kind("key") != "residue":
+        if attention.inputs == "alignments" and info.kind("key") != "residue":
             raise BioattnError(
                 f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
                 f"others with --sites, such as {ROW_SITES!r}"

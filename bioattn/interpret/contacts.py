@@ -186,7 +186,7 @@ def contact_sites(attention: Attention) -> list[SiteInfo]:
     """
     require_residues(attention)
     sites = attention.sites.values()
-    if attention.over_alignments:
+    if attention.inputs == "alignments":
         what, wanted = "row attention", f"evoformer.*.{ROW_SITES}"
         needed = "mean-rows (or none), see [attention] of `run evoformer --config`"
         stack = [

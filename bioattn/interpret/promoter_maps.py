@@ -330,7 +330,7 @@ def attention_maps(
     Raises: BioattnError when a pattern matches no site, there is no such site, bins differ, or a site does not
     hold one of the heads or the quantity.
     """
-    if attention.over_alignments:
+    if attention.inputs == "alignments":
         raise BioattnError(f"{attention.path}: holds attention over alignments; one over promoters is needed")
     names = matching_sites(patterns or ["*"], attention.sites, attention.path)
     infos = [attention.sites[name] for name in names]

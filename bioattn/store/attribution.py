@@ -138,7 +138,7 @@ class Attribution(Results):
         self, values: NDArray[Any], samples: Names, treatments: Names, more: Mapping[str, Sequence[str]]
     ) -> LabelledArray:
         coordinates: dict[str, Sequence[Any] | NDArray[Any]] = {
-            schema.SAMPLE: self._table.ids if samples is None else samples,
+            schema.SAMPLE: self._contents.samples.ids if samples is None else samples,
             "treatment": self.treatments if treatments is None else treatments,
             "position": self.positions,
             **more,

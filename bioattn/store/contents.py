@@ -80,20 +80,6 @@ _ROOT |= {SHARD, SHARD_INPUTS, SETTINGS, UNFINISHED}
 _OF_AXES = ("axes", "axis_kinds", "axis_lengths")
 
 
-def _require_format(path: Path, file: h5py.File, format_name: str) -> None:
-    """Raises: FormatError for a file of another format, or of another major version."""
-    what = format_name.removeprefix("bioattn-")
-    found = text_attribute(file, "format")
-    if found != format_name:
-        raise other_format(path, f"{what} file", found, format_name)
-    version = text_attribute(file, "format_version") or ""
-    if version.partition(".")[0] != schema.FORMAT_VERSION.partition(".")[0]:
-        raise FormatError(
-            f"{path}: {what} format {version} is not {schema.FORMAT_VERSION}, which this bioattn reads; make the "
-            "file again, or use the bioattn that wrote it"
-        )
-
-
 def stored_layout(path: Path, file: h5py.File) -> schema.FileLayout:
     """All that a file says but its samples.
 
@@ -102,7 +88,9 @@ def stored_layout(path: Path, file: h5py.File) -> schema.FileLayout:
     table = file["samples"]
     columns = [
         schema.Column(
-            name, _type_of(table[name]), *(_text(table[name], each) for each in ("long_name", "lengths"))
+            name,
+            schema.TEXT if h5py.check_string_dtype(table[name].dtype) is not None else str(table[name].dtype),
+            *(_text(table[name], each) for each in ("long_name", "lengths")),
         )
         for name in _texts(table, "columns")
     ]
@@ -172,10 +160,6 @@ def _text(holder: h5py.HLObject, name: str) -> str:
     return text_attribute(holder, name) or ""
 
 
-def _type_of(dataset: h5py.Dataset) -> str:
-    return schema.TEXT if h5py.check_string_dtype(dataset.dtype) is not None else str(dataset.dtype)
-
-
 def _attribute(value: Any) -> schema.Attribute:
     if isinstance(value, np.ndarray):
         return tuple(value.tolist())
@@ -216,7 +200,16 @@ class Stored:
 
     def __init__(self, path: Path, file: h5py.File, format_name: str = schema.FORMAT) -> None:
         """Raises: FormatError when it is of another format, a newer major version, or damaged."""
-        _require_format(path, file, format_name)
+        what = format_name.removeprefix("bioattn-")
+        found = text_attribute(file, "format")
+        if found != format_name:
+            raise other_format(path, f"{what} file", found, format_name)
+        version = text_attribute(file, "format_version") or ""
+        if version.partition(".")[0] != schema.FORMAT_VERSION.partition(".")[0]:
+            raise FormatError(
+                f"{path}: {what} format {version} is not {schema.FORMAT_VERSION}, which this bioattn reads; make "
+                "the file again, or use the bioattn that wrote it"
+            )
         self.path, self._file = path, file
         with damage_named(path):
             self.layout = stored_layout(path, file)
@@ -232,24 +225,16 @@ class Stored:
         with damage_named(self.path):
             return read_list(self._file, column, number)
 
-    def shape(self, group: str, array: str, number: int | None = None) -> tuple[int, ...]:
-        """The shape of an array; number: of the sample whose array it is, where each has one."""
-        with damage_named(self.path):
-            return tuple(self._dataset(group, array, number).shape)
-
     def read(self, group: str, array: str, selection: list[Any], number: int | None = None) -> NDArray[Any]:
         """Some values of an array. selection: for each axis a number, a list of numbers or a slice."""
+        own = "" if number is None else f"{schema.sample_group(number)}/"
         with damage_named(self.path):
-            return read_selection(self._dataset(group, array, number), selection)
+            return read_selection(self._file[f"{group}/{own}{array}"], selection)
 
     def save(self, path: Path) -> None:
         """Copy the file. Raises: BioattnError when it cannot be written."""
         with atomic_output(path) as temporary:
             shutil.copyfile(self.path, temporary)
-
-    def _dataset(self, group: str, array: str, number: int | None) -> h5py.Dataset:
-        own = "" if number is None else f"{schema.sample_group(number)}/"
-        return self._file[f"{group}/{own}{array}"]
 
 
 class Held:
@@ -309,9 +294,6 @@ class Held:
 
     def listed(self, column: schema.ListColumn, number: int) -> schema.Values | None:
         return self.samples.lists[column.name][number]
-
-    def shape(self, group: str, array: str, number: int | None = None) -> tuple[int, ...]:
-        return tuple(self._array(group, array, number).shape)
 
     def read(self, group: str, array: str, selection: list[Any], number: int | None = None) -> NDArray[Any]:
         return read_selection(self._array(group, array, number), selection)

@@ -53,11 +53,6 @@ class SiteInfo:
         return schema.QUERY in self.dims and self.kind(schema.QUERY) != keys
 
     @property
-    def per_sample(self) -> bool:
-        """Whether each sample has its own array."""
-        return self.layout.per_sample
-
-    @property
     def treatments(self) -> list[str] | None:
         """Names along the treatment axis; None without one."""
         names = self.layout.axis("treatment").coordinates if "treatment" in self.dims else None
@@ -173,13 +168,9 @@ class Results:
         Of promoters chrom, start, end (0-based, half-open; -1 unknown) and strand; of alignments length (match
         columns that the model saw), alignment_columns (all of them), rows, extra_rows, query and input_sha256.
         """
-        columns = dict(self._table.columns)
+        columns = dict(self._contents.samples.columns)
         index = pd.Index(columns.pop("id"), name="id")
         return pd.DataFrame(columns, index=index)
-
-    @property
-    def _table(self) -> schema.Samples:
-        return self._contents.samples
 
     def sample_list(self, name: str, sample: str) -> NDArray[Any] | list[str] | None:
         """A list of one sample; None where it has none.
@@ -199,7 +190,9 @@ class Results:
         if schema.PREDICTIONS not in self._groups:
             raise BioattnError(f"{self.path}: holds no predictions")
         values = self._contents.read(schema.PREDICTIONS, "values", [slice(None)])
-        return pd.DataFrame(values, index=pd.Index(self._table.ids, name="gene_id"), columns=self.treatments)
+        return pd.DataFrame(
+            values, index=pd.Index(self._contents.samples.ids, name="gene_id"), columns=self.treatments
+        )
 
     @cached_property
     def treatments(self) -> list[str]:
@@ -216,7 +209,7 @@ class Results:
         return np.arange(self.window_length) - before
 
     def _genes(self, gene: Choice) -> int | list[int] | slice:
-        names = list(map(str, self._table.columns.get("name", ())))
+        names = list(map(str, self._contents.samples.columns.get("name", ())))
         times = Counter(names)
         unique = {name: row for row, name in enumerate(names) if name and times[name] == 1}
         return choice(gene, {**unique, **self._numbers}, f"{self.path}: gene")
@@ -232,7 +225,7 @@ class Results:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self._table.ids)}
+        return {name: number for number, name in enumerate(self._contents.samples.ids)}
 
 
 class Attention(Results):
@@ -240,21 +233,33 @@ class Attention(Results):
 
     _format = schema.FORMAT
 
-    @property
-    def over_alignments(self) -> bool:
-        """Whether the samples are alignments."""
-        return self.inputs == "alignments"
-
-    @property
-    def over_promoters(self) -> bool:
-        """Whether the samples are promoters, all of one length."""
-        return self.inputs == "promoters"
-
     @cached_property
     def sites(self) -> dict[str, SiteInfo]:
         """Attention sites by name."""
-        paths = [path for path in self._groups if path.startswith(f"{schema.SITES}/")]
-        return {info.name: info for info in map(self._site_info, paths)}
+        sites = {}
+        for path, layout in self._groups.items():
+            folder, _, name = path.partition("/")
+            if folder != schema.SITES:
+                continue
+            array = next((each for each in layout.arrays if each.name == schema.WEIGHTS), None)
+            names = [axis.name for axis in layout.axes]
+            dims = tuple(name for name in names if name != schema.KEY or schema.RANK not in names)
+            shape: tuple[int, ...] = ()
+            if array is not None and layout.per_sample:
+                shape = layout.shape(array, self._contents.samples.lengths(0))
+            elif array is not None:
+                shape = (len(self._contents.samples), *layout.shape(array))
+            heads: Any = layout.attributes["heads"]
+            sites[name] = SiteInfo(
+                name=name,
+                layout=layout,
+                dims=dims if layout.per_sample else (schema.SAMPLE, *dims),
+                shape=shape,
+                dtype=np.dtype(np.float32 if array is None else array.dtype),
+                heads=tuple(map(int, heads)),
+                reduce=Reduction(str(layout.attributes["reduce"])),
+            )
+        return sites
 
     def weights(
         self,
@@ -317,7 +322,7 @@ class Attention(Results):
         number = self._number_of(sample)
         values = self._contents.read(group.path, "values", [number])
         tasks = [str(name) for name in group.axis("task").coordinates or ()]
-        return tasks, values[..., : self._table.lengths(number)["atoms"]]
+        return tasks, values[..., : self._contents.samples.lengths(number)["atoms"]]
 
     def key_index(self, site: str, *, sample: str, head: int | None = None) -> NDArray[np.int32]:
         """Of which key (0-based) each of the weights of a site reduced with `top-k` is; the same shape.
@@ -356,9 +361,9 @@ class Attention(Results):
         does not hold.
         """
         info = self._info(site)
-        number = None if sample is None and not info.per_sample else self._own(info, sample)
-        if dim == schema.SAMPLE and not info.per_sample:
-            return self._table.ids
+        number = None if sample is None and not info.layout.per_sample else self._own(info, sample)
+        if dim == schema.SAMPLE and not info.layout.per_sample:
+            return self._contents.samples.ids
         try:
             axis = info.layout.axis(dim)
         except KeyError as error:
@@ -367,7 +372,7 @@ class Attention(Results):
             return schema.axis_places(axis, None)
         lists = [column for column in self._contents.layout.lists if column.kind == axis.kind]
         listed = schema.listed_places(lists, lambda column: self._contents.listed(column, number))
-        return schema.axis_places(axis, self._table.lengths(number), listed)
+        return schema.axis_places(axis, self._contents.samples.lengths(number), listed)
 
     def array(
         self,
@@ -392,8 +397,8 @@ class Attention(Results):
         Raises: BioattnError for what the file does not hold, or where a site or sample must be named.
         """
         info = self._chosen_site(site)
-        if samples is None and info.layout.ragged and len(self._table) == 1:
-            samples = self._table.ids[0]
+        if samples is None and info.layout.ragged and len(self._contents.samples) == 1:
+            samples = self._contents.samples.ids[0]
         one = samples if isinstance(samples, str) else None
         gene = None if one is not None else samples
         if contributions:
@@ -476,7 +481,7 @@ class Attention(Results):
         treatment: str | Sequence[str] | None,
         head: int | None,
     ) -> NDArray[Any]:
-        dims = info.dims[1:] if not info.per_sample else info.dims
+        dims = info.dims[1:] if not info.layout.per_sample else info.dims
         selection: list[Any] = [slice(None)] * len(dims)
         if treatment is not None:
             if info.treatments is None:
@@ -488,7 +493,7 @@ class Attention(Results):
                 raise BioattnError(f"{self.path}: site {info.name} holds no head {head}")
             selection[dims.index(schema.HEAD)] = info.heads.index(head)
         number = None
-        if info.per_sample:
+        if info.layout.per_sample:
             if gene is not None and not isinstance(gene, str):
                 raise BioattnError(
                     f"{self.path}: holds {self.inputs}, whose arrays differ; ask for one sample"
@@ -504,7 +509,7 @@ class Attention(Results):
         """The selection without what lies behind the sample's ends."""
         if not info.layout.ragged:
             return selection
-        lengths = self._table.lengths(self._number_of(sample))
+        lengths = self._contents.samples.lengths(self._number_of(sample))
         array = next(each for each in info.layout.arrays if each.name == name)
         own = info.layout.shape(array, lengths)
         return [
@@ -521,32 +526,13 @@ class Attention(Results):
             raise BioattnError(f"{self.path}: no site {site!r}; it holds {', '.join(self.sites) or 'none'}")
         return self.sites[site]
 
-    def _site_info(self, path: str) -> SiteInfo:
-        layout = self._groups[path]
-        array = next((each for each in layout.arrays if each.name == schema.WEIGHTS), None)
-        names = [axis.name for axis in layout.axes]
-        dims = tuple(name for name in names if name != schema.KEY or schema.RANK not in names)
-        number = 0 if layout.per_sample else None
-        heads: Any = layout.attributes["heads"]
-        return SiteInfo(
-            name=path.removeprefix(f"{schema.SITES}/"),
-            layout=layout,
-            dims=dims if layout.per_sample else (schema.SAMPLE, *dims),
-            shape=() if array is None else self._contents.shape(path, array.name, number),
-            dtype=np.dtype(np.float32 if array is None else array.dtype),
-            heads=tuple(map(int, heads)),
-            reduce=Reduction(str(layout.attributes["reduce"])),
-        )
-
     def _chosen_site(self, site: str | None) -> SiteInfo:
         if site is None and len(self.sites) != 1:
             raise BioattnError(f"{self.path}: holds several sites; name one: {', '.join(self.sites)}")
         return self._info(site or next(iter(self.sites)))
 
 
-def open_attention(path: Path | str) -> Attention:
-    """Open an attention file for reading, also as a context. Raises: as `Results.open`."""
-    return Attention.open(path)
+open_attention = Attention.open
 
 
 def choice(

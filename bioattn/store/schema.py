@@ -6,7 +6,7 @@ arrays per sample (`GroupLayout.per_sample`), where padding would waste more tha
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -315,12 +315,6 @@ class GroupLayout:
         """Bytes of one sample's values, all arrays together."""
         return sum(math.prod(self.shape(array, lengths)) * array.itemsize for array in self.arrays)
 
-    def stored_bytes(self, num_samples: int, lengths: Iterable[Mapping[str, int]] = ()) -> int:
-        """Bytes in the file; lengths: of each sample, where each has its own arrays."""
-        if self.per_sample:
-            return sum(BYTES_PER_ARRAY_GROUP + self.bytes_of_sample(each) for each in lengths)
-        return num_samples * (BYTES_PER_NAME + self.bytes_of_sample())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
@@ -346,10 +340,17 @@ class FileLayout:
         object.__setattr__(self, "groups", tuple(sorted(self.groups, key=lambda group: group.path)))
 
     def stored_bytes(self, num_samples: int, lengths: Sequence[Mapping[str, int]] = ()) -> int:
-        """Bytes of the finished file, to a few percent; lengths: as `GroupLayout.stored_bytes` takes them."""
+        """Bytes of the finished file, to a few percent; lengths: of each sample, for what each has of its own."""
         listed = sum(each.get(column.lengths, 0) for column in self.lists for each in lengths)
-        small = num_samples * BYTES_PER_NAME * (1 + len(self.lists)) + listed * BYTES_PER_NAME // 2
-        return FIXED_BYTES + small + sum(group.stored_bytes(num_samples, lengths) for group in self.groups)
+        size = (
+            FIXED_BYTES + num_samples * BYTES_PER_NAME * (1 + len(self.lists)) + listed * BYTES_PER_NAME // 2
+        )
+        for group in self.groups:
+            if group.per_sample:
+                size += sum(BYTES_PER_ARRAY_GROUP + group.bytes_of_sample(each) for each in lengths)
+            else:
+                size += num_samples * (BYTES_PER_NAME + group.bytes_of_sample())
+        return size
 
 
 def axis_length(axis: Axis, lengths: Mapping[str, int] | None = None) -> int:
@@ -472,12 +473,6 @@ def kept_heads(site: AttentionSite, wanted: tuple[int, ...] | None) -> tuple[int
     return heads
 
 
-def bin_centres(edges: Sequence[int]) -> NDArray[np.float64]:
-    """Middle of each half-open bin, in bases from the first base of the window."""
-    bounds = np.asarray(edges, dtype=np.float64)
-    return (bounds[:-1] + bounds[1:]) / 2
-
-
 def listed_places(
     lists: Sequence[ListColumn], values: Callable[[ListColumn], Values | None]
 ) -> dict[str, Values]:
@@ -500,7 +495,8 @@ def axis_places(
     if listed and axis.lengths is not None and axis.kind in listed:
         return listed[axis.kind]
     if axis.edges is not None:
-        return bin_centres(axis.edges)
+        bounds = np.asarray(axis.edges, dtype=np.float64)
+        return (bounds[:-1] + bounds[1:]) / 2
     if axis.coordinates is None:
         return np.arange(axis_length(axis, lengths), dtype=np.int32)
     if axis.coordinates and not isinstance(axis.coordinates[0], str):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,12 @@ STEP_BYTES = 1 << 21
 POSITION_UNITS = "bases from the first base of the window, 5'->3'"
 
 
+@dataclass
 class _Background:
     """Runs the calls that it is given in one thread, one after the other, while the caller computes the next."""
 
-    def __init__(self, thread: ThreadPoolExecutor) -> None:
-        self._thread = thread
-        self._running: Future[None] | None = None
+    _thread: ThreadPoolExecutor
+    _running: "Future[None] | None" = None
 
     def run(self, call: Callable[[Any], None], argument: Any) -> None:
         """Begin a call when the one before has ended. Raises: what that one raised."""
@@ -349,7 +350,10 @@ class ResultWriter:
 
     def _write_names(self, layout: schema.GroupLayout, table: schema.Samples) -> None:
         """What samples that share arrays call their places, (sample, axis), as further coordinates (CF)."""
-        listed = [self._listed(table, row) for row in range(len(table))]
+        listed = [
+            schema.listed_places(self._layout.lists, lambda each, row=row: table.lists[each.name][row])
+            for row in range(len(table))
+        ]
         group = self._file[layout.path]
         for axis in layout.axes:
             if axis.lengths is None or not any(axis.kind in each for each in listed):
@@ -407,11 +411,8 @@ class ResultWriter:
         """Begin one sample's own arrays; sample: that one alone."""
         group = self._file[layout.path].create_group(schema.sample_group(number))
         set_attribute(group, schema.SAMPLE, sample.ids[0])
-        listed = self._listed(sample, 0)
+        listed = schema.listed_places(self._layout.lists, lambda each: sample.lists[each.name][0])
         return SampleArrays(group, layout, sample.lengths(0), listed, self._background)
-
-    def _listed(self, samples: schema.Samples, row: int) -> dict[str, schema.Values]:
-        return schema.listed_places(self._layout.lists, lambda each: samples.lists[each.name][row])
 
     def _write_lists(self, samples: schema.Samples, place: int) -> None:
         for listed in self._layout.lists:

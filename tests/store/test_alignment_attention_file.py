@@ -66,7 +66,7 @@ def test_files_are_valid_and_read_as_written(path, reduce):
     arrays = write(path, reduce)
     assert validate_file(path) == []
     with open_attention(path) as attention:
-        assert attention.over_alignments
+        assert attention.inputs == "alignments"
         assert attention.treatments == []
         assert attention.samples.loc["später"].to_dict() == {
             "length": 8,

@@ -102,7 +102,7 @@ def test_both_ways_are_valid_and_read_alike(tmp_path, options, per_sample):
     with open_attention(path) as attention:
         info = attention.sites["sequence.layers"]
         assert info.kind("key") == "token"
-        assert info.per_sample is per_sample
+        assert info.layout.per_sample is per_sample
         for number, arrays in enumerate(own):
             sample = f"s{number}"
             found = attention.weights("sequence.layers", sample=sample)
