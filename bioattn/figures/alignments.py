@@ -193,7 +193,7 @@ def draw_alignments(picture: AlignmentPicture, width: float) -> Figure:
             alignment.values_QK, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="none"
         )
         axis.set_title(alignment.site, fontsize=style.SMALL_FONT)
-        style.framed(axis)
+        axis.spines[:].set_visible(True)
         axis.set_ylabel(alignment.kinds[0])
         axis.set_xlabel(alignment.kinds[1])
         style.name_ticks(axis.xaxis, alignment.keys, each - 10)

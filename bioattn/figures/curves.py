@@ -252,7 +252,7 @@ def draw_response_curves(curves: ResponseCurves, width: float) -> Figure:
             if series.predicted is not None and series.predicted_curve is not None:
                 axis.plot(positions, _values(series.predicted[place]), "x", color=colour, markersize=3)
                 axis.plot(line, _values(series.predicted_curve[place]), "--", color=colour, linewidth=1)
-        style.framed(axis)
+        axis.spines[:].set_visible(True)
         axis.set_ylabel("response")
         axis.set_title(series.name, fontsize=style.SMALL_FONT)
         axis.set_xlim(line[0], line[-1])

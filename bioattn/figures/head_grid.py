@@ -256,7 +256,7 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
                 norm=norm,
                 aspect="auto",
             )
-            style.framed(axis)
+            axis.spines[:].set_visible(True)
             axis.set_box_aspect(1)
             many = "" if math.isnan(panel.effective_keys) else f" ({panel.effective_keys:.0f})"
             if roomy:
@@ -331,7 +331,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
             linewidth=0,
             rasterized=True,
         )
-        style.framed(axis)
+        axis.spines[:].set_visible(True)
         site = f"{head.site}, " if head.site else ""
         axis.set_title(f"{site}{head.name} ({head.effective_keys:.1f})", fontsize=style.SMALL_FONT)
     step = math.ceil(2.4 / (panel / rows))

@@ -152,7 +152,9 @@ def draw(
         value = options.pop(option, ())
         names += [value] if isinstance(value, str) else value
     several = result if type(result) in (list, tuple) else [result]
-    paths = [_drawn(Path(each)) for each in several if isinstance(each, str | Path)]
+    paths = [Path(each) for each in several if isinstance(each, str | Path)]
+    # Of a folder of motifs its matrices are drawn.
+    paths = [path / MEME if (path / MOTIF_FOLDER.record).is_file() else path for path in paths]
     if paths:
         kind = kind or _default_kind(paths[0], len(names))
         data = _read(kind, paths[0], paths[1:], names, options, progress)
@@ -178,11 +180,6 @@ def _verdict(source: Any) -> str:
         return ""
     with open_attention(source) as attention:
         return attention.verdict
-
-
-def _drawn(path: Path) -> Path:
-    """The file to be drawn: of a folder of motifs its matrices."""
-    return path / MEME if (path / MOTIF_FOLDER.record).is_file() else path
 
 
 def _default_kind(path: Path, num_samples: int) -> str:

@@ -48,7 +48,7 @@ COLUMN = "column of the alignment"
 
 def _square_axes(axis: Axes, label: str, letters: str, room: float) -> None:
     """Residues with their numbers on both axes, each `room` millimetres long."""
-    style.framed(axis)
+    axis.spines[:].set_visible(True)
     axis.set_xlabel(label)
     axis.set_ylabel(label)
     names = [f"{'' if letter in '-X' else letter}{place}" for place, letter in enumerate(letters, start=1)]

@@ -224,11 +224,6 @@ def bare(axis: Axes) -> None:
     axis.spines[:].set_visible(False)
 
 
-def framed(axis: Axes) -> None:
-    """Draw all four sides of the frame, as maps have them."""
-    axis.spines[:].set_visible(True)
-
-
 def whole_ticks(ticks: Axis, number: int) -> None:
     """Set about `number` ticks at round whole numbers."""
     ticks.set_major_locator(MaxNLocator(nbins=number, integer=True, steps=[1, 2, 5, 10], min_n_ticks=2))

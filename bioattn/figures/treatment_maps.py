@@ -150,7 +150,7 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
         rasterized=True,
     )
     axis.set_ylim(number, 0)
-    style.framed(axis)
+    axis.spines[:].set_visible(True)
     axis.yaxis.tick_right()
     step = int(np.ceil(_ROW / row - 1e-9))
     axis.set_yticks(np.arange(number)[::step] + 0.5, names[::step])

@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -218,7 +218,8 @@ class _FolderRun:
         output: Path = settings.attention
         of_file = {
             **self.decisive,
-            **options.as_json(choose_sites(runner.sites, options.sites)),
+            **asdict(options),
+            "sites": choose_sites(runner.sites, options.sites),
         }
         layout = runner.layout(options)
         if self.record is not None:

@@ -38,10 +38,8 @@ def fitting_batch(forward_one: Callable[[], object], most: int) -> int:
 class _Meter(TorchFunctionMode):
     """Notes the bytes of the widest tensor any operation makes, and of all attention together."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.widest = 0
-        self.attention = 0
+    widest = 0
+    attention = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call through and look at what comes back."""

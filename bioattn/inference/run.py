@@ -7,7 +7,7 @@ hands them to a file (`ResultFile`) and to whoever else takes them in order, suc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -429,7 +429,8 @@ def write_attention_file(
             "model": layout.model_sha256,
             "attributes": dict(layout.attributes),
             **deciding,
-            **settings.options().as_json(sites),
+            **asdict(settings.options()),
+            "sites": sites,
         },
         about=about,
         of_each=of_each,

@@ -14,7 +14,6 @@ from bioattn.io.files import (
     check_parent,
     final_name,
     partial_path,
-    remove_leftover,
     unwritable,
 )
 from bioattn.text import listed
@@ -141,13 +140,6 @@ def restore_folder(path: Path, names: Collection[str]) -> None:
             aside.rename(path)
     except OSError as error:
         raise unwritable(path, error) from error
-
-
-def remove_unfinished(folder: Path) -> None:
-    """Remove the temporary files of killed processes from a folder that this process has locked."""
-    for path in folder.iterdir():
-        if final_name(path.name) != path.name and path.is_file():
-            remove_leftover(path)
 
 
 def _remove(path: Path) -> None:

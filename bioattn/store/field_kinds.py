@@ -65,10 +65,12 @@ from bioattn.store.kinds import (
 from bioattn.structures.chain import read_chains
 from bioattn.text import some
 
-_PDB_START = re.compile(
+_STRUCTURE_START = re.compile(
+    rb"(\s|#[^\n]*\n)*(data_|"
     rb"(HEADER|TITLE |COMPND|SOURCE|KEYWDS|EXPDTA|AUTHOR|REVDAT|REMARK|SEQRES|CRYST1|PARENT|MODEL |ATOM  |HETATM)"
-    rb"[ 0-9]"
+    rb"[ 0-9])"
 )
+"""The first bytes of a file in mmCIF or PDB format."""
 
 _ALIGNED = frozenset({".a3m", ".a2m", ".afa"})
 """Names of alignments, whatever is in them."""
@@ -82,12 +84,6 @@ _MOTIF_LINE = re.compile(
 
 _ROWS_SEEN = 100
 """Rows of a FASTA of proteins by which it is told from an alignment."""
-
-
-def _looks_like_structure(head: bytes) -> bool:
-    """Whether the first bytes of a file are those of PDB or mmCIF."""
-    text = re.sub(rb"\A(\s|#[^\n]*\n)*", b"", head)
-    return text.startswith(b"data_") or _PDB_START.match(text) is not None
 
 
 def _describe_structure(path: Path) -> dict[str, Any]:
@@ -262,7 +258,7 @@ FIELD_KINDS: Sequence[FileKind] = (
     FileKind(
         "structure",
         "protein structure",
-        lambda candidate: _looks_like_structure(candidate.head),
+        lambda candidate: _STRUCTURE_START.match(candidate.head) is not None,
         _describe_structure,
         read_chains,
         report=shown_as("structure", _describe_structure),

@@ -16,7 +16,7 @@ from bioattn.io.hdf5 import open_hdf5, text_attribute
 from bioattn.store.attribution import Attribution
 from bioattn.store.contents import Stored
 from bioattn.store.field_kinds import FIELD_KINDS, audit_sample
-from bioattn.store.kinds import Candidate, FileKind, ReportInput, ResultTable, hdf5, read_table, starts_with
+from bioattn.store.kinds import FileKind, ReportInput, ResultTable, hdf5, read_table, starts_with
 from bioattn.store.reader import Attention, Results
 from bioattn.store.result_validation import validate_results
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
@@ -129,10 +129,6 @@ def _windows(path: Path, result: Results, file: h5py.File, **more: str) -> dict[
 
 _DRAWN = {"promoters": "attention", "alignments": "alignment_attention"}
 """Slots of a report by what attention is over."""
-
-
-def _is_run_record(candidate: Candidate) -> bool:
-    return isinstance(candidate.json, dict) and {"command", "bioattn_version"} <= set(candidate.json)
 
 
 def _report_attention(path: Path) -> ReportInput:
@@ -253,7 +249,16 @@ FILE_KINDS: Sequence[FileKind] = (
         lambda path: parse_record(read_json(path), str(path)).figures(),
         read_json,
     ),
-    FileKind("run-record", "run record of a command", _is_run_record, read_json, read_json, order=-1),
+    FileKind(
+        "run-record",
+        "run record of a command",
+        lambda candidate: (
+            isinstance(candidate.json, dict) and {"command", "bioattn_version"} <= set(candidate.json)
+        ),
+        read_json,
+        read_json,
+        order=-1,
+    ),
     FileKind(
         "json",
         "JSON file",

@@ -7,7 +7,7 @@ arrays per sample (`GroupLayout.per_sample`), where padding would waste more tha
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -99,10 +99,6 @@ class AttentionOptions:
             raise SettingsError(f"heads {list(self.heads)}: give at least one head, each once")
         if self.top_k < 1:
             raise SettingsError(f"top-k needs at least one key, {self.top_k} were asked for")
-
-    def as_json(self, sites: Sequence[str]) -> dict[str, Any]:
-        """All that they decide of a file with these sites, as JSON values."""
-        return {**asdict(self), "sites": list(sites)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,8 +418,9 @@ def site_layout(
         attributes=attributes,
     )
     if per_sample is None:
-        # The axes of one sample alone can bear its names.
-        per_sample = len(lengths or ()) == 1 or padding_wastes_half(layout, lengths or ())
+        # The axes of one sample alone can bear its names; a group costs something to write and read, too.
+        own = sum(layout.bytes_of_sample(each) + COST_OF_GROUP for each in lengths or ())
+        per_sample = len(lengths or ()) == 1 or 2 * own < len(lengths or ()) * layout.bytes_of_sample()
     return replace(layout, per_sample=per_sample)
 
 
@@ -442,13 +439,6 @@ def _known_axes(
         if axis.lengths is not None and lengths:
             axis = replace(axis, size=max(each[axis.lengths] for each in lengths))
         yield axis
-
-
-def padding_wastes_half(layout: GroupLayout, lengths: Sequence[Mapping[str, int]]) -> bool:
-    """Whether arrays of each sample's own take less than half of arrays padded to the longest, at what it costs to
-    write and read a group."""
-    own = sum(layout.bytes_of_sample(each) + COST_OF_GROUP for each in lengths)
-    return 2 * own < len(lengths) * layout.bytes_of_sample()
 
 
 def predictions_layout(treatments: Sequence[str]) -> GroupLayout:

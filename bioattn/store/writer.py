@@ -351,7 +351,7 @@ class ResultWriter:
     def _write_names(self, layout: schema.GroupLayout, table: schema.Samples) -> None:
         """What samples that share arrays call their places, (sample, axis), as further coordinates (CF)."""
         listed = [
-            schema.listed_places(self._layout.lists, lambda each, row=row: table.lists[each.name][row])
+            schema.listed_places(self._layout.lists, lambda each: table.lists[each.name][row])  # noqa: B023
             for row in range(len(table))
         ]
         group = self._file[layout.path]

@@ -19,6 +19,7 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.io.files import (
     check_apart,
+    final_name,
     partial_path,
     remove_leftover,
     run_record_path,
@@ -27,7 +28,6 @@ from bioattn.io.files import (
 )
 from bioattn.io.folders import (
     already_there,
-    remove_unfinished,
     replace_folder,
     require_own_files,
     restore_folder,
@@ -123,7 +123,7 @@ def _finish(
         trainer.task.model.eval()
     results = task.evaluate(progress)
     counts = trainers[0].task.counts
-    _write_history(partial / HISTORY, _joined_history(trainers))
+    _write_history(partial / HISTORY, trainers)
     files = task.write(partial)
     comparison = results.comparison()
     record = {
@@ -147,29 +147,24 @@ def _finish(
     return results
 
 
-def _joined_history(trainers: Sequence[Trainer]) -> list[dict[str, float]]:
-    """The rows of all trainings, epochs or steps counted on; with several, the number of each model behind it."""
-    if len(trainers) == 1:
-        return trainers[0].position.history
+def _write_history(path: Path, trainers: Sequence[Trainer]) -> None:
+    """Write a row for each epoch or round of all trainings, counted on; with several, the number of the model, too.
+    Columns stand in the order in which they first appear.
+
+    Nine digits hold a float32 as it is: curves of runs that differ in the last bit can be compared.
+    """
     rows, before = list[dict[str, float]](), 0
     for number, trainer in enumerate(trainers):
         time = trainer.task.counts
         for row in trainer.position.history:
+            of_model = {} if len(trainers) == 1 else {"model": float(number)}
             others = {name: value for name, value in row.items() if name != time}
-            rows.append({time: row[time] + before, "model": float(number), **others})
+            rows.append({time: row[time] + before, **of_model, **others})
         before += trainer.counts[trainer.position.round]
-    return rows
-
-
-def _write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
-    """Write one row per epoch or round; columns in the order in which they first appear.
-
-    Nine digits hold a float32 as it is: curves of runs that differ in the last bit can be compared.
-    """
-    columns = list(dict.fromkeys(name for row in history for name in row))
+    columns = list(dict.fromkeys(name for row in rows for name in row))
     with text_output(path) as file:
         file.write(",".join(columns) + "\n")
-        for row in history:
+        for row in rows:
             cells = [f"{row[name]:.9g}" if name in row else "" for name in columns]
             file.write(",".join(cells) + "\n")
 
@@ -237,7 +232,9 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
         partial.mkdir(exist_ok=True)
     except OSError as error:
         raise unwritable(partial, error) from error
-    remove_unfinished(partial)
+    for path in partial.iterdir():  # temporary files of killed processes
+        if final_name(path.name) != path.name and path.is_file():
+            remove_leftover(path)
     try:
         yield partial
     finally:

@@ -22,7 +22,7 @@ from bioattn.sequences.sequence_dataset import (
     describe_sequence_dataset,
     open_sequence_dataset,
 )
-from bioattn.store.kinds import Candidate, FileKind, dataset_kind, hdf5
+from bioattn.store.kinds import FileKind, dataset_kind, hdf5
 from bioattn.store.shards import SETTINGS, ShardRecord, shard_of_hdf5
 
 EMBEDDINGS = DatasetKind(
@@ -83,10 +83,6 @@ def read_embeddings(path: Path) -> tuple[list[str], NDArray[np.float32] | list[N
         return ids, values if words is None else np.split(values, words.cumsum()[:-1])
 
 
-def _is_published(candidate: Candidate) -> bool:
-    return candidate.holds(CONFIG) and published_type(candidate.index(CONFIG)) is not None
-
-
 def _describe_embeddings(path: Path) -> dict[str, Any]:
     with EMBEDDINGS.open(path) as arrays:
         attributes, record = arrays.file.attrs, shard_of_hdf5(path, arrays.file)
@@ -103,7 +99,9 @@ FILE_KINDS: Sequence[FileKind] = (
     model_kind(FAMILY),
     replace(
         model_kind(FAMILY, name="published-language-model", title="published language model"),
-        matches=_is_published,
+        matches=lambda candidate: (
+            candidate.holds(CONFIG) and published_type(candidate.index(CONFIG)) is not None
+        ),
     ),
     dataset_kind(
         "sequence-dataset",

@@ -81,10 +81,6 @@ class _Part(NamedTuple):
         return places[is_word(self.window.tokens[places])]
 
 
-def _length(part: _Part) -> int:
-    return len(part.window.tokens)
-
-
 def layer_numbers(layers: Sequence[int], loaded: LoadedLanguageModel) -> tuple[int, ...]:
     """Numbers of layers from 0, negative ones counted from the last. Raises: SettingsError for one that is not
     there."""
@@ -133,17 +129,17 @@ def outputs(
     own = parts(causal=shape is Shape.DECODER)
     together = in_pass and shape is not Shape.ENCODER_DECODER
     if wanted.layers or together:
-        for batch in batches(loaded, own, _length):
+        for batch in batches(loaded, own, lambda part: len(part.window.tokens)):
             found.read(batch, score=together)
             if together or wanted.score is Score.NONE:
                 advance(sum(len(part.words) for part in batch))
     if in_pass and not together:
-        for batch in batches(loaded, parts(causal=True), _length):
+        for batch in batches(loaded, parts(causal=True), lambda part: len(part.window.tokens)):
             found.decode(batch)
             advance(sum(len(part.words) for part in batch))
     if masked:
         copies = [(part, place) for part in own for place in part.words.tolist()]
-        for each in batches(loaded, copies, lambda copy: _length(copy[0]), times=2):
+        for each in batches(loaded, copies, lambda copy: len(copy[0].window.tokens), times=2):
             found.restore(each)
             advance(len(each))
     return found.all()
@@ -191,7 +187,7 @@ class _Found:
 
     def read(self, batch: Sequence[_Part], *, score: bool) -> None:
         """Read windows; score: also say how likely their words are."""
-        tokens_BL = self._padded(batch)
+        tokens_BL = padded([part.window.tokens for part in batch], PAD).to(self.device)
         last = [self.model.config.layers] if score else []
         channels = self.model.layers(tokens_BL, [*self.layers, *last])
         if self.layers:
@@ -201,7 +197,7 @@ class _Found:
 
     def decode(self, batch: Sequence[_Part]) -> None:
         """Read windows with the encoder, and say how likely the decoder finds their words."""
-        source_BS = self._padded(batch)
+        source_BS = padded([part.window.tokens for part in batch], PAD).to(self.device)
         begins = int(self.loaded.vocabulary.begins)
         # A decoder whose encoder sees no <cls> begins with one.
         tokens_BL = source_BS if begins else F.pad(source_BS, (1, -1), value=CLS)
@@ -209,7 +205,7 @@ class _Found:
 
     def restore(self, batch: Sequence[tuple[_Part, int]]) -> None:
         """Mask a word of each window, and say how likely it is."""
-        copies_ML = self._padded([part for part, _ in batch])
+        copies_ML = padded([part.window.tokens for part, _ in batch], PAD).to(self.device)
         row_M = torch.arange(len(batch), device=self.device)
         place_M = torch.tensor([place for _, place in batch], device=self.device)
         wanted_M = copies_ML[row_M, place_M].clone()
@@ -218,9 +214,6 @@ class _Found:
         likely_M = self._likely(hidden_MC, place_M, wanted_M)
         for (part, place), likely in zip(batch, likely_M, strict=True):
             self.likely[part.number][part.window.first + place] = likely
-
-    def _padded(self, batch: Sequence[_Part]) -> Tensor:
-        return padded([part.window.tokens for part in batch], PAD).to(self.device)
 
     def _embed(self, batch: Sequence[_Part], channels: Sequence[Tensor]) -> None:
         """channels: (B, L, C) of each layer."""

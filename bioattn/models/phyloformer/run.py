@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -352,7 +352,8 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     )
     options = settings.options()
     layout = runner.layout(options)
-    of_file = {**options.as_json(choose_sites(runner.sites, options.sites)), **runner.settings_json()}
+    sites = choose_sites(runner.sites, options.sites)
+    of_file = {**asdict(options), "sites": sites, **runner.settings_json()}
     with (
         stop_on_signals() as stop,
         result_file(

@@ -10,7 +10,7 @@ Shape suffixes: B promoters, L bases, T treatments, P bins of the model, F finer
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias
@@ -289,7 +289,7 @@ def run_promoters(
         file = ResultFile(
             output=attention,
             layout=runner.file_layout(source),
-            settings={**settings, **options.as_json(settings["sites"])},
+            settings={**asdict(options), **settings},
             about="attention",
             of_each=f" × {counted(len(treatments.names), 'treatment')} at {counted(len(runner.layouts), 'site')}",
             smaller="choose fewer --treatment, --sites or --heads, --genes or --samples, --reduce",

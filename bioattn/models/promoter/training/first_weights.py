@@ -300,12 +300,6 @@ def _start_embeddings(network: CrossModel, data: BaselineData, treatments: Treat
     return np.hstack([embeddings_TE, np.ones((len(embeddings_TE), 1))])
 
 
-def _solved(design_TE: Matrix, wanted_TX: Matrix) -> torch.Tensor:
-    """The linear map (E + 1, X) from embeddings to what is wanted of the treatments, by least squares."""
-    # Embeddings of features lie nearly in fewer dimensions; solving in the rest gives enormous readers.
-    return torch.from_numpy(np.linalg.lstsq(design_TE, wanted_TX, rcond=0.03)[0]).float()
-
-
 def _set_heads(
     network: CrossModel,
     design_TE: Matrix,
@@ -330,7 +324,9 @@ def _set_heads(
     mean_C = counts_K @ vectors_KC
     attention.project_value.bias.copy_(torch.from_numpy(-heads_HC[:, : len(mean_C)] @ mean_C))
     # The logit of all positions together beside that of the null key, which starts at 0.
-    solved = _solved(design_TE, np.log(gates_TH / (1 - gates_TH)))
+    wanted_TH = np.log(gates_TH / (1 - gates_TH))
+    # Embeddings of features lie nearly in fewer dimensions; solving in the rest gives enormous readers.
+    solved = torch.from_numpy(np.linalg.lstsq(design_TE, wanted_TH, rcond=0.03)[0]).float()
     network.position_curve.heights.weight.copy_(
         solved[:-1].T.repeat_interleave(len(network.position_curve.share_KP), dim=0)
     )
