@@ -38,7 +38,7 @@ TASKS = {
     "evoformer": f"run evoformer alignments --model {DATA}/models/evoformer-contacts -o contacts --force"
     " --attention out.h5",
     "evoformer-training": "train evoformer contacts.dataset.h5 -o contacts-model --steps 50"
-    " --simulated-steps 350 --force",
+    " -c training.simulated_steps=350 --force",
 }
 
 

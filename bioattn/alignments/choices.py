@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from bioattn.choices import MIN_IDENTITY
 from bioattn.errors import SettingsError
 from bioattn.io.settings import SEED, option
 
@@ -16,21 +15,12 @@ class ContactSettings:
     max_depth: int | None = option(
         "Keep at most N rows of an alignment: the first and a random choice of others."
     )
-    min_identity: float = option(
-        "Least fraction of a chain's residues that equal those of its closest row.",
-        "--min-structure-identity",
-        default=MIN_IDENTITY,
-    )
     seed: int = SEED
     """Each alignment has its own random numbers, whatever else is in the table."""
 
     def __post_init__(self) -> None:
         if self.max_depth is not None and self.max_depth < 1:
             raise SettingsError(f"--max-depth {self.max_depth}: at least 1 row must be kept")
-        if not 0 < self.min_identity <= 1:
-            raise SettingsError(
-                f"--min-structure-identity {self.min_identity:g}: must be above 0 and at most 1"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from bioattn.alignments.contact_dataset import (
 )
 from bioattn.alignments.input_features import encode_alignment
 from bioattn.alignments.rows import random_rows, statistics_of_rows
+from bioattn.choices import MIN_IDENTITY
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
@@ -323,7 +324,7 @@ def prepare_contacts(
     metadata: dict[str, Any] = {
         "grouping": _group(table, entries, progress),
         "max_depth": settings.max_depth,
-        "min_identity": settings.min_identity,
+        "min_identity": MIN_IDENTITY,
         "seed": settings.seed,
     }
     for entry in entries:
@@ -453,15 +454,15 @@ def _mapping(
 ) -> ColumnMapping:
     if pair.mapping is None:
         source = f"{pair.msa} and {pair.structure}"
-        return map_columns(chain, alignment, source=source, min_identity=settings.min_identity)
+        return map_columns(chain, alignment, source=source)
     mapping = read_mapping(pair.mapping, chain, alignment.num_columns)
     identities = row_identities(mapping, chain, alignment)
     best = int(identities.argmax())
-    if identities[best] < settings.min_identity:
+    if identities[best] < MIN_IDENTITY:
         raise BioattnError(
             f"{pair.mapping}: no row of {pair.msa} has the residues of chain {chain.name} in these columns; "
             f"the best, {alignment.names[best]!r}, has {percentage(identities[best])} of them "
-            f"({percentage(settings.min_identity)} are needed); check that mapping and alignment belong "
+            f"({percentage(MIN_IDENTITY)} are needed); check that mapping and alignment belong "
             "together"
         )
     return replace(mapping, row=best, identity=round(float(identities[best]), 6))

@@ -124,7 +124,7 @@ class Replacement:
     def mixed(
         self, pairs: Pairs, scores_NP: Floats, share: float, inside_BL: AnyCodes, outside_BL: AnyCodes
     ) -> Floats:
-        """Predictions (N,): the `share` of known bins with largest scores is of `inside_BL`, the rest of `outside_BL`."""
+        """Predictions (N,): known bins of largest score, a `share`, of `inside_BL`, all else of `outside_BL`."""
         chosen_NP = top_bins(scores_NP, self.known_BP[pairs.sample_N], share)
         inside_NL = np.zeros((len(scores_NP), self.codes_BL.shape[1]), np.bool_)
         inside_NL[:, self.edges[0] : self.edges[-1]] = np.repeat(chosen_NP, np.diff(self.edges), axis=1)

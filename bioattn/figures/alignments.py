@@ -80,7 +80,7 @@ def read_arcs(
             panels.append(ArcPanel(title, strongest_pairs(map_RR, top, min_separation)))
     if not any(panel.pairs for panel in panels):
         raise BioattnError(
-            f"--min-separation {min_separation}: no two places of {sample} so far apart have attention; give less"
+            f"no two places of {sample} that lie {min_separation} or more apart have attention"
         )
     first = chosen[0][0]
     places = list(map(str, attention.coordinates(first.name, "key", sample)))

@@ -148,7 +148,7 @@ def _finish(
 
 
 def _write_history(path: Path, trainers: Sequence[Trainer]) -> None:
-    """Write a row for each epoch or round of all trainings, counted on; with several, the number of the model, too.
+    """Write a row for each epoch or round of all trainings, counted on; of several, with the number of the model.
     Columns stand in the order in which they first appear.
 
     Nine digits hold a float32 as it is: curves of runs that differ in the last bit can be compared.

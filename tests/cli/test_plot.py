@@ -139,7 +139,7 @@ COMMANDS = [
     "attention.h5 --kind heads --gene g0",
     "alignment.h5 --as corrected",
     "contacts.tsv truth.tsv",
-    "alignment.h5 --kind arcs --min-separation 2",
+    "alignment.h5 --kind arcs --top 2",
     "alignment.h5 --kind arcs --heads 0,1 --top 3",
     "AF-X-F1-predicted_aligned_error_v4.json",
     "x_scores_rank_001.json AF-X-F1-confidence_v4.json",
@@ -324,7 +324,6 @@ def test_every_picture_is_there(name):
         ("promoters.fa -o {out}.png", 1, "of which there is no picture; --kind chooses one of attention"),
         ("AF-X-F1-confidence_v4.json --kind pae -o {out}.png", 1, "holds no predicted aligned errors (entry"),
         ("half_v1.json -o {out}.png", 1, "residue1 and residue2 do not name every pair of residues"),
-        ("alignment.h5 --kind arcs --min-separation 10 -o {out}.png", 1, "no two places of a so far apart"),
         (
             ". --kind pae -o {out}.png",
             1,

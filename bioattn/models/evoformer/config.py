@@ -248,7 +248,8 @@ class EvoformerTrainingConfig:
     steps: int = option(
         "Updates of the weights on the dataset's families, after `simulated_steps`.", default=2000, min=0
     )
-    simulated_steps: int = option("Updates on simulated families alone, before.", default=0, min=0)
+    simulated_steps: int = 0
+    """Updates on simulated families alone, before."""
     simulated_share: float = 0.0
     """Chance that a sample of the later steps is of a simulated family too."""
     simulated_families: int = 600
@@ -306,7 +307,7 @@ class EvoformerTrainingConfig:
         numbers = [each.name for each in fields(self) if isinstance(getattr(self, each.name), int | float)]
         require(self, numbers, lambda value: value >= 0, "not be negative")
         if not self.total_steps:
-            raise SettingsError("--steps and --simulated-steps are both 0; one of them must be at least 1")
+            raise SettingsError("steps and simulated_steps are both 0; one of them must be at least 1")
         if self.average_decay == 1:
             raise SettingsError(
                 "average_decay is 1; an average that forgets nothing stays at the first weights"

@@ -127,7 +127,7 @@ def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_data
     ("words", "code", "sentence"),
     [
         (["--exclude", "1ABC"], 1, "--exclude '1ABC'"),
-        (["--steps", "0"], 2, "--steps and --simulated-steps are both 0"),
+        (["--steps", "0"], 2, "steps and simulated_steps are both 0"),
         (["--initial-model", "missing"], 1, "missing"),
     ],
 )
