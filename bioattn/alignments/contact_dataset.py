@@ -21,7 +21,7 @@ from bioattn.formats.alignment import looks_like_nucleotides
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_metadata
 from bioattn.io.files import read_json
-from bioattn.io.hdf5 import damage_named, hdf5_file, put_array, put_text
+from bioattn.io.hdf5 import damage_named, hdf5_file, put_array
 from bioattn.text import quoted, some
 
 CONTACT_DATASET = DatasetKind(
@@ -189,11 +189,11 @@ def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metada
             numbers.append((protein.split, protein.num_rows, protein.num_columns, int(protein.mapped.sum())))
         if not texts:
             raise BioattnError(f"{path}: there is no protein to write")
-        put_text(file, "proteins/id", list(texts))
-        put_text(file, "proteins/group", [group for group, _ in texts.values()])
+        put_array(file, "proteins/id", list(texts))
+        put_array(file, "proteins/group", [group for group, _ in texts.values()])
         table = np.array(numbers, "<i8")
         put_array(file, "proteins/split", table[:, 0].astype(np.uint8))
-        put_text(file, "proteins/chain", [chain for _, chain in texts.values()])
+        put_array(file, "proteins/chain", [chain for _, chain in texts.values()])
         for column, name in enumerate(("num_rows", "num_columns", "num_mapped"), start=1):
             put_array(file, f"proteins/{name}", np.ascontiguousarray(table[:, column]))
         put_metadata(file, metadata)
@@ -209,7 +209,7 @@ def _put_protein(file: h5py.File, index: int, protein: ContactProtein) -> None:
     put_array(file, f"{folder}/deletions", places[np.lexsort((places[:, 1], places[:, 0]))])
     put_array(file, f"{folder}/aatype", protein.aatype.astype(np.uint8))
     put_array(file, f"{folder}/cb", protein.cb.astype("<f4"))
-    put_text(file, f"{folder}/residue_number", protein.residue_numbers)
+    put_array(file, f"{folder}/residue_number", protein.residue_numbers)
 
 
 def validate_contact_dataset(path: Path) -> list[str]:

@@ -255,17 +255,12 @@ def put_array(
 
     packed: as `create_array`.
     """
-    if not isinstance(values, np.ndarray):
+    if not isinstance(values, np.ndarray) or values.dtype.kind == "U":
         values = fixed_text(values)
     dataset = create_array(group, name, values.shape, values.dtype, packed=packed)
     if values.size:
         dataset[...] = values
     return dataset
-
-
-def put_text(group: h5py.Group, name: str, texts: Sequence[Any]) -> h5py.Dataset:
-    """Store strings as UTF-8 of a fixed length."""
-    return put_array(group, name, fixed_text(texts))
 
 
 def fixed_text(texts: Sequence[Any]) -> NDArray[np.bytes_]:

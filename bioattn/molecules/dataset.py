@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.dataset_file import DatasetKind, put_metadata
-from bioattn.io.hdf5 import hdf5_file, put_array, put_text
+from bioattn.io.hdf5 import hdf5_file, put_array
 from bioattn.molecules.graphs import ATOM_FEATURES, BOND_CODES, FINGERPRINT_BITS, Molecules
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
 
@@ -50,15 +50,15 @@ def write_molecule_dataset(path: Path, dataset: MoleculeDataset) -> None:
     """Write a dataset; the same molecules give the same bytes. Raises: BioattnError when it cannot be written."""
     molecules = dataset.molecules
     with hdf5_file(path) as file:
-        put_text(file, "molecules/id", molecules.ids)
-        put_text(file, "molecules/smiles", molecules.smiles)
+        put_array(file, "molecules/id", molecules.ids)
+        put_array(file, "molecules/smiles", molecules.smiles)
         put_array(file, "molecules/split", dataset.split)
         put_array(file, "molecules/fingerprint", molecules.fingerprints)
         put_array(file, "atoms/offset", molecules.atom_offset.astype("<i8"))
         put_array(file, "atoms/features", molecules.atoms_NF)
         put_array(file, "bonds/offset", molecules.bond_offset.astype("<i8"))
         put_array(file, "bonds/atoms_and_code", molecules.bonds_M3.astype("<u2"))
-        put_text(file, "tasks/name", dataset.tasks)
+        put_array(file, "tasks/name", dataset.tasks)
         put_array(file, "targets", dataset.targets_NT.astype("<f4"))
         put_metadata(file, dataset.metadata)
         MOLECULE_DATASET.write_attributes(file, task=str(dataset.task))

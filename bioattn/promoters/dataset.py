@@ -16,7 +16,7 @@ from bioattn.choices import Task
 from bioattn.errors import BioattnError
 from bioattn.formats.annotation import read_bed
 from bioattn.io.dataset_file import DatasetKind, put_metadata
-from bioattn.io.hdf5 import hdf5_file, put_array, put_text, set_attribute, text_attribute
+from bioattn.io.hdf5 import hdf5_file, put_array, set_attribute, text_attribute
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import some
@@ -100,14 +100,14 @@ class PromoterDataset:
 def write_dataset(path: Path, dataset: PromoterDataset) -> None:
     """Write `dataset` as HDF5, whole or not at all; the same dataset gives the same bytes."""
     with hdf5_file(path) as file:
-        put_text(file, "genes/id", dataset.gene_ids)
-        put_text(file, "genes/chrom", dataset.chrom)
+        put_array(file, "genes/id", dataset.gene_ids)
+        put_array(file, "genes/chrom", dataset.chrom)
         put_array(file, "genes/start", dataset.start.astype("<i8"))
         put_array(file, "genes/end", dataset.end.astype("<i8"))
-        put_text(file, "genes/strand", dataset.strand)
+        put_array(file, "genes/strand", dataset.strand)
         put_array(file, "genes/split", dataset.gene_split)
         put_array(file, "sequences/codes", dataset.codes)
-        put_text(file, "treatments/name", dataset.treatments.names)
+        put_array(file, "treatments/name", dataset.treatments.names)
         put_array(file, "treatments/split", dataset.treatment_split)
         if dataset.target_mean is not None and dataset.target_sd is not None:
             put_array(file, "treatments/mean", dataset.target_mean.astype("<f8"))
@@ -118,7 +118,7 @@ def write_dataset(path: Path, dataset: PromoterDataset) -> None:
             if dataset.treatments.is_numeric(column):
                 node = put_array(features, f"{index:06d}", values.to_numpy().astype("<f8"))
             else:
-                node = put_text(features, f"{index:06d}", [str(value) for value in values])
+                node = put_array(features, f"{index:06d}", [str(value) for value in values])
             set_attribute(node, "name", column)
         put_array(file, "targets/values", dataset.targets.astype("<f4"))
         if dataset.standard_error is not None:

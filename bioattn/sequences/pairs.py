@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.io.dataset_file import DatasetKind, put_metadata
-from bioattn.io.hdf5 import hdf5_file, put_array, put_text
+from bioattn.io.hdf5 import hdf5_file, put_array
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.choices import Alphabet, PairAlphabet
 from bioattn.sequences.vocabulary import CLS, CODON_LENGTH, SPECIAL, UNKNOWN, Vocabulary
@@ -116,7 +116,7 @@ class PairDataset:
 def write_pair_dataset(path: Path, dataset: PairDataset) -> None:
     """Write a dataset; the same pairs give the same bytes."""
     with hdf5_file(path) as file:
-        put_text(file, "pairs/id", dataset.ids)
+        put_array(file, "pairs/id", dataset.ids)
         put_array(file, "pairs/split", dataset.split)
         for place, name in enumerate(SIDES):
             tokens = [pair[place] for pair in dataset.pairs]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.io.dataset_file import DatasetKind, put_metadata
-from bioattn.io.hdf5 import hdf5_file, put_array, put_text
+from bioattn.io.hdf5 import hdf5_file, put_array
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import Vocabulary
@@ -79,7 +79,7 @@ def write_sequence_dataset(
     """Write the letters of records; the same input gives the same bytes."""
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in codes], dtype=np.int64)]).astype("<i8")
     with hdf5_file(path) as file:
-        put_text(file, "records/id", list(ids))
+        put_array(file, "records/id", list(ids))
         put_array(file, "records/offset", offsets)
         # Neither chunks nor compression: the bytes are mapped into memory as they lie.
         file.create_dataset("letters/codes", data=np.concatenate(codes), track_times=False)

@@ -28,7 +28,6 @@ from bioattn.io.hdf5 import (
     hdf5_output,
     open_hdf5,
     put_array,
-    put_text,
     set_attribute,
     text_attribute,
 )
@@ -338,7 +337,7 @@ class ResultWriter:
             _attach(group[column.name], 0, schema.ID.name, group[schema.ID.name])
         for layout in self._dense:
             of_group = self._file[layout.path]
-            scale = put_text(of_group, schema.SAMPLE, table.ids)
+            scale = put_array(of_group, schema.SAMPLE, table.ids)
             scale.make_scale(schema.SAMPLE)
             for array in layout.arrays:
                 dataset = of_group[array.name]
@@ -420,10 +419,10 @@ class ResultWriter:
             if values is not None:
                 group = self._file[f"samples/{listed.name}"]
                 name = schema.sample_group(self._appended + place)
-                if listed.dtype == schema.TEXT:
-                    put_text(group, name, [str(text) for text in values])
-                else:
-                    put_array(group, name, np.asarray(values, dtype=listed.dtype))
+                is_text = listed.dtype == schema.TEXT
+                put_array(
+                    group, name, list(map(str, values)) if is_text else np.asarray(values, listed.dtype)
+                )
 
     def _write_pending(self, *, last: bool) -> None:
         """Write the dense arrays of whole steps, so that no chunk is written twice."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.io.dataset_file import DatasetKind
-from bioattn.io.hdf5 import create_array, hdf5_file, put_array, put_text, text_attribute
+from bioattn.io.hdf5 import create_array, hdf5_file, put_array, text_attribute
 from bioattn.models.family import CONFIG
 from bioattn.models.language.config import published_type
 from bioattn.models.language.family import FAMILY
@@ -51,7 +51,7 @@ def embeddings_file(
     words: of each sequence. The file gets its name when the body has ended well.
     """
     with hdf5_file(path) as file:
-        put_text(file, "id", ids)
+        put_array(file, "id", ids)
         attributes: dict[str, Any] = {"pool": pool or "none", "layers": tuple(layers)}
         if pool is None:
             put_array(file, "words", np.array(words, "<i8"))
