@@ -310,16 +310,14 @@ class _FolderRun:
                 f"; the reasons stand above and in the run record"
             )
         return RunReport(
-            sentences=sentences,
-            outputs=outputs,
-            inputs={source.name: source.path for source in self.sources},
+            *sentences,
             failure=failure,
-            figures={
-                **figures,
-                "finished": sorted(self.finished),
-                "resumed": sorted(self.resumed),
-                "failed": self.failed,
-            },
+            inputs={source.name: source.path for source in self.sources},
+            outputs=outputs,
+            **figures,
+            finished=sorted(self.finished),
+            resumed=sorted(self.resumed),
+            failed=self.failed,
         )
 
 

@@ -446,10 +446,8 @@ def write_attention_file(
         progress=running.progress,
     )
     return RunReport(
-        sentences=[
-            f"wrote {settings.output}: {about} of {counted(summary.num_samples, work.noun)}{of_each} at "
-            f"{counted(len(sites), 'site')}, {human_bytes(summary.num_bytes)}"
-        ],
+        f"wrote {settings.output}: {about} of {counted(summary.num_samples, work.noun)}{of_each} at "
+        f"{counted(len(sites), 'site')}, {human_bytes(summary.num_bytes)}",
         outputs=[settings.output],
-        figures={f"{work.noun}s": summary.num_samples},
+        **{f"{work.noun}s": summary.num_samples},
     )

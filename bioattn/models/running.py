@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
@@ -45,19 +45,27 @@ class ResumableCommand(RunCommand):
     force: bool = FORCE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What a command did."""
+    """What a command has done: sentences to say of it, and what the run record holds beside command and inputs."""
 
-    sentences: Sequence[str]
-    outputs: Sequence[Path]
-    """All that was written, for the run record, which stands beside the first."""
-    inputs: Mapping[str, Path] = field(default_factory=dict)
-    """Inputs that the settings do not name themselves, for the run record."""
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values for the run record."""
-    failure: str | None = None
-    """What could not be done although there are outputs: the last sentence, with exit code 1."""
+    def __init__(
+        self,
+        *sentences: str,
+        outputs: Sequence[Path] | None = None,
+        inputs: Mapping[str, Path] | None = None,
+        failure: str | None = None,
+        **figures: Any,
+    ) -> None:
+        """outputs: all that was written, the first of which gets the record beside it; empty: no record; None: the
+        parameter `output`, unless it is standard output. inputs: more than the parameters say, by name. failure:
+        the sentence that ends the command with exit code 1, for what it could not do although it wrote outputs.
+        figures: JSON values for the run record.
+        """
+        self.sentences = sentences
+        self.outputs = outputs
+        self.inputs = inputs or {}
+        self.failure = failure
+        self.figures = figures
 
 
 @contextmanager

@@ -24,34 +24,12 @@ from bioattn.system.device import launch
 from bioattn_cli.pipes import pipes_as_files
 from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
 
-Result: TypeAlias = "Record | RunReport | None"
+Result: TypeAlias = RunReport | None
 """What a command returns: what is to be said and recorded."""
 GROUPS = ("Inputs", "Output", "Model", "Training", "Options", "Running")
 """Headings of --help, in their order; the last is that of the options that every command has."""
 COMMANDS: dict[str, Callable[..., Result]] = {}
 """What `command` was given, by words such as `export tracks`; `with_report` makes functions for typer of it."""
-
-
-class Record:
-    """What a command has done: sentences to say of it, and what the run record holds beside command and inputs."""
-
-    def __init__(
-        self,
-        *sentences: str,
-        outputs: Sequence[Path] | None = None,
-        inputs: Mapping[str, Path] | None = None,
-        failure: str | None = None,
-        **figures: Any,
-    ) -> None:
-        """outputs: all that was written, the first of which gets the record beside it; empty: no record; None: the
-        parameter `output`, unless it is standard output. inputs: more than the parameters say, by name. failure:
-        the sentence that ends the command with exit code 1, for what it could not do although it wrote outputs.
-        """
-        self.sentences = sentences
-        self.outputs = outputs
-        self.inputs = inputs or {}
-        self.failure = failure
-        self.figures = figures
 
 
 def _group(one: Parameter) -> str:
@@ -259,7 +237,7 @@ def _check_model_folder(inputs: Sequence[Parameter], arguments: Mapping[str, Any
 
 
 def _write_record(
-    done: Record | RunReport,
+    done: RunReport,
     command: Sequence[str],
     own: Sequence[Parameter],
     arguments: Mapping[str, Any],

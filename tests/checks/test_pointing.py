@@ -169,7 +169,7 @@ def test_planted_maps_are_told_apart(make_model, codes):
     assert good.value("deletion") > thresholds.POINTED
     signs = np.random.default_rng(0).choice((-1, 1), effects.shape)
     signed, _ = pointing(model, codes, effects * signs, Quantity.CONTRIBUTIONS)
-    assert [measure.value for measure in signed] == [measure.value for measure in good]
+    assert [each.value for each in signed.values()] == [each.value for each in good.values()]
     assert good.value("deletion_of_other_treatments") == pytest.approx(1)
     backwards, _ = pointing(model, codes, effects.max() - effects)
     assert backwards.passed("deletion") is False

@@ -65,13 +65,13 @@ class Toy:
         letters = settings.text.read_text() * settings.times
         if str(settings.output) == "-":
             running.stdout.write(letters)
-            return RunReport(sentences=[], outputs=[])
+            return RunReport(outputs=[])
         settings.output.write_text(letters)
         running.warn("toys are odd")
         return RunReport(
-            sentences=["wrote letters"],
+            "wrote letters",
             outputs=[settings.output],
-            figures={"letters": len(letters)},
+            letters=len(letters),
             failure="one toy broke" if settings.times > 2 else None,
         )
 

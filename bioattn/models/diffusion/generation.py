@@ -74,9 +74,10 @@ def generate(settings: PromoterGeneration, running: Running) -> RunReport:
         )
     written = (settings.output, settings.attention, settings.trajectory)
     return RunReport(
-        sentences=[f"wrote {settings.output}: {counted(summary.num_samples, 'design')}"],
+        f"wrote {settings.output}: {counted(summary.num_samples, 'design')}",
         outputs=[path for path in written if path is not None],
-        figures={"designs": summary.num_samples, "resumed_designs": summary.resumed_samples},
+        designs=summary.num_samples,
+        resumed_designs=summary.resumed_samples,
     )
 
 

@@ -178,11 +178,12 @@ def _run_models(settings: EvoformerRun, running: Running) -> RunReport:
         ranked = _rank(output, names, list(reports[0].inputs))
     failed = [name for name, report in zip(names, reports, strict=True) if report.failure]
     return RunReport(
-        sentences=[*(sentence for report in reports for sentence in report.sentences), *ranked],
-        outputs=[output],
-        inputs=reports[0].inputs,
-        figures={"models": [report.figures for report in reports]},
+        *(sentence for report in reports for sentence in report.sentences),
+        *ranked,
         failure=f"alignments failed with {listed(failed)}; the reasons stand above" if failed else None,
+        inputs=reports[0].inputs,
+        outputs=[output],
+        models=[report.figures for report in reports],
     )
 
 
@@ -267,10 +268,10 @@ class EvoformerFamily(Family):
 
         number = export_parameters(model, output, num_structure_layers=structure_layers, force=force)
         return RunReport(
-            sentences=[f"wrote {output}: {number:,} parameters"],
-            outputs=[output],
+            f"wrote {output}: {number:,} parameters",
             inputs={"model": model / "model.safetensors" if model.is_dir() else model},
-            figures={"parameters": number},
+            outputs=[output],
+            parameters=number,
         )
 
 

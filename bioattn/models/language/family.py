@@ -125,12 +125,12 @@ def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
     letters = ", ".join(f"{name} {number:,}" for name, number in made.letters.items())
     dropped = f", {made.dropped:,} dropped" if made.dropped else ""
     return RunReport(
-        sentences=[
-            f"wrote {settings.output} and {audit}: {counted(made.records, 'record')}{dropped}; letters: {letters}"
-        ],
-        outputs=[settings.output, audit],
+        f"wrote {settings.output} and {audit}: {counted(made.records, 'record')}{dropped}; letters: {letters}",
         inputs={f"fasta.{number}": path for number, path in enumerate(settings.fasta, start=1)},
-        figures={"records": made.records, "letters": made.letters, "leakage": made.leakage},
+        outputs=[settings.output, audit],
+        records=made.records,
+        letters=made.letters,
+        leakage=made.leakage,
     )
 
 
@@ -158,9 +158,9 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
     running.progress.end()
     write_fasta(settings.output, records)
     return RunReport(
-        sentences=[f"wrote {settings.output}: {counted(len(records), 'sequence')}"],
+        f"wrote {settings.output}: {counted(len(records), 'sequence')}",
         outputs=[settings.output],
-        figures={"sequences": len(records)},
+        sequences=len(records),
     )
 
 
@@ -257,10 +257,10 @@ class LanguageFamily(Family):
         check_apart(output, [model])
         form, number = export_language_model(model, output, force=force)
         return RunReport(
-            sentences=[f"wrote {output}: a {form} of {number:,} parameters"],
-            outputs=[output],
+            f"wrote {output}: a {form} of {number:,} parameters",
             inputs={"model": model / "config.json"},
-            figures={"parameters": number},
+            outputs=[output],
+            parameters=number,
         )
 
     export_attention = staticmethod(export_attention)

@@ -123,7 +123,11 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
         running.warn(f"{mutants or settings.sequences}: {listed(without)}: {NO_WORDS}")
     if loaded.config.form.output is Output.NONE and score is not Score.NONE:
         running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
-    return RunReport(sentences=sentences, outputs=written, figures={"sequences": source.num_samples})
+    return RunReport(
+        *sentences,
+        outputs=written,
+        sequences=source.num_samples,
+    )
 
 
 def _score(settings: LanguageRun) -> Score:

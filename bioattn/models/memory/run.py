@@ -149,11 +149,11 @@ def run_memory(settings: MemoryRun, running: Running) -> RunReport:
     known = f"; {percentage(float(np.mean(right)), 1)} of {len(right):,} known answers found" if right else ""
     read = [] if settings.attention is None else [settings.attention]
     return RunReport(
-        sentences=[
-            f"wrote {settings.output}: answers of {counted(number, 'question')}{known}",
-            *(f"wrote {path}: what each hop read" for path in read),
-        ],
-        outputs=[settings.output, *read],
+        f"wrote {settings.output}: answers of {counted(number, 'question')}{known}",
+        *(f"wrote {path}: what each hop read" for path in read),
         inputs={"questions": book.questions},
-        figures={"questions": number, "known": len(right), "right": sum(right)},
+        outputs=[settings.output, *read],
+        questions=number,
+        known=len(right),
+        right=sum(right),
     )

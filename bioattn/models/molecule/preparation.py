@@ -101,13 +101,13 @@ def prepare(settings: MoleculePreparation, running: Running) -> RunReport:
     sizes = {name: int((split == each).sum()) for each, name in enumerate(SPLIT_NAMES)}
     noted = sum(bool(note) for _, _, note, _ in audit)
     return RunReport(
-        sentences=[
-            f"wrote {output} and {audit_path(output)}: molecules: "
-            f"{', '.join(f'{name} {size:,}' for name, size in sizes.items())}; {counted(len(tasks), 'task')} "
-            f"({task}: {quoted(tasks)}); {noted:,} with a note on salts, charges or stereo"
-        ],
+        f"wrote {output} and {audit_path(output)}: molecules: "
+        f"{', '.join(f'{name} {size:,}' for name, size in sizes.items())}; {counted(len(tasks), 'task')} "
+        f"({task}: {quoted(tasks)}); {noted:,} with a note on salts, charges or stereo",
         outputs=[output, audit_path(output)],
-        figures={"molecules": sizes, "dropped": len(dropped), "leakage": leakage},
+        molecules=sizes,
+        dropped=len(dropped),
+        leakage=leakage,
     )
 
 
@@ -286,10 +286,8 @@ def simulate(settings: MoleculeSimulation, running: Running) -> RunReport:
         settled = {name: value for name, value in asdict(settings).items() if name not in ("output", "force")}
         write_json(folder / INDEX, {"format": MOLECULES_FORMAT, "format_version": 1, **settled})
     return RunReport(
-        sentences=[
-            f"wrote {settings.output}: {counted(settings.molecules, 'molecule')}",
-            f"next: bioattn prepare molecules {settings.output / FILES[0]} --split random -o X.dataset.h5",
-        ],
+        f"wrote {settings.output}: {counted(settings.molecules, 'molecule')}",
+        f"next: bioattn prepare molecules {settings.output / FILES[0]} --split random -o X.dataset.h5",
         outputs=[settings.output],
     )
 

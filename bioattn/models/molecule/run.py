@@ -276,7 +276,8 @@ def run(settings: MoleculeRun, running: Running) -> RunReport:
     if dropped:
         running.warn(f"{counted(dropped, 'record')} without a prediction; the column note says why")
     return RunReport(
-        sentences=[f"wrote {path}: {counted(predicted, 'molecule')}" for path in written],
+        *[f"wrote {path}: {counted(predicted, 'molecule')}" for path in written],
         outputs=written,
-        figures={"predicted": predicted, "dropped": dropped},
+        predicted=predicted,
+        dropped=dropped,
     )

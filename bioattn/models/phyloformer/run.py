@@ -370,7 +370,7 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
             stop.check()
             runner.loaded.distances(Given(source, *read_with_digest(source.path)), attention)
     return RunReport(
-        sentences=[f"wrote {settings.output}: attention of {counted(len(sources), 'alignment')}"],
+        f"wrote {settings.output}: attention of {counted(len(sources), 'alignment')}",
         outputs=[settings.output],
-        figures={"alignments": len(sources)},
+        alignments=len(sources),
     )

@@ -139,9 +139,7 @@ def simulate(settings: TreeSimulation, running: Running) -> RunReport:
         settled = {name: value for name, value in asdict(settings).items() if name not in ("output", "force")}
         write_json(folder / INDEX, {"format": TREES_FORMAT, "format_version": 1, **settled})
     return RunReport(
-        sentences=[
-            f"wrote {settings.output}: {counted(settings.count, 'alignment')} with true trees",
-            f"next: bioattn train phyloformer {settings.output / PAIRS} --alphabet {settings.alphabet} -o model",
-        ],
+        f"wrote {settings.output}: {counted(settings.count, 'alignment')} with true trees",
+        f"next: bioattn train phyloformer {settings.output / PAIRS} --alphabet {settings.alphabet} -o model",
         outputs=[settings.output],
     )

@@ -151,14 +151,13 @@ def _run(
         size = human_bytes(summary.num_bytes)
         written[attention] = f"wrote {attention}: attention of {scope}, {size}: {sites}"
     return RunReport(
-        sentences=[*leaning, *written.values()],
+        *leaning,
+        *written.values(),
         outputs=[*written, *([] if weights is None else [weights])],
-        figures={
-            "device": str(model.device),
-            "promoters": summary.num_samples,
-            "treatments": number,
-            "resumed_promoters": summary.resumed_samples,
-        },
+        device=str(model.device),
+        promoters=summary.num_samples,
+        treatments=number,
+        resumed_promoters=summary.resumed_samples,
     )
 
 

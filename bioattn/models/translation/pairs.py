@@ -97,10 +97,11 @@ def prepare(settings: TranslationPreparation, running: Running) -> RunReport:
     sides = ", ".join(f"{name} {number:,}" for name, number in made.pairs.items())
     dropped = f"; {made.dropped:,} dropped" if made.dropped else ""
     return RunReport(
-        sentences=[f"wrote {settings.output} and {audit}: pairs: {sides}{dropped}"],
-        outputs=[settings.output, audit],
+        f"wrote {settings.output} and {audit}: pairs: {sides}{dropped}",
         inputs={f"pairs.{number}": path for number, path in enumerate(made.files, start=1)},
-        figures={"pairs": made.pairs, "leakage": made.leakage},
+        outputs=[settings.output, audit],
+        pairs=made.pairs,
+        leakage=made.leakage,
     )
 
 
@@ -118,11 +119,9 @@ def simulate(settings: TranslationSimulation, running: Running) -> RunReport:
     biological = (PairTask.COPY, PairTask.REVERSE_COMPLEMENT, PairTask.SPLICE)
     alphabet = "dna" if settings.task in biological else "characters"
     return RunReport(
-        sentences=[
-            f"wrote {settings.output}: {counted(settings.pairs, 'pair')} ({settings.task})",
-            f"next: bioattn prepare translation {settings.output} --source-alphabet {alphabet} "
-            f"--target-alphabet {alphabet} --split record -o X.dataset.h5",
-        ],
+        f"wrote {settings.output}: {counted(settings.pairs, 'pair')} ({settings.task})",
+        f"next: bioattn prepare translation {settings.output} --source-alphabet {alphabet} "
+        f"--target-alphabet {alphabet} --split record -o X.dataset.h5",
         outputs=[settings.output],
     )
 

@@ -307,7 +307,11 @@ def run(settings: TranslationRun, running: Running) -> RunReport:
             file.write(_record(*row) if as_fasta else tsv(row))
             written += 1
     sentences = [f"wrote {path}: {counted(written, 'output')}" for path in outputs]
-    return RunReport(sentences=sentences, outputs=outputs, figures={"written": written})
+    return RunReport(
+        *sentences,
+        outputs=outputs,
+        written=written,
+    )
 
 
 def _record(name: str, rank: int, _: int, log_likelihood: float, _score: float, text: str) -> str:

@@ -8,10 +8,11 @@ import typer
 from bioattn.choices import Subset
 from bioattn.interpret.choices import AttributionBaseline, CurveSettings, KnownMotifSettings, MethodSettings
 from bioattn.io.settings import FORCE, RESUME, SEED, SHARD, THREADS, Writes, argument, option, table
+from bioattn.models.running import RunReport
 from bioattn.store.choices import Method
 from bioattn.system.device import DEVICE, Device
 from bioattn_cli import options
-from bioattn_cli.command import Record, command
+from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter
 
 
@@ -30,7 +31,7 @@ def attribution(
     shard: str | None = SHARD,
     resume: bool = RESUME,
     force: bool = options.DROP_PARTS,
-) -> Record:
+) -> RunReport:
     """Write the contribution of each base of each promoter to the response to each treatment, as HDF5.
 
     For every position the file holds a value for each of the four bases, centred on their mean. The difference of
@@ -88,7 +89,7 @@ def attribution(
             f"completeness: contributions miss f(promoter) − f(baseline) by at most {gap:.3g} (those of a "
             f"promoter sum to up to {difference:.3g}); more --steps bring them closer"
         )
-    return Record(
+    return RunReport(
         device=str(chosen),
         promoters=summary.num_samples,
         treatments=number,
@@ -105,7 +106,7 @@ def response_curve(
     output: Path = options.OUTPUT,
     settings: CurveSettings = table(CurveSettings),
     predictions: Path | None = option("Predictions of `bioattn run promoter`, smoothed beside."),
-) -> Record:
+) -> RunReport:
     """Smooth responses over dose or time, and write what each measured treatment weighs along the curve.
 
     One width for all series and genes, which leave-one-out chooses. Prints the leave-one-out error beside that of
@@ -124,7 +125,7 @@ def response_curve(
         typer.echo(f"left out\tRMSE\ncurve\t{errors['curve']:.4f}\nnearest\t{errors['nearest']:.4f}")
     curves.write(output)
     widths = ", ".join(f"{width:.3g}" for width in curves.width)
-    return Record(f"wrote {output}: {len(curves.series)} series, width {widths}", width=curves.width)
+    return RunReport(f"wrote {output}: {len(curves.series)} series, width {widths}", width=curves.width)
 
 
 @command("explain heads")
@@ -147,7 +148,7 @@ def heads(
     device: Device = DEVICE,
     threads: int | None = THREADS,
     force: bool = FORCE,
-) -> Record:
+) -> RunReport:
     """Rank attention heads by their importance for the predictions of a model.
 
     Importance is the mean absolute gradient of the loss with respect to a mask on the head (Michel et al. 2019).
@@ -189,7 +190,7 @@ def heads(
     if report.test is not None:
         reporter.say(f"on test genes: accuracy {report.test[1]:.4f}, with all heads {report.test[0]:.4f}")
     written = [output] if pruned_model is None else [output, pruned_model]
-    return Record(*(f"wrote {path}" for path in reversed(written)), outputs=written, device=chosen.type)
+    return RunReport(*(f"wrote {path}" for path in reversed(written)), outputs=written, device=chosen.type)
 
 
 @command("explain motifs")
@@ -218,7 +219,7 @@ def motifs(
         metavar="TABLE",
     ),
     settings: KnownMotifSettings = table(KnownMotifSettings),
-) -> Record:
+) -> RunReport:
     """Score attention and attribution at known motifs, by condition.
 
     For each pair of the table the command compares the signal at the motif's sites with windows matched by
@@ -243,7 +244,7 @@ def motifs(
     )
     write_known_motifs(output, found.table)
     summaries = found.summaries()
-    return Record(
+    return RunReport(
         *(
             f"{each.signal}: {each.expected_passed} of {counted(each.expected, 'expected pair')} found, "
             f"{each.specific} of them also against the mean of all treatments; {each.none_passed} of {each.none} "
@@ -313,7 +314,7 @@ def check(
     seed: int = SEED,
     device: Device = DEVICE,
     threads: int | None = THREADS,
-) -> Record:
+) -> RunReport:
     """Check whether the attention of a model can be believed, without ground truth.
 
     Prints a verdict in plain words with its measures, and writes both as JSON. With MODEL and INPUT alone it
@@ -377,7 +378,7 @@ def check(
         )
         typer.echo(report.text())
         report.write(output)
-        return Record(f"wrote {output}", device=str(chosen), verdict=report.code)
+        return RunReport(f"wrote {output}", device=str(chosen), verdict=report.code)
     with stop_on_signals() as stop:
         record = check_model(
             runner,
@@ -400,4 +401,4 @@ def check(
         )
     typer.echo(record.text(), nl=False)
     write_json(output, record.to_json())
-    return Record(f"wrote {output}", device=str(chosen), verdict=str(record.verdict.code))
+    return RunReport(f"wrote {output}", device=str(chosen), verdict=str(record.verdict.code))

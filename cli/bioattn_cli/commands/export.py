@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from bioattn.interpret.choices import MotifSettings, ScriptFormat, TrackSettings
 from bioattn.io.settings import FORCE, argument, option, table
+from bioattn.models.running import RunReport
 from bioattn_cli import options
-from bioattn_cli.command import Record, command
+from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def arrays(
     value_weighted: bool = options.VALUE_WEIGHTED,
     sample: str | None = options.SAMPLE,
     force: bool = FORCE,
-) -> Record:
+) -> RunReport:
     """Write attribution as NumPy archives, or attention and predictions as AnnData (.h5ad), for other programs.
 
     A name of OUTPUT that ends in .h5ad makes AnnData, for scanpy and its like. Predictions become genes ×
@@ -60,13 +61,13 @@ def arrays(
             )
         summary = export_attribution(file, output, force=force, **chosen)
         scope = f"{counted(summary['treatments'], 'treatment')} of {counted(summary['genes'], 'gene')}"
-        return Record(
+        return RunReport(
             f"wrote {output}: sequences and {scope}", treatments=summary["treatments"], genes=summary["genes"]
         )
     observations, variables, maps = export_anndata(
         file, output, sites=sites, heads=heads, value_weighted=value_weighted, sample=sample, **chosen
     )
-    return Record(
+    return RunReport(
         f"wrote {output}: {observations:,} × {variables:,}, {counted(maps, 'map')}",
         observations=observations,
         variables=variables,
@@ -95,7 +96,7 @@ def motifs(
     genes: tuple[str, ...] = options.GENES,
     settings: MotifSettings = table(MotifSettings),
     force: bool = FORCE,
-) -> Record:
+) -> RunReport:
     """Find the motifs that a model attends to, and test them for each treatment.
 
     The stretches of promoters with the highest contributions (or attention, or attribution) are searched for words
@@ -128,7 +129,7 @@ def motifs(
     matched = (
         "" if summary.matched is None else f"; {summary.matched:,} with a match in the database (q < 0.05)"
     )
-    return Record(
+    return RunReport(
         f"wrote {output}: {found or 'no motif'}{matched}; {counted(summary.treatments, 'treatment')}, "
         f"{counted(summary.promoters, 'promoter')}, {counted(summary.edges, 'edge')}",
         motifs=summary.motifs,
@@ -155,7 +156,7 @@ def tracks(
         "The genome's .fai, chrom.sizes or FASTA: true chromosome lengths in bigWig.", metavar="FILE"
     ),
     force: bool = FORCE,
-) -> Record:
+) -> RunReport:
     """Write contributions or attention along chromosomes, for IGV, JBrowse and UCSC.
 
     One bedGraph and one bigWig for every treatment and strand: what each base adds to the response, sums over
@@ -178,7 +179,7 @@ def tracks(
         force=force,
         progress=reporter.progress,
     )
-    return Record(
+    return RunReport(
         f"wrote {output}: {counted(summary.tracks, 'track')} for each strand, "
         f"{counted(summary.promoters, 'promoter')}, {counted(summary.files, 'file')}, "
         f"{human_bytes(summary.bytes)}",
@@ -202,7 +203,7 @@ def contacts(
         recorded="dataset",
     ),
     sample: str | None = option("Only the protein of this id [default: all; .rr holds one]."),
-) -> Record:
+) -> RunReport:
     """Compute contacts from a model's attention among the residues of alignments or proteins.
 
     The map of each head is averaged over an alignment's rows, symmetrised and APC-corrected; a logistic
@@ -242,7 +243,7 @@ def contacts(
                 f"{_figures(report.held_out.as_figures())} on {counted(report.num_held_out, 'protein')} of "
                 "other splits"
             )
-        return Record(
+        return RunReport(
             f"wrote {output}",
             precision={
                 name: {figure: None if math.isnan(value) else value for figure, value in figures.items()}
@@ -253,7 +254,7 @@ def contacts(
 
     known = None if regression is None else read_regression(regression)
     number = export_contacts(attention, output, regression=known, sample=sample, progress=reporter.progress)
-    return Record(f"wrote {output}", alignments=number)
+    return RunReport(f"wrote {output}", alignments=number)
 
 
 def _figures(figures: dict[str, float]) -> str:
@@ -285,7 +286,7 @@ def structure(
         "Also write a script for ChimeraX (cxc) or PyMOL (pml) with lines between residues; can be repeated.",
         default=(),
     ),
-) -> Record:
+) -> RunReport:
     """Colour a structure by attention, in place of B-factors.
 
     0 is the least attended residue of the chain, 100 the most attended; the command prints both in multiples of
@@ -312,7 +313,7 @@ def structure(
     )
     outputs = [output, *(output.with_suffix(f".{each}") for each in dict.fromkeys(format))]
     what = "attention received" if query_residue is None else f"attention of residue {query_residue}"
-    return Record(
+    return RunReport(
         f"{painted.sample} on chain {painted.chain}: {what} from {painted.minimum:.3g} (0) to "
         f"{painted.maximum:.3g} × uniform (100, {painted.most}); {painted.residues} of {painted.of_residues} "
         "residues have a column",

@@ -19,8 +19,9 @@ from bioattn.errors import BioattnError
 from bioattn.io.settings import Settings, argument, declared_by, option, with_config_file
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.family import ability, families, family_of_parameters
+from bioattn.models.running import RunReport
 from bioattn_cli import options
-from bioattn_cli.command import COMMANDS, Record, Result, command
+from bioattn_cli.command import COMMANDS, Result, command
 from bioattn_cli.reporting import Reporter
 
 
@@ -48,7 +49,7 @@ def settings_command(words: str, kind: type[Settings], execute: Callable[[Any, R
     COMMANDS[words] = run
 
 
-def train(family: Any, settings: Any, reporter: Reporter) -> Record | None:
+def train(family: Any, settings: Any, reporter: Reporter) -> RunReport | None:
     """Train, and print how good the model is.
 
     When nothing is left to do, a run record that is there stays as it is and a missing one is written: its run
@@ -78,7 +79,7 @@ def train(family: Any, settings: Any, reporter: Reporter) -> Record | None:
     if finished_before:
         figures["finished_before"] = True
     if results is None:
-        return Record(**figures)
+        return RunReport(**figures)
     comparison, said = results.comparison(), [f"wrote {settings.output}"]
     if comparison is not None and comparison.below:
         data = next(iter(settings.input_paths().values()))
@@ -86,7 +87,7 @@ def train(family: Any, settings: Any, reporter: Reporter) -> Record | None:
         said += [comparison.sentence(), f"Next: {beaten(comparison, names)}"]
     if check := getattr(results, "check", ""):
         said += [check, *(f"Next: {step}" for step in getattr(results, "next", ()))]
-    return Record(*said, **figures)
+    return RunReport(*said, **figures)
 
 
 def _export_attention(settings: ExportAttention, reporter: Reporter) -> Result:

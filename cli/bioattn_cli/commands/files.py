@@ -11,8 +11,9 @@ import typer
 
 from bioattn.errors import BioattnError
 from bioattn.io.settings import FORCE, Writes, argument, option
+from bioattn.models.running import RunReport
 from bioattn_cli import options
-from bioattn_cli.command import Record, command
+from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter, as_typed
 
 
@@ -42,7 +43,7 @@ def report(
     title: str | None = option(
         "Title of the page [default: from the inputs], or name of the sample in MultiQC [default: by file]."
     ),
-) -> Record:
+) -> RunReport:
     """Make one HTML page of results, to search and to send; or write them as sections for MultiQC.
 
     RUN… are any of: a promoter model, its dataset, attention.h5, explain.h5 of `explain attribution`,
@@ -81,7 +82,7 @@ def report(
             )
         check_apart(output, inputs)
         written = write_multiqc(inputs, output, title)
-        return Record(
+        return RunReport(
             f"wrote {output}: {counted(len(written), 'section')} for MultiQC ({', '.join(written)})",
             inputs=recorded,
             sections=written,
@@ -96,7 +97,7 @@ def report(
         if collected.browser.absent:
             reporter.warn(f"--genes: not in {found.attention}: {listed(collected.browser.absent, 20)}")
         reporter.say(collected.browser.chosen_by)
-    return Record(f"wrote {output} ({human_bytes(output.stat().st_size)})", inputs=recorded)
+    return RunReport(f"wrote {output} ({human_bytes(output.stat().st_size)})", inputs=recorded)
 
 
 def _look_at_each(reporter: Reporter, files: Sequence[Path], look: Callable[[Path], bool]) -> bool:
@@ -182,7 +183,7 @@ def merge(
     ),
     output: Path = options.RESULT,
     force: bool = FORCE,
-) -> Record:
+) -> RunReport:
     """Join the parts of a job with --shard into one result.
 
     Takes attention and attribution HDF5, tables of predictions (`-o -` writes to standard output; a .gz name gives
@@ -207,7 +208,7 @@ def merge(
         )
     inputs = counted(summary.num_inputs - summary.num_missing, "input")
     wrote = f"wrote {output}: {summary.title} of {inputs}, from {counted(len(summary.parts), 'part')}"
-    return Record(
+    return RunReport(
         *([] if to_stdout else [wrote]),
         parts=[path.name for path in summary.parts],
         num_inputs=summary.num_inputs,

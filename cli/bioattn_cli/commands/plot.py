@@ -7,8 +7,9 @@ from typing import Any
 
 from bioattn.interpret.choices import Upsampling
 from bioattn.io.settings import Writes, argument, option, output_option
+from bioattn.models.running import RunReport
 from bioattn_cli import options
-from bioattn_cli.command import Record, command
+from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter
 
 
@@ -117,7 +118,7 @@ def plot(
         group="Output",
     ),
     dpi: int = option("Dots per inch of PNG.", default=300, min=50, max=1200, group="Output"),
-) -> Record:
+) -> RunReport:
     """Draw a result: its kind chooses the picture, --kind another one.
 
     Attention over promoters: contributions (or attention) by treatment along one gene (--gene), or the heatmap
@@ -163,4 +164,4 @@ def plot(
             "some letters of names are not in the figures' font (DejaVu Sans); boxes stand for them"
         )
     width, height = figure.get_size_inches() * 25.4
-    return Record(f"wrote {output} ({width:.0f} × {height:.0f} mm)", **figures)
+    return RunReport(f"wrote {output} ({width:.0f} × {height:.0f} mm)", **figures)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from bioattn.alignments.choices import ContactSettings, PreparationSettings, SearchSettings
 from bioattn.io.settings import THREADS, Writes, argument, option, table
+from bioattn.models.running import RunReport
 from bioattn.promoters.choices import DatasetSettings, ResponseColumns, WindowSettings
 from bioattn_cli import options
-from bioattn_cli.command import Record, command
+from bioattn_cli.command import command
 from bioattn_cli.reporting import Reporter
 
 
@@ -35,7 +36,7 @@ def promoters(
     index: Path | None = option(
         "Genome index file [default: in the cache folder, see above].", writes=Writes.OTHER
     ),
-) -> Record:
+) -> RunReport:
     """Cut the promoter of every gene: FASTA, BED and an audit of all genes.
 
     -o X.fa writes X.fa, X.bed and X.audit.tsv (one row for every gene of the annotation: kept, trimmed or dropped,
@@ -69,7 +70,7 @@ def promoters(
     files = PromoterFiles.beside(output)
     found = [files.aliases] if chromosome_aliases == AUTO else []
     inputs = {"operons": operons, "chromosome_aliases": chromosome_aliases}
-    return Record(
+    return RunReport(
         f"wrote {', '.join(map(str, (files.fasta, files.bed, *found)))} and {files.audit}",
         outputs=[files.fasta, files.bed, files.audit, *found],
         inputs={name: Path(text) for name, text in inputs.items() if text and Path(text).is_file()},
@@ -96,7 +97,7 @@ def dataset(
     proteins: Path | None = option(
         "Protein FASTA (names = genes): keep paralogues on one side and count them, for coding windows."
     ),
-) -> Record:
+) -> RunReport:
     """Join promoters, responses and treatments into a dataset for training, split without leakage.
 
     Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every gene and treatment kept or dropped, and why.
@@ -122,7 +123,7 @@ def dataset(
     if loose:
         settings = replace(settings, holdouts=(*settings.holdouts, *loose))
     made = prepare_dataset(inputs, columns, settings, output)
-    return Record(
+    return RunReport(
         f"wrote {output} and {audit_path(output)}",
         outputs=[output, audit_path(output)],
         inputs={f"responses.{number}": source.path for number, source in enumerate(sources, start=1)},
@@ -143,7 +144,7 @@ def contacts(
     mappings: Path | None = option(
         "Also write DIR/ID.tsv: the residue of each column.", metavar="DIR", writes=Writes.OTHER
     ),
-) -> Record:
+) -> RunReport:
     """Join alignments and structures into a dataset of contacts for training.
 
     Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every pair kept or refused, and why. File names in PAIRS
@@ -158,7 +159,7 @@ def contacts(
     from bioattn.io.records import audit_path
 
     rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress)
-    return Record(
+    return RunReport(
         f"wrote {output} and {audit_path(output)}",
         outputs=[output, audit_path(output), *([] if mappings is None else [mappings])],
         kept=sum(row.status == "kept" for row in rows),
@@ -178,7 +179,7 @@ def templates(
     ),
     output: Path = options.RESULT,
     row: str | None = option("The query is this row, not row 1.", "--query", metavar="ID"),
-) -> Record:
+) -> RunReport:
     """Lay known structures on a query, as templates for run evoformer --templates.
 
     Of each structure the chain with the most residues equal to the query's is taken (local alignment, BLOSUM62).
@@ -189,7 +190,7 @@ def templates(
     from bioattn.alignments.templates import prepare_templates
 
     made = prepare_templates(query, structures, output, row=row)
-    return Record(
+    return RunReport(
         f"wrote {output}",
         templates=made.names,
         coverage=made.coverage.round(4).tolist(),
@@ -218,7 +219,7 @@ def msa(
     ),
     search: SearchSettings = table(SearchSettings),
     threads: int | None = THREADS,
-) -> Record:
+) -> RunReport:
     """Filter an alignment, or build one by searching a database, and write it as A3M with its statistics.
 
     Steps, in this order and only if their option is given: centre on --query, --max-gap-column, --max-gap-row,
@@ -245,7 +246,7 @@ def msa(
         progress=reporter.progress,
     )
     written = [output] if stats is None else [output, stats]
-    return Record(
+    return RunReport(
         f"wrote {' and '.join(map(str, written))}",
         outputs=written,
         inputs={"query" if databases else "alignment": source},

@@ -22,10 +22,11 @@ from bioattn.io.settings import (
     table,
     with_config_file,
 )
+from bioattn.models.running import RunReport
 from bioattn.sequences.choices import Alphabet
 from bioattn.simulate.description import Difficulty, PromoterSimulation
 from bioattn_cli import options
-from bioattn_cli.command import Record, command
+from bioattn_cli.command import command
 from bioattn_cli.commands.families import settings_command
 from bioattn_cli.reporting import Reporter
 
@@ -54,7 +55,7 @@ class SimulatePromoters(Settings):
     force: bool = FORCE
 
 
-def _simulate_promoters(given: SimulatePromoters, reporter: Reporter) -> Record:
+def _simulate_promoters(given: SimulatePromoters, reporter: Reporter) -> RunReport:
     from bioattn.io.folders import check_output_folder
     from bioattn.simulate.promoters import simulate_promoters, simulation_settings, write_simulation
     from bioattn.text import counted
@@ -65,7 +66,7 @@ def _simulate_promoters(given: SimulatePromoters, reporter: Reporter) -> Record:
     settings = simulation_settings(given.difficulty, source=given.source("simulation"), **given.simulation)
     simulated = simulate_promoters(settings)
     written = write_simulation(output, simulated, compress=given.compress, force=given.force)
-    return Record(
+    return RunReport(
         f"wrote {output}: {counted(settings.genes, 'promoter')} of {settings.length:,} bp, "
         f"{counted(settings.treatments, 'treatment')} ({settings.pairs} need a pair of motifs), "
         f"{counted(len(simulated.sites), 'planted site')}",
@@ -116,7 +117,7 @@ def msa(
     ),
     seed: int = SEED,
     force: bool = FORCE,
-) -> Record:
+) -> RunReport:
     """Make protein families with planted contacts: Potts models sampled along random trees.
 
     Writes PAIRS.tsv, msa/, structure/, contacts/ (the coupled pairs) and simulation.json into the folder OUTPUT;
@@ -133,7 +134,7 @@ def msa(
         seed=seed,
     )
     write_families(output, simulation, force=force, progress=reporter.progress)
-    return Record(
+    return RunReport(
         f"wrote {output}: {families:,} famil{'y' if families == 1 else 'ies'} with planted contacts",
         f"next: bioattn prepare contacts {output / 'PAIRS.tsv'} -o simulated.dataset.h5",
     )
@@ -151,7 +152,7 @@ def language(
     cue: int = option("Words that are nowhere but in the copies, and announce one.", default=1, min=1),
     seed: int = SEED,
     force: bool = FORCE,
-) -> Record:
+) -> RunReport:
     """Make sequences in which a motif of each comes again, to see whether a model copies in context.
 
     Writes sequences.fa, truth.tsv and simulation.json into the folder OUTPUT; the same options and seed give the
@@ -165,7 +166,7 @@ def language(
         alphabet=alphabet, sequences=sequences, length=length, motif=motif, copies=copies, cue=cue, seed=seed
     )
     write_repeats(output, simulation, force=force)
-    return Record(
+    return RunReport(
         f"wrote {output}: {counted(sequences, 'sequence')} with a motif of up to {motif} words and its copies",
         f"next: bioattn prepare language {output / 'sequences.fa'} --alphabet {alphabet} --split record "
         "-o simulated.dataset.h5",
@@ -191,7 +192,7 @@ def score(
         "--upsampling",
         default=Upsampling.GAUSSIAN,
     ),
-) -> Record:
+) -> RunReport:
     """Score contributions or attention against planted motifs, for the right treatment and for others.
 
     Prints tables, separated by tabs unless standard output is a terminal. Without --dataset every promoter of the
@@ -219,4 +220,4 @@ def score(
         write_json(
             output, report.to_json() | {"predictions": None if predictions is None else plain(predictions)}
         )
-    return Record()
+    return RunReport()
