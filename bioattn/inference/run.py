@@ -445,9 +445,10 @@ def write_attention_file(
         force=settings.force,
         progress=running.progress,
     )
+    figures: dict[str, Any] = {f"{work.noun}s": summary.num_samples}
     return RunReport(
         f"wrote {settings.output}: {about} of {counted(summary.num_samples, work.noun)}{of_each} at "
         f"{counted(len(sites), 'site')}, {human_bytes(summary.num_bytes)}",
         outputs=[settings.output],
-        **{f"{work.noun}s": summary.num_samples},
+        **figures,
     )

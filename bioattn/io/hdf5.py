@@ -263,7 +263,7 @@ def put_array(
     return dataset
 
 
-def fixed_text(texts: Sequence[Any]) -> NDArray[np.bytes_]:
+def fixed_text(texts: Sequence[Any] | NDArray[Any]) -> NDArray[np.bytes_]:
     """(Nested) strings as an array of UTF-8 bytes, all of the length of the longest."""
     encoded = np.char.encode(np.array(texts, dtype=np.str_), "utf-8")
     return encoded.astype(h5py.string_dtype("utf-8", max(1, encoded.dtype.itemsize)))

@@ -63,7 +63,7 @@ class RunReport:
         """
         self.sentences = sentences
         self.outputs = outputs
-        self.inputs = inputs or {}
+        self.inputs: Mapping[str, Path] = inputs or {}
         self.failure = failure
         self.figures = figures
 

@@ -276,7 +276,9 @@ def export_attention(settings: ExportAttention, running: Running) -> RunReport:
         smaller="choose fewer --sites or --heads, --samples, or --reduce",
         targets=[pair.target.tolist() for pair in pairs.values()],
     )
-    return replace(report, inputs={} if settings.targets is None else {"targets": settings.targets})
+    if settings.targets is not None:
+        report.inputs = {"targets": settings.targets}
+    return report
 
 
 def run(settings: TranslationRun, running: Running) -> RunReport:
