@@ -7,6 +7,7 @@ out and listed in `TableReader.repeated_headers`.
 
 import csv
 import datetime as dt
+import io
 import itertools
 import math
 import re
@@ -305,7 +306,8 @@ def _read_sheet(path: Path, sheet: str | None) -> list[Row]:
             f"{path}: workbooks need openpyxl, which is not installed: pip install openpyxl (or save it as CSV)"
         ) from error
     try:
-        book = load_workbook(path, read_only=True, data_only=True)
+        # Of a path the name would matter too.
+        book = load_workbook(io.BytesIO(path.read_bytes()), read_only=True, data_only=True)
     except (zipfile.BadZipFile, KeyError, InvalidFileException) as error:
         raise FormatError(f"{path}: is a zip archive but no Excel workbook ({error}); unpack it") from error
     if sheet is not None and sheet not in book.sheetnames:

@@ -65,6 +65,7 @@ _LONGEST_NAME = 200
 _OTHER_MAGIC = {
     b"BZh": "compressed with bzip2",
     b"PK\x03\x04": "a spreadsheet (save it as CSV or TSV) or zip archive",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook (save it as .xlsx or CSV)",
     b"\x28\xb5\x2f\xfd": "compressed with zstd",
 }
 """What people also pack text in."""

@@ -65,6 +65,8 @@ _OUTCOME = re.compile(
 )
 """What columns say of the result of a row, which is no treatment."""
 _REPLICATE = ("replicate", "rep", "biorep", "batch", "plate", "lane", "donor")
+_SAMPLE = frozenset(("sample", "sampleid", "samplename"))
+"""Replicates where another column names the treatment."""
 _STATES = frozenset(("OK", "NOTEST", "LOWDATA", "HIDATA", "FAIL"))
 """Of Cuffdiff's `status`; only OK has an effect."""
 FEW_LEVELS = 20
@@ -190,11 +192,11 @@ def _gene_column(reader: TableReader, stated: ResponseColumns, promoters: GeneNa
 
 
 def _repeats(reader: TableReader, gene: int, text: int) -> bool:
-    """Whether a column of text can name treatments: genes come again, or it is called so and says one thing."""
+    """Whether text can name treatments: genes come again, it more often; or it is called so and says one thing."""
     rows = reader.kept_rows()
     names, texts = ({cells[index] for _, cells in rows} for index in (gene, text))
     called = _NAMES_TREATMENT.search(_plain(reader.header[text])) is not None
-    return len(names) < len(rows) or (called and len(texts) == 1)
+    return len(texts) <= len(names) < len(rows) or (called and len(texts) == 1)
 
 
 def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int], effects: bool) -> tuple[int, ...]:
@@ -213,7 +215,8 @@ def _stacked_by(reader: TableReader, gene: int, measures: Sequence[int], effects
         names = _without_r_numbers(given)
     frame = pd.DataFrame([cells for _, cells in rows]).assign(gene=names).drop(columns=gene)
     frame = frame[~frame["gene"].map(is_missing)].drop_duplicates()
-    same = ["gene", *(index for index, name in enumerate(header) if _plain(name) in _REPLICATE)]
+    replicates = {*_REPLICATE, *(_SAMPLE if {*map(_plain, header)} & {*_TREATMENT} - _SAMPLE else ())}
+    same = ["gene", *(index for index, name in enumerate(header) if _plain(name) in replicates)]
     repeated = int(frame.duplicated(same).sum())
     if not repeated:
         return ()

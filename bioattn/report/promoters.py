@@ -516,7 +516,9 @@ def _lead(
     """A few treatments of a promoter, those of the most specific responses, in the order of the file."""
     gene, window = context.ids[row], context.windows[row]
     told_apart = site.treatments == treatments and len(specific_T) == len(treatments)
-    best = int(specific_T.argmax()) if told_apart else 0
+    # Two treatments are equally specific: the larger response is the better example.
+    ties_T = np.isclose(specific_T, specific_T.max()) if told_apart else np.zeros(0, bool)
+    best = int(np.where(ties_T, abs(context.predicted_GT[row]), -1).argmax()) if told_apart else 0
     chosen = sorted(np.argsort(-specific_T, kind="stable")[:TRACKS_SHOWN].tolist()) if told_apart else [0]
     measured_T = None if context.measured_GT is None else context.measured_GT[row]
     name = context.name(gene)

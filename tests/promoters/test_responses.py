@@ -231,6 +231,17 @@ def test_long_tables_of_doses_times_and_replicates(tmp_path):
     np.testing.assert_allclose(read.values, expected.to_numpy())
 
 
+def test_samples_of_a_treatment_are_replicates_and_probes_of_a_gene_no_treatments(tmp_path):
+    rows = [(gene, agent, f"{agent}_{n}", n) for gene in "abc" for agent in ("heat", "cold") for n in (1, 3)]
+    frame = pd.DataFrame(rows, columns=["gene", "condition", "sample", "value"])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    read = read_responses([tmp_path / "t.csv"])
+    assert (read.treatments, np.unique(read.values).tolist()) == (["heat", "cold"], [2])
+    (tmp_path / "p.csv").write_text("gene,probe,heat\na,p1,1\na,p2,3\nb,p3,2\n")
+    read = read_responses([tmp_path / "p.csv"])
+    assert (read.treatments, read.values.tolist()) == (["heat"], [[2], [2]])
+
+
 def test_symbols_that_come_again_are_no_contrasts(tmp_path):
     frame = pd.DataFrame({"gene": [f"g{i}" for i in range(60)], "logFC": 1.0, "FDR": 0.1, "family": "x"})
     frame = pd.concat(
