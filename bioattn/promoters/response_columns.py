@@ -43,7 +43,7 @@ _GROUPS = ["cluster", "group"]
 _EFFECT = ["log2foldchange", "logfc", "log2fc", "lfc", *_MARKERS, "log2ratio", "logfoldchange"]
 _VALUE = (*_EFFECT, "value", "response", "expression", "score", "measurement", "logtpm", "tpm")
 _PADJ = ["padj", "padjloc", "adjpval", "fdr", "qvalue", "qval", "pvaladj", "adjpvalue", "pvalsadj"]
-_PADJ += ["padjust", "svalue"]
+_PADJ += ["padjust", "svalue", "fdrpvalue"]
 _P = ("pvalue", "pval", "p", "pvals")
 # A wide table with such a column is several contrasts side by side, or one whose effect has an unknown name.
 _TESTED = re.compile(r"pval|padj|adjp|qval|^fdr|fdr$")
