@@ -23,9 +23,11 @@ from bioattn.models.promoter.training.baselines import (
     as_promoter_model,
     default_baselines,
 )
+from bioattn.models.promoter.training.candidates import candidates, kept, score
 from bioattn.models.promoter.training.settings import WARM, matching_dropout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
+from bioattn.promoters.response_metrics import summarise
 from bioattn.system.signals import StopRequest
 from bioattn_cli.main import main
 from tests.training.runs import StopAfter, same_folders, train
@@ -113,18 +115,46 @@ def test_a_plain_run_chooses_and_given_settings_do_not(noisy_path, tmp_path, cap
     assert [each["stem"] for each in architectures(tmp_path / "given")] == ["conv"]
 
 
-def test_the_best_candidate_on_validation_genes_is_kept(noisy_path, tmp_path):
+def test_the_candidate_that_is_named_is_kept(noisy_path, tmp_path):
     train(PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", training={"epochs": 8}))
     record = read_json(tmp_path / "m" / "training.json")
-    candidates = [row for row in record["evaluation"]["rows"] if row["name"].startswith("candidate")]
+    rows = {row["name"].removeprefix("candidate: "): row for row in record["evaluation"]["rows"][::-1]}
+    candidates = [row["name"] for row in record["evaluation"]["rows"] if row["name"].startswith("candidate")]
     assert len(candidates) == 9  # cold, warm and both; each alone, with the ridge, and with much of the ridge
+    named = record["settings"].partition(": on validation genes")[0]
+    shapes = {"cold": ("cross", "own"), "warm": ("cross", "shared"), "ridge": ("ridge", "own")}
     kept = [(each["conditioning"], each["readout"]) for each in architectures(tmp_path / "m")]
-    best = max(candidates, key=lambda row: row["pearson"] + row["specific_pearson"])
-    named = {"cold": ("cross", "own"), "warm": ("cross", "shared"), "ridge": ("ridge", "own")}
-    assert kept == [shape for kind, shape in named.items() if kind in best["name"]]
+    assert kept == [shape for kind, shape in shapes.items() if kind in named]
     model = next(row for row in record["evaluation"]["rows"] if row["name"] == "this model")
     for figure in ("pearson", "specific_pearson", "pooled_pearson"):
-        assert abs(model[figure] - best[figure]) < 1e-5
+        assert abs(model[figure] - rows[named][figure]) < 1e-5
+
+
+def test_what_is_better_by_chance_is_not_kept():
+    random = np.random.default_rng(0)
+    truth_GT = random.normal(size=(400, 3))
+
+    def noisy(noise):
+        return truth_GT + noise * random.normal(size=truth_GT.shape)
+
+    def figures(predicted_GT, rows):
+        return summarise(truth_GT[rows], predicted_GT)
+
+    def choice(cold, warm, ridge):
+        networks = {"cold": cold} | ({} if warm is None else {"warm": warm})
+        return str(kept(candidates(networks, ("ridge", ridge), figures), figures, 0))
+
+    cold, warm, ridge = noisy(2), noisy(2), noisy(3)
+    by_score = sorted(
+        candidates({"cold": cold, "warm": warm}, ("ridge", ridge), figures),
+        key=lambda each: score(each.figures),
+    )
+    assert str(by_score[-1]) == "mean of cold and warm"
+    assert choice(cold, warm, ridge) == "67% cold and warm with 33% ridge"
+    assert choice(noisy(0.5), noisy(5), noisy(5)) == "cold alone"
+    assert choice(noisy(5), noisy(0.5), noisy(5)) == "warm alone"
+    assert choice(noisy(5), None, noisy(1)) == "25% cold with 75% ridge"
+    assert choice(noisy(0.5), None, noisy(5)) == "cold alone"
 
 
 def test_a_run_stopped_in_its_second_network_goes_on_to_the_same_bytes(noisy_path, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bioattn.checks.next_steps import Names
 from bioattn.choices import Noise
@@ -28,7 +29,7 @@ from bioattn.models.promoter.training.baselines import (
     read_baselines,
     write_baselines,
 )
-from bioattn.models.promoter.training.candidates import CHOSEN_BY, candidates
+from bioattn.models.promoter.training.candidates import CHOSEN_BY, candidates, kept
 from bioattn.models.promoter.training.data import split_certificate, training_treatments, validation_genes
 from bioattn.models.promoter.training.evaluation import (
     FIGURES,
@@ -211,8 +212,8 @@ class PromoterTask(Task):
         return replace(kept, rows=[*kept.rows, *network], beside=None)
 
     def _choose(self) -> list[Row]:
-        """Make `model` of the networks trained, and of the best simple model: the mean that is best on validation
-        genes. Returns a row of each candidate."""
+        """Make `model` of the networks trained, and of the best simple model: the mean that validation genes
+        call for. Returns a row of each candidate."""
         models = [training.model for training in self.trainings]
         self.model = PromoterModel.mean(models, self.vocabulary)
         self.used = list(range(len(models)))
@@ -238,15 +239,15 @@ class PromoterTask(Task):
             mean_GT: Matrix = (np.mean(of_each, axis=0) - mean_T) / sd_T
             return mean_GT
 
-        def figures(predicted_GT: Matrix) -> dict[str, float]:
-            return summarise(truth_GT, predicted_GT, self.trainings[0].axis, self.dataset.task)
+        def figures(predicted_GT: Matrix, rows: NDArray[np.int64]) -> dict[str, float]:
+            return summarise(truth_GT[rows], predicted_GT, self.trainings[0].axis, self.dataset.task)
 
         found = candidates(
             {kind: answers(some) for kind, some in kinds.items() if some},
             None if ridge is None or simple is None else (simple.name, answers([ridge])),
             figures,
         )
-        best = max(found, key=lambda each: each.score)
+        best = kept(found, figures, self.first.training.seed)
         members = [model for kind in best.networks for model in kinds[kind]]
         self.used = [number for number, model in enumerate(models) if any(model is each for each in members)]
         shares = [(1 - best.share) / len(members)] * len(members)
