@@ -39,7 +39,7 @@ from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.pair_updates import CUEQUIVARIANCE_LEAST
 from bioattn.models.evoformer.run import write_evoformer_model
 from bioattn.models.evoformer.stacks import compile_blocks
-from bioattn.system.device import Compile
+from bioattn.system.device import Compile, Kernels
 
 SIZES = ((128, 256), (512, 384), (512, 768))
 """Rows and residues."""
@@ -76,7 +76,7 @@ def ours(device: torch.device, compiled: Compile) -> Any:
 
 @torch.no_grad()
 def blocks(device: torch.device, small: bool) -> Iterator[str]:
-    used = use_kernels(device)
+    used = use_kernels(Kernels.AUTO, device)
     yield f"| rows × residues | kernels: {used} | masks | ms | of torch.mm | GB | plain takes | full masks |"
     side = 8192 if device.type == "cuda" else 512
     square = torch.randn(side, side, device=device, dtype=torch.bfloat16)
@@ -136,7 +136,7 @@ def maps(device: torch.device, small: bool) -> Iterator[str]:
     size = SMALL if small else (512, 384)
     yield f"| a block of {size[0]} × {size[1]}, bfloat16 | ms | GB | with the mean map | GB | cost |"
     msa, pair, *_ = (each.to(device) for each in make_inputs(*size))
-    used = use_kernels(device)
+    used = use_kernels(Kernels.AUTO, device)
     for compiled in (Compile.OFF, Compile.ON):
         work = partial(ours(device, compiled), msa, pair, None, None)
         alone = measured(work, device)

@@ -114,6 +114,14 @@ class Compile(StrEnum):
     OFF = "off"
 
 
+class Kernels(StrEnum):
+    """Whose kernels run on a GPU."""
+
+    AUTO = "auto"
+    """Also those of Triton and cuEquivariance, where they are installed and a trial agrees with torch's."""
+    TORCH = "torch"
+
+
 class RunPrecision(StrEnum):
     """Arithmetic, and type of the weights, of a model that only runs."""
 

@@ -80,6 +80,7 @@ def test_bf16_is_near_fp32_and_not_the_same(model, tmp_path):
     [
         ((), 2, "--parameters FILE"),
         (("--model", "M", "--parameters", "M"), 2, "two models are called alike (trunk, trunk)"),
+        (("--model", "M", "--chunk", "few"), 2, "--chunk few"),
         (("--model", "M", "--recycles", 2), 1, "no recycling"),
         (("--model", "M", "--sites", "*"), 2, "--attention FILE"),
         (

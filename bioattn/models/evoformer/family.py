@@ -28,7 +28,7 @@ from bioattn.models.evoformer.config import (
 )
 from bioattn.models.family import Family, imported
 from bioattn.models.running import ResumableCommand, Running, RunReport
-from bioattn.system.device import Compile, Precision
+from bioattn.system.device import Compile, Kernels, Precision
 from bioattn.text import listed
 from bioattn.training.settings import TrainingCommand
 
@@ -94,9 +94,18 @@ class EvoformerRun(ResumableCommand):
     precision: Precision = option(
         "Precision of the layers; bf16 is faster on processors that support it.", default=Precision.FP32
     )
+    chunk: str = option(
+        "Rows or residues that layers take at a time at most; auto: as memory allows.",
+        default="auto",
+        metavar="N|auto",
+    )
     compile: Compile = option(
         "Whether torch.compile makes one program of a block; auto: on a GPU, where the work pays for it.",
         default=Compile.AUTO,
+    )
+    kernels: Kernels = option(
+        "Kernels on a GPU; auto: those of Triton and cuEquivariance too, where a trial agrees with torch's.",
+        default=Kernels.AUTO,
     )
     seed: int = option("Seed of every random choice.", default=0, min=0)
     inputs: Mapping[str, Any] = table(InputSettings)
@@ -121,6 +130,8 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
             "give the model: --model FOLDER, or --parameters FILE (AlphaFold's or OpenFold's)"
         )
     weights = settings.model[0]
+    if settings.chunk != "auto" and not (settings.chunk.isdecimal() and int(settings.chunk) > 0):
+        raise SettingsError(f"--chunk {settings.chunk}: give a number of rows from 1, or auto")
     parameters = build(ParameterSettings, settings.parameters, settings.source("parameters"))
     wanted = _attention(settings)
     sources, several = alignments_for(settings, weights, SCORES)
@@ -141,7 +152,9 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         query=settings.query,
         seed=settings.seed,
         precision=settings.precision,
+        chunk=None if settings.chunk == "auto" else int(settings.chunk),
         compile=settings.compile,
+        kernels=settings.kernels,
         alignments=len(sources),
         representations=settings.representations,
         templates=templates,

@@ -12,6 +12,7 @@ from bioattn.attention import kernels
 from bioattn.attention.kernels import Used
 from bioattn.attention.score import FusedForm
 from bioattn.models.evoformer.pair_updates import TriangleMultiplication
+from bioattn.system.device import Kernels
 
 LOGGER = logging.getLogger("bioattn")
 NEEDED = {"triton": ["triton"], "cuequivariance_torch": ["cuequivariance_torch", "cuequivariance_ops_torch"]}
@@ -20,12 +21,14 @@ TOLERANCE = 2e-2
 """Relative to the largest number; products are bfloat16."""
 
 
-def use_kernels(device: torch.device, *, attention: bool = True, triangle: bool = True) -> dict[str, str]:
-    """On a GPU turn on what is installed and agrees, and the rest off; returns versions by name, for records.
+def use_kernels(
+    wanted: Kernels, device: torch.device, *, attention: bool = True, triangle: bool = True
+) -> dict[str, str]:
+    """Turn on what is wanted, installed and agrees, and the rest off; returns versions by name, for records.
 
     attention, triangle: whether there is work that pays for loading Triton or cuEquivariance.
     """
-    possible = device.type == "cuda"
+    possible = wanted is Kernels.AUTO and device.type == "cuda"
     Used.attention = possible and attention and _agrees("triton", device)
     Used.triangle = possible and triangle and _agrees("cuequivariance_torch", device)
     used = {"triton": Used.attention, "cuequivariance_torch": Used.triangle}
@@ -48,7 +51,7 @@ def _agrees(name: str, device: torch.device) -> bool:
             if error <= TOLERANCE:
                 return True
             reason = f"is {error:.1g} off in a trial"
-    LOGGER.warning(f"{name} {reason}: torch's kernels are used")
+    LOGGER.warning(f"{name} {reason}: torch's kernels are used (--kernels torch)")
     return False
 
 

@@ -130,7 +130,7 @@ def plan_memory(
                 + (
                     ""
                     if choice is None or choice == chunk
-                    else f": layers take {counted(choice, 'row')} at a time"
+                    else f": layers take {counted(choice, 'row')} at a time (--chunk)"
                 )
             )
             with tiles_of_at_most(choice):

@@ -68,7 +68,7 @@ from bioattn.store.contents import Held
 from bioattn.store.reader import Attention
 from bioattn.store.schema import AttentionOptions, FileLayout
 from bioattn.structures.predictions import SCORES
-from bioattn.system.device import Compile, Precision
+from bioattn.system.device import Compile, Kernels, Precision
 from bioattn.system.progress import SILENT, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted, percentage
@@ -97,6 +97,7 @@ class RunSettings:
     chunk: int | None = None
     """Rows or residues that layers take at a time, at most; None = what memory allows."""
     compile: Compile = Compile.AUTO
+    kernels: Kernels = Kernels.AUTO
     alignments: int = 1
     """How many will be run."""
     representations: tuple[Representation, ...] = ()
@@ -450,6 +451,7 @@ class AlignmentRunner:
         settings, device = self.settings, self.model.device
         compiled = compile_blocks(self.model.model, settings.compile, device, passes * cells)
         self.kernels |= use_kernels(
+            settings.kernels,
             device,
             attention=compiled or attention is not None,
             triangle=columns >= CUEQUIVARIANCE_LEAST,

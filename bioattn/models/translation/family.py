@@ -192,12 +192,13 @@ class Search(Settings):
         "Outputs that are followed at once; 1: the likeliest token each time.", default=1, min=1, max=1000
     )
     number: int = option("Outputs to write of a beam.", "--number", "-n", default=1, min=1)
-    length_penalty: float = 0.6
+    length_penalty: float = option("0: order outputs by likelihood alone.", default=0.6, min=0)
     """α of ((5 + tokens) / 6)^α, by which log-likelihoods are divided (Wu et al. 2016)."""
     samples: int = option("Draw so many outputs instead.", default=0, min=0)
     temperature: float = option("Of draws: 1 as trained.", default=1.0, min=0, max=1000)
-    top_p: float = 1.0
-    """Draws are from the likeliest tokens that hold this much probability."""
+    top_p: float = option(
+        "Draw from the likeliest tokens that hold this much probability.", default=1.0, min=0
+    )
     length: int | None = option(
         "Most tokens of an output [default: 4 for each of the source, and 10].", min=1
     )
@@ -209,7 +210,7 @@ class Search(Settings):
         if self.number > self.beam:
             raise SettingsError(f"--number {self.number}: a beam of {self.beam} has no more; give --beam")
         if not 0 < self.top_p <= 1:
-            raise SettingsError(f"top_p is {self.top_p:g}; give a share above 0 and up to 1")
+            raise SettingsError(f"--top-p {self.top_p:g}: give a share above 0 and up to 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from bioattn.models.evoformer import kernels as trials
 from bioattn.models.evoformer.layers import use_precision
 from bioattn.models.evoformer.pair_updates import TriangleMultiplication
 from bioattn.models.evoformer.stacks import EvoformerBlock, compile_blocks
-from bioattn.system.device import Compile
+from bioattn.system.device import Compile, Kernels
 from tests.making import small_evoformer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -67,23 +67,24 @@ def test_a_kernel_is_used_where_it_agrees(library, monkeypatch, caplog):
     monkeypatch.setattr(trials, "_try_triangle", lambda _: real(CPU))
     real = TRY_TRIANGLE
     with caplog.at_level(logging.WARNING, "bioattn"):
-        assert trials.use_kernels(CUDA) == {"cuequivariance_torch": "1.0"}
+        assert trials.use_kernels(Kernels.AUTO, CUDA) == {"cuequivariance_torch": "1.0"}
         assert kernels.Used.triangle
         assert not kernels.Used.attention
         assert not caplog.messages
-        assert trials.use_kernels(CUDA, triangle=False) == {}
+        assert trials.use_kernels(Kernels.AUTO, CUDA, triangle=False) == {}
         trials._agrees.cache_clear()
         library.triangle_multiplicative_update = lambda x, **_: torch.zeros_like(x)
-        assert trials.use_kernels(CUDA) == {}
+        assert trials.use_kernels(Kernels.AUTO, CUDA) == {}
         assert not kernels.Used.triangle
         assert "cuequivariance_torch" in caplog.text
         trials._agrees.cache_clear()
         library.triangle_multiplicative_update = None
-        assert trials.use_kernels(CUDA) == {}
+        assert trials.use_kernels(Kernels.AUTO, CUDA) == {}
     trials._agrees.cache_clear()
     library.triangle_multiplicative_update = triangle_multiplicative_update
-    assert trials.use_kernels(CPU) == {}
-    assert not kernels.Used.triangle
+    for wanted, device in ((Kernels.TORCH, CUDA), (Kernels.AUTO, CPU)):
+        assert trials.use_kernels(wanted, device) == {}
+        assert not kernels.Used.triangle
 
 
 TRY_TRIANGLE = trials._try_triangle
@@ -116,7 +117,7 @@ def test_blocks_of_a_device_give_what_the_cpu_gives(device):
             one = copy.deepcopy(block).to(where)
             if where == device:
                 compile_blocks(one, compiled, device, 0)
-                trials.use_kernels(device)
+                trials.use_kernels(Kernels.AUTO, device)
                 if dtype == torch.bfloat16:
                     use_precision(one, dtype)
             leaves = [each.clone().to(where).requires_grad_(learning) for each in (msa, pair)]
