@@ -75,7 +75,7 @@ def test_messages_and_errors_stand_on_lines_of_their_own_beside_a_bar(monkeypatc
     app = typer.Typer(rich_markup_mode=None)
 
     def work(reporter):
-        progress = reporter.progress()
+        progress = reporter.progress
         progress.begin("working", 10)
         progress.advance(3, loss=0.5)
         reporter.say(long)
@@ -101,7 +101,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(arguments, monkeypatc
     app = typer.Typer(rich_markup_mode=None)
 
     def work(reporter):
-        progress = reporter.progress()
+        progress = reporter.progress
         progress.begin("working", 1000)
         progress.advance(1000, loss=0.5)
         progress.end()
