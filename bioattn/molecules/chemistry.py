@@ -221,8 +221,8 @@ def atom_map(values_RA: NDArray[np.floating], smiles: str, *, centred: bool) -> 
 def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Name, SMILES or MOL block, and further columns of every record of a table, or an SDF, MOL or SMILES file.
 
-    In a table the first column of names does (`_name_column`); records without a name are called by their number.
-    smiles_column: None = the one called `smiles`, in any case, or whose name alone holds that word.
+    In a table one column names the molecules (`_name_column`); those without a name are called by their number.
+    smiles_column: None = the one called `smiles`, in any case, else the only one with that word in its name.
 
     Raises: FormatError without such a column.
     """

@@ -23,7 +23,9 @@ from bioattn.models.molecule_settings import MoleculeEncoderConfig, MoleculeEnco
 from bioattn.models.running import RunCommand
 from bioattn.training.settings import TrainingCommand, UpdateConfig
 
-TABLE_HELP = "Table with a column of SMILES, SDF or SMILES file; the first other column of names counts."
+TABLE_HELP = (
+    "Table with a column of SMILES, SDF or SMILES file; a table's first column of names is read, too."
+)
 _COLUMN_HELP = "The column of the SMILES [default: smiles, in any case]."
 DATASET_GIVES = ("task", "tasks", "mean", "spread", "scale", "measured")
 """Fields of `MoleculeModelConfig` that the dataset decides."""

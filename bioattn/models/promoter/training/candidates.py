@@ -46,9 +46,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(
-    networks: Mapping[str, Matrix],
-    simple: tuple[str, Matrix] | None,
-    figures: Figures,
+    networks: Mapping[str, Matrix], simple: tuple[str, Matrix] | None, figures: Figures
 ) -> list[Candidate]:
     """All means that hold a network, with the figures of each: the first network alone comes first.
 
@@ -71,13 +69,15 @@ def candidates(
 def kept(found: Sequence[Candidate], figures: Figures, seed: int) -> Candidate:
     """The best candidate where it is better than the usual one beyond two standard errors, else the usual one.
 
-    That is, of one network it alone, and of several the equal mean of all members: what is best on a few hundred
-    genes is best there by chance, and members of different kinds make up for one another.
+    The usual one is the network alone, where there is only one, and else the equal mean of all members: what is
+    best on a few hundred genes may be so by chance, and members of different kinds make up for one another.
     """
     best = max(found, key=lambda each: score(each.figures))
     usual = max(found, key=lambda each: len(each.networks) + bool(each.share))
     if len(usual.networks) == 1:
         usual = found[0]
+    if best is usual:
+        return usual
     genes, random = len(best.predicted_GT), np.random.default_rng(seed)
     gains = []
     for _ in range(RESAMPLES):
