@@ -9,7 +9,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -27,7 +26,6 @@ from tests.training.runs import (
     PROMOTER,
     STAGES,
     StopAfter,
-    assert_same_curves,
     same_folders,
     train,
     write_settings,
@@ -255,18 +253,3 @@ def test_the_average_is_that_of_a_loop(decay):
         expected = memory * expected + (1 - memory) * model.weight.detach()
     torch.testing.assert_close(average.model.weight.detach(), expected)
     assert average.model.num_batches_tracked.item() == 7
-
-
-def test_two_processes_learn_what_one_does(tmp_path, train_together):
-    random = np.random.default_rng(0)
-    fasta, dataset = tmp_path / "s.fa", tmp_path / "s.dataset.h5"
-    sequences = ("".join(random.choice(list("ACDEFGHIKL"), 30)) for _ in range(40))
-    fasta.write_text("".join(f">s{number}\n{sequence}\n" for number, sequence in enumerate(sequences)))
-    assert main(["prepare", "language", str(fasta), "--alphabet", "protein", "-o", str(dataset), "-q"]) == 0
-    sizes = ("layers=1", "channels=16", "num_heads=2", "hidden_channels=16", "context=32")
-    words = ["language", str(dataset), "--shape", "encoder", "--steps", "4", "--threads", "1"]
-    words += [word for size in sizes for word in ("-c", f"model.{size}")]
-    assert main(["train", *words, "-o", str(tmp_path / "one"), "-q"]) == 0
-    together = train_together([*words, "-o", str(tmp_path / "two")])
-    assert together.exit_codes() == [0, 0], together.errors()
-    assert_same_curves(tmp_path / "one", tmp_path / "two", "training_loss")
