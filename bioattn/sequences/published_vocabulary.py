@@ -6,6 +6,7 @@ without `merges.txt`, and `spiece.model` (SentencePiece), with `added_tokens.jso
 """
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from bioattn.text import quoted
 
 SPARE_ROWS = 128
 """Embeddings are filled up to a multiple of a power of two, of this at most."""
+LOGGER = logging.getLogger("bioattn")
 _NAMES = {
     "pad_token": ("[PAD]", "<pad>"),
     "cls_token": ("[CLS]", "<cls>"),
@@ -44,10 +46,15 @@ def read_published_vocabulary(
     if not by_number:
         raise FormatError(f"{path}: holds no token; fetch the file again")
     size = max(by_number) + 1
-    if size > rows or (rows - size >= SPARE_ROWS) or (rows > size and rows % 8):
+    if size > rows or rows - size >= SPARE_ROWS:
         raise FormatError(
             f"{path}: has {size:,} tokens, the embeddings of the weights {rows:,}; the tokenizer belongs to "
             "another model: use the one that was published with these weights"
+        )
+    if rows > size and rows % 8:  # nobody fills up to such a number
+        LOGGER.warning(
+            f"{path}: has {size:,} tokens, the embeddings of the weights {rows:,}: the last {rows - size} are "
+            "never read; is it the tokenizer that was published with these weights?"
         )
     # What no token is known of is a row that nothing leads to.
     tokens = tuple(by_number.get(number, f"<unused_{number}>") for number in range(rows))

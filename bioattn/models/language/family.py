@@ -219,8 +219,13 @@ class LanguageFamily(Family):
     files: Sequence[str] = ("vocabulary.json",)
     published = staticmethod(published_type)
 
-    load = imported("language.folder", "load_language_model")
+    load = load_file = imported("language.folder", "load_language_model")
     prepare = staticmethod(prepare)
+
+    @staticmethod
+    def recognises(path: Path) -> bool:
+        """Whether a file is one of ESM C, of which loading says what to take instead."""
+        return path.suffix == ".pth" and path.name.lower().startswith("esmc")
 
     def task(self, settings: LanguageTrainingSettings, device: "torch.device") -> "Task":
         from bioattn.models.language.fine_tuning import FineTuningTask

@@ -1,7 +1,7 @@
 """A language model as a folder of documented files, and a trained or published one ready to run."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -25,7 +25,12 @@ from bioattn.models.language.config import (
 )
 from bioattn.models.language.layers import base_digest
 from bioattn.models.language.model import LanguageModel, attention_sites
-from bioattn.models.language.published_reading import ADAPTER_SETTINGS, adapter_settings, read_published_model
+from bioattn.models.language.published_reading import (
+    ADAPTER_SETTINGS,
+    Part,
+    adapter_settings,
+    read_published_model,
+)
 from bioattn.models.model_folder import CheckedModel, Sites, load_network, read_model_config, write_model
 from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.sequences.sequence_dataset import SequenceDataset, open_sequence_dataset
@@ -58,6 +63,18 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
     """
 
     family: ClassVar[str] = MODEL_TYPE
+    faults: Mapping[Part, str] = field(default_factory=dict)
+    """Of parts that were published and could not be read, why."""
+
+    def require(self, part: Part) -> None:
+        """Raises: FormatError naming the array, where a published part could not be read."""
+        if part in self.faults:
+            raise FormatError(self.faults[part])
+
+    def require_whole(self) -> None:
+        """Raises: FormatError naming the array, where any part could not be read."""
+        for part in self.faults:
+            self.require(part)
 
     def predict(self, inputs: Inputs, *, score: str = "masked", window: int | None = None) -> "pd.DataFrame":
         """Score sequences, or predict of them what the model was fine-tuned on: the table of `run language`.
@@ -239,6 +256,7 @@ class LoadedLanguageModel(CheckedModel[LanguageModel, LanguageModelConfig]):
         return LanguageEncoder(self.model)
 
     def _require_output(self) -> None:
+        self.require(Part.OUTPUT)
         if self.config.form.output is Output.NONE:
             raise BioattnError(
                 "the model gives no probabilities of tokens, by which its attention could be judged"
@@ -276,6 +294,15 @@ def write_language_model(folder: Path, model: LanguageModel) -> None:
     write_model(folder, MODEL_TYPE, model, architecture=model.config.to_json(), **added)
 
 
+def _refuse_esmc(path: Path) -> None:
+    """Raises: FormatError for the weights of ESM C as EvolutionaryScale's own code reads them, or their folder."""
+    if path.suffix == ".pth" or any(path.glob("data/weights/esmc*.pth")):
+        raise FormatError(
+            f"{path}: holds ESM C in the form of EvolutionaryScale's own code; give the folder of transformers, "
+            "such as biohub/ESMC-300M"
+        )
+
+
 def load_language_model(
     folder: Path, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> LoadedLanguageModel:
@@ -292,12 +319,16 @@ def load_language_model(
         )
     if isinstance(content, dict) and "format" not in content:
         if published_type(content) is None:
+            _refuse_esmc(folder)
             raise FormatError(
                 f"{folder / CONFIG}: a model of type {content.get('model_type')!r}; read are folders of bioattn, "
                 f"and of transformers those of type {', '.join(PUBLISHED)}"
             )
-        model, sha256 = read_published_model(folder, device, dtype)
-        return LoadedLanguageModel(model=model.eval(), device=device, sha256=sha256, path=folder)
+        model, sha256, faults = read_published_model(folder, device, dtype)
+        return LoadedLanguageModel(
+            model=model.eval(), device=device, sha256=sha256, path=folder, faults=faults
+        )
+    _refuse_esmc(folder)
     content = read_model_config(folder, MODEL_TYPE)
     try:
         config = build(LanguageModelConfig, content["architecture"], str(folder / CONFIG))

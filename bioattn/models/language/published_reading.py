@@ -4,9 +4,10 @@ import hashlib
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,6 +55,27 @@ _UNUSED = re.compile(
     r"|^(pooler|contact_head|cls\.seq_relationship|embeddings\.position_embeddings)\."
 )
 """Arrays that follow from the settings, or are for other tasks than those of a language model."""
+
+
+class Part(StrEnum):
+    """What embeddings and maps do without."""
+
+    OUTPUT = "output"
+    """The layer that makes logits."""
+    CONTACTS = "contacts"
+    """The regression from maps to contacts."""
+
+
+_ROWS_OF = {Part.OUTPUT: ("output_", "normalise_output.", "bias_V"), Part.CONTACTS: ("contact_",)}
+"""What our names of their arrays begin with."""
+
+
+class PartError(FormatError):
+    """An array of a part is missing, or not what the settings ask for."""
+
+    def __init__(self, part: Part, message: str) -> None:
+        super().__init__(message)
+        self.part = part
 
 
 class Stored(NamedTuple):
@@ -236,9 +258,11 @@ def _parts(path: Path) -> list[Path]:
     return [path.with_name(part) for part in parts]
 
 
-def read_published_model(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[LanguageModel, str]:
-    """The model of a Hugging Face folder, its weights taken to the device one by one, and their digest, or that of
-    the digests of several files.
+def read_published_model(
+    folder: Path, device: torch.device, dtype: torch.dtype
+) -> tuple[LanguageModel, str, dict[Part, str]]:
+    """The model of a Hugging Face folder, its weights taken to the device one by one, their digest, or that of
+    the digests of several files, and why parts were left out.
     """
     path = folder / CONFIG
     content = read_json(path)
@@ -249,17 +273,37 @@ def read_published_model(folder: Path, device: torch.device, dtype: torch.dtype)
     architecture = ARCHITECTURES[str(published_type(content))]
     with ExitStack() as files:
         weights = PublishedWeights(folder, architecture.prefix, files, device)
-        config, vocabulary = _described(folder, content, architecture, weights)
-        with torch.device("meta"):
-            model = LanguageModel(config, vocabulary)
-        _fill(model, content, architecture, weights, dtype)
+        model, faults = None, dict[Part, str]()
+        while model is None:
+            try:
+                config, vocabulary = _described(folder, content, architecture, weights, faults)
+                with torch.device("meta"):
+                    empty = LanguageModel(config, vocabulary)
+                model = _filled(empty, content, architecture, weights, dtype, faults)
+            except PartError as error:
+                faults[error.part] = str(error)
         digests = [sha256_of(file) for file in weights.files]
         together = hashlib.sha256("".join(digests).encode()).hexdigest()
-        return model, digests[0] if len(digests) == 1 else together
+        return model, digests[0] if len(digests) == 1 else together, faults
+
+
+@contextmanager
+def _reading(part: Part | None) -> Iterator[None]:
+    """Raises: PartError for a FormatError while an array of a part is read."""
+    try:
+        yield
+    except FormatError as error:
+        if part is None:
+            raise
+        raise PartError(part, str(error)) from error
 
 
 def _described(
-    folder: Path, content: Mapping[str, Any], architecture: Architecture, weights: PublishedWeights
+    folder: Path,
+    content: Mapping[str, Any],
+    architecture: Architecture,
+    weights: PublishedWeights,
+    without: Collection[Part],
 ) -> tuple[LanguageModelConfig, Vocabulary]:
     path = folder / CONFIG
     output = architecture.output
@@ -294,17 +338,25 @@ def _described(
         raise FormatError(f"{path}: {error}") from error
     if config.layers > len(weights.shapes):
         raise FormatError(f"{path}: has {config.layers:,} layers, the weights {len(weights.shapes):,} arrays")
-    tied = config.form.output is Output.NONE
+    form = replace(
+        config.form,
+        output=Output.NONE if Part.OUTPUT in without else config.form.output,
+        contacts=config.form.contacts and Part.CONTACTS not in without,
+    )
+    tied = form.output is Output.NONE
     if not tied:
-        tied = _equal(weights, embedding, weights.first([output, embedding] if tie else [output]))
-        if tie and not tied and content.get("scale_decoder_outputs", True):
+        with _reading(Part.OUTPUT):
+            matrix = weights.first([output, embedding] if tie else [output])
+            tied = _equal(weights, embedding, matrix)
+        fits = weights.shapes[matrix] == weights.shapes[embedding]
+        if tie and fits and not tied and content.get("scale_decoder_outputs", True):
             LOGGER.warning(
                 f"{weights.where(output)} differs from {embedding}, though {path} does not say that they do "
                 "(tie_word_embeddings); both are read"
             )
     # The kinds of tokens are added to embeddings, and not to the matrix of the output.
     tied = tied and not config.form.slopes
-    form = replace(config.form, frequencies=_frequencies(content, config, weights), tied=tied)
+    form = replace(form, frequencies=_frequencies(content, config, weights), tied=tied)
     published = vocabulary.published
     assert published is not None
     sentinels = max(1, len(published.sentinels))
@@ -335,13 +387,14 @@ def _frequencies(
     return () if torch.equal(frequency_P, usual_P) else tuple(frequency_P.tolist())
 
 
-def _fill(
+def _filled(
     model: LanguageModel,
     content: Mapping[str, Any],
     architecture: Architecture,
     weights: PublishedWeights,
     dtype: torch.dtype,
-) -> None:
+    without: Collection[Part],
+) -> LanguageModel:
     config, used = model.config, set()
     assert model.vocabulary.published is not None
     order, predicted = published_numbers(model.vocabulary, model.num_tokens)
@@ -353,8 +406,10 @@ def _fill(
         if row.by_token:
             needed = torch.Size([len(model.vocabulary.published.tokens), *own.shape[1:]])
         array = torch.zeros(needed, device=order.device)
+        part = next((part for part, names in _ROWS_OF.items() if row.ours.startswith(names)), None)
         if row.theirs:
-            array = _turned(weights, weights.first(row.theirs), row.read, needed)
+            with _reading(part):
+                array = _turned(weights, weights.first(row.theirs), row.read, needed)
         if row.plus:
             array = array + _turned(weights, weights.first([row.plus]), lambda rows: rows[0], needed[1:])
         used |= {*row.theirs, row.plus}
@@ -365,7 +420,6 @@ def _fill(
         # Not a view of the file.
         filled[row.ours] = array.to(dtype, copy=True, memory_format=torch.contiguous_format)
     assert not arrays, f"no array is read for {listed(list(arrays))}"
-    model.load_state_dict(filled, assign=True)
     used.update(architecture.embedding)
     unread = [name for name in weights.shapes if name not in used and not _UNUSED.search(name)]
     if (name := next((each for each in unread if each.startswith(LAYERS)), None)) is not None:
@@ -373,10 +427,12 @@ def _fill(
             f"{weights.where(name)} has no place in {config.layers} layers of the {published_type(content)} of "
             "transformers; other layers are not read"
         )
-    if unread:
+    if unread and not without:
         LOGGER.warning(
             f"{weights.path}: {listed(unread)}: not read, for they are no part of a language model"
         )
+    model.load_state_dict(filled, assign=True)
+    return model
 
 
 def _turned(

@@ -47,7 +47,9 @@ def export_language_model(source: Path, output: Path, *, force: bool) -> tuple[s
     Raises: as `load_language_model`; BioattnError when the model was fine-tuned, no published architecture can
     hold it, or the output exists and `force` is not given, or holds other files.
     """
-    model = load_language_model(source, torch.device("cpu")).model
+    loaded = load_language_model(source, torch.device("cpu"))
+    loaded.require_whole()
+    model = loaded.model
     if output.exists() and not (force and (output / WEIGHTS).is_file()):
         raise BioattnError(
             f"{output}: exists already; choose another --output, or --force to replace a model"

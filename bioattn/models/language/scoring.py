@@ -29,6 +29,7 @@ from bioattn.inference.passes import finite_results, require_finite
 from bioattn.models.language.config import Pool, Score, Shape
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.layers import is_word
+from bioattn.models.language.published_reading import Part
 from bioattn.models.language.source import TokenSource, Window, windows
 from bioattn.models.language.windows import padded
 from bioattn.sequences.vocabulary import CLS, MASK, PAD, UNKNOWN, Vocabulary
@@ -329,8 +330,9 @@ class _ContactLogits:
 def contacts(loaded: LoadedLanguageModel, tokens: Tokens, name: str, most: int) -> NDArray[np.float32]:
     """Probabilities (R, R) that residues touch, by the regression of a model's checkpoint (ESM-2).
 
-    name: of the protein, for messages.
+    name: of the protein, for messages. Raises: BioattnError for a model without one, or a longer protein.
     """
+    loaded.require(Part.CONTACTS)
     model = loaded.model
     trained = loaded.path is not None and (loaded.path / TRAINING_RECORD).is_file()
     if trained or model.contact_weight_SH is None or model.contact_bias_1 is None:

@@ -18,6 +18,7 @@ from bioattn.inference.passes import finite_results, require_finite
 from bioattn.models.language.config import Output, Score, Shape, Target, TargetKind
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.layers import Readout, is_word, require_length
+from bioattn.models.language.published_reading import Part
 from bioattn.models.language.scoring import (
     Tokens,
     Wanted,
@@ -107,7 +108,8 @@ def read_source(loaded: LoadedLanguageModel, inputs: Any, window: int | None) ->
 
 
 def require_likelihoods(loaded: LoadedLanguageModel) -> None:
-    """Raises: SettingsError for a fine-tuned model."""
+    """Raises: SettingsError for a fine-tuned model; FormatError for a broken output layer."""
+    loaded.require(Part.OUTPUT)
     if loaded.model.readout is not None:
         raise SettingsError(
             f"{loaded.path}: was fine-tuned, and says no longer how likely sequences are; give the model that it "
@@ -128,7 +130,12 @@ class Results(NamedTuple):
 
 
 def table_header(loaded: LoadedLanguageModel, score: Score) -> list[str]:
-    """Names of the columns: predictions of a fine-tuned model, else likelihoods; without a score neither."""
+    """Names of the columns: predictions of a fine-tuned model, else likelihoods; without a score neither.
+
+    Raises: FormatError for a broken output layer that is needed.
+    """
+    if score is not Score.NONE:
+        loaded.require(Part.OUTPUT)
     if score is not Score.NONE and loaded.model.readout is not None:
         return ["id", *prediction_header(loaded.model.readout)]
     none = score is Score.NONE or loaded.config.form.output is Output.NONE

@@ -21,6 +21,7 @@ from bioattn.models.language.config import LanguageModelConfig, LanguageTraining
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import VOCABULARY, load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
+from bioattn.models.language.published_reading import Part
 from bioattn.models.language.simple_models import Profile, SimpleModel
 from bioattn.models.language.windows import IGNORED, Exercise, Windows, exercise
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
@@ -111,6 +112,8 @@ class LanguageTask(ConfiguredTask):
             )
         self.num_words = len(self.dataset.vocabulary.tokens) - len(SPECIAL)
         self.validation = self._exercises(VALIDATION, training.validation_windows)
+        if self.start is not None:
+            self.start.require(Part.OUTPUT)
         torch.manual_seed(training.seed)
         self.model = self._first_model()
         self.profile = self._profile() if self.config.alphabet is Alphabet.ALIGNMENT else None
