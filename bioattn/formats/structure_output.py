@@ -3,9 +3,9 @@
 PDB: wwPDB format 3.3, whose fields are fixed-width: what does not fit is refused. mmCIF: PDBx/mmCIF and ModelCIF.
 A residue without atoms, `UNK`, stands in the sequence (SEQRES) only.
 
-B-factors: columns 61-66 of ATOM and HETATM records of PDB, the column `B_iso_or_equiv` of `_atom_site` of mmCIF;
-all else is kept, but categories of mmCIF are written anew by Biopython, without comments. Atoms go by the author's
-chain, residue number and insertion code.
+B-factors: columns 61-66 of ATOM and HETATM records of PDB, the column `B_iso_or_equiv` of `_atom_site` of mmCIF,
+added where it is absent; all else is kept, but categories of mmCIF are written anew by Biopython, without
+comments. Atoms go by the author's chain, residue number and insertion code.
 """
 
 import io
@@ -202,7 +202,7 @@ def write_bfactors(
     copies share a chain's name; None = all.
 
     Raises: BioattnError when the output's name says another format than the source has; FormatError when the
-    source is neither PDB nor mmCIF, or its mmCIF has no column of B-factors.
+    source is neither PDB nor mmCIF, or its mmCIF has no atoms.
     """
     with open_bytes(source) as raw, decompression_errors(source):
         content = raw.read()
@@ -263,9 +263,9 @@ def _mmcif(source: Path, content: bytes, value_of: Callable[[int, str, str, str]
     except (ValueError, KeyError, IndexError) as error:
         raise FormatError(f"{source}: cannot be read as mmCIF ({error}); fetch the file again") from error
     atoms = {name.removeprefix("_atom_site."): cells for name, cells in tables.items()}
-    if "B_iso_or_equiv" not in atoms:
-        raise FormatError(f"{source}: has no atoms with B-factors (_atom_site.B_iso_or_equiv) to write over")
-    rows = len(atoms["B_iso_or_equiv"])
+    if "Cartn_x" not in atoms:
+        raise FormatError(f"{source}: has no atoms (_atom_site.Cartn_x) to paint")
+    rows = len(atoms["Cartn_x"])
     keys = [
         next((atoms[name] for name in names if name in atoms), ["?"] * rows)
         for names in (

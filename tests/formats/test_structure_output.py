@@ -207,6 +207,14 @@ def test_everything_else_of_an_mmcif_file_is_kept(tmp_path):
     assert before == after
 
 
+def test_an_absent_column_of_b_factors_is_added(tmp_path):
+    without = CIF.replace("_atom_site.B_iso_or_equiv\n", "")
+    for value in ("10.00", "11.00", "9.5  ", "13.00", "14.00"):
+        without = without.replace(f" 1.00 {value}", " 1.00")
+    with_column = MMCIF2Dict(str(written(tmp_path, CIF, ".cif")))
+    assert MMCIF2Dict(str(written(tmp_path, without, ".cif"))) == with_column
+
+
 def test_numbers_of_atoms_and_packed_files(tmp_path):
     source = tmp_path / "x.pdb.gz"
     source.write_bytes(gzip.compress(PDB.encode()))
@@ -258,7 +266,7 @@ def test_of_copies_under_one_name_one_is_painted(tmp_path, suffix):
     [
         (PDB, "x.cif", BioattnError, "the structure is PDB; end the name in .pdb"),
         (PDB, "x.txt", SettingsError, "end its name in .pdb or .cif"),
-        (CIF.replace("B_iso", "C_iso"), "x.cif", FormatError, "has no atoms with B-factors"),
+        (CIF.replace("Cartn_x", "Cartn_w"), "x.cif", FormatError, "has no atoms"),
         (CIF.partition(" 14.00")[0], "x.cif", FormatError, "the file is cut off"),
     ],
 )
