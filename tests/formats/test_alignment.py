@@ -282,17 +282,32 @@ def test_an_explicit_format_wins(tmp_path, text, format, expected):
 def test_a_broken_file_named_a3m_is_not_read_as_fasta(tmp_path, caplog):
     text = ">a\nMKVL\n>b\nMKvL\n>c\nMKVl\n>d\nM-kL\n>e\nmK-L\n>f\nMkvL\n"
     assert rows(read(tmp_path, text, "x.fasta"))[5] == "MKVL"
-    assert "so these are read as aligned residues, as in FASTA" in caplog.text
+    assert "lower-case letters are read as aligned residues, as in FASTA" in caplog.text
     with pytest.raises(FormatError, match=r"x.a3m:3: row 'b' has 3 match columns .* has 4"):
         read(tmp_path, text, "x.a3m")
 
 
-def test_points_that_may_be_letters_of_the_first_row_are_told(tmp_path, caplog):
+def test_points_are_letters_of_the_first_row_where_none_is_written_in_full(tmp_path, caplog):
     for text in (">a\nM-V.\n>b\n..--\n", ">a\nMKVL\n>b\n.K..\n", ">a\nMKVL\n>b\n-K-L\n"):
-        read(tmp_path, text)
+        assert rows(read(tmp_path, text))[1] == text.split()[-1].replace(".", "-")
         assert not caplog.text
-    assert rows(read(tmp_path, ">a\nMKVL\n>b\n..-I\n"))[1] == "---I"
-    assert "where it means the letter of the first row" in caplog.text
+    for text in (
+        ">a\nMKVL\n>b\n..-I\n>c\n.R..\n>d\nMKVL\n",
+        "MKVL\n..-I\n.R..\nMKVL\n",
+        "CLUSTAL W\n\na MKVL\nb ..-I\nc .R..\nd MKVL\n",
+    ):
+        caplog.clear()
+        assert rows(read(tmp_path, text)) == ["MKVL", "MK-I", "MRVL", "MKVL"]
+        assert "'.' is read as the letter of the first row" in caplog.text
+
+
+def test_points_beside_capitals_are_gaps_and_lower_case_is_aligned(tmp_path, caplog):
+    """Soft-masked residues with `.` for gaps: as A3M, columns 2 and 3 of these rows would be shifted."""
+    assert rows(read(tmp_path, ">a\nMK.Vla\n>b\nM.KVla\n>c\nMR.Vla\n", "x.fa"))[:2] == ["MK-VLA", "M-KVLA"]
+    assert "lower-case letters are read as aligned" in caplog.text
+    caplog.clear()
+    assert rows(read(tmp_path, ">a\nMK..V\n>b\nMKlaV\n"))[1] == "MKlaV"
+    assert "read as aligned" not in caplog.text
 
 
 def test_headers_keep_name_and_description(tmp_path):
