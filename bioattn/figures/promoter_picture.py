@@ -259,7 +259,7 @@ def window_genes(
     anchor: Anchor = Anchor.TSS,
     id_attribute: str | None = None,
 ) -> tuple[list[WindowGene], int | None]:
-    """Genes of an annotation (GFF3, GTF, BED) in the window of `gene`, and the window position of its anchor.
+    """Genes of an annotation file in the window of `gene`, and the window position of its anchor.
 
     The position is None, with a warning, when the annotation does not know the gene.
 

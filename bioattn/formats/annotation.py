@@ -1,4 +1,4 @@
-"""One way to read genes, whatever the format: GFF3, GTF or BED, told apart by content and not by name.
+"""One way to read genes, whatever the format: GFF3, GTF, BED or GenBank, told apart by content and not by name.
 
 GFF3: a gene is a row without Parent whose type ends in `gene` (gene, pseudogene, ncRNA_gene,
 transposable_element_gene). Transcript rows directly below it are its transcripts; a CDS directly below it
@@ -11,7 +11,7 @@ GTF: genes by their gene_id; gene and transcript rows may be absent: the extent 
 else of its transcript rows, else of its exons and CDS. In AUGUSTUS and BRAKER's rows of genes and transcripts the
 bare id stands in place of attributes.
 
-BED: six columns or more; every row is a gene, and there are no transcripts.
+BED: six columns or more; every row is a gene, which is its transcript in BED12.
 """
 
 import itertools
@@ -23,7 +23,9 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.bed import read_bed
 from bioattn.formats.fasta import FastaRecord, read_fasta
+from bioattn.formats.genbank import is_genbank, read_genbank
 from bioattn.formats.genes import (
     ID_PREFIX,
     MAX_POSITION_DIGITS,
@@ -34,21 +36,22 @@ from bioattn.formats.genes import (
 )
 from bioattn.io.files import read_lines
 
-_NO_STRAND = (".", "*", "?", "")
 _TWO_NUMBERS = re.compile(r"\s*-*\d+\s*\t\s*-*\d+\s*")
 _BARE_ID = re.compile(r"""\s*([^\s=;"]+)\s*""")
 _GTF_ATTRIBUTES = re.compile(r"""\s*[^\s=;"]+\s+("[^"]*"|[^\s=;"]+)\s*(;|$)""")
 
 
 def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
-    """Read the genes of a GFF3, GTF or BED file (plain, gzip, bgzip or xz).
+    """Read the genes of a GFF3, GTF, BED, GenBank or EMBL file (plain, gzip, bgzip or xz).
 
-    id_attribute: which attribute holds the gene id; see `read_gff3` and `read_gtf` for what holds without it. BED
-    has its ids in column 4.
+    id_attribute: which attribute holds the gene id; see `read_gff3`, `read_gtf` and `read_genbank` for what holds
+    without it. BED has its ids in column 4.
 
-    Raises: FormatError when the file is none of the three or damaged; BioattnError for `id_attribute` with BED.
+    Raises: FormatError when the file is none of these or damaged; BioattnError for `id_attribute` with BED.
     """
     kind = annotation_format(path)
+    if kind == "GenBank":
+        return read_genbank(path, id_attribute)
     if kind == "GFF3":
         return read_gff3(path, id_attribute)
     if kind == "GTF":
@@ -61,13 +64,18 @@ def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
 
 
 def annotation_format(path: Path) -> str:
-    """Tell by the first feature row: GFF3, GTF or BED. Raises: FormatError when the file is none of them."""
+    """Tell GFF3, GTF or BED by the first feature row, GenBank (or EMBL) by the first line of all.
+
+    Raises: FormatError when the file is none of them.
+    """
     version = ""
     for number, line in read_lines(path):
         if line.startswith("##gff-version"):
             version = line.removeprefix("##gff-version").strip()
         if not line or line.isspace() or line[0] == "#" or line.split(None, 1)[0] in ("track", "browser"):
             continue
+        if is_genbank(line):
+            return "GenBank"
         if line[0] == ">":
             raise FormatError(
                 f"{path}:{number}: a FASTA record stands where an annotation (GFF3, GTF, BED) is needed"
@@ -90,63 +98,8 @@ def annotation_format(path: Path) -> str:
         if version.startswith("3"):
             return "GFF3"  # whose reader says what is wrong with the row
         hint = "" if "\t" in line else " (columns must be separated by tabs)"
-        if line.startswith(("LOCUS ", "ID ")):
-            hint = (
-                ", but a GenBank or EMBL record; take its GFF3, which the databases and annotators write too"
-            )
-        raise FormatError(f"{path}:{number}: the first row is neither GFF3 nor GTF nor BED{hint}")
+        raise FormatError(f"{path}:{number}: the first row is none of GFF3, GTF, BED and GenBank{hint}")
     raise FormatError(f"{path}: holds no annotation row")
-
-
-# --- BED ---
-
-
-def read_bed(path: Path) -> Annotation:
-    """Read the genes of a BED file with at least six columns; column 4 is the gene id.
-
-    Further columns are ignored. Lines starting with `#`, `track` or `browser`, blank lines and a line of column
-    names at the top are passed over.
-
-    Raises: FormatError naming the line for fewer than six columns, positions that are not whole numbers, negative
-    or inverted, an empty name, an unknown strand; and when there is no row.
-    """
-    drafts: dict[str, GeneDraft] = {}
-    first = True
-    for number, line in read_lines(path):
-        if not line or line.isspace() or line[0] == "#" or line.split(None, 1)[0] in ("track", "browser"):
-            continue
-        columns = [column.strip() for column in line.split("\t")]
-        is_header = first and len(columns) >= 3 and all(column.isalpha() for column in columns[1:3])
-        first = False
-        if is_header:
-            continue
-        place = _bed_place(f"{path}:{number}", line, columns)
-        drafts.setdefault(columns[3], GeneDraft(columns[3], number)).places[place] = None
-    if not drafts:
-        raise FormatError(f"{path}: holds no BED row")
-    return Annotation(path, "BED", [draft.finish() for draft in drafts.values()])
-
-
-def _bed_place(where: str, line: str, columns: list[str]) -> Place:
-    if len(columns) < 6:
-        hint = "" if "\t" in line else "; are the columns separated by spaces?"
-        raise FormatError(
-            f"{where}: {len(columns)} columns where a gene needs BED6 (chromosome, start, end, "
-            f"name, score, strand), tab-separated{hint}"
-        )
-    chrom, start, end, name, _, strand = columns[:6]
-    if not all(text.isdecimal() and len(text) <= MAX_POSITION_DIGITS for text in (start, end)):
-        raise FormatError(
-            f"{where}: start {start[:40]!r} and end {end[:40]!r} must be whole numbers "
-            f"from 0 up, of at most {MAX_POSITION_DIGITS} digits"
-        )
-    if int(start) > int(end):
-        raise FormatError(f"{where}: start {start} lies behind end {end}; BED writes the lower one first")
-    if name in ("", "."):
-        raise FormatError(f"{where}: column 4 is empty; it must hold the gene id")
-    if strand not in ("+", "-", *_NO_STRAND):
-        raise FormatError(f"{where}: strand {strand!r} is none of + - .")
-    return Place(chrom, int(start), int(end), strand if strand in ("+", "-") else ".")
 
 
 # --- rows of GFF3 and GTF ---

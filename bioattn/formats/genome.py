@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.fasta import FastaRecord, read_fasta, split_header
+from bioattn.formats.genbank import genbank_sequences, is_genbank
 from bioattn.formats.nucleotides import UNKNOWN, encode
-from bioattn.io.files import PIPED, atomic_output, is_packed, remove_leftover, unreadable
+from bioattn.io.files import PIPED, atomic_output, is_packed, read_lines, remove_leftover, unreadable
 from bioattn.io.folders import cache_folder
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import listed
@@ -140,7 +141,7 @@ class Genome:
 
 
 def open_genome(fasta: Path, index: Path | None = None, progress: Progress = SILENT) -> Genome:
-    """The genome of a FASTA file (plain, gzip, bgzip or xz), indexed first if it is new or has changed.
+    """The genome of a FASTA or GenBank file (plain, gzip, bgzip or xz), indexed first if it is new or has changed.
 
     `index` names the index file; without it one in the cache folder is used.
 
@@ -228,12 +229,16 @@ def _dna_pieces(fasta: Path, fai: Path) -> Iterator[FastaRecord]:
 
     Plain files whose lines are even go through pyfaidx, about three times as fast as line by line; for everything
     else (any compression, uneven lines, blank lines) and for the messages there is the streaming reader.
+    GenBank and EMBL files go through Biopython.
     """
     try:
         with fasta.open("rb") as file:
             packed = is_packed(file.read(6))
     except OSError as error:
         raise unreadable(fasta, error) from error
+    if is_genbank(next(read_lines(fasta), (0, ""))[1]):
+        yield from genbank_sequences(fasta)
+        return
     if not packed:
         with suppress(_UnevenError):
             yield from _even_pieces(fasta, fai)

@@ -123,7 +123,7 @@ def prepare_promoters(
 ) -> list[AuditRow]:
     """Write the promoters of an annotation as `output` (FASTA), with BED and audit table beside it.
 
-    genome: FASTA, plain, gzip, bgzip or xz. annotation: GFF3, GTF or BED. id_attribute: see `read_annotation`.
+    genome: FASTA or GenBank. annotation: GFF3, GTF, BED or GenBank. id_attribute: see `read_annotation`.
     aliases: table of chromosome names, see `read_aliases`, or `auto`: find them (`find_aliases`) and write a
     table. index: genome index file, see `open_genome`. operons: transcription units, see `read_units`.
     The three files appear together, when all are complete. Returns the audit rows, one for every gene.
@@ -181,13 +181,16 @@ def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
                 "name cannot; choose another --id-attribute"
             )
     if annotation.format == "BED":
+        has_transcripts = any(gene.transcripts for gene in annotation.genes)
         for requested, option in (
-            (settings.anchor == "cds", "--anchor cds"),
-            (settings.feature == "mRNA", "--feature mRNA"),
-            (bool(settings.biotypes), "--biotype"),
+            (settings.anchor == "cds" and not has_transcripts, "--anchor cds"),
+            (settings.feature == "mRNA" and not has_transcripts, "--feature mRNA"),
+            (bool(settings.biotypes) and not has_transcripts, "--biotype"),
         ):
             if requested:
-                raise BioattnError(f"{option}: {annotation.path} is BED, which says nothing about it")
+                raise BioattnError(
+                    f"{option}: {annotation.path} is BED, which says nothing about it (BED12 would)"
+                )
     present = Counter(gene.biotype for gene in annotation.genes if gene.biotype)
     for biotype in settings.biotypes:
         if biotype not in present:

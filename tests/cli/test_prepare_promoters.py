@@ -263,7 +263,7 @@ def test_bad_settings_write_nothing(inputs, tmp_path, capsys, options, code, mes
         ("genome.fa", b">chrom1\nACGT\n", "no chromosome name agrees"),
         ("genes.gff3", b"", "holds no annotation row"),
         ("genes.gff3", b"c1\t.\tgene\t5\t9\t.\t+\t.\tID=a%20b\n", "'a b' contains white space"),
-        ("genes.gff3", b"name\tvalue\nx\t1\n", "neither GFF3 nor GTF nor BED"),
+        ("genes.gff3", b"name\tvalue\nx\t1\n", "none of GFF3, GTF, BED and GenBank"),
     ],
 )
 def test_bad_files_get_one_sentence_and_write_nothing(inputs, tmp_path, capsys, name, content, message):

@@ -38,6 +38,24 @@ def test_refusals_of_bed_name_the_line(tmp_path, content, message):
         read_bed(path)
 
 
+def test_the_thick_part_of_bed12_is_the_coding_sequence(tmp_path):
+    """As UCSC's genePredToBed writes transcripts; the coding bases by hand."""
+    path = tmp_path / "x.bed"
+    path.write_text(
+        "c\t100\t500\tcoding\t0\t+\t150\t450\t0\t2\t100,200,\t0,200,\n"
+        "c\t600\t900\tone\t0\t-\t620\t880\t0\t1\t300\t0\n"
+        "c\t950\t990\tnoncoding\t0\t+\t950\t950\t0\t1\t40,\t0,\n"
+        "c\t10\t20\tpair\t0\t+\tc\t12\t30\tother\t0\t-\n"  # bedtools intersect -wa -wb
+    )
+    found = {gene.gene_id: [each[1:] for each in gene.transcripts] for gene in read_annotation(path).genes}
+    assert found == {
+        "coding": [("mRNA", 100, 500, 150, 450, 50 + 150)],
+        "one": [("mRNA", 600, 900, 620, 880, 260)],
+        "noncoding": [("transcript", 950, 990, -1, -1, 0)],
+        "pair": [],
+    }
+
+
 @pytest.mark.shared
 def test_the_corpus_equals_bioframe_or_is_refused(corpus):
     """Files with fewer than six columns are refused on purpose: a gene needs a name and a strand."""
@@ -49,7 +67,7 @@ def test_the_corpus_equals_bioframe_or_is_refused(corpus):
             if line.strip() and not line.startswith(("#", "track", "chrom\t"))
         ]
         if min(len(line) for line in lines) < 6:
-            with pytest.raises(FormatError, match=r"where a gene needs BED6|neither GFF3 nor GTF nor BED"):
+            with pytest.raises(FormatError, match=r"where a gene needs BED6|none of GFF3, GTF, BED"):
                 read_annotation(entry.path)
             continue
         genes = read_annotation(entry.path).genes

@@ -31,7 +31,9 @@ def report(
         writes=Writes.OTHER,
     ),
     annotation: Path | None = option(
-        "GFF3, GTF or BED: names of genes, and the genes a window reaches into.", metavar="GFF", recorded=""
+        "GFF3, GTF, BED or GenBank: names of genes, and the genes a window reaches into.",
+        metavar="GFF",
+        recorded="",
     ),
     motifs: Path | None = option("Motifs (MEME, JASPAR) whose hits are marked.", metavar="MEME", recorded=""),
     genes: tuple[str, ...] = option(

@@ -16,7 +16,7 @@ from bioattn_cli.reporting import Reporter
 def promoters(
     reporter: Reporter,
     genome: Path = argument("GENOME", "Genome FASTA: plain, gzip or bgzip."),
-    annotation: Path = argument("ANNOTATION", "Genes: GFF3, GTF or BED6, gzip too."),
+    annotation: Path = argument("ANNOTATION", "Genes: GFF3, GTF, BED6, BED12 or GenBank, gzip too."),
     output: Path = options.RESULT,
     windows: WindowSettings = table(WindowSettings),
     chromosome_aliases: str | None = option(
