@@ -121,6 +121,11 @@ def refuse_duplicate_columns(reader: TableReader) -> None:
     """Raise FormatError when two columns share a name, saying which and where (pandas would rename them)."""
     header = reader.header
     twice = next((name for i, name in enumerate(header) if name and name in header[:i]), None)
+    if twice is not None and all(map(is_number, header[1:])):
+        raise FormatError(
+            f"{reader.path}:{reader.header_line}: the first line looks like data ({quoted(header, 4)}); the table "
+            "needs a header that names its columns"
+        )
     if twice is not None:
         places = ", ".join(str(i + 1) for i, name in enumerate(header) if name == twice)
         raise FormatError(
@@ -165,6 +170,16 @@ def has_comma(cell: str) -> bool:
     [True, True, False, False, False]
     """
     return bool(_DECIMAL_COMMA.fullmatch(cell) or _THOUSANDS.fullmatch(cell))
+
+
+def limit_of(cell: str) -> str | None:
+    """The number of a cell such as `<0.001` or `>10`, beyond which a value lies; None for other cells.
+
+    >>> [limit_of(cell) for cell in ("<0.001", "> 10", "<=2e-16", ">a", "10")]
+    ['0.001', '10', '2e-16', None, None]
+    """
+    number = cell.lstrip("<>=≤≥ ")
+    return number if cell[:1] in tuple("<>≤≥") and is_number(number) else None
 
 
 def parse_numbers(cells: Sequence[str], where: Callable[[int], str]) -> npt.NDArray[np.float64]:

@@ -115,13 +115,15 @@ def decompression_errors(path: Path) -> Iterator[None]:
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (1-based line number, line without its end) of a text file, plain, gzip or xz; CRLF is accepted.
 
-    The text is UTF-8, or UTF-16 with a byte order mark, as Excel's "Unicode text".
+    The text is UTF-8, or UTF-16 (Excel's "Unicode text"), also without a byte order mark.
 
     Raises: FormatError when the file is neither or its compression is damaged; BioattnError when unreadable.
     """
     with open_bytes(path) as raw, decompression_errors(path):
         start = cast(io.BufferedReader, raw).peek(2)[:2]  # gzip and xz can as well
         encoding = "utf-16" if start in _UTF16_MARKS else "utf-8-sig"
+        if len(start) == 2 and 0 in start and any(start):
+            encoding = "utf-16-le" if start[1] == 0 else "utf-16-be"
         text = io.TextIOWrapper(raw, encoding=encoding, newline=None)
         for number, line in enumerate(text, start=1):
             yield number, line.rstrip("\n")

@@ -15,7 +15,14 @@ from bioattn.io.files import atomic_output, check_output
 from bioattn.io.records import audit_path, audit_text
 from bioattn.promoters.choices import DatasetSettings, ResponseColumns, Split, Standardize
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
-from bioattn.promoters.expression import is_counts, is_linear, log_counts, without_replicate
+from bioattn.promoters.expression import (
+    are_small_counts,
+    is_counts,
+    is_linear,
+    log_counts,
+    replicates_of,
+    without_replicate,
+)
 from bioattn.promoters.gene_split import GeneSplit, split_genes
 from bioattn.promoters.genes import GeneNames
 from bioattn.promoters.homology import nearest_correlation, read_proteins
@@ -113,7 +120,7 @@ def build_dataset(
     untested = responses.padj is None and responses.standard_error is None
     linear, raw = (untested and check(responses.values) for check in (is_linear, is_counts))
     if control is not None:
-        if not linear:
+        if not linear and not are_small_counts(responses.values):
             raise BioattnError(
                 "--control makes log2 ratios of counts, and the responses are none (0 or more, some of them "
                 "large); leave it out"
@@ -130,7 +137,19 @@ def build_dataset(
             f"the responses reach {np.nanmax(responses.values):,.0f} and none is below 0, as in TPM or normalised "
             "counts: give log2 fold changes of DESeq2 or edgeR or, for log2 ratios of these, --control NAME"
         )
+    elif untested and settings.task == "regression" and are_small_counts(responses.values):
+        LOGGER.warning(
+            f"the responses are whole numbers from 0 to {np.nanmax(responses.values):g}, as counts of few reads: "
+            "give log2 fold changes or, for log2 ratios of counts, --control NAME"
+        )
     by_name = control is not None and replicates is None
+    if control is None and replicates is None and (alike := replicates_of(responses.treatments)):
+        LOGGER.warning(
+            f"{sum(map(len, alike.values())):,} of {len(responses.treatments):,} treatments look like replicates: "
+            + listed([f"{quoted(names, 3)} of {name!r}" for name, names in alike.items()], 2)
+            + "; each is learned as a treatment of its own: give --treatment-table with a column that names them "
+            "alike, and --replicate-column, to average them"
+        )
     features, unused = _treatments_of(responses.treatments, None if by_name else table)
     matrix, rejected, notes = join_promoters(GeneNames.of(promoters), responses, features)
     _report_matches(promoters, responses, rejected, notes)

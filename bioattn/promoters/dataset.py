@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import Task
 from bioattn.errors import BioattnError
-from bioattn.formats.annotation import read_bed
+from bioattn.formats.bed import read_bed
 from bioattn.io.dataset_file import DatasetKind, put_metadata
 from bioattn.io.hdf5 import hdf5_file, put_array, set_attribute, text_attribute
 from bioattn.promoters.promoter_fasta import read_promoters

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.promoters.genes import GeneNames
-from bioattn.text import listed, quoted
+from bioattn.text import counted, listed, quoted
 
 if TYPE_CHECKING:
     from bioattn.promoters.responses import Responses
@@ -41,7 +42,9 @@ def read_expression(
             f"{path}: AnnData files need anndata, which is not installed: pip install anndata"
         ) from None
     try:
-        data = anndata.read_h5ad(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of names that come again, which are averaged and told
+            data = anndata.read_h5ad(path)
     except Exception as error:
         raise FormatError(f"{path}: is an HDF5 file, but not AnnData ({error})") from error
     matrix = data.X if layer is None else data.layers.get(layer)
@@ -54,12 +57,24 @@ def read_expression(
     sides = [(_gene_names(path, table, gene_column, promoters), table) for table in tables]
     in_var, in_obs = (0.0 if promoters is None else promoters.share(ids) for ids, _ in sides)
     (genes, _), (_, samples) = sides if in_var >= in_obs else sides[::-1]
-    LOGGER.info(f"{path}: AnnData, genes in {'var' if in_var >= in_obs else 'obs'}")
+    advice = (
+        ""
+        if sample_column or not len(samples.columns)
+        else (f", each a treatment; --obs-column averages them by {quoted(list(samples.columns), 4)}")
+    )
+    side = "var" if in_var >= in_obs else "obs"
+    LOGGER.info(f"{path}: AnnData, genes in {side}, {counted(len(samples), 'sample')}{advice}")
     matrix = matrix.T if in_var >= in_obs else matrix
     if sample_column is None:
         return pd.DataFrame(_dense(matrix), genes, list(map(str, samples.index)))
     labels = np.array(_column(path, samples, sample_column, "--treatment-column"))
     merged = np.sum if is_counts(np.asarray(getattr(matrix, "data", matrix))) else np.nanmean
+    without = samples.index[labels == ""]
+    if len(without):
+        LOGGER.warning(
+            f"{path}: {counted(len(without), 'sample')} without a value of {sample_column!r} left out: "
+            f"{quoted(list(map(str, without)))}"
+        )
     groups = [name for name in dict.fromkeys(labels.tolist()) if name]
     return pd.DataFrame(
         {name: merged(_dense(matrix[:, np.flatnonzero(labels == name)]), axis=1) for name in groups}, genes
@@ -73,7 +88,10 @@ def _dense(matrix: Any) -> NDArray[np.float64]:
 def _column(path: Path, table: Any, column: str, option: str) -> list[str]:
     if column not in table:
         raise BioattnError(f"{path}: {option}: no column {column!r}; there are {quoted(list(table), 20)}")
-    return ["" if value != value else str(value) for value in table[column]]
+    return [
+        "" if pd.isna(value) else f"{value:g}" if isinstance(value, float) else str(value)
+        for value in table[column]
+    ]
 
 
 def _gene_names(path: Path, table: Any, column: str | None, promoters: GeneNames | None) -> list[str]:
@@ -88,6 +106,27 @@ def _gene_names(path: Path, table: Any, column: str | None, promoters: GeneNames
     return best
 
 
+def replicates_of(names: Sequence[str]) -> dict[str, list[str]]:
+    """Names that look like replicates, by what they are of: NAME_rep1, NAME_rep2; or X_1, X_2, Y_1, Y_2 (doses and
+    times have other numbers, and X_1, X_2, … alone may be different treatments).
+
+    >>> replicates_of(["heat_rep1", "heat_rep2", "cold"]), replicates_of(["a1", "a2", "b1", "b2"])
+    ({'heat': ['heat_rep1', 'heat_rep2']}, {'a': ['a1', 'a2'], 'b': ['b1', 'b2']})
+    >>> replicates_of(["treatment1", "treatment2"]), replicates_of(["cold_10", "cold_30", "heat_10", "heat_30"])
+    ({}, {})
+    """
+    groups: dict[str, list[str]] = {}
+    for name, stem in zip(names, without_replicate(names), strict=True):
+        groups.setdefault(stem, []).append(name)
+    several = {stem: group for stem, group in groups.items() if len(group) > 1}
+    said = {
+        stem: group
+        for stem, group in several.items()
+        if all((part := _REPLICATE.fullmatch(name)) is not None and part[2] for name in group)
+    }
+    return several if len(several) > 1 else said
+
+
 LARGEST_RATIO = 100.0
 """No log2 ratio is as large as this."""
 FEWEST_COUNTS = 10
@@ -99,6 +138,17 @@ _REPLICATE = re.compile(r"(.+?)[._ -]?(rep(?:licate)?|r)?[._ -]?(\d+)", re.IGNOR
 def is_counts(values: NDArray[np.float64]) -> bool:
     """Whether a matrix of genes × samples is of raw counts: whole numbers, none below 0 and some large."""
     return is_linear(values) and bool((values[~np.isnan(values)] % 1 == 0).all())
+
+
+FEWEST_LEVELS = 4
+"""Whole numbers from 0 of more kinds than classes or scores have are counts, if small ones."""
+
+
+def are_small_counts(values: NDArray[np.float64]) -> bool:
+    """Whether a matrix holds whole numbers from 0 of some range, none of them as large as `is_counts` needs."""
+    known = values[~np.isnan(values)]
+    whole = bool(known.size) and bool((known >= 0).all() and (known % 1 == 0).all())
+    return whole and known.max() > FEWEST_LEVELS
 
 
 def is_linear(values: NDArray[np.float64]) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from bioattn.errors import FormatError
-from bioattn.formats.tables import TableReader, is_missing, is_number
+from bioattn.formats.tables import TableReader, is_missing, is_number, limit_of
 from bioattn.promoters.choices import Layout, ResponseColumns
 from bioattn.promoters.genes import GeneNames
 from bioattn.text import quoted
@@ -381,7 +381,7 @@ def _holds_text(reader: TableReader, index: int) -> bool:
 
 def _is_text(cell: str) -> bool:
     # A comma inside a number is a number written badly, which is reported where it stands.
-    return not is_missing(cell) and not is_number(cell.replace(",", ""))
+    return not is_missing(cell) and not is_number((limit_of(cell) or cell).replace(",", ""))
 
 
 def _first(names: dict[str, int], known: Sequence[str]) -> int | None:

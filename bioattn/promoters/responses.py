@@ -22,6 +22,7 @@ from bioattn.formats.tables import (
     TableReader,
     is_missing,
     is_number,
+    limit_of,
     open_table,
     parse_numbers,
     refuse_duplicate_columns,
@@ -197,6 +198,7 @@ def _read_table(
             "itself; --layout contrast says otherwise"
         )
     LOGGER.info(_described(reader, roles))
+    _take_limits(reader, roles)
     without_id: list[int] = []
     if roles.layout is Layout.WIDE:
         rows = _read_wide(reader, roles, tables, without_id)
@@ -227,6 +229,25 @@ def _read_anndata(path: Path, stated: ResponseColumns, promoters: GeneNames | No
     treatments = np.array([tables.treatment(name, path, alone=True) for name in table.columns], dtype=int)
     places = genes[:, None], treatments[None]
     tables.blocks.append((places, Measured(values=table.to_numpy(np.float64))))
+
+
+def _take_limits(reader: TableReader, roles: ColumnRoles) -> None:
+    """Replace values such as `>10` and adjusted p such as `<0.001` by these limits, with a warning."""
+    columns = [index for index in (*roles.values, roles.standard_error, roles.padj) if index is not None]
+    limits = Counter[int]()
+    examples: dict[int, str] = {}
+    for _, cells in reader.kept_rows():
+        for index in columns:
+            limit = limit_of(cells[index]) if cells[index][:1] in "<>≤≥" and cells[index] else None
+            if limit is not None:
+                examples.setdefault(index, cells[index])
+                cells[index] = limit
+                limits[index] += 1
+    for index, number in limits.items():
+        LOGGER.warning(
+            f"{reader.path}: {counted(number, 'cell')} of {reader.header[index]!r} such as {examples[index]!r} "
+            f"{'is' if number == 1 else 'are'} read as the limit itself; write NA to leave them out"
+        )
 
 
 def _read_wide(reader: TableReader, roles: ColumnRoles, tables: _Tables, without_id: list[int]) -> int:

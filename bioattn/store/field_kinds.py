@@ -19,7 +19,7 @@ from bioattn.alignments.contact_dataset import (
 from bioattn.alignments.rows import FORMAT as STATISTICS_FORMAT
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.formats.annotation import read_bed
+from bioattn.formats.bed import read_bed
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import decode

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import FormatError
-from bioattn.formats.annotation import read_annotation, read_bed, read_gff3, read_gtf
+from bioattn.formats.annotation import read_annotation, read_gff3, read_gtf
+from bioattn.formats.bed import read_bed
 from bioattn.formats.genes import Place
 
 HEADERS = [

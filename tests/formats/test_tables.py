@@ -315,6 +315,7 @@ def test_utf_16_with_a_mark_is_read_as_utf_8_is(tmp_path):
     text = "gene\tHitze µ\nA\t1\nB\t2\n"
     for name, content in (
         ("little", text.encode("utf-16")),
+        ("markless", text.encode("utf-16-le")),
         ("big", b"\xfe\xff" + text.encode("utf-16-be")),
         ("packed", gzip.compress(text.encode("utf-16"))),
     ):

@@ -16,7 +16,7 @@ PROMOTERS = GeneNames(GENES, ["TFC3", "", "VPS8"])
 
 def write_h5ad(path, transposed=False, matrix=VALUES, **more):
     anndata = pytest.importorskip("anndata")
-    obs = pd.DataFrame({"agent": ["heat", "heat", "cold", None]}, index=SAMPLES)
+    obs = pd.DataFrame({"agent": ["heat", "heat", "cold", None], "dose": [1, 1, None, 2.5]}, index=SAMPLES)
     var = pd.DataFrame({"symbol": ["TFC3", "x", "VPS8"]}, index=more.pop("var_names", GENES))
     data = anndata.AnnData(matrix, obs, var, layers={"twice": 2 * matrix})
     (data.T.copy() if transposed else data).write_h5ad(path)
@@ -38,6 +38,12 @@ def test_genes_are_named_by_the_column_that_the_promoters_know(tmp_path):
     path = write_h5ad(tmp_path / "x.h5ad", var_names=["ENSG1", "ENSG2", "ENSG3"])
     assert read_expression(path, promoters=PROMOTERS).index.tolist() == ["TFC3", "x", "VPS8"]
     assert read_expression(path, gene_column="symbol").index.tolist() == ["TFC3", "x", "VPS8"]
+
+
+def test_samples_without_a_label_are_told(tmp_path, caplog):
+    path = write_h5ad(tmp_path / "x.h5ad")
+    assert read_expression(path, None, "dose").columns.tolist() == ["1", "2.5"]
+    assert "1 sample without a value of 'dose' left out: 'cold'" in caplog.text
 
 
 def test_size_factors_are_medians_of_ratios():
@@ -104,6 +110,25 @@ def test_raw_counts_are_told_and_made_ratios(counts, capsys):
     np.testing.assert_allclose(made["salt"], 0, atol=0.02)
     assert dataset(counts, counts / "counts.tsv", "--control", "mock") == 1
     assert "--control 'mock'" in capsys.readouterr().err
+
+
+def test_small_counts_and_ratios_of_replicates_are_told(counts, capsys):
+    table = pd.read_csv(counts / "counts.tsv", sep="\t", index_col=0)
+    (table // 50).to_csv(counts / "small.tsv", sep="\t")
+    assert dataset(counts, counts / "small.tsv") == 0
+    assert "as counts of few reads" in capsys.readouterr().err
+    ratios = np.log2(table + 1) - 8
+    ratios.to_csv(counts / "ratios.tsv", sep="\t")
+    assert dataset(counts, counts / "ratios.tsv") == 0
+    told = "6 of 6 treatments look like replicates: 'ctrl_1', 'ctrl_2' of 'ctrl'"
+    assert told in capsys.readouterr().err
+    groups = "".join(f"{name}\t{name[:-2]}\n" for name in ratios)
+    (counts / "s.tsv").write_text(f"sample\tagent\n{groups}")
+    replicates = ("--treatment-table", counts / "s.tsv", "--replicate-column", "agent")
+    assert dataset(counts, counts / "ratios.tsv", *replicates) == 0
+    assert "look like replicates" not in capsys.readouterr().err
+    expected = ratios.T.groupby(lambda name: name[:-2]).mean().T
+    np.testing.assert_allclose(values(counts), expected, atol=1e-5)
 
 
 def test_replicates_of_a_table_and_ratios_that_are_no_counts(counts, capsys):

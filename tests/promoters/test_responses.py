@@ -136,6 +136,7 @@ def test_standard_error_of_a_mean_of_two(tmp_path):
         ("gene\theat\n", "has a header but no rows"),
         ("a\t0.53\t1.5\nb\t0.1\t0.2\n", "the first line looks like data"),
         ("a\t0.53\nb\t0.1\n", "the first line looks like data"),
+        ("N_unmapped\t9\t9\t9\na\t1\t0\t1\n", "the first line looks like data"),
         ("gene\theat\tpadj.x\na\t1\t0.1\n", "the column 'padj.x' looks like a p value"),
         (
             "Name\tLength\tTPM\tNumReads\na\t900\t1.5\t8\n",
@@ -253,6 +254,16 @@ def test_symbols_that_come_again_are_no_contrasts(tmp_path):
     assert read.treatments == ["t"]
     assert read.values[7] == 2
     assert read.duplicated == {"g7": 2}
+
+
+def test_values_beyond_a_limit_are_the_limit_and_told(tmp_path, caplog):
+    (tmp_path / "t.csv").write_text("gene,log2FoldChange,padj\na,1.5,<2e-16\nb,>10,0.3\nc,<-3.5,< 0.001\n")
+    read = read_responses([tmp_path / "t.csv"])
+    assert read.values[:, 0].tolist() == [1.5, 10, -3.5]
+    assert read.padj[:, 0].tolist() == [2e-16, 0.3, 0.001]
+    assert "2 cells of 'log2FoldChange' such as '>10' are read as the limit itself" in caplog.text
+    (tmp_path / "w.csv").write_text("gene,heat,cold\na,>10,1\nb,>10,2\nc,1,3\n")
+    check(tmp_path / "w.csv", {"heat": [10, 10, 1], "cold": [1, 2, 3]})
 
 
 def test_effects_alone_are_a_contrast(tmp_path):
