@@ -90,7 +90,9 @@ def annotation_format(path: Path) -> str:
         if (len(columns) >= 8 and _TWO_NUMBERS.fullmatch(positions)) or positions == ".\t.":
             last = columns[8] if len(columns) > 8 else ""
             has_bare_id = columns[2] in _BARE_KINDS and last.strip() != "." and _BARE_ID.fullmatch(last)
-            if _GTF_ATTRIBUTES.match(last) or (has_bare_id and not version.startswith("3")):
+            old = version.startswith(("1", "2")) and "_id" not in last and not has_bare_id
+            old = old and not _JGI_NAME.match(last)
+            if (_GTF_ATTRIBUTES.match(last) and not old) or (has_bare_id and not version.startswith("3")):
                 return "GTF"
             if version.startswith(("1", "2")):
                 raise FormatError(f"{path}: is GFF version {version}; convert it to GFF3 or GTF")

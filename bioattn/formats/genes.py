@@ -6,7 +6,7 @@ single start (`problem`).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -119,13 +119,13 @@ class GeneDraft:
         return self.transcripts.setdefault(transcript_id, TranscriptDraft(transcript_id, kind))
 
     def finish(self) -> Gene:
-        """The gene; without gene rows its extent is that of its transcripts on each chromosome and strand.
+        """The gene; without gene rows its extents are those of its transcripts that overlap on a strand.
 
         A transcript without a strand (StringTie's of one exon) does not count beside others that have one.
         """
         stranded = [d for d in self.transcripts.values() if any(p.strand in STRANDS for p in d.spans + d.cds)]
         drafts = stranded or list(self.transcripts.values())
-        places = tuple(self.places) or _extents(part for each in drafts for part in each.spans + each.cds)
+        places = tuple(self.places) or _extents(each.spans + each.cds for each in drafts)
         problem = self.problem
         transcripts: list[Transcript] = []
         if not problem and len(places) > 1:
@@ -164,10 +164,31 @@ class TranscriptDraft:
         return Transcript(self.transcript_id, self.kind, start, end, first, last, length)
 
 
-def _extents(places: Iterable[Place]) -> tuple[Place, ...]:
-    """The extent of places on each chromosome and strand, in order of appearance."""
+def _extents(transcripts: Iterable[Sequence[Place]]) -> tuple[Place, ...]:
+    """The extents of transcripts, given as their parts, on each chromosome and strand, in order of appearance.
+
+    Those that do not overlap are several: copies of a gene under one name (UCSC's refGene).
+    """
+    extents = [place for parts in transcripts for place in _extent(parts)]
+    stranded = {place.chrom for place in extents if place.strand in STRANDS}
+    joined: list[Place] = []
+    for place in sorted(extents, key=lambda place: place.start):
+        if place.strand not in STRANDS and place.chrom in stranded:
+            continue
+        last = next(
+            (i for i, one in enumerate(joined) if one[::3] == place[::3] and place.start <= one.end), None
+        )
+        if last is None:
+            joined.append(place)
+        else:
+            joined[last] = joined[last]._replace(end=max(joined[last].end, place.end))
+    order = list(dict.fromkeys(place[::3] for place in extents))
+    return tuple(sorted(joined, key=lambda place: (order.index(place[::3]), place.start)))
+
+
+def _extent(places: Sequence[Place]) -> tuple[Place, ...]:
+    """The extent of the parts of one transcript on each chromosome and strand, in order of appearance."""
     extents: dict[tuple[str, str], tuple[int, int]] = {}
-    places = list(places)
     stranded = {place.chrom for place in places if place.strand in STRANDS}
     for chrom, start, end, strand in places:
         if strand not in STRANDS and chrom in stranded:

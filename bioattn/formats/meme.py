@@ -133,6 +133,8 @@ class _Matrix:
     alternative: str
     line: int
     rows: list[list[float]] = field(default_factory=list)
+    letters: str = ""
+    """Bases of the rows, where they say them."""
     by_position: bool | None = None
     """Whether rows are positions, where header or letters say so."""
 
@@ -179,15 +181,18 @@ def matrix_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> list[Motif]:
         words = line.replace("[", " ").replace("]", " ").replace("|", " ").split()
         if words and words[0].rstrip(":").upper() in tuple("ACGTU"):
             letter = words.pop(0).rstrip(":").upper().replace("U", "T")
-            if len(matrix.rows) > 3 or letter != "ACGT"[len(matrix.rows)]:
+            if len(matrix.letters) < len(matrix.rows) or letter in matrix.letters:
                 raise FormatError(
-                    f"{path}:{number}: row {letter}; the rows of a motif are A, C, G, T, in this order"
+                    f"{path}:{number}: row {letter}; a motif has one row for each of A, C, G, T"
                 )
+            matrix.letters += letter
             matrix.by_position = False
         matrix.rows.append(_counts(path, number, words))
         if matrix.by_position and len(matrix.rows[-1]) == 5:  # numbered
             del matrix.rows[-1][0]
     for matrix in matrices:
+        if len(matrix.letters) == len(matrix.rows) == 4:  # YeTFaSCo's stand in the order A, T, G, C
+            matrix.rows = [matrix.rows[matrix.letters.index(base)] for base in "ACGT"]
         first = [row[0] for row in matrix.rows if len(row) == 5]
         if len(first) != 4 and first in ([*range(len(matrix.rows))], [*range(1, len(matrix.rows) + 1)]):
             matrix.rows = [row[1:] for row in matrix.rows]  # numbered positions

@@ -256,6 +256,10 @@ def read_records(path: Path, smiles_column: str | None = None) -> Iterator[tuple
 
 _SMILES_LINE = re.compile(r"\s*(\S+(?:\s+\|[^|]*\|)?)\s*(.*)")
 """SMILES, perhaps with CXSMILES, and a name."""
+MEASURED = re.compile(
+    r"[<>=~≤≥≈\s]*[+-]?(\d[\d.,]*|\.\d+)([eE][+-]?\d+)?\s*(%|[pnuµμm]?[Mg]\S*|\s\S{1,6}|[±(].*)?$"
+)
+"""A cell that tells a measured value: perhaps beyond the range of the assay (`>10`), or with its unit or error."""
 _NUMBERING = re.compile(
     r"^$|(?i:^|[^a-z])(?i:id|num|number|no\.?|index|idx|name|unnamed: 0|#)$|(ID|Id|Name)$"
 )
@@ -282,8 +286,10 @@ def _name_column(reader: TableReader, smiles: int) -> int | None:
             if place == smiles or not known or len(known) < share * len(cells):
                 continue
             words = sum(not is_number(cell) for cell in known)
-            measured = (0 < words < len(known) and place > smiles) or any(
-                cell[0] in "<>=~≤≥" for cell in known
+            measured = (
+                (0 < words < len(known) and place > smiles)
+                or any(cell[0] in "<>=~≤≥" for cell in known)
+                or all(map(MEASURED.match, known))
             )
             numbered = place < smiles or _NUMBERING.search(header) is not None
             if (words and not measured) or (share == 1 and numbered and all(map(str.isdecimal, known))):

@@ -486,6 +486,29 @@ def test_a_transcript_without_strand_leaves_those_with_one(tmp_path):
     assert alone.places == (Place("c", 2000, 2300, "."),)
 
 
+def test_copies_of_a_gene_under_one_name_are_not_one_gene(tmp_path):
+    """UCSC's refGene: transcripts of a name that do not overlap; those that do are one gene."""
+    row = 'c\tr\ttranscript\t{}\t{}\t.\t-\t.\tgene_id "{}"; transcript_id "{}";\n'
+    path = tmp_path / "x.gtf"
+    path.write_text(
+        row.format(101, 200, "far", "t1")
+        + row.format(901, 990, "far", "t1_dup1")
+        + row.format(101, 200, "near", "t2")
+        + row.format(301, 400, "near", "t3")
+        + row.format(150, 350, "near", "t4")
+    )
+    far, near = read_annotation(path).genes
+    assert (far.problem, [place[1:3] for place in far.places]) == ("several_places", [(100, 200), (900, 990)])
+    assert (near.problem, near.places) == ("", (Place("c", 100, 400, "-"),))
+
+
+def test_attributes_of_gff2_are_not_those_of_gtf(tmp_path):
+    path = tmp_path / "x.gff"
+    path.write_text('##gff-version 2\nc\tx\tgene\t5\t9\t.\t+\t.\tGene "a" ; Note "b"\n')
+    with pytest.raises(FormatError, match="is GFF version 2; convert it"):
+        read_annotation(path)
+
+
 def test_quotes_around_gff3_values_are_no_part_of_them(tmp_path):
     rows = [
         row("gene", 11, 90, attributes='ID="gene:g1"; Name="abc"'),

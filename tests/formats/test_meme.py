@@ -131,6 +131,7 @@ def test_what_is_written_reads_back(tmp_path_factory, made):
         ">MA1 ABC\n1 0 2\n0 0 2\n0 4 0\n3 0 0\n",
         "\n1\t0\t2\n0\t0\t2\n0\t4\t0\n3\t0\t0\n",
         "A | 1 0 2\nC | 0 0 2\nG | 0 4 0\nT | 3 0 0\n",
+        "A\t1\t0\t2\nT\t3\t0\t0\nG\t0\t4\t0\nC\t0\t0\t2\n",
         "AC MA1\nXX\nID ABC\nPO A C G T\n01 1 0 0 3 W\n02 0 0 4 0 G\n03 2 2 0 0 M\nXX\n//\n",
         ">MA1 ABC\n1 0 0 3\n0 0 4 0\n2 2 0 0\n",
         ">ATR\tMA1\t6.5\t-10\t0\n1\t0\t0\t3\n0\t0\t4\t0\n2\t2\t0\t0\n",

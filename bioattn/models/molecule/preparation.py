@@ -22,7 +22,7 @@ from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.records import audit_path, write_audit
 from bioattn.models.molecule.family import MoleculePreparation, MoleculeSimulation, MoleculeSplit
 from bioattn.models.running import Running, RunReport
-from bioattn.molecules.chemistry import clean_molecules, read_molecule, read_records, require_rdkit
+from bioattn.molecules.chemistry import MEASURED, clean_molecules, read_molecule, read_records, require_rdkit
 from bioattn.molecules.dataset import MoleculeDataset, write_molecule_dataset
 from bioattn.molecules.graphs import Collector, Molecules
 from bioattn.molecules.similarity import tanimoto
@@ -41,12 +41,10 @@ from bioattn.text import counted, percentage, quoted
 LOGGER = logging.getLogger("bioattn")
 
 MOLECULES = SplitWords("molecule", "molecules", "random")
-_MEASURED = re.compile(
-    r"[<>=~≤≥≈\s]*[+-]?(\d[\d.,]*|\.\d+)([eE][+-]?\d+)?\s*(%|[pnuµμm]?[Mg]\S*|\s\S{1,6}|[±(].*)?$"
-)
-"""A cell that tells a measured value: perhaps beyond the range of the assay (`>10`), or with its unit or error."""
 _SIGN = re.compile(r"'?(=|~|[<>]=?|<<|>>|[≤≥])'?")
 """How a value stands to what was measured, in a column of its own (ChEMBL: Standard Relation)."""
+_KINDS = {"unit": "units", "type": "types", "endpoint": "endpoints", "assay": "assays"}
+"""What a column with this in its name says of the values beside it."""
 LEAST_NUMBERS = 0.1
 """Share of such cells from which a column is taken for one of measured values."""
 SIMILAR = 0.6
@@ -173,16 +171,17 @@ def _targets(
                 f"{path}: the column {name!r} says of {counted(len(beyond), 'value')} ({beyond[0]}) that they lie "
                 "beyond what was measured; they are learned as if measured: leave them out, or make classes"
             )
-        units = sorted({cell for cell in cells if not is_missing(cell)}) if "unit" in name.lower() else []
-        if len(units) > 1 and not any(map(is_number, units)):
+        kind = next((words for part, words in _KINDS.items() if part in name.lower()), "")
+        kinds = sorted({cell for cell in cells if not is_missing(cell)}) if kind else []
+        if len(kinds) > 1 and not any(map(is_number, kinds)):
             LOGGER.warning(
-                f"{path}: values have several units ({quoted(units)} in the column {name!r}); they are learned as "
-                "they stand: give all in one"
+                f"{path}: values have several {kind} ({quoted(kinds)} in the column {name!r}); they are learned "
+                "as they stand: give all in one, or a table of each"
             )
     for name in [] if settings.target else table:
         present = [cell for cell in table[name] if not is_missing(cell)]
         slips = [cell for cell in present if not is_number(cell)]
-        if slips and sum(bool(_MEASURED.match(cell)) for cell in present) >= LEAST_NUMBERS * len(present):
+        if slips and sum(bool(MEASURED.match(cell)) for cell in present) >= LEAST_NUMBERS * len(present):
             LOGGER.warning(
                 f"{path}: the column {name!r} is not learned: {slips[0]!r} is no number ({len(slips):,} of "
                 f"{counted(len(present), 'cell')} are none); write a number, or leave the cell empty"

@@ -451,6 +451,8 @@ def test_sdf_gives_what_smiles_give(tmp_path):
         ("NR-AR,SR-p53,mol_id,smiles\n0,1,a,CCO\n0,,b,CCC\n1,0,c,CCCC\n", "abc", ["NR-AR", "SR-p53"]),
         ("num,name,p_np,canonical_smiles\n1,x,1,CCO\n2,x,1,CCC\n3,z,0,CCCC\n", "123", ["name", "p_np"]),
         ("smiles,IC50,CID\nCCO,>10,7\nCCC,>20,8\nCCCC,3,9\n", "789", ["IC50"]),
+        ("smiles,IC50\nCCO,1.0 nM\nCCC,2 uM\nCCCC,3 nM\n", None, ["IC50"]),
+        ("smiles,y\nCCO,1.0 ± 0.1\nCCC,2.5 ± 0.3\nCCCC,3 ± 1\n", None, ["y"]),
         ("CCO a\nCCC |$_AV:Q$| b\nCCCC c\n", "abc", []),
         ("CCO\nCCC\nCCCC\n", None, []),
     ],
@@ -467,12 +469,14 @@ def test_columns_that_name_molecules(tmp_path, text, names, columns):
 def test_values_beyond_what_was_measured_in_a_column_of_signs(tmp_path, capsys):
     rows = [[f"m{n}", "C" * (n + 1), n, f"'{'>' if n > 9 else '='}'", "nM" if n else "µM"] for n in range(12)]
     table = pd.DataFrame(rows, columns=["Molecule", "Smiles", "Value", "Relation", "Units"])
+    table["Standard Type"] = ["IC50", "Ki"] * 6
     table.to_csv(tmp_path / "t.csv", sep=";", index=False)
     words = ("prepare", "molecules", tmp_path / "t.csv", "--split", "random", "-o", tmp_path / "x.dataset.h5")
     assert bioattn(*words, "--target", "Value") == 0
     said = capsys.readouterr().err
     assert "the column 'Relation' says of 2 values ('>')" in said
     assert "several units ('nM', 'µM' in the column 'Units')" in said
+    assert "several types ('IC50', 'Ki' in the column 'Standard Type')" in said
     pytest.importorskip("openpyxl")
     table.to_excel(tmp_path / "t.xlsx", index=False)
     first, second = (
