@@ -419,8 +419,8 @@ def _warn(annotation: Annotation, genome: Genome, names: dict[str, str], setting
     if scattered:
         first = scattered[0]
         LOGGER.warning(
-            f"{len(scattered):,} gene ids stand at several places, such as {first.gene_id} (line {first.line}), "
-            "and are dropped; if they are different genes, choose another --id-attribute"
+            f"{counted(len(scattered), 'gene id')} dropped that stand for several places, such as {first.gene_id} "
+            f"(line {first.line}); if they are different genes, choose another --id-attribute"
         )
     if settings.anchor == "tss":
         coding = [(gene, t) for gene in annotation.genes if (t := gene.representative()) and t.kind == "mRNA"]
