@@ -13,7 +13,6 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +38,7 @@ from bioattn.io.folders import atomic_folder
 from bioattn.models.family import load_runner
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import SILENT, Progress, watched
+from bioattn.text import counted
 
 LOCAL = 5
 """A key at most so many places from the query is near it."""
@@ -238,22 +238,6 @@ def heads_after_pruning(scorer: HeadScorer, steps: list[PruningStep], number: in
 LOGGER = logging.getLogger("bioattn")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadReport:
-    """What was found, for messages."""
-
-    sites: int
-    heads: int
-    most: Head
-    least: Head
-    named: Mapping[str, int]
-    whole: HeadFigures | None = None
-    """Of a model that can be run without some heads."""
-    pruned: HeadFigures | None = None
-    test: tuple[float, float] | None = None
-    """Accuracy of the whole and the pruned model on test data."""
-
-
 def explain_heads(
     model_folder: Path,
     dataset: Path,
@@ -265,11 +249,13 @@ def explain_heads(
     pruned_model: Path | None = None,
     force: bool = False,
     progress: Progress = SILENT,
-) -> HeadReport:
+) -> list[str]:
     """Score the heads of the model of `model_folder` on a split of a dataset of its family.
 
     prune_to: write the folder `pruned_model` of a model with so many heads. Test data is looked at once, at the
     end, for the whole and the pruned model.
+
+    Returns what was found, in sentences.
 
     Raises: BioattnError for a model without heads, a dataset that does not fit it, a folder in the way;
     SettingsError for one of `prune_to` and `pruned_model` alone, or of a model that cannot lose heads.
@@ -350,16 +336,22 @@ def explain_heads(
             write_table(folder / name, table, "%.6g")
         record["sha256"] = {name: sha256_of(folder / name) for name in sorted(tables)}
         write_json(folder / HEAD_FOLDER.record, record)
-    return HeadReport(
-        sites=len(scorer.sites),
-        heads=len(over_all),
-        most=max(over_all, key=lambda head: over_all[head]),
-        least=min(over_all, key=lambda head: over_all[head]),
-        named={name: number for name, number in sorted(Counter(named.values()).items()) if name},
-        whole=whole,
-        pruned=pruned,
-        test=test,
-    )
+    most, least = (choose(over_all, key=lambda head: over_all[head]) for choose in (max, min))
+    said = [
+        f"{counted(len(over_all), 'head')} at {counted(len(scorer.sites), 'site')}; most important: head "
+        f"{most[1]} of {most[0]}, least: head {least[1]} of {least[0]}"
+    ]
+    counts = sorted(Counter(filter(None, named.values())).items())
+    if counts:
+        said.append("named: " + ", ".join(f"{number} {name}" for name, number in counts))
+    if whole is not None and pruned is not None:
+        said.append(
+            f"{prune_to} of {len(over_all)} heads: accuracy {pruned.accuracy:.4f}, with all "
+            f"{whole.accuracy:.4f} ({split} genes)"
+        )
+    if test is not None:
+        said.append(f"on test genes: accuracy {test[1]:.4f}, with all heads {test[0]:.4f}")
+    return said
 
 
 def _warn_of_other_data(model_folder: Path, dataset: Path, split: str, *, error: bool) -> None:

@@ -32,11 +32,16 @@ def score_attention_and_predictions(
     upsampling: Upsampling = Upsampling.GAUSSIAN,
     progress: Progress = SILENT,
 ) -> tuple[LocalisationReport, pd.DataFrame | None]:
-    """Score an attention file, and with a dataset also the predictions it holds, from files.
+    """Score an attention file against a truth table, and with a dataset also the predictions it holds.
 
-    dataset: the dataset of these promoters; only genes of its `split` (train, validation, test; None: all) are
-    scored, and the second result is `score_predictions` of them, with the column `rule_share` (`rule_shares`).
-    Otherwise as `score_attention_file`.
+    The numbers are defined in `localisation`. dataset: the dataset of these promoters; only genes of its `split`
+    (train, validation, test; None: all) are scored, and the second result is `score_predictions` of them, with the
+    column `rule_share` (`rule_shares`). sites: shell patterns of attention sites whose keys are positions; several
+    are averaged and must share their bins; one without a treatment axis counts for every treatment. Contributions
+    are scored where the file has them (sums over heads and sites; their sizes, each row scaled to sum 1) unless
+    `weights`. value_weighted: score weights times the norm of the value vector, each row scaled to sum 1.
+
+    Raises: BioattnError when no attention site, promoter or treatment fits; FormatError for a damaged file.
     """
     sites_planted = read_truth(truth)
     genes: set[str] | None = None
@@ -54,48 +59,15 @@ def score_attention_and_predictions(
             predicted = file.predictions()
         predictions = score_predictions(predicted, responses, genes)
         predictions["rule_share"] = rule_shares(sites_planted, predicted[predicted.index.isin(genes)])
-    report = score_attention_file(
-        attention,
-        sites_planted,
-        sites=sites,
-        value_weighted=value_weighted,
-        weights=weights,
-        upsampling=upsampling,
-        genes=genes,
-        progress=progress,
-    )
-    return report, predictions
-
-
-def score_attention_file(
-    path: Path,
-    truth: Sequence[PlantedSite],
-    *,
-    sites: Sequence[str] = ("*",),
-    value_weighted: bool = False,
-    weights: bool = False,
-    upsampling: Upsampling = Upsampling.GAUSSIAN,
-    genes: Collection[str] | None = None,
-    progress: Progress = SILENT,
-) -> LocalisationReport:
-    """Score the attention file `path` against a truth table; the numbers are defined in `localisation`.
-
-    sites: shell patterns of attention sites whose keys are positions; several are averaged and must share their
-    bins; one without a treatment axis counts for every treatment. Contributions are scored where the file has them
-    (sums over heads and sites; their sizes, each row scaled to sum 1) unless `weights`. value_weighted: score
-    weights times the norm of the value vector, each row scaled to sum 1. genes: score only these promoters.
-
-    Raises: BioattnError when no attention site, promoter or treatment fits; FormatError for a damaged file.
-    """
-    with open_attention(path) as attention:
+    with open_attention(attention) as file:
         quantity = chosen_quantity(weights=weights, value_weighted=value_weighted)
-        maps = attention_maps(attention, sites, quantity=quantity)
+        maps = attention_maps(file, sites, quantity=quantity)
         if genes is not None:
             chosen = [gene for gene in maps.genes if gene in genes]
             if not chosen:
-                raise BioattnError(f"{path}: holds none of the promoters to be scored")
+                raise BioattnError(f"{attention}: holds none of the promoters to be scored")
             maps = maps.chosen(chosen)
-        return score_maps(maps, truth, upsampling=upsampling, progress=progress)
+        return score_maps(maps, sites_planted, upsampling=upsampling, progress=progress), predictions
 
 
 def score_predictions(

@@ -7,7 +7,7 @@ Memory holds the promoters of one chromosome, strand and treatment at a time.
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
@@ -24,7 +24,7 @@ from bioattn.formats.bigwig import (
     write_bigwig,
     write_intervals,
 )
-from bioattn.interpret.choices import TrackFormat, TrackSettings, Upsampling
+from bioattn.interpret.choices import TrackFormat, TrackSettings
 from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, file_stems
 from bioattn.interpret.promoter_maps import PromoterMaps, attention_maps, chosen_quantity
 from bioattn.interpret.track_layout import Stretch, lay_out, place_windows, read_chromosome_lengths
@@ -48,17 +48,6 @@ PACKING = 6
 """gzip level: 9 takes twice the time for 2 % less."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackSummary:
-    """Counts of what was written."""
-
-    tracks: int
-    promoters: int
-    without_place: int
-    files: int
-    bytes: int
-
-
 def export_tracks(
     attention: Path,
     output: Path,
@@ -69,8 +58,10 @@ def export_tracks(
     chromosome_sizes: Path | None = None,
     force: bool = False,
     progress: Progress = SILENT,
-) -> TrackSummary:
+) -> dict[str, Any]:
     """Write the folder `output` of tracks (`docs/formats/tracks.md`) from an attention file over promoters.
+
+    Returns its record.
 
     treatments: names, none = all. genes: ids or files of ids (`choose_genes`), none = all. chromosome_sizes: the
     genome's .fai, chrom.sizes or FASTA; without it bigWig says that each ends with its last window. force: replace
@@ -84,11 +75,6 @@ def export_tracks(
     with open_attention(attention) as file:
         wanted = chosen_quantity(weights=settings.weights, value_weighted=settings.value_weighted)
         maps = attention_maps(file, settings.sites, settings.heads, wanted)
-        if settings.upsampling == Upsampling.RECEPTIVE_FIELD and maps.receptive_field is None:
-            raise BioattnError(
-                f"{attention}: says no single receptive field of its keys; choose another --upsample, or one "
-                "site with --sites"
-            )
         tracks = choose_tracks(maps, treatments, settings.reference)
         given = file.downstream if settings.downstream is None else settings.downstream
         downstream = USUAL_DOWNSTREAM if given is None else given
@@ -135,8 +121,26 @@ def export_tracks(
         if settings.reference == MEAN and MEAN not in file.treatments:
             means = np.zeros((len(file.samples), len(maps.key_edges) - 1), dtype=np.float32)
             means[placed["sample"]] = maps.read(placed["sample"].to_numpy(), None)
+        heads = {site.name: list(settings.heads or file.sites[site.name].heads) for site in maps.sites}
+        record: dict[str, Any] = {
+            **TRACK_FOLDER.header,
+            "model_sha256": file.model_sha256,
+            "input_sha256": file.input_sha256,
+            "attention_sha256": sha256_of(attention),
+            "quantity": str(maps.quantity),
+            "settings": asdict(settings)
+            | {"sites": list(heads), "heads": heads, "downstream": downstream}
+            | {"formats": [str(each) for each in settings.formats]},
+            "window_length": file.window_length,
+            "promoters": len(placed),
+            "promoters_without_place": len(samples) - len(placed),
+            "overlapping_promoters": sum(stretch.overlapping_genes for stretch in stretches),
+            "overlapping_share_of_bases": round(_shared(stretches), 6),
+            "chromosome_lengths_known": chromosome_sizes is not None,
+            "chromosomes": {chrom: lengths[chrom] for chrom in sorted(set(placed["chrom"]))},
+            "tracks": [],
+        }
         with atomic_folder(output, own_names) as folder:
-            written = []
             for track in watched(progress, "tracks", tracks):
                 values = TrackValues(maps, track, settings, means)
                 files: list[dict[str, str | None]] = []
@@ -145,32 +149,16 @@ def export_tracks(
                     files += write_strand(folder, strand, of_strand, values, along, lengths)
                 if TrackFormat.TSV in settings.formats:
                     files.append(write_table(folder, placed, values))
-                written.append((track, files))
-            record = _record(file, settings, downstream, maps, samples, placed, stretches) | {
-                "chromosome_lengths_known": chromosome_sizes is not None,
-                "chromosomes": {chrom: lengths[chrom] for chrom in sorted(set(placed["chrom"]))},
-                "tracks": [
-                    {
-                        "treatment": track.treatment,
-                        "reference": track.reference,
-                        "files": [each | {"sha256": sha256_of(folder / str(each["file"]))} for each in files],
-                    }
-                    for track, files in written
-                ],
-            }
+                for each in files:
+                    each["sha256"] = sha256_of(folder / str(each["file"]))
+                record["tracks"].append(
+                    {"treatment": track.treatment, "reference": track.reference, "files": files}
+                )
             write_json(folder / TRACK_FOLDER.record, record)
-    names = [str(each["file"]) for _, files in written for each in files]
-    return TrackSummary(
-        tracks=len(tracks),
-        promoters=len(placed),
-        without_place=len(samples) - len(placed),
-        files=len(names),
-        bytes=sum((output / name).stat().st_size for name in names),
-    )
+    return record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Track:
+class Track(NamedTuple):
     """One track: the values of a treatment, or their difference from another's."""
 
     treatment: str | None
@@ -196,7 +184,7 @@ def choose_tracks(maps: PromoterMaps, requested: Sequence[str], reference: str |
                 f"{maps.path}: its attention does not tell treatments apart, so there is one track for all; "
                 f"leave {option} out"
             )
-        return [Track(treatment=None, reference=None, stem="all")]
+        return [Track(None, None, "all")]
     require_names("--treatment", requested, known, maps.path)
     require_reference("--against", reference, known, maps.path)
     names = list(requested or known)
@@ -209,10 +197,7 @@ def choose_tracks(maps: PromoterMaps, requested: Sequence[str], reference: str |
             raise BioattnError(f"--against {reference}: is the only treatment asked for; name others")
         pairs += [(name, reference) for name in others]
     stems = file_stems([name if other is None else f"{name}-vs-{other}" for name, other in pairs])
-    return [
-        Track(treatment=name, reference=other, stem=stem)
-        for (name, other), stem in zip(pairs, stems, strict=True)
-    ]
+    return [Track(*pair, stem) for pair, stem in zip(pairs, stems, strict=True)]
 
 
 def _report_layout(
@@ -255,33 +240,6 @@ def _report_layout(
 def _shared(stretches: Sequence[Stretch]) -> float:
     """Share of the covered bases that lie in more than one window of their strand."""
     return sum(stretch.shared_bases for stretch in stretches) / sum(stretch.bases for stretch in stretches)
-
-
-def _record(
-    attention: Attention,
-    settings: TrackSettings,
-    downstream: int,
-    maps: PromoterMaps,
-    samples: pd.DataFrame,
-    placed: pd.DataFrame,
-    stretches: Sequence[Stretch],
-) -> dict[str, Any]:
-    heads = {site.name: list(settings.heads or attention.sites[site.name].heads) for site in maps.sites}
-    return {
-        **TRACK_FOLDER.header,
-        "model_sha256": attention.model_sha256,
-        "input_sha256": attention.input_sha256,
-        "attention_sha256": sha256_of(attention.path),
-        "quantity": str(maps.quantity),
-        "settings": asdict(settings)
-        | {"sites": list(heads), "heads": heads, "downstream": downstream}
-        | {"formats": [str(each) for each in settings.formats]},
-        "window_length": attention.window_length,
-        "promoters": len(placed),
-        "promoters_without_place": len(samples) - len(placed),
-        "overlapping_promoters": sum(stretch.overlapping_genes for stretch in stretches),
-        "overlapping_share_of_bases": round(_shared(stretches), 6),
-    }
 
 
 class TrackValues(NamedTuple):

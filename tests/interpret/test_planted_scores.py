@@ -10,7 +10,11 @@ import pytest
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
 from bioattn.interpret.localisation import ALL, score_maps
-from bioattn.interpret.planted_scores import rule_shares, score_attention_file, score_predictions
+from bioattn.interpret.planted_scores import (
+    rule_shares,
+    score_attention_and_predictions,
+    score_predictions,
+)
 from bioattn.interpret.promoter_maps import maps_in_memory
 from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
@@ -79,6 +83,11 @@ def scored_in_memory(simulated, maps, genes=None):
     return score_maps(in_memory, simulated.sites)
 
 
+def scored(path, truth, **options):
+    write_truth(path.with_suffix(".tsv"), truth)
+    return score_attention_and_predictions(path, path.with_suffix(".tsv"), **options)[0]
+
+
 def assert_same(report, expected):
     pd.testing.assert_frame_equal(report.positives, expected.positives, atol=1e-6)
     pd.testing.assert_frame_equal(report.negatives, expected.negatives, atol=1e-6)
@@ -88,26 +97,16 @@ def test_heads_and_hops_are_averaged(tmp_path, simulated, weights, monkeypatch):
     monkeypatch.setattr("bioattn.interpret.localisation.BLOCK_BYTES", 7 * TREATMENTS * HEADS * BINS * 4)
     other = weights[::-1].copy()
     path = write_attention(tmp_path / "a.h5", simulated, {"hop.0": weights, "hop.1": other})
-    one = score_attention_file(path, simulated.sites, sites=["hop.0"])
+    one = scored(path, simulated.sites, sites=["hop.0"])
     assert_same(one, scored_in_memory(simulated, weights.mean(axis=2)))
-    both = score_attention_file(path, simulated.sites)
+    both = scored(path, simulated.sites)
     assert_same(both, scored_in_memory(simulated, (weights.mean(axis=2) + other.mean(axis=2)) / 2))
-
-
-def test_chosen_genes_alone_count(tmp_path, simulated, weights):
-    path = write_attention(tmp_path / "a.h5", simulated, {"s": weights})
-    chosen = set(simulated.gene_ids[5:20])
-    report = score_attention_file(path, simulated.sites, genes=chosen)
-    assert report.genes == 15
-    assert_same(report, scored_in_memory(simulated, weights.mean(axis=2), chosen))
-    with pytest.raises(BioattnError, match="none of the promoters to be scored"):
-        score_attention_file(path, simulated.sites, genes={"nobody"})
 
 
 def test_a_shared_query_counts_for_every_treatment(tmp_path, simulated, weights):
     shared = weights[:, 0]
     path = write_attention(tmp_path / "a.h5", simulated, {"s": shared}, axes=("sample", "head", "key"))
-    report = score_attention_file(path, simulated.sites)
+    report = scored(path, simulated.sites)
     repeated = np.repeat(shared.mean(axis=1)[:, None], TREATMENTS, axis=1)
     assert_same(report, scored_in_memory(simulated, repeated))
     assert report.positives.loc[ALL, "auroc"] == pytest.approx(report.positives.loc[ALL, "wrong_auroc"])
@@ -116,7 +115,7 @@ def test_a_shared_query_counts_for_every_treatment(tmp_path, simulated, weights)
 def test_value_weighted_rows_are_scaled(tmp_path, simulated, weights):
     heavy = weights[::-1] * 7
     path = write_attention(tmp_path / "a.h5", simulated, {"s": weights}, value_weighted=heavy)
-    report = score_attention_file(path, simulated.sites, value_weighted=True)
+    report = scored(path, simulated.sites, value_weighted=True)
     assert_same(report, scored_in_memory(simulated, weights[::-1].mean(axis=2)))
 
 
@@ -130,9 +129,7 @@ def test_perfect_attention_gets_the_ceiling(tmp_path, simulated):
                 perfect[rows[site.gene_id], columns[site.treatment], :, base // 8] += 1 / 8
     empty = perfect.sum(axis=-1) == 0
     perfect[empty] = 1 / BINS
-    table = score_attention_file(
-        write_attention(tmp_path / "a.h5", simulated, {"s": perfect}), simulated.sites
-    ).positives
+    table = scored(write_attention(tmp_path / "a.h5", simulated, {"s": perfect}), simulated.sites).positives
     assert table.loc[ALL, "auprc"] == pytest.approx(table.loc[ALL, "ceiling_auprc"])
     assert table.loc[ALL, "auprc"] > 0.95
     assert table.loc[ALL, ["top_bin", "top_5_bins", "mass_causal"]].tolist() == pytest.approx(
@@ -290,7 +287,7 @@ def test_windows_other_than_the_simulated_ones_are_noticed(tmp_path, simulated, 
     flat = np.full((GENES, TREATMENTS, HEADS, BINS), 1 / BINS, np.float32)
     path = write_attention(tmp_path / "a.h5", simulated, {"s": flat})
     with caplog.at_level("WARNING", logger="bioattn"):
-        score_attention_file(path, short.sites)
+        scored(path, short.sites)
     assert "prepared with another --upstream" in caplog.text
 
 

@@ -14,9 +14,10 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -58,9 +59,6 @@ from bioattn.store.windows import genomic_interval
 from bioattn.system.progress import SILENT, Progress
 from bioattn.text import counted
 
-if TYPE_CHECKING:
-    pass
-
 LOGGER = logging.getLogger("bioattn")
 
 MOTIF_HEADER = (
@@ -83,19 +81,6 @@ FEW_TARGETS = 50
 _NUMBERS = "%.5g"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MotifSummary:
-    """Counts of what was found."""
-
-    motifs: dict[str, int]
-    """By source: attention (or raising and lowering), attribution, filter."""
-    matched: int | None
-    """With q < 0.05; None without a database."""
-    treatments: int
-    promoters: int
-    edges: int
-
-
 def export_motifs(
     files: Sequence[Path],
     output: Path,
@@ -109,13 +94,16 @@ def export_motifs(
     draw_logo: Callable[[Motif, Path], None] | None = None,
     force: bool = False,
     progress: Progress = SILENT,
-) -> MotifSummary:
+) -> tuple[dict[str, Any], Mapping[str, int], int | None]:
     """Write the folder `output` of motifs (`docs/formats/motifs.md`).
 
     files: attention or attribution of promoters, one of each kind at most. promoters: the FASTA; attention and
     filters need it. model: folder of a model whose first layer is shown too. database: motifs to compare with.
     treatments: names, none = all. genes: ids or files of ids, none = all. draw_logo: draws a motif into a file;
     None = no logos. force: replace a folder of motifs.
+
+    Returns its record, how many motifs are of each source (attention, or raising and lowering, attribution,
+    filter), and how many have a match in the database with q < 0.05; None without one.
 
     Raises: BioattnError for files that are neither, promoters that do not fit, a folder in the way or a missing
     library; SettingsError for settings that contradict each other.
@@ -126,7 +114,10 @@ def export_motifs(
         raise SettingsError("give an attention or attribution file, or --model for the motifs of its filters")
     targets = None
     if database is not None:
-        require_tomtom()
+        if find_spec("memelite") is None:
+            raise BioattnError(
+                "comparing motifs with a database needs memelite; install it: pip install memelite"
+            )
         targets = read_meme(database)
     with ExitStack() as stack:
         sources = [searched for path in files for searched in _open(stack, path, settings, promoters, genes)]
@@ -175,24 +166,17 @@ def export_motifs(
                 (folder / LOGOS).mkdir()
                 for motif in every:
                     draw_logo(motif, folder / LOGOS / f"{motif.name}.svg")
-            summary = MotifSummary(
-                motifs=Counter(str(row["source"]) for row in rows),
-                matched=None if matches is None else int((matches["q_value"] < MATCHED).sum()),
-                treatments=max(
-                    (len(treatments or searched.maps.treatments) for searched in sources), default=0
-                ),
-                promoters=max((len(searched.codes) for searched in sources), default=0),
-                edges=len(edge_table),
-            )
             inputs = {searched.kind: searched.maps.path for searched in sources} | {
                 n: p for n, p in others.items() if p
             }
             record = {
                 **MOTIF_FOLDER.header,
                 "motifs": len(every),
-                "edges": summary.edges,
-                "promoters": summary.promoters,
-                "treatments": summary.treatments,
+                "edges": len(edge_table),
+                "promoters": max((len(searched.codes) for searched in sources), default=0),
+                "treatments": max(
+                    (len(treatments or searched.maps.treatments) for searched in sources), default=0
+                ),
                 "settings": asdict(settings),
                 "sources": {
                     name: {"file": path.name, "sha256": sha256_of(path / WEIGHTS if path.is_dir() else path)}
@@ -204,7 +188,8 @@ def export_motifs(
                 ],
             }
             write_json(folder / MOTIF_FOLDER.record, record)
-    return summary
+    matched = None if matches is None else int((matches["q_value"] < MATCHED).sum())
+    return record, Counter(str(row["source"]) for row in rows), matched
 
 
 def _open(
@@ -263,16 +248,6 @@ def filter_motifs(runner: Any, codes_BL: NDArray[np.uint8]) -> list[Motif]:
 
 
 # --- matches in a database ----------------------------------------------------------------------------------
-
-
-def require_tomtom() -> None:
-    """Check that memelite is installed. Raises: BioattnError when it is not."""
-    try:
-        import memelite  # noqa: F401
-    except ImportError:
-        raise BioattnError(
-            "comparing motifs with a database needs memelite; install it: pip install memelite"
-        ) from None
 
 
 def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -> pd.DataFrame:

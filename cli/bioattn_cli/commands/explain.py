@@ -161,11 +161,10 @@ def heads(
     """
     from bioattn.interpret.heads import explain_heads
     from bioattn.system.device import choose_device, set_threads
-    from bioattn.text import counted
 
     set_threads(threads)
     chosen = choose_device(device.value)
-    report = explain_heads(
+    said = explain_heads(
         model,
         dataset,
         output,
@@ -176,21 +175,10 @@ def heads(
         force=force,
         progress=reporter.progress,
     )
-    reporter.say(
-        f"{counted(report.heads, 'head')} at {counted(report.sites, 'site')}; most important: head "
-        f"{report.most[1]} of {report.most[0]}, least: head {report.least[1]} of {report.least[0]}"
-    )
-    if report.named:
-        reporter.say("named: " + ", ".join(f"{number} {name}" for name, number in report.named.items()))
-    if report.whole is not None and report.pruned is not None:
-        reporter.say(
-            f"{prune_to} of {report.heads} heads: accuracy {report.pruned.accuracy:.4f}, with all "
-            f"{report.whole.accuracy:.4f} ({split.value} genes)"
-        )
-    if report.test is not None:
-        reporter.say(f"on test genes: accuracy {report.test[1]:.4f}, with all heads {report.test[0]:.4f}")
     written = [output] if pruned_model is None else [output, pruned_model]
-    return RunReport(*(f"wrote {path}" for path in reversed(written)), outputs=written, device=chosen.type)
+    return RunReport(
+        *said, *(f"wrote {path}" for path in reversed(written)), outputs=written, device=chosen.type
+    )
 
 
 @command("explain motifs")

@@ -112,7 +112,7 @@ def motifs(
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     if not has_matplotlib:
         reporter.warn("no logos: they need matplotlib (pip install matplotlib)")
-    summary = export_motifs(
+    record, by_source, matched = export_motifs(
         files,
         output,
         settings,
@@ -125,15 +125,13 @@ def motifs(
         force=force,
         progress=reporter.progress,
     )
-    found = ", ".join(f"{counted(number, 'motif')} of {source}" for source, number in summary.motifs.items())
-    matched = (
-        "" if summary.matched is None else f"; {summary.matched:,} with a match in the database (q < 0.05)"
-    )
+    found = ", ".join(f"{counted(number, 'motif')} of {source}" for source, number in by_source.items())
+    told = "" if matched is None else f"; {matched:,} with a match in the database (q < 0.05)"
+    sizes = (counted(record[f"{noun}s"], noun) for noun in ("treatment", "promoter", "edge"))
     return RunReport(
-        f"wrote {output}: {found or 'no motif'}{matched}; {counted(summary.treatments, 'treatment')}, "
-        f"{counted(summary.promoters, 'promoter')}, {counted(summary.edges, 'edge')}",
-        motifs=summary.motifs,
-        edges=summary.edges,
+        f"wrote {output}: {found or 'no motif'}{told}; {', '.join(sizes)}",
+        motifs=by_source,
+        edges=record["edges"],
     )
 
 
@@ -169,7 +167,7 @@ def tracks(
     from bioattn.interpret.tracks import export_tracks
     from bioattn.text import counted, human_bytes
 
-    summary = export_tracks(
+    record = export_tracks(
         attention,
         output,
         settings,
@@ -179,13 +177,14 @@ def tracks(
         force=force,
         progress=reporter.progress,
     )
+    files = [output / file["file"] for track in record["tracks"] for file in track["files"]]
+    size = sum(path.stat().st_size for path in files)
     return RunReport(
-        f"wrote {output}: {counted(summary.tracks, 'track')} for each strand, "
-        f"{counted(summary.promoters, 'promoter')}, {counted(summary.files, 'file')}, "
-        f"{human_bytes(summary.bytes)}",
-        tracks=summary.tracks,
-        promoters=summary.promoters,
-        without_place=summary.without_place,
+        f"wrote {output}: {counted(len(record['tracks']), 'track')} for each strand, "
+        f"{counted(record['promoters'], 'promoter')}, {counted(len(files), 'file')}, {human_bytes(size)}",
+        tracks=len(record["tracks"]),
+        promoters=record["promoters"],
+        without_place=record["promoters_without_place"],
     )
 
 
