@@ -145,12 +145,10 @@ class Effects:
         """Movement `name` minus movement `other`, over that of replacing everything, over resampled samples."""
         return self.ratio(self.moved[name] - self.moved[other], self.moved["everything"])
 
-    def recovered(self, name: str, best: str, chance: str = "random") -> Statistic:
-        """Effect of `name` above `chance`, as a share of the effect of `best` above `chance`."""
-        return self.ratio(
-            self.moved[name] - self.moved[chance],
-            self.moved[best] - self.moved[chance],
-        )
+    def recovered(self, name: str, best: str) -> Statistic:
+        """Effect of `name` beyond chance, as a share of the effect of `best` beyond chance."""
+        chance_N = self.moved["random"]
+        return self.ratio(self.moved[name] - chance_N, self.moved[best] - chance_N)
 
     def value(self, name: str) -> float:
         """The movement `name` over that of replacing everything, of all pairs; NaN without any."""

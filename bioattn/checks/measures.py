@@ -8,9 +8,8 @@ threshold.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from bioattn.checks import thresholds
 from bioattn.promoters.response_metrics import Estimate
@@ -43,17 +42,6 @@ class Measure:
         if self.passed is None or self.threshold is None or self.interval is None:
             return False
         return self.interval[0] < self.threshold < self.interval[1]
-
-    def to_json(self) -> dict[str, Any]:
-        ends = None if self.interval is None else [rounded(end) for end in self.interval]
-        return asdict(self) | {"value": rounded(self.value), "interval": ends}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "Measure":
-        """Read what `to_json` wrote. Raises: KeyError, TypeError or ValueError when it is something else."""
-        ends = content["interval"]
-        interval = None if ends is None else (ends[0], ends[1])
-        return cls(**content | {"value": number(content["value"]), "interval": interval})
 
 
 class Measures(dict[str, Measure]):

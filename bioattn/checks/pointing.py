@@ -93,32 +93,7 @@ def check_pointing(probe: PromoterProbe, maps: PromoterMaps, *, curves: bool = T
         "other promoter": sizes_BTP[neighbour_N, pairs.task_N],
     }
     effects = measure_effects(probe, replacement, pairs, scores, backgrounds, curves=curves)
-    _judge_deletion(probe, effects, TOP[maps.quantity])
-    if curves:
-        probe.curves = effects.curves()
-        _add_insertion(probe, effects, TOP[maps.quantity])
-    # Which promoters and treatments are mutated, and what mutating their bins changes.
-    rows = np.random.default_rng([settings.seed, 6]).permutation(len(codes_BL))
-    rows = np.sort(rows[: settings.num_mutated])
-    effects_RTP = mutation_effects(probe, probed, codes_BL[rows], edges)
-    mutated = pairs.kept(np.isin(pairs.sample_N, rows))
-    row_N, number = np.searchsorted(rows, mutated.sample_N), len(probe.probed)
-    scores = {
-        "own": sizes_BTP[mutated.sample_N, mutated.task_N],
-        "mutagenesis": effects_RTP[row_N, mutated.task_N],
-    }
-    if number > 1:
-        step_N = np.random.default_rng([settings.seed, 5]).integers(1, number, len(row_N))
-        other_N = (mutated.task_N + step_N) % number
-        scores["other treatment"] = sizes_BTP[mutated.sample_N, other_N]
-        scores["mutagenesis of another treatment"] = effects_RTP[row_N, other_N]
-    deleted = measure_effects(probe, replacement, mutated, scores, backgrounds)
-    _judge_against_mutagenesis(probe, deleted, TOP[maps.quantity])
-    _judge_other_treatments(probe, deleted)
-
-
-def _judge_deletion(probe: PromoterProbe, effects: Effects, top: str) -> None:
-    own = effects.percent("own")
+    top, own = TOP[maps.quantity], effects.percent("own")
     probe.add(
         "deletion",
         f"deletion: {top}, beyond a random tenth",
@@ -135,28 +110,41 @@ def _judge_deletion(probe: PromoterProbe, effects: Effects, top: str) -> None:
         f"{effects.percent('other promoter')}, what its own does {own}.",
         thresholds.OWN_MAP,
     )
-
-
-def _add_insertion(probe: PromoterProbe, effects: Effects, top: str) -> None:
-    own, chance = f"insertion own {JUDGED}", f"insertion random {JUDGED}"
-    probe.add(
-        "insertion",
-        "insertion: the same tenth put into background",
-        effects.share_gained(own, chance),
-        f"Put into background alone, the {top} brings back {effects.percent(own)}, a random tenth "
-        f"{effects.percent(chance)}.",
-    )
-
-
-def _judge_against_mutagenesis(probe: PromoterProbe, effects: Effects, top: str) -> None:
+    if curves:
+        probe.curves = effects.curves()
+        inserted, chance = f"insertion own {JUDGED}", f"insertion random {JUDGED}"
+        probe.add(
+            "insertion",
+            "insertion: the same tenth put into background",
+            effects.share_gained(inserted, chance),
+            f"Put into background alone, the {top} brings back {effects.percent(inserted)}, a random tenth "
+            f"{effects.percent(chance)}.",
+        )
+    # Which promoters and treatments are mutated, and what mutating their bins changes.
+    rows = np.random.default_rng([settings.seed, 6]).permutation(len(codes_BL))
+    rows = np.sort(rows[: settings.num_mutated])
+    effects_RTP = mutation_effects(probe, probed, codes_BL[rows], edges)
+    mutated = pairs.kept(np.isin(pairs.sample_N, rows))
+    row_N, number = np.searchsorted(rows, mutated.sample_N), len(probe.probed)
+    scores = {
+        "own": sizes_BTP[mutated.sample_N, mutated.task_N],
+        "mutagenesis": effects_RTP[row_N, mutated.task_N],
+    }
+    if number > 1:
+        step_N = np.random.default_rng([settings.seed, 5]).integers(1, number, len(row_N))
+        other_N = (mutated.task_N + step_N) % number
+        scores["other treatment"] = sizes_BTP[mutated.sample_N, other_N]
+        scores["mutagenesis of another treatment"] = effects_RTP[row_N, other_N]
+    deleted = measure_effects(probe, replacement, mutated, scores, backgrounds)
     probe.add(
         "deletion_against_mutagenesis",
         "deletion: what maps find of what mutagenesis finds",
-        effects.recovered("own", "mutagenesis"),
+        deleted.recovered("own", "mutagenesis"),
         f"Of what the tenth chosen by in-silico mutagenesis takes away beyond a random tenth "
-        f"({effects.percent('mutagenesis', 'random')}), the {top} takes away {{share}}.",
+        f"({deleted.percent('mutagenesis', 'random')}), the {top} takes away {{share}}.",
         thresholds.FOUND,
     )
+    _judge_other_treatments(probe, deleted)
 
 
 def _judge_other_treatments(probe: PromoterProbe, effects: Effects) -> None:

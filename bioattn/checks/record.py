@@ -75,8 +75,7 @@ class TreatmentVariants:
 
     @property
     def figures(self) -> dict[str, Estimate | None]:
-        names = ("map", "other_truths", "mutagenesis", "smoothing")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("map", "other_truths", "mutagenesis", "smoothing")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -106,7 +105,6 @@ class CheckRecord:
             "format_version": CHECK_VERSION,
             "generated_by": f"bioattn {__version__}",
             **_plain(asdict(self)),
-            "measures": [measure.to_json() for measure in self.measures],
             "skipped": [{"name": name, "why": why} for name, why in self.skipped.items()],
         }
 
@@ -197,7 +195,16 @@ def read_check(path: Path) -> CheckRecord:
             input_sha256=content["input_sha256"],
             settings=dict(content["settings"]),
             verdict=Verdict(**verdict | {"code": Code(verdict["code"])}),
-            measures=[Measure.from_json(entry) for entry in content["measures"]],
+            measures=[
+                Measure(
+                    **entry
+                    | {
+                        "value": number(entry["value"]),
+                        "interval": entry["interval"] and (*entry["interval"],),
+                    }
+                )
+                for entry in content["measures"]
+            ],
             curves={
                 name: Curve(**{key: list(map(number, shares)) for key, shares in curve.items()})
                 for name, curve in content["curves"].items()
@@ -208,18 +215,14 @@ def read_check(path: Path) -> CheckRecord:
             ],
             variants=[
                 TreatmentVariants(
-                    treatment=entry["treatment"],
-                    map=_estimate(entry["map"]),
-                    other_truths=None if entry["other_truths"] is None else _estimate(entry["other_truths"]),
-                    mutagenesis=_estimate(entry["mutagenesis"]),
-                    smoothing=_estimate(entry["smoothing"]),
+                    **entry
+                    | {
+                        name: ends and Estimate(*map(number, ends))
+                        for name, ends in entry.items()
+                        if name != "treatment"
+                    }
                 )
                 for entry in content["variants"]
             ],
             skipped={str(entry["name"]): str(entry["why"]) for entry in content["skipped"]},
         )
-
-
-def _estimate(ends: list[float | None]) -> Estimate:
-    value, low, high = map(number, ends)
-    return Estimate(value, low, high)

@@ -83,36 +83,69 @@ def read_head_grid(
 ) -> HeadGrid:
     """Read the map of every head: of genes (none = all) by treatment, of an alignment or sequence by site.
 
-    samples: genes, whose mean is taken, or the one alignment or sequence; none = the only one. weights: of genes
-    attention also where it has contributions.
+    samples: genes, whose mean is taken, or the one alignment or sequence; none = the only one. sites: shell
+    patterns; None = of genes all, else row attention, or all sites without it. corrected: maps of residues are
+    symmetrised, and what a residue shares with all others is removed, as for contacts. weights: of genes attention
+    also where it has contributions.
 
-    Raises: BioattnError for options of the other kind of file, and as `alignment_head_grid`.
+    Raises: BioattnError for options of the other kind of file, for what the file does not hold, and for sites of
+    different keys, or none.
     """
     if attention.inputs == "promoters":
         if corrected:
             raise BioattnError(f"{attention.path}: holds promoters; corrected maps are those of alignments")
         maps = attention_maps(attention, sites, heads, chosen_quantity(weights=weights))
         averaged = maps.averaged(samples, treatments, progress=progress)
-        return promoter_head_grid(averaged, zero=window_zero(attention, zero))
+        return _promoter_grid(averaged, window_zero(attention, zero))
     if treatments or weights or zero is not None or len(samples) > 1:
         raise BioattnError(
             f"{attention.path}: holds {attention.inputs}; choose with one --sample, --sites and --heads"
         )
-    sample = samples[0] if samples else None
-    return alignment_head_grid(attention, sample, sites=sites, heads=heads, corrected=corrected)
+    sample = only_sample(attention, samples[0] if samples else None, RESIDUES)
+    chosen = choose_maps(attention, sites, heads)
+    kinds = {_KINDS.get(info.kind("key"), info.kind("key")) for info, _ in chosen}
+    if len(kinds) > 1:
+        names = quoted([info.name for info, _ in chosen])
+        raise BioattnError(f"--sites: {names} look at residues and at sequences; choose one kind")
+    kind = kinds.pop()
+    if corrected and kind != "residue":
+        raise BioattnError("corrected maps are those between residues; choose others with --sites")
+    panels = []
+    for info, own in chosen:
+        called: tuple[list[str], list[str]] | None = None
+        if kind != "sequence":
+            query, key = (
+                list(map(str, attention.coordinates(info.name, dim, sample))) for dim in ("query", "key")
+            )
+            called = query, key
+        for head in own:
+            values = head_map(attention, info, sample, head)
+            effective = effective_keys(values)
+            if corrected:
+                values, effective = average_product_correction(values + values.T), math.nan
+            name = str(info.reduce).replace("-", " over ") if head is None else str(head)
+            panels.append(HeadPanel(info.name, name, values, effective, called))
+    return HeadGrid(
+        panels=panels,
+        title=sample,
+        query_label=f"query {kind}",
+        key_label=f"key {kind}",
+        corrected=corrected,
+    )
 
 
-def promoter_head_grid(maps: PromoterMaps, *, zero: int | None = None) -> HeadGrid:
+def _promoter_grid(maps: PromoterMaps, zero: int | None) -> HeadGrid:
     """A panel per head of maps of one promoter: treatments × bins, attention per base in multiples of uniform
     attention, or contributions per base."""
+    names = [(site.name, head) for site in maps.sites for head in site.heads]
     many = len(maps.sites) > 1
-    names = [
-        (site.name.removeprefix("promoter.") if many else "", head)
-        for site in maps.sites
-        for head in site.heads
-    ]
     panels = [
-        HeadPanel(site, head, maps.shown(values_TK), effective_keys(np.abs(values_TK)))
+        HeadPanel(
+            site.removeprefix("promoter.") if many else "",
+            head,
+            maps.shown(values_TK),
+            effective_keys(np.abs(values_TK)),
+        )
         for (site, head), values_TK in zip(names, maps.by_head(slice(1))[0], strict=True)
     ]
     return HeadGrid(
@@ -124,56 +157,6 @@ def promoter_head_grid(maps: PromoterMaps, *, zero: int | None = None) -> HeadGr
         key_edges=maps.key_edges,
         zero=zero,
         quantity=maps.quantity,
-    )
-
-
-def alignment_head_grid(
-    attention: Attention,
-    sample: str | None = None,
-    *,
-    sites: Sequence[str] | None = None,
-    heads: Sequence[int] | None = None,
-    corrected: bool = False,
-) -> HeadGrid:
-    """A panel per site and head of one alignment: query × key, the mean over rows where the file holds each.
-
-    sample: None takes the only one. sites: shell patterns; None = row attention, or all sites without it.
-    corrected: maps are symmetrised, and what a residue shares with all others is removed, as for contacts.
-
-    Raises: BioattnError for what the file does not hold, and for sites of different keys, or none.
-    """
-    sample = only_sample(attention, sample, RESIDUES)
-    chosen = choose_maps(attention, sites, heads)
-    kinds = {_KINDS.get(info.kind("key"), info.kind("key")) for info, _ in chosen}
-    if len(kinds) > 1:
-        names = quoted([info.name for info, _ in chosen])
-        raise BioattnError(f"--sites: {names} look at residues and at sequences; choose one kind")
-    panels = []
-    for info, own in chosen:
-        called: tuple[list[str], list[str]] | None = None
-        if kinds != {"sequence"}:
-            query, key = (
-                list(map(str, attention.coordinates(info.name, dim, sample))) for dim in ("query", "key")
-            )
-            called = query, key
-        for head in own:
-            values = head_map(attention, info, sample, head)
-            effective = effective_keys(values)
-            if corrected:
-                if kinds != {"residue"}:
-                    raise BioattnError(
-                        "corrected maps are those between residues; choose others with --sites"
-                    )
-                values, effective = average_product_correction(values + values.T), math.nan
-            name = str(info.reduce).replace("-", " over ") if head is None else str(head)
-            panels.append(HeadPanel(info.name, name, values, effective, called))
-    kind = kinds.pop()
-    return HeadGrid(
-        panels=panels,
-        title=sample,
-        query_label=f"query {kind}",
-        key_label=f"key {kind}",
-        corrected=corrected,
     )
 
 

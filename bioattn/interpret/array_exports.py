@@ -93,7 +93,14 @@ def export_anndata(
             raise BioattnError(
                 f"{path}: holds predictions; --sites, --heads, --value-weighted and --sample choose in attention"
             )
-        data = predictions_anndata(path, treatments, genes)
+        predictions = read_predictions(path)
+        require_names("--treatment", treatments, list(predictions.columns), path)
+        chosen = predictions.loc[
+            choose_genes(genes, list(predictions.index), path) if genes else predictions.index,
+            list(treatments) or list(predictions.columns),
+        ]
+        settings = {"content": "predictions", "predictions_sha256": sha256_of(path)}
+        data = _anndata(chosen.index, chosen.columns, settings, X=chosen.to_numpy(np.float64))
     else:
         with open_attention(path) as attention:
             over_residues = attention.inputs in RESIDUES
@@ -103,26 +110,14 @@ def export_anndata(
                     "--treatment, --genes or --value-weighted"
                 )
             data = (
-                alignment_anndata(attention, sites, heads, sample, progress)
+                _alignment_anndata(attention, sites, heads, sample, progress)
                 if over_residues
-                else promoters_anndata(attention, sites, heads, value_weighted, treatments, genes, progress)
+                else _promoters_anndata(attention, sites, heads, value_weighted, treatments, genes, progress)
             )
     with atomic_output(output) as temporary, hdf5_output(temporary) as (file, _):
         write_elem(file, "/", data)
         file.attrs["format"], file.attrs["format_version"] = ANNDATA_FORMAT, "1.0"
     return data.n_obs, data.n_vars, len(data.obsm) + len(data.layers)
-
-
-def predictions_anndata(path: Path, treatments: Sequence[str] = (), genes: Sequence[str] = ()) -> "AnnData":
-    """Genes × treatments of a table of `run promoter`."""
-    predictions = read_predictions(path)
-    require_names("--treatment", treatments, list(predictions.columns), path)
-    chosen = predictions.loc[
-        choose_genes(genes, list(predictions.index), path) if genes else predictions.index,
-        list(treatments) or list(predictions.columns),
-    ]
-    settings = {"content": "predictions", "predictions_sha256": sha256_of(path)}
-    return _anndata(chosen.index, chosen.columns, settings, X=chosen.to_numpy(np.float64))
 
 
 def read_predictions(path: Path) -> pd.DataFrame:
@@ -133,14 +128,14 @@ def read_predictions(path: Path) -> pd.DataFrame:
     return pd.DataFrame(read.values, read.gene_ids, read.treatments)
 
 
-def promoters_anndata(
+def _promoters_anndata(
     attention: Attention,
-    sites: Sequence[str] = (),
-    heads: Sequence[int] | None = None,
-    value_weighted: bool = False,
-    treatments: Sequence[str] = (),
-    genes: Sequence[str] = (),
-    progress: Progress = SILENT,
+    sites: Sequence[str],
+    heads: Sequence[int] | None,
+    value_weighted: bool,
+    treatments: Sequence[str],
+    genes: Sequence[str],
+    progress: Progress,
 ) -> "AnnData":
     """Genes × treatments with a map (G, K) of each treatment in `obsm`; choices as `export_anndata`."""
     quantity = Quantity.VALUE_WEIGHTED if value_weighted else Quantity.ATTENTION
@@ -193,12 +188,12 @@ def promoters_anndata(
     return data
 
 
-def alignment_anndata(
+def _alignment_anndata(
     attention: Attention,
-    sites: Sequence[str] = (),
-    heads: Sequence[int] | None = None,
-    sample: str | None = None,
-    progress: Progress = SILENT,
+    sites: Sequence[str],
+    heads: Sequence[int] | None,
+    sample: str | None,
+    progress: Progress,
 ) -> "AnnData":
     """Residues × residues with a layer (R, R) for each head; choices as `export_anndata`."""
     protein = read_protein(attention, only_sample(attention, sample, RESIDUES))

@@ -5,12 +5,7 @@ import pytest
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
-from bioattn.figures.head_grid import (
-    alignment_head_grid,
-    draw_head_grid,
-    promoter_head_grid,
-)
-from bioattn.interpret.promoter_maps import attention_maps
+from bioattn.figures.head_grid import draw_head_grid, read_head_grid
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import open_attention
 
@@ -19,8 +14,8 @@ ROW_SITES = ["evoformer.00.msa_row", "evoformer.01.msa_row"]
 
 def test_each_panel_shows_its_head(alignments):
     with open_attention(alignments.path) as attention:
-        grid = alignment_head_grid(attention, heads=[1])
-        corrected = alignment_head_grid(attention, corrected=True)
+        grid = read_head_grid(attention, heads=[1])
+        corrected = read_head_grid(attention, corrected=True)
     for panel in grid.panels:
         whole = alignments.weights[panel.site][:, int(panel.head)]
         np.testing.assert_allclose(panel.values, whole.mean(axis=0, dtype=np.float64), atol=1e-6)
@@ -46,7 +41,7 @@ def test_each_panel_shows_its_head(alignments):
 
 def test_heads_of_promoters(promoters):
     with open_attention(promoters.path) as attention:
-        grid = promoter_head_grid(attention_maps(attention).averaged(["g2"]), zero=60)
+        grid = read_head_grid(attention, samples=["g2"], zero=60)
     assert [(panel.site, panel.head) for panel in grid.panels] == [
         (f"cross.{hop}", head) for hop in (0, 1) for head in "01"
     ]
@@ -64,7 +59,7 @@ def test_maps_are_means_over_rows(write_alignments, reduce):
     """By plain loops; of top-k what is not kept counts as 0."""
     written = write_alignments(reduce)
     with open_attention(written.path) as attention:
-        grid = alignment_head_grid(attention)
+        grid = read_head_grid(attention)
     assert [(panel.site, panel.head) for panel in grid.panels] == [
         (site, head) for site in ROW_SITES for head in "01"
     ]
