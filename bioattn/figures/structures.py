@@ -178,6 +178,15 @@ def draw_contact_map(picture: ContactPicture, width: float) -> Figure:
     return figure
 
 
+_MARKS = (
+    ("right", "o", style.BLUE, 0.5, "best pair, right"),
+    ("found", "D", style.BLUE, 0.5, "contact{}, found"),
+    ("wrong", "x", style.ORANGE, 0.7, "best pair, wrong"),
+    ("missed", "+", style.BLACK, 0.8, "contact, missed"),
+)
+"""Name, marker, colour, share of a column's width and legend of pairs."""
+
+
 def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, cell: float) -> None:
     """Mark the best pairs above and the contacts below the diagonal. cell: points a column takes."""
     side = max(cell, 1.3)
@@ -188,13 +197,8 @@ def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, 
         low, high = column + 0.5, column + 1.5
         for ends, bottom in (([0.5, high], high), ([low, high], size + 0.5)):
             axis.fill_between(ends, low, bottom, color=style.LIGHT_GREY, alpha=0.4, linewidth=0)
-    marks = (
-        ("right", comparison.right[:, ::-1], "o", style.BLUE, 0.5),
-        ("wrong", comparison.wrong[:, ::-1], "x", style.ORANGE, 0.7),
-        ("found", comparison.right, "D", style.BLUE, 0.5),
-        ("missed", comparison.missed, "+", style.BLACK, 0.8),
-    )
-    for name, pairs, marker, colour, share in marks:
+    places = comparison.right[:, ::-1], comparison.right, comparison.wrong[:, ::-1], comparison.missed
+    for pairs, (name, marker, colour, share, _) in zip(places, _MARKS, strict=True):
         axis.scatter(
             pairs[:, 0] + 1,
             pairs[:, 1] + 1,
@@ -208,18 +212,12 @@ def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, 
 
 def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
     distance = f" (CB < {CONTACT_DISTANCE:g} Å)" if truth.cb is not None else ""
-    entries = (
-        ("o", style.BLUE, "best pair, right"),
-        ("D", style.BLUE, f"contact{distance}, found"),
-        ("x", style.ORANGE, "best pair, wrong"),
-        ("+", style.BLACK, "contact, missed"),
-    )
     engine = figure.get_layout_engine()
     assert isinstance(engine, ConstrainedLayoutEngine)
     engine.set(h_pad=0.05)
     handles = [
-        Line2D([], [], linestyle="", marker=marker, color=colour, markersize=3, label=label)
-        for marker, colour, label in entries
+        Line2D([], [], linestyle="", marker=marker, color=colour, markersize=3, label=label.format(distance))
+        for _, marker, colour, _, label in _MARKS
     ]
     style.bottom_legend(figure, handles, columnspacing=1.5, handletextpad=0.1, borderpad=0.3)
 

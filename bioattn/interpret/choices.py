@@ -126,12 +126,6 @@ class TrackSettings:
     )
     gzip: bool = option("Compress bedGraph and tables.", default=False)
 
-    def __post_init__(self) -> None:
-        if not self.formats:
-            raise SettingsError(f"--format names none of {', '.join(TrackFormat)}")
-        if self.downstream is not None and self.downstream < 0:
-            raise SettingsError(f"--downstream must be at least 0, not {self.downstream}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MotifSettings:

@@ -81,13 +81,8 @@ def read_regression(path: Path) -> ContactRegression:
     """Read a file of `write_regression`. Raises: FormatError when it is another or damaged."""
     command = "export contacts ATTENTION --fit DATASET"
     with json_result(path, REGRESSION_FORMAT, REGRESSION_VERSION, command) as content:
-        return ContactRegression(
-            model_sha256=str(content["model_sha256"]),
-            weights={str(site): list(map(float, heads)) for site, heads in content["weights"].items()},
-            intercept=float(content["intercept"]),
-            proteins=[str(name) for name in content["proteins"]],
-            inverse_strength=float(content["inverse_strength"]),
-        )
+        del content["generated_by"]
+        return ContactRegression(**content)
 
 
 def describe_regression(path: Path) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.position_maps import bin_sums, upsampling_matrix
+from bioattn.interpret.position_maps import bin_sums, covered_bases, running_sums, upsampling_matrix
 from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.promoters.response_metrics import auroc, average_precision
 from bioattn.simulate.truth import CAUSAL, DECOY, PlantedSite
@@ -54,68 +54,55 @@ COVERED_SHARE = 0.9
 """Planted sites end at the window's end unless the windows are not the simulated ones."""
 
 
-class PlantedMap:
-    """The planted sites of promoters in a given order, with windows of one length.
+def indexed_sites(
+    sites: Sequence[PlantedSite], gene_ids: Sequence[str], treatments: Sequence[str], length: int
+) -> pd.DataFrame:
+    """The planted sites of promoters with windows of one length, in the order of the promoters.
 
-    A promoter that the truth table does not name holds nothing planted.
+    A promoter that the truth table does not name holds nothing planted. Returns the columns row (of `gene_ids`),
+    treatment (number, -1 for none), causal, decoy, start and end.
+
+    Raises: BioattnError when truth and promoters, or truth and treatments, have no name in common, or when a site
+    reaches beyond the window.
     """
-
-    def __init__(
-        self, sites: Sequence[PlantedSite], gene_ids: Sequence[str], treatments: Sequence[str], length: int
-    ) -> None:
-        """Index `sites` by promoter and treatment.
-
-        Raises: BioattnError when truth and promoters, or truth and treatments, have no name in common, or when a
-        site reaches beyond the window.
-        """
-        genes = {gene_id: number for number, gene_id in enumerate(gene_ids)}
-        numbers = {treatment: number for number, treatment in enumerate(treatments)}
-        known = [site for site in sites if site.gene_id in genes]
-        if not known:
-            raise BioattnError(
-                f"none of the promoters ({listed(gene_ids)}) is in the truth table "
-                f"({listed([site.gene_id for site in sites])}); is it the truth of these promoters?"
-            )
-        if not any(site.treatment in numbers for site in sites):
-            named = list(dict.fromkeys(site.treatment for site in sites if site.treatment))
-            raise BioattnError(
-                f"none of the treatments ({listed(treatments)}) is in the truth table ({listed(named)})"
-            )
-        beyond = next((site for site in known if site.end > length), None)
-        if beyond is not None:
-            raise BioattnError(
-                f"{beyond.gene_id}: {beyond.motif} at {beyond.start}-{beyond.end} reaches beyond the window of "
-                f"{length:,} bases; prepare the promoters with the --upstream they were simulated for"
-            )
-        self.length = length
-        self.treatments = list(treatments)
-        self.covered = max(site.end for site in known)
-        """Largest end of a site; far less than `length` when the windows are not the simulated ones."""
-        known.sort(key=lambda site: genes[site.gene_id])
-        self._sites = pd.DataFrame(
-            {
-                "row": [genes[site.gene_id] for site in known],
-                "treatment": [numbers.get(site.treatment, -1) for site in known],
-                "causal": [site.role == CAUSAL for site in known],
-                "decoy": [site.role == DECOY for site in known],
-                "start": [site.start for site in known],
-                "end": [site.end for site in known],
-            }
+    genes = {gene_id: number for number, gene_id in enumerate(gene_ids)}
+    numbers = {treatment: number for number, treatment in enumerate(treatments)}
+    known = [site for site in sites if site.gene_id in genes]
+    if not known:
+        raise BioattnError(
+            f"none of the promoters ({listed(gene_ids)}) is in the truth table "
+            f"({listed([site.gene_id for site in sites])}); is it the truth of these promoters?"
         )
-
-    def block(self, first: int, last: int) -> "PlantedBlock":
-        """The promoters `first` to `last` (exclusive) of the order given."""
-        low, high = np.searchsorted(self._sites["row"], [first, last])
-        sites = self._sites.iloc[low:high]
-        return PlantedBlock(sites.assign(row=sites["row"] - first), last - first, self.length)
+    if not any(site.treatment in numbers for site in sites):
+        named = list(dict.fromkeys(site.treatment for site in sites if site.treatment))
+        raise BioattnError(
+            f"none of the treatments ({listed(treatments)}) is in the truth table ({listed(named)})"
+        )
+    beyond = next((site for site in known if site.end > length), None)
+    if beyond is not None:
+        raise BioattnError(
+            f"{beyond.gene_id}: {beyond.motif} at {beyond.start}-{beyond.end} reaches beyond the window of "
+            f"{length:,} bases; prepare the promoters with the --upstream they were simulated for"
+        )
+    table = pd.DataFrame(
+        {
+            "row": [genes[site.gene_id] for site in known],
+            "treatment": [numbers.get(site.treatment, -1) for site in known],
+            "causal": [site.role == CAUSAL for site in known],
+            "decoy": [site.role == DECOY for site in known],
+            "start": [site.start for site in known],
+            "end": [site.end for site in known],
+        }
+    )
+    return table.sort_values("row", kind="stable")
 
 
 class PlantedBlock:
     """Sites of a few promoters (rows), with masks made on demand."""
 
     def __init__(self, sites: pd.DataFrame, rows: int, length: int) -> None:
-        """sites: columns row, treatment (number, -1 for none), causal, decoy, start and end."""
-        self._sites, self._rows, self._length = sites, rows, length
+        """sites: columns as of `indexed_sites`."""
+        self._sites, self._shape = sites, (rows, length)
         self.planted = self._paint(sites)
         """Bases of any planted site, shape (rows, length)."""
         self.decoys = self._paint(sites[sites["decoy"]])
@@ -127,21 +114,17 @@ class PlantedBlock:
 
     def all_touched(self, treatment: int, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether every causal site of a treatment shares a base with `chosen` (rows, length): shape (rows,)."""
-        sites = self._causal(treatment)
-        running = np.concatenate([np.zeros((self._rows, 1), int), np.cumsum(chosen, axis=1)], axis=1)
+        sites, running = self._causal(treatment), running_sums(chosen)
         row = sites["row"].to_numpy()
         missed = running[row, sites["end"]] == running[row, sites["start"]]
-        misses = np.bincount(row[missed], minlength=self._rows)
+        misses = np.bincount(row[missed], minlength=self._shape[0])
         return np.asarray(misses == 0)
 
     def _causal(self, treatment: int) -> pd.DataFrame:
         return self._sites[self._sites["causal"] & (self._sites["treatment"] == treatment)]
 
     def _paint(self, sites: pd.DataFrame) -> NDArray[np.bool_]:
-        depth = np.zeros((self._rows, self._length + 1), dtype=np.int32)
-        np.add.at(depth, (sites["row"], sites["start"]), 1)
-        np.add.at(depth, (sites["row"], sites["end"]), -1)
-        return np.cumsum(depth, axis=1)[:, :-1] > 0
+        return covered_bases(sites["row"], sites["start"], sites["end"], self._shape)
 
 
 ALL = "all"
@@ -188,21 +171,25 @@ def score_maps(
 ) -> LocalisationReport:
     """Score maps block by block, so that a genome's worth need not be in memory at once.
 
-    Raises: BioattnError when truth and maps do not belong together (`PlantedMap`).
+    Raises: BioattnError when truth and maps do not belong together (`indexed_sites`).
     """
-    planted = PlantedMap(truth, maps.genes, maps.treatments, maps.window_length)
-    if planted.covered < COVERED_SHARE * maps.window_length:
+    sites = indexed_sites(truth, maps.genes, maps.treatments, maps.window_length)
+    covered = int(sites["end"].max())
+    if covered < COVERED_SHARE * maps.window_length:
         LOGGER.warning(
-            f"{maps.path}: planted sites end at base {planted.covered:,} of windows of {maps.window_length:,}; "
+            f"{maps.path}: planted sites end at base {covered:,} of windows of {maps.window_length:,}; "
             "were the promoters prepared with another --upstream than they were simulated for?"
         )
-    scorer = _Scorer(maps, planted, upsampling)
+    scorer = _Scorer(maps, upsampling)
     heads = max(len(site.heads) for site in maps.sites)
     step = max(1, BLOCK_BYTES // (4 * heads * len(maps.treatments) * len(maps.widths)))
     progress.begin("score", len(maps.samples))
     for first in range(0, len(maps.samples), step):
         part = slice(first, min(first + step, len(maps.samples)))
-        scorer.add(planted.block(part.start, part.stop), maps.shares(maps.block(part)))
+        low, high = np.searchsorted(sites["row"], [part.start, part.stop])
+        here = sites.iloc[low:high].assign(row=sites["row"].iloc[low:high] - first)
+        block = PlantedBlock(here, part.stop - part.start, maps.window_length)
+        scorer.add(block, maps.shares(maps.block(part)))
         progress.advance(part.stop - part.start)
     progress.end()
     return LocalisationReport(
@@ -219,16 +206,16 @@ def score_maps(
 class _Scorer:
     """Collects the scores of pairs."""
 
-    def __init__(self, maps: PromoterMaps, planted: PlantedMap, upsampling: Upsampling) -> None:
-        self._maps, self._map, self._upsampling = maps, planted, upsampling
+    def __init__(self, maps: PromoterMaps, upsampling: Upsampling) -> None:
+        self._maps, self._upsampling = maps, upsampling
         self.positives: dict[str, list[pd.DataFrame]] = {name: [] for name in maps.treatments}
         self.negatives: dict[str, list[pd.DataFrame]] = {name: [] for name in maps.treatments}
 
-    def add(self, block: "PlantedBlock", weights: NDArray[np.floating]) -> None:
+    def add(self, block: PlantedBlock, weights: NDArray[np.floating]) -> None:
         """Score the next promoters: weights (n, treatments, bins)."""
         if not np.isfinite(weights).all():
             raise BioattnError("the maps hold values that are not finite numbers")
-        for number, treatment in enumerate(self._map.treatments):
+        for number, treatment in enumerate(self._maps.treatments):
             causal = block.causal(number)
             positive: NDArray[np.bool_] = np.asarray(causal.any(axis=1))
             self._add_positives(treatment, number, weights, block, causal, positive)
@@ -261,7 +248,10 @@ class _Scorer:
         best = np.argsort(-own, axis=1, kind="stable")[:, :TOP_BINS]
         chosen[np.flatnonzero(rows)[:, None], best] = True
         in_bin = (
-            upsampling_matrix(tuple(self._maps.key_edges.tolist()), self._map.length, Upsampling.NEAREST) > 0
+            upsampling_matrix(
+                tuple(self._maps.key_edges.tolist()), self._maps.window_length, Upsampling.NEAREST
+            )
+            > 0
         )
         touched = block.all_touched(number, chosen.astype(np.int32) @ in_bin.astype(np.int32) > 0)
         scores = {
@@ -285,7 +275,7 @@ class _Scorer:
     def _wrong_treatments(
         self, number: int, weights: NDArray[np.floating], causal: NDArray[np.bool_]
     ) -> dict[str, NDArray[np.float64]]:
-        count = len(self._map.treatments)
+        count = len(self._maps.treatments)
         others = [(number + step) % count for step in range(1, min(WRONG_TREATMENTS, count - 1) + 1)]
         if not others:
             return {}

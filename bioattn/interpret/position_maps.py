@@ -1,4 +1,4 @@
-"""From bins of positions to bases of a window, and back."""
+"""From bins of positions to bases of a window, and back; sums along windows."""
 
 import functools
 from collections.abc import Sequence
@@ -68,6 +68,22 @@ def upsampling_matrix(
 def bin_sums(values: NDArray[np.floating] | NDArray[np.bool_], key_edges: ArrayLike) -> NDArray[np.float64]:
     """Sum values over bases, shape (..., length), into bins, shape (..., K); edges as in `upsample`."""
     edges = np.asarray(key_edges, dtype=np.int64)
-    running = np.cumsum(values, axis=-1, dtype=np.float64)
-    running = np.concatenate([np.zeros_like(running[..., :1]), running], axis=-1)
-    return running[..., edges[1:]] - running[..., edges[:-1]]
+    before = running_sums(values)
+    return before[..., edges[1:]] - before[..., edges[:-1]]
+
+
+def running_sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Sums of what lies before each position, and of all, (..., L) → (..., L + 1)."""
+    running = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    np.cumsum(values, axis=-1, out=running[..., 1:])
+    return running
+
+
+def covered_bases(
+    rows: ArrayLike, starts: ArrayLike, ends: ArrayLike, shape: tuple[int, int]
+) -> NDArray[np.bool_]:
+    """Mask (rows, length) of the bases of sites. shape: of the mask."""
+    depth = np.zeros((shape[0], shape[1] + 1), dtype=np.int32)
+    np.add.at(depth, (rows, starts), 1)
+    np.add.at(depth, (rows, ends), -1)
+    return np.cumsum(depth, axis=1)[:, :-1] > 0

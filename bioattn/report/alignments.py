@@ -68,13 +68,15 @@ class DrawnHead(HeadSource):
     """Of its L best pairs against the structure."""
 
 
-def list_heads(attention: Attention) -> list[HeadSource]:
-    """All maps of residues, row attention first."""
-    found = []
+def list_heads(attention: Attention) -> tuple[list[HeadSource], dict[str, int]]:
+    """All maps of residues, row attention first; and how many sites are not drawn, as their maps are not between
+    residues, by the last part of their names."""
+    found: list[HeadSource] = []
+    hidden: Counter[str] = Counter()
     for info in attention.sites.values():
-        if info.kind("key") != "residue":
-            continue
-        if info.reduce != Reduction.TOP_K and not {"query", "key"} <= set(info.dims):
+        has_map = info.reduce == Reduction.TOP_K or {"query", "key"} <= set(info.dims)
+        if info.kind("key") != "residue" or not has_map:
+            hidden[info.name.rpartition(".")[2]] += 1
             continue
         name = _SITE.match(info.name)
         if name is None:
@@ -85,21 +87,12 @@ def list_heads(attention: Attention) -> list[HeadSource]:
         heads: list[int | None] = list(info.heads) if "head" in info.dims else [None]
         found += [HeadSource(site=info.name, kind=kind, block=block, head=head) for head in heads]
     order = list(_KINDS.values())
-    return sorted(
-        found,
-        key=lambda each: (
-            order.index(each.kind) if each.kind in order else len(order),
-            each.kind,
-            each.block,
-            -1 if each.head is None else each.head,
-        ),
-    )
 
+    def rank(source: HeadSource) -> tuple[int, str, int, int]:
+        place = order.index(source.kind) if source.kind in order else len(order)
+        return place, source.kind, source.block, -1 if source.head is None else source.head
 
-def list_hidden(attention: Attention) -> dict[str, int]:
-    """How many sites are not drawn, as their maps are not between residues, by the last part of their names."""
-    drawn = {source.site for source in list_heads(attention)}
-    return dict(Counter(name.rpartition(".")[2] for name in attention.sites if name not in drawn))
+    return sorted(found, key=rank), dict(hidden)
 
 
 def draw_heads(
@@ -375,8 +368,7 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
                     f"{folder}; make both in one run"
                 )
             seen = attention.row_names(protein.id)
-            sources = list_heads(attention)
-            hidden = list_hidden(attention)
+            sources, hidden = list_heads(attention)
     if columns is None:
         raise BioattnError(f"{folder}: holds no distances, and no attention of {protein.id} was given")
     cb_R = None if protein.cb is None else protein.cb[columns]

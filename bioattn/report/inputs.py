@@ -8,7 +8,7 @@ from typing import Any
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.store.kinds import Candidate, ReportInput, ResultTable, find_kind, recognise
 
-_SINGLE = {
+_TITLES = {
     "model": "promoter model",
     "dataset": "promoter dataset",
     "attention": "attention over promoters",
@@ -19,16 +19,15 @@ _SINGLE = {
     "predictions_table": "table of predictions",
     "promoters": "promoter FASTA",
     "evoformer_model": "MSA/pair model",
-}
-"""Slots of which a report shows one result, in words."""
-_SEVERAL = {
     "prediction": "prediction of an MSA/pair model",
     "alignment_attention": "attention over alignments",
     "alignment": "alignment",
     "structure": "protein structure",
     "contact_dataset": "contact dataset",
+    "trained_model": "model",
+    "results": "result",
 }
-_OF_ANY_FAMILY = {"trained_model": "model", "results": "result"}
+"""Slots of inputs, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Source:
 
 @dataclass(slots=True, kw_only=True)
 class ReportInputs:
-    """Paths by what they are."""
+    """Paths by what they are; of those that are no list a report shows one."""
 
     model: Path | None = None
     dataset: Path | None = None
@@ -92,15 +91,16 @@ def recognise_inputs(
         _add(found, motifs, given_motifs)
     if annotation is not None:
         found.sources.append(Source(annotation.name, "annotation"))
-    tells = (
-        found.model,
-        found.evoformer_model,
-        found.dataset,
-        found.attention,
-        found.check,
-        found.motif_export,
+    silent = (
+        "attribution",
+        "motifs",
+        "predictions_table",
+        "promoters",
+        "alignment",
+        "structure",
+        "contact_dataset",
     )
-    if not any((*tells, found.prediction, found.alignment_attention, found.trained_model, found.results)):
+    if not any(getattr(found, slot) for slot in _TITLES if slot not in silent):
         raise BioattnError(
             "nothing to report on: give a model folder, a dataset, an attention file, a check, a folder of "
             "`export motifs` or one of `run evoformer`"
@@ -109,10 +109,10 @@ def recognise_inputs(
 
 
 def _add(found: ReportInputs, path: Path, given: ReportInput) -> None:
-    title = (_SINGLE | _SEVERAL | _OF_ANY_FAMILY)[given.slot]
-    if given.slot not in _SINGLE:
-        getattr(found, given.slot).append(path)
-    elif (other := getattr(found, given.slot)) is not None:
+    title, other = _TITLES[given.slot], getattr(found, given.slot)
+    if isinstance(other, list):
+        other.append(path)
+    elif other is not None:
         raise BioattnError(f"{path}: is a second {title} beside {other}; a report shows one")
     else:
         setattr(found, given.slot, path)
@@ -152,6 +152,6 @@ def _given(path: Path) -> list[tuple[Path, ReportInput]]:
         return [given for member in kind.members(path) for given in _given(member)]
     given = None if kind.report is None else kind.report(path)
     if given is None:
-        known = ", ".join([*_SINGLE.values(), *_SEVERAL.values()])
+        known = ", ".join(list(_TITLES.values())[:-2])
         raise BioattnError(f"{path}: is of a kind ({kind.name}) that no report shows; it takes: {known}")
     return [(path, given)]

@@ -234,12 +234,7 @@ def known_of(
 ) -> PromoterContext:
     """What the files say of all promoters: places, responses predicted and measured (in their units), splits."""
     samples = attention.samples
-    windows = [
-        Window(str(chrom), int(start), int(end), str(strand))
-        for chrom, start, end, strand in zip(
-            samples["chrom"], samples["start"], samples["end"], samples["strand"], strict=True
-        )
-    ]
+    windows = [Window(*row) for row in samples[list(Window._fields)].itertuples(index=False)]
     predicted = pd.DataFrame(np.nan, index=ids, columns=names)
     if predictions is not None:
         predicted = predictions.reindex(index=ids, columns=names)

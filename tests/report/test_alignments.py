@@ -94,7 +94,7 @@ def test_rows_are_those_the_model_saw(protein, page):
 def test_where_not_all_heads_fit_the_best_stay(protein, page):
     (chain,) = read_chains(protein.structure)
     with open_attention(protein.attention) as attention:
-        sources = list_heads(attention)
+        sources, _ = list_heads(attention)
         few = draw_heads(attention, FAMILY, sources, None, chain.cb, room=3 * len(page.heads[0].map))
     assert 1 <= len(few) < len(page.heads)
     kept = {(head.site, head.head) for head in few}
@@ -136,7 +136,7 @@ def test_every_way_of_keeping_attention_is_read(tmp_path, reduce):
     options = AttentionOptions(reduce=reduce, top_k=kept)
     write_alignments(tmp_path / "a.h5", [site], [sample], lambda *_: arrays, options)
     with open_attention(tmp_path / "a.h5") as attention:
-        sources = list_heads(attention)
+        sources, _ = list_heads(attention)
         assert {(source.kind, source.block) for source in sources} == {("row attention", 1)}
         sites = attention.sites
         found = [head_map(attention, sites[each.site], "a", each.head) for each in sources]

@@ -34,6 +34,7 @@ from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import is_missing, open_table, refuse_duplicate_columns
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
+from bioattn.interpret.position_maps import covered_bases, running_sums
 from bioattn.system.progress import SILENT, Progress, watched
 from bioattn.text import counted, quoted
 
@@ -78,12 +79,9 @@ class Coverage:
     """The bases of `num_rows` windows of `length` bases that lie in a site."""
 
     def __init__(self, sites: SiteSet, num_rows: int, length: int) -> None:
-        edges = np.zeros((num_rows, length + 1), dtype=np.int32)
-        np.add.at(edges, (sites.rows, sites.starts), 1)
-        np.add.at(edges, (sites.rows, sites.starts + sites.widths), -1)
-        self._before = np.zeros((num_rows, length + 1), dtype=np.int32)
+        ends = sites.starts + sites.widths
+        self._before = running_sums(covered_bases(sites.rows, sites.starts, ends, (num_rows, length)))
         """Covered bases before each position."""
-        np.cumsum(edges.cumsum(axis=1)[:, :-1] > 0, axis=1, out=self._before[:, 1:])
 
     def windows(self, rows: slice, width: int) -> NDArray[np.bool_]:
         """(rows, length − width + 1) whether a window of `width` bases, by its first, shares one with a site."""

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bioattn.formats.meme import Motif
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.position_maps import running_sums
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -131,7 +132,8 @@ def find_motif_hits(
     rows_at_once = max(1, BLOCK_BASES // max(1, codes.shape[1]))
     for begin in range(0, len(codes), rows_at_once):
         block = codes[begin : begin + rows_at_once]
-        words, unknown = _words(block), _unknown_before(block)
+        words, is_unknown = _words(block), block >= UNKNOWN
+        unknown = running_sums(is_unknown) if is_unknown.any() else None
         for number, (motif, least) in enumerate(zip(motifs, thresholds, strict=True)):
             if least is None or motif.width > block.shape[1]:
                 continue
@@ -172,24 +174,17 @@ def _words(block: NDArray[np.uint8]) -> NDArray[np.intp]:
     return words
 
 
-def _unknown_before(block: NDArray[np.uint8]) -> NDArray[np.int32] | None:
-    """How many N stand before each position, shape (rows, length + 1); None when there are none."""
-    unknown = block >= UNKNOWN
-    if not unknown.any():
-        return None
-    before = np.zeros((block.shape[0], block.shape[1] + 1), dtype=np.int32)
-    np.cumsum(unknown, axis=1, out=before[:, 1:])
-    return before
-
-
 def _block_hits(
     words: NDArray[np.intp],
-    unknown: NDArray[np.int32] | None,
+    unknown: NDArray[np.float64] | None,
     tables: list[NDArray[np.int32]],
     width: int,
     least: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Row, start and score of the sites that score at least `least`, each shape (hits,)."""
+    """Row, start and score of the sites that score at least `least`, each shape (hits,).
+
+    unknown: how many N stand before each position, (rows, length + 1); None where there are none.
+    """
     starts = words.shape[1] - width + 1
     scores = tables[0][words[:, :starts]]
     for number, table in enumerate(tables[1:], start=1):

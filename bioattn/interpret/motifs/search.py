@@ -8,7 +8,7 @@ Shapes: B promoters of a block, L bases, S seqlets, W bases of a seqlet.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -39,15 +39,6 @@ SHARED_BASES = 14
 """Windows that share so many bases in a row, not a simple repeat, are copies of one another: one is kept."""
 
 
-def usual_map(blocks: Iterable[NDArray[np.floating]], length: int) -> NDArray[np.float64]:
-    """Mean of a map over promoters at each base, shape (L,); blocks: (B, L)."""
-    total, number = np.zeros(length), 0
-    for block_BL in blocks:
-        total += block_BL.sum(axis=0, dtype=np.float64)
-        number += len(block_BL)
-    return total / max(1, number)
-
-
 def find_peaks(
     map_BL: NDArray[np.floating],
     usual_L: NDArray[np.floating],
@@ -58,8 +49,8 @@ def find_peaks(
 ) -> pd.DataFrame:
     """Find where the map of a promoter rises most above the usual map, at least `apart` bases apart.
 
-    map_BL: not negative. first: number of the block's first promoter. Positions where the map does not rise above
-    the usual are left out.
+    map_BL: not negative. usual_L: the mean over promoters. first: number of the block's first promoter. Positions
+    where the map does not rise above the usual are left out.
 
     Returns the columns gene, centre (middle base, from the window's first base) and score (the rise), ordered by
     promoter and score.
@@ -214,7 +205,10 @@ def highest_peaks(
     """The `max_seqlets` highest peaks of a treatment's map: columns gene, centre and score, best first."""
     maps = searched.maps
     blocks = list(maps.blocks())
-    usual_L = usual_map((searched.heights(rows, treatment, reference) for rows in blocks), maps.window_length)
+    total_L = np.zeros(maps.window_length)
+    for rows in blocks:
+        total_L += searched.heights(rows, treatment, reference).sum(axis=0)
+    usual_L = total_L / max(1, len(maps.samples))
     parts = []
     for rows in blocks:
         peaks = find_peaks(

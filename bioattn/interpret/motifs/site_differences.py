@@ -31,6 +31,7 @@ from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.motifs.expected_motifs import Coverage, ExpectedSites, union
+from bioattn.interpret.position_maps import running_sums
 from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.system.progress import Progress
 
@@ -134,8 +135,7 @@ class MatchedBackground:
 
 def window_sums(values_BQL: NDArray[np.generic], width: int) -> NDArray[np.float64]:
     """(B, Q, L) → (B, Q, N) sums over windows of `width` bases, by their first base."""
-    running = np.zeros((*values_BQL.shape[:-1], values_BQL.shape[-1] + 1))
-    np.cumsum(values_BQL, axis=-1, out=running[..., 1:])
+    running = running_sums(values_BQL)
     return running[..., width:] - running[..., :-width]
 
 

@@ -17,6 +17,7 @@ from bioattn.formats.meme import Motif
 from bioattn.interpret.motifs.discovery import PAD
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.interpret.motifs.search import Searched, cut_codes
+from bioattn.interpret.position_maps import running_sums
 from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.system.progress import Progress, watched
 
@@ -141,8 +142,7 @@ def _at_hits(
     maps: PromoterMaps, values_BL: NDArray[np.floating], hits: pd.DataFrame, first: int | None
 ) -> NDArray[np.float64]:
     """Mean over the bases of each hit, of contributions the sum. first: None = one row for all promoters."""
-    running = np.zeros((len(values_BL), values_BL.shape[1] + 1))
-    np.cumsum(values_BL, axis=1, out=running[:, 1:])
+    running = running_sums(values_BL)
     row, start, end = (hits[name].to_numpy() for name in ("row", "start", "end"))
     row = np.zeros_like(row) if first is None else row - first
     total: NDArray[np.float64] = running[row, end] - running[row, start]
