@@ -420,9 +420,7 @@ def _rows(
         return [protein.id], [sequence]
     order = list(range(alignment.num_rows))
     if seen:
-        first_of: dict[str, int] = {}
-        for row, name in enumerate(alignment.names):
-            first_of.setdefault(name, row)
+        first_of = {name: row for row, name in reversed(list(enumerate(alignment.names)))}
         order = [first_of[name] for name in dict.fromkeys(seen) if name in first_of] or order
     order = order[:MAX_ROWS]
     return [alignment.names[row] for row in order], [

@@ -6,7 +6,7 @@ Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
 import math
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -207,7 +207,7 @@ class PromoterContext:
             self.attended = read_attended(inputs.motif_export, set(genes))
             if motifs is not None:
                 for sites in self.attended.values():
-                    sites[:] = [replace(site, motif=motifs.title(site.motif)) for site in sites]
+                    sites[:] = [site._replace(motif=motifs.title(site.motif)) for site in sites]
 
     def name(self, gene: str) -> str:
         """The common name, empty when there is none."""

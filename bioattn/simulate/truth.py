@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.io.files import read_lines, text_output
+from bioattn.formats.tables import open_table
+from bioattn.io.files import text_output
 
 CAUSAL, LONE, OUT_OF_RANGE, DECOY = "causal", "lone", "out-of-range", "decoy"
 ROLES = (CAUSAL, LONE, OUT_OF_RANGE, DECOY)
@@ -64,20 +65,13 @@ def read_truth(path: Path) -> list[PlantedSite]:
     Raises: FormatError naming the line for missing columns or fields, an unknown role or strand, coordinates or
     effects that are not numbers, coordinates not in order, a decoy with a treatment or another role without one.
     """
-    order: list[int] | None = None
-    sites: list[PlantedSite] = []
-    for number, line in read_lines(path):
-        fields = line.split("\t")
-        where = f"{path}:{number}"
-        if order is None:
-            missing = [name for name in COLUMNS if name not in fields]
-            if missing:
-                raise FormatError(f"{where}: the header lacks the column {missing[0]!r} of a truth table")
-            order = [fields.index(name) for name in PlantedSite._fields if name in fields]
-        elif line:
-            if len(fields) <= max(order):
-                raise FormatError(f"{where}: {len(fields)} fields where the header has more")
-            sites.append(_site(where, *(fields[column] for column in order)))
+    table = open_table(path)
+    missing = [name for name in COLUMNS if name not in table.header]
+    if missing:
+        where = f"{path}:{table.header_line}"
+        raise FormatError(f"{where}: the header lacks the column {missing[0]!r} of a truth table")
+    order = [table.header.index(name) for name in PlantedSite._fields if name in table.header]
+    sites = [_site(f"{path}:{number}", *(row[column] for column in order)) for number, row in table.rows()]
     if not sites:
         raise FormatError(f"{path}: names no planted site; a truth table with a header is needed")
     return sites

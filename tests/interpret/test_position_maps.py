@@ -67,18 +67,6 @@ def test_every_row_keeps_its_sum(widths, lead, data):
         assert upsample(weights, edges, length, method, 12).sum() == pytest.approx(sum(weights))
 
 
-def test_receptive_field_by_eye():
-    """Bins of 2 that see 6: two bases beyond each side, unless the window ends."""
-    assert upsample([0.6, 0, 0, 0], [0, 2, 4, 6, 8], 8, "receptive-field", 6).tolist() == [
-        *[0.15] * 4,
-        *[0] * 4,
-    ]
-    assert upsample([0, 0.6, 0, 0], [0, 2, 4, 6, 8], 8, "receptive-field", 6)[:7].tolist() == [
-        *[pytest.approx(0.1)] * 6,
-        0,
-    ]
-
-
 def test_bin_sums_undo_nearest():
     edges = [1, 4, 5, 9]
     weights = np.random.default_rng(0).random((4, 3))

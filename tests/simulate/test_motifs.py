@@ -113,10 +113,3 @@ def test_order_2_begins_in_its_stationary_state():
     later = np.bincount(codes[:, 40:].ravel(), minlength=4) / codes[:, 40:].size
     assert np.abs(first - later).max() < 5 * np.sqrt(0.25 / 40_000)
     assert later[[0, 3]].sum() > 0.6  # as AT-rich as yeast
-
-
-def test_profile_keeps_the_consensus():
-    rng = np.random.default_rng(5)
-    for _ in range(100):
-        codes = (4 * rng.random(12)).astype(np.uint8)
-        assert Motif(name="m", probabilities=profile_matrix(rng, codes)).consensus == decode(codes)

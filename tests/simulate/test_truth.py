@@ -41,7 +41,7 @@ def test_read_back_as_written(tmp_path, sites, suffix):
         ("g\tm\tt\tcausal\t5\t5\t+", "start 5 is not before end 5"),
         ("g\tm\tt\tcausal\t1\tx\t+", "must be numbers"),
         ("g\tm\tt\tbait\t1\t5\t+", "role is 'bait'"),
-        ("g\tm\tt", "3 fields"),
+        ("g\tm\tt", "3 cells"),
     ],
 )
 def test_bad_rows_are_named(tmp_path, row, message):

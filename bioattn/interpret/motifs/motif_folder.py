@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -47,8 +47,7 @@ class FoundMotif:
         return f"{self.match.partition(' (')[0]} ({self.name})" if self.match and sure else self.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreatmentMotif:
+class TreatmentMotif(NamedTuple):
     """A motif under a treatment beside its reference."""
 
     treatment: str
@@ -58,8 +57,7 @@ class TreatmentMotif:
     q_value: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class AttendedSite:
+class AttendedSite(NamedTuple):
     """A place in a window where attention under a treatment found a motif; positions from 0, 5'→3'."""
 
     treatment: str
@@ -141,15 +139,10 @@ def read_motif_export(folder: Path) -> MotifResults:
     ]
     order = sorted(every, key=lambda motif: (motif.source == "filter", -(motif.seqlets or 0), motif.name))
     columns = dict.fromkeys(("treatment", "motif", "reference"), TEXT) | {"ratio": NUMBER, "q_value": NUMBER}
+    table = _table(folder / TREATMENTS, columns)
     use = [
-        TreatmentMotif(
-            treatment=row.treatment,
-            motif=row.motif,
-            reference=row.reference,
-            ratio=_known(row.ratio),
-            q_value=_known(row.q_value),
-        )
-        for row in _table(folder / TREATMENTS, columns).itertuples()
+        TreatmentMotif(*row)
+        for row in table.astype(object).where(table.notna(), None).itertuples(index=False)
     ]
     sources = read_json(folder / MOTIF_FOLDER.record).get("sources", {})
     return MotifResults(
@@ -172,18 +165,20 @@ def read_attended(folder: Path, genes: Collection[str]) -> dict[str, list[Attend
     best = edges.sort_values("score", ascending=False, kind="stable").groupby("gene_id").head(MAX_ATTENDED)
     attended: dict[str, list[AttendedSite]] = {}
     for row in best.itertuples():
-        site = AttendedSite(row.treatment, row.motif, row.start, row.end)
-        attended.setdefault(row.gene_id, []).append(site)
+        attended.setdefault(row.gene_id, []).append(
+            AttendedSite(row.treatment, row.motif, row.start, row.end)
+        )
     return attended
 
 
 def _table(path: Path, columns: dict[str, str]) -> Any:
     """Some columns of a table of the export, by their types. Raises: FormatError when it is missing or damaged."""
-    missing = {name: [""] for name, kind in columns.items() if kind == NUMBER}
+    missing = {name: ["", "inf", "-inf"] for name, kind in columns.items() if kind == NUMBER}
     try:
-        return pd.read_csv(
+        table = pd.read_csv(
             path, sep="\t", usecols=list(columns), dtype=columns, keep_default_na=False, na_values=missing
         )
+        return table[list(columns)]
     except (ValueError, OSError) as error:
         raise FormatError(f"{path}: cannot be read ({error}); run `bioattn export motifs` again") from error
 
