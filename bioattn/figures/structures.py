@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
@@ -46,14 +47,18 @@ COLUMN = "column of the alignment"
 """Label of an axis over columns, from 1."""
 
 
-def _square_axes(axis: Axes, label: str, letters: str, room: float) -> None:
-    """Residues with their numbers on both axes, each `room` millimetres long."""
+def _draw_square(
+    axis: Axes, values_RR: NDArray[np.float64], letters: str, room: float, label: str = COLUMN, **look: Any
+) -> AxesImage:
+    """Pairs of residues, whose numbers are on both axes, each `room` millimetres long."""
     axis.spines[:].set_visible(True)
     axis.set_xlabel(label)
     axis.set_ylabel(label)
     names = [f"{'' if letter in '-X' else letter}{place}" for place, letter in enumerate(letters, start=1)]
     for side in (axis.xaxis, axis.yaxis):
         style.name_ticks(side, names, room, first=1)
+    end = len(letters) + 0.5
+    return axis.imshow(values_RR, extent=(0.5, end, end, 0.5), **look)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,28 +153,25 @@ def _require_truth(truth: Path | None, chain: str | None, alignment: Path | None
 def draw_contact_map(picture: ContactPicture, width: float) -> Figure:
     """Draw the map, `width` millimetres wide; without a truth both halves show the prediction."""
     prediction, truth = picture
-    size = len(prediction.letters)
     comparison = picture.compared
     figure = style.new_figure(width, width * 0.92 + (5 if comparison is None else 10))
     axis: Axes = figure.add_subplot(label="contacts")
-    _square_axes(axis, COLUMN, prediction.letters, 0.7 * width)
     # Neighbours in the chain always touch: they are in no ranking.
-    column = np.arange(size)
+    column = np.arange(len(prediction.letters))
     apart = column[None] - column[:, None]
-    hidden = apart < MIN_SEPARATION if truth is not None else np.abs(apart) < MIN_SEPARATION
+    hidden = (apart if truth is not None else np.abs(apart)) < MIN_SEPARATION
     shown = np.where(hidden, np.nan, prediction.scores)
     low, high, label = 0.0, 1.0, "contact probability"
     if prediction.quantity != "probability":
         label = "score"
         low, high = np.nanquantile(prediction.scores, [0.5, 0.999]).tolist()
-    image = axis.imshow(
-        shown, cmap="Greys", vmin=low, vmax=high, extent=(0.5, size + 0.5, size + 0.5, 0.5), alpha=0.9
-    )
+    look = {"cmap": "Greys", "vmin": low, "vmax": high, "alpha": 0.9}
+    image = _draw_square(axis, shown, prediction.letters, 0.7 * width, **look)
     axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.5)
     if comparison is None or truth is None:
         style.set_title(figure, f"{prediction.name}: predicted contacts")
     else:
-        _draw_truth(axis, truth, comparison, width * 72 / 25.4 * 0.8 / size)
+        _draw_truth(axis, truth, comparison, width * 72 / 25.4 * 0.8 / len(column))
         _draw_legend(figure, truth)
         figures = f"P@L {comparison.precision_l:.2f}, P@L/5 {comparison.precision_l5:.2f}"
         style.set_title(figure, f"{style.shortened(prediction.name, width / 2)}: {figures}")
@@ -270,9 +272,10 @@ def draw_distogram(picture: DistogramPicture, width: float) -> Figure:
     figure = style.new_figure(width, panel * 0.8 + 8 if beside else 2 * panel * 0.8 + 12)
     left, right = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
     size = len(distances.letters)
-    edges = (0.5, size + 0.5, size + 0.5, 0.5)
+    place = (distances.letters, 0.7 * panel)
     limit = float(distances.bin_edges[-1])
-    image = left.imshow(expected_and_true(distances, cb), cmap="viridis_r", vmin=2, vmax=limit, extent=edges)
+    shown = expected_and_true(distances, cb)
+    image = _draw_square(left, shown, *place, cmap="viridis_r", vmin=2, vmax=limit)
     figure.colorbar(image, ax=left, shrink=0.7, aspect=25, extend="max").set_label(
         "distance between CB, Å", fontsize=style.SMALL_FONT
     )
@@ -281,13 +284,12 @@ def draw_distogram(picture: DistogramPicture, width: float) -> Figure:
     if distances.entropy is not None:
         entropy[np.ix_(distances.columns, distances.columns)] = distances.entropy
     most = float(np.log2(distances.num_bins))
-    image = right.imshow(entropy, cmap="cividis", vmin=0, vmax=most, extent=edges)
+    image = _draw_square(right, entropy, *place, cmap="cividis", vmin=0, vmax=most)
     figure.colorbar(image, ax=right, shrink=0.7, aspect=25).set_label(
         f"entropy of the predicted distance, bits (at most {most:g})", fontsize=style.SMALL_FONT
     )
     right.set_title("uncertainty of the distance")
     for axis in (left, right):
-        _square_axes(axis, COLUMN, distances.letters, 0.7 * panel)
         axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.4)
     style.set_title(figure, distances.name)
     return figure
@@ -314,11 +316,8 @@ def draw_aligned_error(error: AlignedError, width: float) -> Figure:
     name, errors_RR = error
     figure = style.new_figure(width, width * 0.88 + 5)
     axis = figure.add_subplot(label="pae")
-    size = len(errors_RR)
-    image = axis.imshow(
-        errors_RR, cmap="Greens_r", vmin=0, vmax=MAX_ALIGNED_ERROR, extent=(0.5, size + 0.5, size + 0.5, 0.5)
-    )
-    _square_axes(axis, "scored residue", "X" * size, 0.75 * width)
+    look = {"cmap": "Greens_r", "vmin": 0, "vmax": MAX_ALIGNED_ERROR}
+    image = _draw_square(axis, errors_RR, "X" * len(errors_RR), 0.75 * width, "scored residue", **look)
     axis.set_ylabel("aligned residue")
     style.colour_bar(figure, image, axis, "expected error, Å", errors_RR, shrink=0.7, aspect=25)
     style.set_title(figure, f"{name}: predicted aligned error")
