@@ -55,7 +55,7 @@ def test_bad_rows_are_named(tmp_path, row, message):
 
 def test_files_without_truth_are_refused(tmp_path):
     path = tmp_path / "truth.tsv"
-    for text, message in (("", "names no"), ("gene\tstart\n", "lacks the column 'gene_id'")):
+    for text, message in (("\t".join(COLUMNS), "names no"), ("gene\tstart\n", "lacks the column 'gene_id'")):
         path.write_text(text)
         with pytest.raises(FormatError, match=message):
             read_truth(path)
