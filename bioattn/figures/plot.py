@@ -166,9 +166,9 @@ def draw(
     picture = PICTURES[kind]
     figure = _function(picture.draw)(data, width or picture.width)
     if verdict and kind in _OF_MAPS and (code := _verdict(paths[0] if paths else result)) in NEGATIVE:
-        style.write_corner(
-            figure, f"maps not to be believed: {code.replace('-', ' ')} (bioattn explain check)"
-        )
+        text = f"maps not to be believed: {code.replace('-', ' ')} (bioattn explain check)"
+        look = {"color": style.ORANGE, "fontsize": style.SMALL_FONT}
+        figure.text(0.998, 0.002, text, ha="right", va="bottom", **look)
     return figure, data.record() if hasattr(data, "record") else {}
 
 

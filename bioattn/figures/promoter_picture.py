@@ -347,11 +347,9 @@ def scanned_sites(
         other = motif.alternative_name
         is_consensus = len(other) == motif.width and set(other.upper()) <= set("ACGT" + AMBIGUITY_LETTERS)
         names[motif.name] = motif.name if is_consensus or not other else other
-    best: dict[tuple[str, int, int], MotifSite] = {}
-    columns = (hits[column].tolist() for column in ("motif", "start", "end", "strand", "p_value"))
-    for name, start, end, strand, rank in zip(*columns, strict=True):
-        site = MotifSite(names[name], start, end, strand, "", rank)
-        key = (name, start, end)
-        if key not in best or site.rank < best[key].rank:
-            best[key] = site
-    return sorted(best.values(), key=lambda site: (site.rank, site.start, site.motif))
+    best = hits.sort_values("p_value", kind="stable").drop_duplicates(["motif", "start", "end"])
+    sites = [
+        MotifSite(names[hit.motif], hit.start, hit.end, hit.strand, "", hit.p_value)
+        for hit in best.itertuples()
+    ]
+    return sorted(sites, key=lambda site: (site.rank, site.start, site.motif))

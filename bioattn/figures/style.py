@@ -140,11 +140,6 @@ def set_title(figure: Figure, *sentences: str) -> None:
     figure.suptitle("\n".join(lines), x=0.01, ha="left")
 
 
-def write_corner(figure: Figure, text: str) -> None:
-    """Write a warning into the lower right corner."""
-    figure.text(0.998, 0.002, text, ha="right", va="bottom", color=ORANGE, fontsize=SMALL_FONT)
-
-
 def colour_of(number: int) -> str:
     """The colour of the series `number`, counted from 0; a second round is darker, a third paler."""
     lap, place = divmod(number, len(CYCLE))

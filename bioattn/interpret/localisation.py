@@ -31,7 +31,7 @@ largest bin.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.position_maps import bin_sums, covered_bases, running_sums, upsampling_matrix
+from bioattn.interpret.position_maps import bin_sums, covered_bases, running_sums
 from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.promoters.response_metrics import auroc, average_precision
 from bioattn.simulate.truth import CAUSAL, DECOY, PlantedSite
@@ -151,15 +151,7 @@ class LocalisationReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; a mean over nothing is null."""
-        return {
-            "genes": self.genes,
-            "window_length": self.window_length,
-            "bins": self.bins,
-            "quantity": self.quantity,
-            "upsampling": self.upsampling,
-            "positives": plain(self.positives),
-            "negatives": plain(self.negatives),
-        }
+        return asdict(self) | {"positives": plain(self.positives), "negatives": plain(self.negatives)}
 
 
 def score_maps(
@@ -247,13 +239,7 @@ class _Scorer:
         chosen = np.zeros(weights[:, number].shape, dtype=np.bool_)
         best = np.argsort(-own, axis=1, kind="stable")[:, :TOP_BINS]
         chosen[np.flatnonzero(rows)[:, None], best] = True
-        in_bin = (
-            upsampling_matrix(
-                tuple(self._maps.key_edges.tolist()), self._maps.window_length, Upsampling.NEAREST
-            )
-            > 0
-        )
-        touched = block.all_touched(number, chosen.astype(np.int32) @ in_bin.astype(np.int32) > 0)
+        touched = block.all_touched(number, self._maps.bases(chosen, Upsampling.NEAREST) > 0)
         scores = {
             "auroc": row_auroc(bases, causal_rows),
             "auprc": row_average_precision(bases, causal_rows),

@@ -55,18 +55,14 @@ def score_attention_and_predictions(
         if not genes:
             raise BioattnError(f"{dataset}: no gene is in the {split} split; choose another with --split")
         responses = pd.DataFrame(data.targets, index=data.gene_ids, columns=data.treatments.names)
-        with open_attention(attention) as file:
-            predicted = file.predictions()
-        predictions = score_predictions(predicted, responses, genes)
-        predictions["rule_share"] = rule_shares(sites_planted, predicted[predicted.index.isin(genes)])
     with open_attention(attention) as file:
         quantity = chosen_quantity(weights=weights, value_weighted=value_weighted)
         maps = attention_maps(file, sites, quantity=quantity)
         if genes is not None:
-            chosen = [gene for gene in maps.genes if gene in genes]
-            if not chosen:
-                raise BioattnError(f"{attention}: holds none of the promoters to be scored")
-            maps = maps.chosen(chosen)
+            predicted = file.predictions()
+            predictions = score_predictions(predicted, responses, genes)
+            predictions["rule_share"] = rule_shares(sites_planted, predicted[predicted.index.isin(genes)])
+            maps = maps.chosen([gene for gene in maps.genes if gene in genes])
         return score_maps(maps, sites_planted, upsampling=upsampling, progress=progress), predictions
 
 

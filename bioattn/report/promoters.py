@@ -284,10 +284,8 @@ def motif_hits(
         kept = part.sort_values(["p_value", "start", "motif"], kind="stable").head(MAX_HITS)
         kept = kept.sort_values(["start", "end", "motif"], kind="stable")
         hits[genes[int(str(row))]] = [
-            MotifHit(titles[motif], start, end, strand, float(f"{p_value:.2g}"))
-            for motif, start, end, strand, p_value in zip(
-                *(kept[name].tolist() for name in ("motif", "start", "end", "strand", "p_value")), strict=True
-            )
+            MotifHit(titles[hit.motif], hit.start, hit.end, hit.strand, float(f"{hit.p_value:.2g}"))
+            for hit in kept.itertuples()
         ]
     return hits
 
