@@ -347,7 +347,7 @@ def scanned_sites(
         other = motif.alternative_name
         is_consensus = len(other) == motif.width and set(other.upper()) <= set("ACGT" + AMBIGUITY_LETTERS)
         names[motif.name] = motif.name if is_consensus or not other else other
-    best = hits.sort_values("p_value", kind="stable").drop_duplicates(["motif", "start", "end"])
+    best: Any = hits.sort_values("p_value", kind="stable").drop_duplicates(["motif", "start", "end"])
     sites = [
         MotifSite(names[hit.motif], hit.start, hit.end, hit.strand, "", hit.p_value)
         for hit in best.itertuples()

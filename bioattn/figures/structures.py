@@ -165,7 +165,7 @@ def draw_contact_map(picture: ContactPicture, width: float) -> Figure:
     if prediction.quantity != "probability":
         label = "score"
         low, high = np.nanquantile(prediction.scores, [0.5, 0.999]).tolist()
-    look = {"cmap": "Greys", "vmin": low, "vmax": high, "alpha": 0.9}
+    look: dict[str, Any] = {"cmap": "Greys", "vmin": low, "vmax": high, "alpha": 0.9}
     image = _draw_square(axis, shown, prediction.letters, 0.7 * width, **look)
     axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.5)
     if comparison is None or truth is None:
@@ -316,7 +316,7 @@ def draw_aligned_error(error: AlignedError, width: float) -> Figure:
     name, errors_RR = error
     figure = style.new_figure(width, width * 0.88 + 5)
     axis = figure.add_subplot(label="pae")
-    look = {"cmap": "Greens_r", "vmin": 0, "vmax": MAX_ALIGNED_ERROR}
+    look: dict[str, Any] = {"cmap": "Greens_r", "vmin": 0, "vmax": MAX_ALIGNED_ERROR}
     image = _draw_square(axis, errors_RR, "X" * len(errors_RR), 0.75 * width, "scored residue", **look)
     axis.set_ylabel("aligned residue")
     style.colour_bar(figure, image, axis, "expected error, Å", errors_RR, shrink=0.7, aspect=25)

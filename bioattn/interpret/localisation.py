@@ -236,9 +236,9 @@ class _Scorer:
         ceiling = self._maps.bases(perfect, self._upsampling)
         holds = causal_in_bin > 0
         top = own.argmax(axis=1)
-        chosen = np.zeros(weights[:, number].shape, dtype=np.bool_)
+        chosen = np.zeros(weights[:, number].shape)
         best = np.argsort(-own, axis=1, kind="stable")[:, :TOP_BINS]
-        chosen[np.flatnonzero(rows)[:, None], best] = True
+        chosen[np.flatnonzero(rows)[:, None], best] = 1
         touched = block.all_touched(number, self._maps.bases(chosen, Upsampling.NEAREST) > 0)
         scores = {
             "auroc": row_auroc(bases, causal_rows),

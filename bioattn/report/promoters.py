@@ -281,7 +281,7 @@ def motif_hits(
     titles = {motif.name: motif.alternative_name or motif.name for motif in database.motifs}
     hits: dict[str, list[MotifHit]] = {}
     for row, part in table.groupby("row", sort=True):
-        kept = part.sort_values(["p_value", "start", "motif"], kind="stable").head(MAX_HITS)
+        kept: Any = part.sort_values(["p_value", "start", "motif"], kind="stable").head(MAX_HITS)
         kept = kept.sort_values(["start", "end", "motif"], kind="stable")
         hits[genes[int(str(row))]] = [
             MotifHit(titles[hit.motif], hit.start, hit.end, hit.strand, float(f"{hit.p_value:.2g}"))
