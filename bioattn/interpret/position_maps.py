@@ -84,6 +84,7 @@ def covered_bases(
 ) -> NDArray[np.bool_]:
     """Mask (rows, length) of the bases of sites. shape: of the mask."""
     depth = np.zeros((shape[0], shape[1] + 1), dtype=np.int32)
-    np.add.at(depth, (rows, starts), 1)
-    np.add.at(depth, (rows, ends), -1)
+    row_of = np.asarray(rows, dtype=np.int64)
+    for places, step in ((starts, 1), (ends, -1)):
+        np.add.at(depth, (row_of, np.asarray(places, dtype=np.int64)), step)
     return np.cumsum(depth, axis=1)[:, :-1] > 0
