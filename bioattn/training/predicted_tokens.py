@@ -1,16 +1,22 @@
 """How well a model predicts what it was not trained on, tokens above all, beside simple models."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from bioattn.promoters.dataset import SPLIT_NAMES
 from bioattn.store.training_record import MINUS, MODEL_ROW, Comparison
+from bioattn.system.shard import Shard
+from bioattn.training.task import ConfiguredTask, Judgement, figures_by_part
 
 SUMS = ("tokens", "nats", "right")
 """What is summed over predicted tokens: their number, their surprise, and how many had the highest probability."""
@@ -129,3 +135,40 @@ class Evaluation:
             sign * theirs.figures[name],
             self.gains.get(theirs.name),
         )
+
+
+class TokenTask(ConfiguredTask):
+    """A task whose model predicts tokens, and is judged by them."""
+
+    metric = "bits per token"
+    shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per token"}
+    smaller_is_better = True
+    validation: Sequence[Any]
+    """Batches of the validation side that every round predicts."""
+    num_sums = len(SUMS)
+
+    @abstractmethod
+    def batch_sums(self, model: Any, batch: Any) -> Tensor:
+        """What is summed over the tokens of a batch, `SUMS` first: float64 (num_sums,)."""
+
+    def sums(self, model: nn.Module, batches: Sequence[Any], shard: Shard) -> Tensor:
+        """(batches, num_sums)."""
+        with self.training.precision.autocast(self.device):
+            return figures_by_part(batches, shard, self.num_sums, partial(self.batch_sums, model))
+
+    def figures(self, sums: Sequence[float]) -> dict[str, float]:
+        """What sums over all batches say."""
+        return figures_of(sums)
+
+    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
+        return self.sums(model, self.validation, shard) if self.validation else None
+
+    def judge(self, values: Tensor) -> Judgement:
+        figures = self.figures(values.sum(0).tolist())
+        return Judgement(figures["bits"], figures)
+
+    def model_row(self, side: int, batches: Sequence[Any]) -> Row:
+        """The trained model on some batches of a side."""
+        with torch.no_grad():
+            sums = self.sums(self.model, batches, Shard(1, 1)).sum(0)
+        return Row(SPLIT_NAMES[side], MODEL_ROW, self.figures(sums.tolist()))

@@ -3,14 +3,14 @@
 Shape suffixes: G genes, B promoters, L positions, T treatments.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from bioattn.choices import Noise
 from bioattn.choices import Task as ResponseKind
@@ -25,12 +25,11 @@ from bioattn.models.family import WEIGHTS, load_runner
 from bioattn.models.noise import BASES, noised
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.simulate.motifs import MarkovBackground
-from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
-from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step, figures_by_part
+from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, TokenTask, figures_of, sums_of
+from bioattn.training.task import PartLoss, Step
 
 Codes = NDArray[np.uint8]
 Levels = NDArray[np.int64]
@@ -39,7 +38,7 @@ EVALUATION_PROMOTERS = 1024
 MARKOV_ORDERS = (1, 2, 3, 4, 5)
 
 
-class DiffusionTask(ConfiguredTask):
+class DiffusionTask(TokenTask):
     """One training run of a diffusion model."""
 
     family = "diffusion"
@@ -50,7 +49,7 @@ class DiffusionTask(ConfiguredTask):
         "gain": "bits saved by treatments",
         "bits": "bits per base",
     }
-    smaller_is_better = True
+    num_sums = 2 * len(SUMS)
     model: Denoiser
 
     def __init__(self, settings: DiffusionTraining, device: torch.device) -> None:
@@ -84,6 +83,7 @@ class DiffusionTask(ConfiguredTask):
         self.levels = {side: levels_GT[dataset.genes_in(side)] for side in (TRAIN, VALIDATION, TEST)}
         if not len(self.codes[TRAIN]):
             raise BioattnError(f"{self.settings.dataset}: has no promoter for training")
+        self.validation = self._batches(VALIDATION, self.training.validation_promoters)
         self.make(Denoiser)
         if self.vectors_TG is not None:
             self.model.freeze(self.vectors_TG)
@@ -127,55 +127,44 @@ class DiffusionTask(ConfiguredTask):
             logits_BL4 = model(bases, time_B1, levels)[:, 0]
         return logits_BL4.float(), torch.from_numpy(codes_BL[own]).long().to(self.device), weight_BL
 
-    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
-        """`SUMS` with the treatments known, then with none known, for each batch of validation promoters."""
-        promoters = min(len(self.codes[VALIDATION]), self.training.validation_promoters)
-        if not promoters:
-            return None
-        return self._sums(cast(Denoiser, model), VALIDATION, promoters, shard)
+    def _batches(self, side: int, most: int) -> list[tuple[int, slice]]:
+        """Sides and rows of at most so many promoters of a side."""
+        promoters = min(len(self.codes[side]), most)
+        return [(side, slice(n, min(promoters, n + AT_ONCE))) for n in range(0, promoters, AT_ONCE)]
 
-    def _sums(self, model: Denoiser, side: int, promoters: int, shard: Shard) -> Tensor:
-        """(batches, 2, 3): `SUMS`, in which each promoter counts as many bases as its noise hid."""
+    def batch_sums(self, model: Denoiser, batch: tuple[int, slice]) -> Tensor:
+        """`SUMS` with the treatments known, then with none known, in which all promoters count alike."""
+        side, rows = batch
+        codes_BL, levels_BT = self.codes[side][rows], self.levels[side][rows]
+        sums = torch.zeros(2, len(SUMS), dtype=torch.float64)
+        for kind, levels in enumerate((levels_BT, np.full_like(levels_BT, UNKNOWN))):
+            rng = np.random.default_rng([side, rows.start // AT_ONCE])
+            logits, codes, weight_BL = self._logits(model, codes_BL, levels, rng, slice(0, len(codes_BL)))
+            for row in range(len(codes)):
+                wanted = torch.where(weight_BL[row] > 0, codes[row], BASES)
+                row_sums = sums_of(logits[row], wanted, BASES).cpu()
+                # Each promoter counts alike, however many of its bases were hidden: so the mean is the bound.
+                sums[kind] += row_sums / row_sums[0].clamp(min=1)
+        return sums.flatten()
 
-        def sums_at(first: int) -> Tensor:
-            rows = slice(first, min(promoters, first + AT_ONCE))
-            codes_BL, levels_BT = self.codes[side][rows], self.levels[side][rows]
-            sums = torch.zeros(2, len(SUMS), dtype=torch.float64)
-            for kind, levels in enumerate((levels_BT, np.full_like(levels_BT, UNKNOWN))):
-                rng = np.random.default_rng([side, first // AT_ONCE])
-                logits, codes, weight_BL = self._logits(model, codes_BL, levels, rng, slice(0, len(codes_BL)))
-                for row in range(len(codes)):
-                    wanted = torch.where(weight_BL[row] > 0, codes[row], BASES)
-                    row_sums = sums_of(logits[row], wanted, BASES).cpu()
-                    # Each promoter counts alike, however many of its bases were hidden: so the mean is the bound.
-                    sums[kind] += row_sums / row_sums[0].clamp(min=1)
-            return sums.flatten()
-
-        starts = range(0, promoters, AT_ONCE)
-        return figures_by_part(starts, shard, 2 * len(SUMS), sums_at).view(-1, 2, len(SUMS))
-
-    def judge(self, values: Tensor) -> Judgement:
+    def figures(self, sums: Sequence[float]) -> dict[str, float]:
         """Bits per base, and how many fewer they are than without the treatments."""
-        known, unknown = (figures_of(each.tolist()) for each in values.sum(0))
-        return Judgement(known["bits"], {**known, "gain": unknown["bits"] - known["bits"]})
+        known, unknown = figures_of(sums[: len(SUMS)]), figures_of(sums[len(SUMS) :])
+        return {**known, "gain": unknown["bits"] - known["bits"]}
 
     def evaluate(self, progress: Progress) -> Evaluation:
         """The model on both held-out sides; with masked noise beside the best Markov chain."""
         rows: list[Row] = []
-        codes = self.codes[TRAIN]
-        inner = codes[:, self.dataset.flank : self.dataset.flank + self.config.length]
+        inner = self.codes[TRAIN][:, self.dataset.flank : self.dataset.flank + self.config.length]
         chains = [MarkovBackground.fitted(inner, order) for order in MARKOV_ORDERS]
         for side in (VALIDATION, TEST):
-            promoters = min(len(self.codes[side]), EVALUATION_PROMOTERS)
-            if not promoters:
+            batches = self._batches(side, EVALUATION_PROMOTERS)
+            if not batches:
                 continue
-            with torch.no_grad():
-                sums = self._sums(self.model, side, promoters, Shard(1, 1)).sum(0)
-            rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, figures_of(sums[0].tolist())))
+            rows.append(self.model_row(side, batches))
             if self.config.noise is Noise.MASKED:
-                rows += [
-                    _markov_row(each, SPLIT_NAMES[side], self.codes[side][:promoters]) for each in chains
-                ]
+                codes = self.codes[side][:EVALUATION_PROMOTERS]
+                rows += [_markov_row(each, SPLIT_NAMES[side], codes) for each in chains]
         return Evaluation(
             rows, "bases (upper bound)" if self.config.noise is Noise.MASKED else "noised bases"
         )

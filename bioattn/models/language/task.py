@@ -1,15 +1,15 @@
 """How a language model is trained: what `training/trainer.py` asks of this family."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from bioattn.alignments.alphabet import msa_codes
 from bioattn.alignments.weights import sequence_weights
@@ -28,12 +28,11 @@ from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.sequence_dataset import open_sequence_dataset
 from bioattn.sequences.vocabulary import SPECIAL
-from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
+from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, TokenTask, figures_of, sums_of
 from bioattn.training.settings import UpdateConfig
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Results, Step, figures_by_part
+from bioattn.training.task import PartLoss, Results, Step
 
 VALIDATION_BATCH = 16
 """Windows of one forward pass in validation."""
@@ -48,12 +47,9 @@ PREDICTED = {
 }
 
 
-class LanguageTask(ConfiguredTask):
+class LanguageTask(TokenTask):
     """One training run of a language model."""
 
-    metric = "bits per token"
-    shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per token"}
-    smaller_is_better = True
     betas = (0.9, 0.98)
     family = "language"
     training_kind: type[UpdateConfig] = LanguageTrainingConfig
@@ -177,25 +173,9 @@ class LanguageTask(ConfiguredTask):
             )
         return F.cross_entropy(logits.float(), targets_BL[chosen], reduction="sum")
 
-    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
-        """`SUMS` of the words of the validation windows."""
-        if not self.validation:
-            return None
-        return self._sums(cast(LanguageModel, model), self.validation, shard)
-
-    def _sums(self, model: LanguageModel, exercises: Sequence[Exercise], shard: Shard) -> Tensor:
-        """`SUMS`, a row per batch."""
-
-        def sums(part: Exercise) -> Tensor:
-            tokens_BL, targets_BL, source_BS = part.to(self.device)
-            return sums_of(model(tokens_BL, source_BS), _words(targets_BL, self.num_words), IGNORED)
-
-        with self.training.precision.autocast(self.device):
-            return figures_by_part(exercises, shard, len(SUMS), sums)
-
-    def judge(self, values: Tensor) -> Judgement:
-        figures = figures_of(values.sum(0).tolist())
-        return Judgement(figures["bits"], figures)
+    def batch_sums(self, model: LanguageModel, batch: Exercise) -> Tensor:
+        tokens_BL, targets_BL, source_BS = batch.to(self.device)
+        return sums_of(model(tokens_BL, source_BS), _words(targets_BL, self.num_words), IGNORED)
 
     def evaluate(self, progress: Progress) -> Results:
         exercises = {side: self._exercises(side, EVALUATION_WINDOWS) for side in (VALIDATION, TEST)}
@@ -213,9 +193,7 @@ class LanguageTask(ConfiguredTask):
         rows: list[Row] = []
         self.model.eval()
         for side, own in exercises.items():
-            with torch.no_grad():
-                sums = self._sums(self.model, own, Shard(1, 1)).sum(0)
-            rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, figures_of(sums.tolist())))
+            rows.append(self.model_row(side, own))
             if simple is not None:
                 counts = sum((simple.sums(*each) for each in self._words(own)), np.zeros(len(SUMS)))
                 rows.append(Row(SPLIT_NAMES[side], simple.name, figures_of(counts.tolist())))

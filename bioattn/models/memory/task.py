@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
+from torch import Tensor
 
 from bioattn.errors import FormatError
 from bioattn.io.settings import build
@@ -15,12 +14,11 @@ from bioattn.models.memory.facts import UNKNOWN, Batch, Book, Question, Reader, 
 from bioattn.models.memory.family import MemoryModelConfig, MemoryTraining, MemoryTrainingConfig
 from bioattn.models.memory.model import MemoryNetwork
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
-from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
-from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step, figures_by_part
+from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, TokenTask, figures_of, sums_of
+from bioattn.training.task import PartLoss, Step
 
 HELD_OUT = 0.1
 """Share of the stories for validation, and of those for the test, where no column says it."""
@@ -30,12 +28,11 @@ BATCH = 256
 """Questions that are judged at once."""
 
 
-class MemoryTask(ConfiguredTask):
+class MemoryTask(TokenTask):
     """One training run of a memory network."""
 
     metric = "bits per answer"
     shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per answer"}
-    smaller_is_better = True
     model: MemoryNetwork
     family, training_kind = "memory", MemoryTrainingConfig
 
@@ -77,6 +74,8 @@ class MemoryTask(ConfiguredTask):
             ]
             for side in (VALIDATION, TEST)
         }
+        self.validation = self.batches[VALIDATION]
+        self.num_sums = len(SUMS) + 1 + self.config.hops
         self.make(MemoryNetwork)
         taught = "with the true facts of each hop" if self.supervised else "from answers alone"
         self.summary = (
@@ -102,31 +101,18 @@ class MemoryTask(ConfiguredTask):
                 loss = loss + training.hop_weight * nats_B.sum()
             yield PartLoss(loss / len(drawn), loss / len(drawn))
 
-    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
-        """`SUMS` of the answers of the validation questions, and hits of each hop."""
-        batches = self.batches[VALIDATION]
-        return self._sums(cast(MemoryNetwork, model), batches, shard) if batches else None
+    def batch_sums(self, model: MemoryNetwork, batch: Batch) -> Tensor:
+        """`SUMS` of answers, questions with true facts, hits of each hop."""
+        batch = batch.to(self.device)
+        logits_BA, weights_BKF = model(batch.question_BW, batch.facts_BFW)
+        known_B = (batch.true_BK != UNKNOWN).all(-1)
+        right_BK = (weights_BKF.argmax(-1) == batch.true_BK)[known_B]
+        answers = sums_of(logits_BA, batch.answer_B, UNKNOWN)
+        return torch.cat([answers, known_B.sum()[None], right_BK.sum(0)])
 
-    def _sums(self, model: MemoryNetwork, batches: Sequence[Batch], shard: Shard) -> Tensor:
-        """`SUMS`, questions with true facts, hits of each hop; a row per batch."""
-
-        def sums(batch: Batch) -> Tensor:
-            batch = batch.to(self.device)
-            logits_BA, weights_BKF = model(batch.question_BW, batch.facts_BFW)
-            known_B = (batch.true_BK != UNKNOWN).all(-1)
-            right_BK = (weights_BKF.argmax(-1) == batch.true_BK)[known_B]
-            answers = sums_of(logits_BA, batch.answer_B, UNKNOWN)
-            return torch.cat([answers, known_B.sum()[None], right_BK.sum(0)])
-
-        return figures_by_part(batches, shard, len(SUMS) + 1 + self.config.hops, sums)
-
-    def judge(self, values: Tensor) -> Judgement:
-        figures = self._figures(values)
-        return Judgement(figures["bits"], figures)
-
-    def _figures(self, values: Tensor) -> dict[str, float]:
+    def figures(self, sums: Sequence[float]) -> dict[str, float]:
         """Of answers, and the share of questions of which each hop reads the true fact most."""
-        tokens, nats, right, known, *hits = values.sum(0).tolist()
+        tokens, nats, right, known, *hits = sums
         hops = {f"hop {hop}": hit / known for hop, hit in enumerate(hits, start=1)} if known else {}
         return {**figures_of((tokens, nats, right)), **hops}
 
@@ -138,9 +124,7 @@ class MemoryTask(ConfiguredTask):
         rows: list[Row] = []
         for side, batches in self.batches.items():
             if batches:
-                with torch.no_grad():
-                    sums = self._sums(self.model, batches, Shard(1, 1))
-                rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, self._figures(sums)))
+                rows.append(self.model_row(side, batches))
                 answer_B = torch.cat([batch.answer_B for batch in batches])
                 simple = sums_of(frequent_A.expand(len(answer_B), -1), answer_B, UNKNOWN)
                 rows.append(Row(SPLIT_NAMES[side], "most frequent answer", figures_of(simple.tolist())))

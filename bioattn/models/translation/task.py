@@ -1,14 +1,13 @@
 """How a translation model is trained, and the simple model that it is compared with: counts of a few tokens."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.settings import build
@@ -23,11 +22,10 @@ from bioattn.models.translation.model import Translator
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.pairs import Pair, Tokens, open_pair_dataset
 from bioattn.sequences.vocabulary import EOS
-from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, mixed, sums_of
-from bioattn.training.task import ConfiguredTask, Judgement, PartLoss, Step, figures_by_part
+from bioattn.training.predicted_tokens import Evaluation, Row, TokenTask, figures_of, mixed, sums_of
+from bioattn.training.task import PartLoss, Step
 
 POOL = 8
 """A batch is drawn from so many times its pairs, ordered by length, so that little of it is padding."""
@@ -39,12 +37,9 @@ MAX_COUNTED = 1_000_000
 """Training tokens that the simple model counts at most."""
 
 
-class TranslationTask(ConfiguredTask):
+class TranslationTask(TokenTask):
     """One training run of a translation model."""
 
-    metric = "bits per token"
-    shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per token"}
-    smaller_is_better = True
     model: Translator
     family, training_kind = "translation", TranslationTrainingConfig
 
@@ -113,38 +108,21 @@ class TranslationTask(ConfiguredTask):
         first = int(generator.integers(POOL)) * training.batch_size
         return [self.pairs[TRAIN][place] for place in pool[first : first + training.batch_size].tolist()]
 
-    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
-        """`SUMS` of the tokens of the validation pairs."""
-        return self._sums(cast(Translator, model), self.validation, shard) if self.validation else None
-
-    def _sums(self, model: Translator, batches: Sequence[Batch], shard: Shard) -> Tensor:
-        """`SUMS`, a row per batch."""
-
-        def sums(batch: Batch) -> Tensor:
-            batch = batch.to(self.device)
-            return sums_of(model(batch.source_BS, batch.prefix_BT), batch.wanted_BT, IGNORED)
-
-        with self.training.precision.autocast(self.device):
-            return figures_by_part(batches, shard, len(SUMS), sums)
-
-    def judge(self, values: Tensor) -> Judgement:
-        figures = figures_of(values.sum(0).tolist())
-        return Judgement(figures["bits"], figures)
+    def batch_sums(self, model: Translator, batch: Batch) -> Tensor:
+        batch = batch.to(self.device)
+        return sums_of(model(batch.source_BS, batch.prefix_BT), batch.wanted_BT, IGNORED)
 
     def evaluate(self, progress: Progress) -> Evaluation:
         train = self.pairs[TRAIN]
         tokens = sum(len(pair.target) for pair in train)
         counted = train[:: -(-tokens // MAX_COUNTED)]
-        model, target = self.model, self.dataset.target
-        simple = AlignedCounts(counted, len(target.tokens), len(self.dataset.source.tokens))
+        simple = AlignedCounts(counted, len(self.dataset.target.tokens), len(self.dataset.source.tokens))
         rows: list[Row] = []
         for side in (VALIDATION, TEST):
             batches = self._batches(side, EVALUATION_PAIRS)
             if not batches:
                 continue
-            with torch.no_grad():
-                sums = self._sums(model, batches, Shard(1, 1)).sum(0)
-            rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, figures_of(sums.tolist())))
+            rows.append(self.model_row(side, batches))
             counts = sum((simple.sums(pair) for pair in self._spread(side, EVALUATION_PAIRS)), np.zeros(3))
             rows.append(Row(SPLIT_NAMES[side], simple.name, figures_of(counts.tolist())))
         return Evaluation(rows, "next target tokens")
